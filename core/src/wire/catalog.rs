@@ -1,0 +1,135 @@
+//! The catalogue of all message types, from which the types of Python and TypeScript are generated.
+
+use serde::Serialize;
+
+use super::message::*;
+use super::{Event, TypeRef};
+
+/// A message type.
+#[derive(Debug, Serialize)]
+pub struct MessageType {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: String,
+    /// The Wire version that brought it.
+    pub since: &'static str,
+    /// The word in its `type` field, where it has one.
+    pub tag: Option<&'static str>,
+    /// Its fields, in order.
+    pub fields: Vec<FieldType>,
+}
+
+/// A field of a message type.
+#[derive(Debug, Serialize)]
+pub struct FieldType {
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// What it holds.
+    pub doc: String,
+    /// The Wire version that brought it.
+    pub since: &'static str,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub ty: TypeRef,
+    /// Whether it must be there.
+    pub required: bool,
+}
+
+/// The whole catalogue.
+#[derive(Debug, Serialize)]
+pub struct Catalog {
+    /// Every message type.
+    pub messages: Vec<MessageType>,
+    /// The type names that are events on the wire.
+    pub events: &'static [&'static str],
+    /// The type names that are requests on the wire.
+    pub requests: &'static [&'static str],
+    /// The members of `ContentPart`.
+    pub content_parts: &'static [&'static str],
+    /// The members of `DisplayBlock`.
+    pub display_blocks: &'static [&'static str],
+}
+
+pub(crate) trait Describe {
+    fn describe() -> MessageType;
+}
+
+pub(crate) fn join_doc(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n")
+}
+
+/// Describes every message type.
+///
+/// ```
+/// let catalog = kimi_agent::wire::catalog::catalog();
+/// assert!(catalog.messages.iter().any(|message| message.name == "StepRetry" && message.since == "1.10"));
+/// ```
+pub fn catalog() -> Catalog {
+    macro_rules! all {
+        ($($name:ident),* $(,)?) => { vec![$($name::describe()),*] };
+    }
+    Catalog {
+        messages: all![
+            TextPart,
+            ThinkPart,
+            ImageURLPart,
+            AudioURLPart,
+            VideoURLPart,
+            MediaURL,
+            UnknownContentPart,
+            BriefDisplayBlock,
+            DiffDisplayBlock,
+            TodoDisplayBlock,
+            TodoDisplayItem,
+            ShellDisplayBlock,
+            BackgroundTaskDisplayBlock,
+            UnknownDisplayBlock,
+            TurnBegin,
+            TurnEnd,
+            SteerInput,
+            StepBegin,
+            StepInterrupted,
+            StepRetry,
+            CompactionBegin,
+            CompactionEnd,
+            MCPLoadingBegin,
+            MCPLoadingEnd,
+            StatusUpdate,
+            TokenUsage,
+            MCPStatus,
+            MCPServer,
+            Notification,
+            PlanDisplay,
+            HookTriggered,
+            HookResolved,
+            BtwBegin,
+            BtwEnd,
+            ApprovalResponse,
+            SubagentEvent,
+            UnknownEvent,
+            HandlerFailed,
+            ToolCall,
+            FunctionCall,
+            ToolCallPart,
+            ToolResult,
+            ToolReturnValue,
+            ApprovalRequest,
+            ToolCallRequest,
+            QuestionRequest,
+            Question,
+            QuestionOption,
+            HookRequest,
+            InitializeResult,
+            ServerInfo,
+            SlashCommand,
+            ExternalToolsResult,
+            RejectedTool,
+            HooksInfo,
+        ],
+        events: Event::EVENT_TYPES,
+        requests: Event::REQUEST_TYPES,
+        content_parts: ContentPart::MEMBERS,
+        display_blocks: DisplayBlock::MEMBERS,
+    }
+}

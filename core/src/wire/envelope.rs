@@ -1,0 +1,195 @@
+//! The JSON-RPC 2.0 envelope of a line, borrowed from it.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::Json;
+use super::value::Key;
+
+/// What a line is, as far as the envelope tells.
+#[derive(Debug)]
+pub(crate) enum Envelope<'a> {
+    Notification {
+        method: Cow<'a, str>,
+        params: &'a RawValue,
+    },
+    /// The id is kept as JSON text: the answer must carry the very same.
+    Request {
+        id: &'a str,
+        method: Cow<'a, str>,
+        params: &'a RawValue,
+    },
+    /// `id` is `None` where the agent answers something that it could not read.
+    Response {
+        id: Option<Cow<'a, str>>,
+        outcome: Result<&'a RawValue, RpcFailure>,
+    },
+    /// Nothing that JSON-RPC knows; the reason is for the log.
+    Malformed(String),
+}
+
+/// An error object of JSON-RPC.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct RpcFailure {
+    /// The code.
+    pub code: i64,
+    /// What the agent says.
+    #[serde(default)]
+    pub message: String,
+    /// More about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+}
+
+/// A member that may be missing, or null: two different things.
+#[derive(Default)]
+struct Member<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <&RawValue>::deserialize(deserializer).map(|raw| Self(Some(raw)))
+    }
+}
+
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow, default)]
+    id: Member<'a>,
+    #[serde(borrow, default)]
+    method: Option<Key<'a>>,
+    #[serde(borrow, default)]
+    params: Member<'a>,
+    #[serde(borrow, default)]
+    result: Member<'a>,
+    #[serde(borrow, default)]
+    error: Member<'a>,
+}
+
+/// Reads the envelope of a line.
+pub(crate) fn parse(line: &[u8]) -> Envelope<'_> {
+    let text = match std::str::from_utf8(line) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+        Err(error) => return Envelope::Malformed(format!("not UTF-8 at byte {}", error.valid_up_to())),
+    };
+    if !text.trim_start().starts_with('{') {
+        // A struct may also be read from an array: a batch must not pass for a message.
+        let what = if text.trim_start().starts_with('[') { "a batch" } else { "not a JSON object" };
+        return Envelope::Malformed(what.to_owned());
+    }
+    let members: Members<'_> = match serde_json::from_str(text) {
+        Ok(members) => members,
+        Err(error) => return Envelope::Malformed(error.to_string()),
+    };
+    let params = members.params.0.unwrap_or(RawValue::NULL);
+    let id = members.id.0.map(RawValue::get);
+    if let Some(method) = members.method {
+        return match id {
+            Some(id) if id != "null" => Envelope::Request { id, method: method.0, params },
+            _ => Envelope::Notification { method: method.0, params },
+        };
+    }
+    let outcome = match (members.error.0, members.result.0) {
+        (Some(error), _) if error.get() != "null" => match serde_json::from_str(error.get()) {
+            Ok(failure) => Err(failure),
+            Err(reason) => return Envelope::Malformed(format!("error object: {reason}")),
+        },
+        (_, Some(result)) => Ok(result),
+        _ => return Envelope::Malformed("neither method, result nor error".to_owned()),
+    };
+    let id = match id {
+        None | Some("null") => None,
+        Some(id) => match serde_json::from_str::<Key<'_>>(id) {
+            Ok(key) => Some(key.0),
+            // A number, say: it can't be one of ours, whose ids are strings.
+            Err(_) => Some(Cow::Borrowed(id)),
+        },
+    };
+    Envelope::Response { id, outcome }
+}
+
+/// A message of ours, ready to be written: one line with its end.
+pub(crate) fn request(id: &str, method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Request<'a, P> {
+        jsonrpc: &'static str,
+        id: &'a str,
+        method: &'a str,
+        params: &'a P,
+    }
+    line(&Request { jsonrpc: "2.0", id, method, params })
+}
+
+/// An answer to a request of the agent's; `id` is JSON text.
+pub(crate) fn answer(id: &str, result: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<'a, R> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        result: &'a R,
+    }
+    line(&Answer { jsonrpc: "2.0", id: raw_id(id), result })
+}
+
+/// A refusal of a request of the agent's; `id` is JSON text.
+pub(crate) fn refusal(id: &str, failure: &RpcFailure) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Refusal<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        error: &'a RpcFailure,
+    }
+    line(&Refusal { jsonrpc: "2.0", id: raw_id(id), error: failure })
+}
+
+fn raw_id(id: &str) -> &RawValue {
+    serde_json::from_str(id).unwrap_or(RawValue::NULL)
+}
+
+fn line(message: &impl Serialize) -> Vec<u8> {
+    // Only maps with keys that aren't strings can fail here, and there are none.
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn malformed(line: &str) -> bool {
+        matches!(parse(line.as_bytes()), Envelope::Malformed(_))
+    }
+
+    #[test]
+    fn noise_is_malformed_and_never_more() {
+        let nested = "[".repeat(100_000);
+        for line in
+            ["null", "[]", "[{\"method\":\"event\"}]", "1", "\"text\"", "{", "{}", "{\"id\":1}", nested.as_str()]
+        {
+            assert!(malformed(line), "{line:.60}");
+        }
+        assert!(matches!(parse(b"{\"method\":\"\xff\"}"), Envelope::Malformed(_)));
+        assert!(malformed(&format!("{{\"params\":{nested}")));
+    }
+
+    #[test]
+    fn a_missing_id_and_a_null_id_are_told_apart_from_a_request() {
+        assert!(matches!(parse(br#"{"method":"event","params":{}}"#), Envelope::Notification { .. }));
+        assert!(matches!(parse(br#"{"method":"event","id":null}"#), Envelope::Notification { .. }));
+        assert!(matches!(parse(br#"{"method":"request","id":7}"#), Envelope::Request { id: "7", .. }));
+        assert!(matches!(
+            parse(br#"{"id":null,"error":{"code":-32700,"message":"x","data":null}}"#),
+            Envelope::Response { id: None, outcome: Err(RpcFailure { code: -32700, data: None, .. }) }
+        ));
+    }
+
+    #[test]
+    fn an_answer_carries_the_id_as_it_came() {
+        let written = answer("7", &serde_json::json!({"ok": true}));
+        assert_eq!(written, b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"ok\":true}}\n");
+        let text = answer("\"a\\u0062\"", &());
+        assert_eq!(text, b"{\"jsonrpc\":\"2.0\",\"id\":\"a\\u0062\",\"result\":null}\n");
+    }
+}

@@ -1,0 +1,15 @@
+//! Wire's messages as types, by what they are about.
+
+mod content;
+mod display;
+mod event;
+mod handshake;
+mod request;
+mod tool;
+
+pub use content::*;
+pub use display::*;
+pub use event::*;
+pub use handshake::*;
+pub use request::*;
+pub use tool::*;

@@ -1,0 +1,16 @@
+//! Wire: its messages as types, the framing of lines, and the JSON-RPC envelope. No I/O.
+
+#[macro_use]
+mod macros;
+
+pub mod catalog;
+pub(crate) mod envelope;
+mod event_union;
+pub(crate) mod framing;
+mod message;
+pub(crate) mod value;
+
+pub use event_union::Event;
+pub(crate) use event_union::decode_body;
+pub use message::*;
+pub use value::{Extra, Json, Node, Reflect, TypeRef};

@@ -1,0 +1,327 @@
+//! What the fields of messages have in common: how one is decoded, left out, described and looked at.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// JSON of any shape, kept as the text that came over the pipe.
+///
+/// It is parsed only when somebody asks: large payloads of unknown types cost a copy, nothing more, and
+/// spellings that [`serde_json::Value`] cannot hold (lone surrogates, huge numbers) survive.
+///
+/// ```
+/// use kimi_agent::wire::Json;
+/// let json = Json::from(serde_json::json!({"a": [1, 2]}));
+/// assert_eq!(json.get(), r#"{"a":[1,2]}"#);
+/// assert_eq!(json.to_value()["a"][1], 2);
+/// ```
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+impl Json {
+    /// The JSON text.
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The parsed value; `Value::Null` if the text holds something that a [`Value`] cannot.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_str(self.get()).unwrap_or(Value::Null)
+    }
+
+    /// Decodes into a type of your own.
+    ///
+    /// # Errors
+    /// What serde says when the shape differs.
+    pub fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(self.get())
+    }
+
+    pub(crate) fn from_raw(raw: &RawValue) -> Self {
+        Self(raw.to_owned())
+    }
+
+    /// The JSON `null`.
+    pub fn null() -> Self {
+        Self::from(Value::Null)
+    }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self(serde_json::value::to_raw_value(&value).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get() || self.to_value() == other.to_value()
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self)
+    }
+}
+
+/// The fields of a message that this SDK has no name for: kept, and sent on as they came.
+///
+/// ```
+/// use kimi_agent::wire::StepBegin;
+/// let step: StepBegin = serde_json::from_str(r#"{"n":1,"mood":"good"}"#)?;
+/// assert_eq!(step.extra.get("mood").unwrap(), "good");
+/// assert_eq!(serde_json::to_string(&step)?, r#"{"n":1,"mood":"good"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extra(Option<Box<Map<String, Value>>>);
+
+impl Extra {
+    /// The value of one unknown field.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.as_ref()?.get(name)
+    }
+
+    /// Whether there is none, as in nearly every message.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// All of them, in the order they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.0.iter().flat_map(|map| map.iter())
+    }
+
+    /// Adds a field.
+    pub fn insert(&mut self, name: impl Into<String>, value: Value) {
+        self.0.get_or_insert_default().insert(name.into(), value);
+    }
+}
+
+/// One value inside a message, for code that walks messages without knowing their types: the bindings.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Node<'a> {
+    /// Absent or null.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Text.
+    Str(&'a str),
+    /// A list.
+    List(Vec<Node<'a>>),
+    /// A nested message with a type of its own.
+    Message(&'a dyn Reflect),
+    /// JSON of any shape, as text.
+    Json(&'a Json),
+    /// An object of any shape.
+    Object(&'a Map<String, Value>),
+}
+
+/// A message seen from outside: its type name, its fields in order, and what came besides.
+pub trait Reflect: fmt::Debug {
+    /// The name of the type, as `TextPart`.
+    fn type_name(&self) -> &'static str;
+    /// Calls `visit` with each field in the order of declaration.
+    fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'static str, Node<'a>));
+    /// The unknown fields.
+    fn extra(&self) -> &Extra;
+}
+
+/// How the type of a field reads in the catalogue from which the Python and TypeScript types are made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "of")]
+#[non_exhaustive]
+pub enum TypeRef {
+    /// Text.
+    String,
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// A boolean.
+    Bool,
+    /// JSON of any shape.
+    Json,
+    /// A JSON object of any shape.
+    Object,
+    /// May be absent.
+    Optional(Box<TypeRef>),
+    /// A list; absent reads as empty.
+    List(Box<TypeRef>),
+    /// A message type or a union of them.
+    Ref(&'static str),
+    /// One of these words; others are kept as they are.
+    Words(&'static [&'static str]),
+}
+
+/// What a type must do to be a field of a message.
+pub(crate) trait Field: Sized {
+    /// The value where the field is absent; `None` makes it required.
+    fn absent() -> Option<Self> {
+        None
+    }
+    fn is_absent(&self) -> bool {
+        false
+    }
+    fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+    fn node(&self) -> Node<'_>;
+    fn type_ref() -> TypeRef;
+}
+
+macro_rules! scalar_field {
+    ($($ty:ty => $kind:ident, |$v:ident| $node:expr;)*) => {$(
+        impl Field for $ty {
+            fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <$ty>::deserialize(deserializer)
+            }
+            fn node(&self) -> Node<'_> {
+                let $v = self;
+                $node
+            }
+            fn type_ref() -> TypeRef {
+                TypeRef::$kind
+            }
+        }
+    )*};
+}
+
+scalar_field! {
+    String => String, |v| Node::Str(v);
+    bool => Bool, |v| Node::Bool(*v);
+    i64 => Int, |v| Node::Int(*v);
+    f64 => Float, |v| Node::Float(*v);
+    Json => Json, |v| Node::Json(v);
+    Map<String, Value> => Object, |v| Node::Object(v);
+}
+
+impl<T: Field> Field for Option<T> {
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+    fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::<Decoded<T>>::deserialize(deserializer).map(|value| value.map(|decoded| decoded.0))
+    }
+    fn node(&self) -> Node<'_> {
+        self.as_ref().map_or(Node::Null, T::node)
+    }
+    fn type_ref() -> TypeRef {
+        TypeRef::Optional(Box::new(T::type_ref()))
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    fn absent() -> Option<Self> {
+        Some(Vec::new())
+    }
+    fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let list = Option::<Vec<Decoded<T>>>::deserialize(deserializer)?;
+        Ok(list.unwrap_or_default().into_iter().map(|decoded| decoded.0).collect())
+    }
+    fn node(&self) -> Node<'_> {
+        Node::List(self.iter().map(T::node).collect())
+    }
+    fn type_ref() -> TypeRef {
+        TypeRef::List(Box::new(T::type_ref()))
+    }
+}
+
+impl<T: Field> Field for Box<T> {
+    fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::decode(deserializer).map(Box::new)
+    }
+    fn node(&self) -> Node<'_> {
+        T::node(self)
+    }
+    fn type_ref() -> TypeRef {
+        T::type_ref()
+    }
+}
+
+/// Lets serde's own containers hold a [`Field`].
+pub(crate) struct Decoded<T>(pub(crate) T);
+
+impl<'de, T: Field> Deserialize<'de> for Decoded<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::decode(deserializer).map(Decoded)
+    }
+}
+
+/// The value of a field after all of an object was read: what came, its default, or an error naming it.
+pub(crate) fn required<T: Field, E: serde::de::Error>(value: Option<T>, name: &'static str) -> Result<T, E> {
+    value.or_else(T::absent).ok_or_else(|| E::missing_field(name))
+}
+
+/// Collects the fields of an object that nobody knows.
+pub(crate) fn keep_unknown<E: serde::de::Error>(extra: &mut Extra, name: String, raw: &Json) -> Result<(), E> {
+    let value = serde_json::from_str(raw.get()).map_err(E::custom)?;
+    extra.insert(name, value);
+    Ok(())
+}
+
+/// Text borrowed from the line where it holds no escapes (serde's own `Cow` always copies).
+pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Key<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(text.to_owned())))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(text)))
+            }
+        }
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+/// The word in an object's `type` field.
+pub(crate) fn tag_of(json: &str) -> serde_json::Result<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Tagged<'a> {
+        #[serde(borrow, rename = "type")]
+        tag: Key<'a>,
+    }
+    serde_json::from_str::<Tagged<'_>>(json).map(|tagged| tagged.tag.0)
+}
+
+pub(crate) const NO_EXTRA: &Extra = &Extra(None);
