@@ -1,0 +1,151 @@
+"""Pinned kimi-cli releases, each in a cached environment of its own.
+
+A file inside says that an environment is whole, so a half-finished one is never taken for finished; a
+lock file keeps two processes from building the same one at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+MINIMUM = (3, 12)
+RELEASES = ("1.49.0", "1.51.0")
+
+# Some early 3.12 releases can't instantiate a frozen generic dataclass with slots through its alias,
+# which kimi-cli does while it is imported. Trying is surer than a list of version numbers.
+_PROBE = """
+import dataclasses, json, sys
+from typing import Generic, TypeVar
+T = TypeVar("T")
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box(Generic[T]):
+    value: int
+try:
+    works = Box[int](1).value == 1
+except TypeError:
+    works = False
+print(json.dumps({"version": list(sys.version_info[:3]), "works": works}))
+"""
+
+
+class NoPython(Exception):
+    """No Python on this machine can run kimi-cli."""
+
+
+class InstallFailed(Exception):
+    """The environment could not be built; the message holds the end of the installer's output."""
+
+
+def cache_dir() -> Path:
+    chosen = os.environ.get("KIMI_AGENT_TEST_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "kimi-agent-tests"
+
+
+def _candidates() -> Iterator[str]:
+    chosen = os.environ.get("KIMI_TEST_PYTHON")
+    if chosen:
+        yield chosen
+        return
+    for minor in (13, 12, 14):
+        found = shutil.which(f"python3.{minor}")
+        if found:
+            yield found
+    yield sys.executable
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for version in sorted(pyenv.glob("versions/3.1[2-9]*/bin/python"), reverse=True):
+        yield str(version)
+
+
+def _usable(python: str) -> bool:
+    """Whether it runs (a pyenv shim of an inactive version doesn't), is new enough and free of the defect."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        ran = subprocess.run(
+            [python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True
+        )
+        answer = json.loads(ran.stdout)
+        return tuple(answer["version"]) >= MINIMUM and answer["works"]
+    return False
+
+
+def find_python() -> str:
+    for python in _candidates():
+        if _usable(python):
+            return python
+    wanted = ".".join(map(str, MINIMUM))
+    raise NoPython(
+        f"kimi-cli needs Python {wanted} or newer (3.12.0 and 3.12.1 won't do), and none was found: looked at "
+        "$KIMI_TEST_PYTHON, python3.12 to python3.14 on PATH, and pyenv's versions"
+    )
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        if os.name == "nt":
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # The system lets go of the lock when the file is closed, also when this process is killed.
+        yield
+
+
+def _executable(environment: Path) -> Path:
+    return environment / ("Scripts/kimi.exe" if os.name == "nt" else "bin/kimi")
+
+
+def _run(command: list[str]) -> None:
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if ran.returncode:
+        raise InstallFailed(f"{' '.join(command)}: exit {ran.returncode}\n{ran.stdout[-3000:]}")
+
+
+def ensure(version: str, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The `kimi` of that release, installed if it isn't there yet."""
+    environment = cache_dir() / f"kimi-cli-{version}"
+    # Console scripts hold their environment's path, so it is built in place; this file says it is whole.
+    finished = environment / "installed"
+    if finished.exists():
+        return _executable(environment)
+    with _locked(cache_dir() / f"kimi-cli-{version}.lock"):
+        if finished.exists():
+            return _executable(environment)
+        python = find_python()
+        say(f"installing kimi-cli {version} with {python} into {environment}")
+        shutil.rmtree(environment, ignore_errors=True)
+        uv = shutil.which("uv")
+        inside = environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+        if uv:
+            _run([uv, "venv", "--quiet", "--python", python, str(environment)])
+            _run([uv, "pip", "install", "--quiet", "--python", str(inside), f"kimi-cli=={version}"])
+        else:
+            _run([python, "-m", "venv", str(environment)])
+            install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            _run([*install, f"kimi-cli=={version}"])
+        finished.write_text(f"{python}\n", "utf-8")
+    return _executable(environment)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Installs kimi-cli releases for the tests and prints where.")
+    parser.add_argument("versions", nargs="*", default=list(RELEASES))
+    for version in parser.parse_args().versions:
+        print(ensure(version, say=lambda text: print(text, file=sys.stderr)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
