@@ -1,0 +1,167 @@
+/** The one place where the addon and JavaScript meet: tickets, wake-ups, jobs, and what keeps the process alive. */
+
+import { fromNative } from "./errors.js";
+import { log } from "./log.js";
+import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
+import type { Handlers, Job } from "./handlers.js";
+
+/** A turn or a replay, for what is delivered to it. It must not keep the program's object from being collected. */
+export interface TurnPeer {
+  onReadable(): void;
+  onSettled(): void;
+}
+
+interface Pending {
+  resolve: (value: unknown) => void;
+  reject: (error: Error) => void;
+  /** Kept from being collected while the call is pending. */
+  owner: object | undefined;
+}
+
+/**
+ * One a JavaScript environment. Sessions and turns are held weakly, so that one that the program has forgotten can be
+ * collected, unless something is awaited of it.
+ */
+export class Bridge {
+  /** The addon. */
+  readonly module: NativeModule;
+  /** The addon's side of this. */
+  readonly native: NativeBridge;
+
+  readonly #pending = new Map<number, Pending>();
+  readonly #turns = new Map<number, TurnPeer>();
+  readonly #sessions = new Map<number, WeakRef<Handlers>>();
+  readonly #jobs = new Map<number, AbortController>();
+  /** The turns that have not settled, which keep the process alive. */
+  readonly #active = new Set<number>();
+  readonly #held = new Set<object>();
+  #alive = false;
+
+  constructor(module: NativeModule) {
+    this.module = module;
+    this.native = new module.Bridge(() => {
+      this.#drain();
+    });
+    log.onLevel = (level) => {
+      this.native.setLogLevel(level);
+    };
+    if (log.level) this.native.setLogLevel(log.level);
+  }
+
+  static #instance: Bridge | undefined;
+
+  /** The bridge of this JavaScript environment. */
+  static get(): Bridge {
+    return (this.#instance ??= new Bridge(loadNative()));
+  }
+
+  /** Waits for a ticket; `owner` is not collected meanwhile. */
+  wait<T>(ticket: number, owner?: object): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#pending.set(ticket, { resolve: resolve as (value: unknown) => void, reject, owner });
+      this.#updateRef();
+    });
+  }
+
+  addSession(key: number, handlers: Handlers): void {
+    this.#sessions.set(key, new WeakRef(handlers));
+  }
+
+  removeSession(key: number): void {
+    this.#sessions.delete(key);
+  }
+
+  /** A turn begins: the process stays alive until it has settled. */
+  addTurn(key: number, peer: TurnPeer): void {
+    this.#turns.set(key, peer);
+    this.#active.add(key);
+    this.#updateRef();
+  }
+
+  /** A turn is gone: read to its end, or collected. */
+  removeTurn(key: number): void {
+    this.#turns.delete(key);
+    this.#active.delete(key);
+    this.#updateRef();
+  }
+
+  /** Keeps an object from being collected, while somebody waits for it to be called. */
+  hold(object: object): void {
+    this.#held.add(object);
+  }
+
+  release(object: object): void {
+    this.#held.delete(object);
+  }
+
+  #updateRef(): void {
+    const alive = this.#pending.size > 0 || this.#active.size > 0 || this.#jobs.size > 0;
+    if (alive === this.#alive) return;
+    this.#alive = alive;
+    if (alive) this.native.ref();
+    else this.native.unref();
+  }
+
+  #drain(): void {
+    for (;;) {
+      const deliveries = JSON.parse(this.native.drain()) as Delivery[];
+      if (deliveries.length === 0) break;
+      for (const delivery of deliveries) this.#deliver(delivery);
+    }
+    this.#updateRef();
+  }
+
+  #deliver(delivery: Delivery): void {
+    switch (delivery[0]) {
+      case "done":
+        this.#take(delivery[1])?.resolve(delivery[2]);
+        break;
+      case "failed":
+        this.#take(delivery[1])?.reject(fromNative(delivery[2], delivery[3], delivery[4]));
+        break;
+      case "readable":
+        this.#turns.get(delivery[1])?.onReadable();
+        break;
+      case "settled":
+        this.#active.delete(delivery[1]);
+        this.#turns.get(delivery[1])?.onSettled();
+        break;
+      case "job": {
+        const [, id, session, kind, name, payload, inTurn] = delivery;
+        void this.#run(id, session, { kind, name, payload }, inTurn);
+        break;
+      }
+      case "cancel_job":
+        this.#cancelJob(delivery[1]);
+        break;
+      case "log":
+        log.write({ level: delivery[1], target: delivery[2], message: delivery[3] });
+    }
+  }
+
+  #take(ticket: number): Pending | undefined {
+    const pending = this.#pending.get(ticket);
+    this.#pending.delete(ticket);
+    return pending;
+  }
+
+  async #run(id: number, sessionKey: number, job: Job, inTurn: boolean): Promise<void> {
+    const handlers = this.#sessions.get(sessionKey)?.deref();
+    if (!handlers) {
+      this.native.jobDone(id, null, "the session is gone");
+      return;
+    }
+    const controller = new AbortController();
+    this.#jobs.set(id, controller);
+    const { value, error } = await handlers.run(job, controller.signal, inTurn);
+    // A job that was cancelled is known no more, and may belong to a session that is closed.
+    if (this.#jobs.delete(id)) this.native.jobDone(id, value, error);
+    this.#updateRef();
+  }
+
+  #cancelJob(id: number): void {
+    const controller = this.#jobs.get(id);
+    this.#jobs.delete(id);
+    controller?.abort();
+  }
+}

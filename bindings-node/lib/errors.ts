@@ -1,0 +1,276 @@
+/** What goes wrong, as classes: each has a stable `code`, the same in every language of the SDK. */
+
+import type { ErrorFields } from "./native.js";
+
+/** The stable name of an error. */
+export type ErrorCode =
+  | "internal_error"
+  | "invalid_option"
+  | "spawn_error"
+  | "handshake_error"
+  | "agent_exited"
+  | "protocol_error"
+  | "unsupported"
+  | "session_closed"
+  | "timeout"
+  | "event_buffer_full"
+  | "rpc_error"
+  | "turn_in_progress"
+  | "no_active_turn"
+  | "llm_not_set"
+  | "llm_not_supported"
+  | "llm_service_error"
+  | "auth_expired"
+  | "turn_cancelled"
+  | "max_steps_reached";
+
+/** The base of all errors of this package. */
+export class KimiAgentError extends Error {
+  /** A name that does not change between releases or languages, unlike the message. */
+  readonly code: ErrorCode = "internal_error";
+  static {
+    this.prototype.name = "KimiAgentError";
+  }
+}
+
+/** An option is wrong or unknown; nothing was started. */
+export class InvalidOption extends KimiAgentError {
+  override readonly code = "invalid_option";
+  /** The option's name, as it is written in Node. */
+  readonly option: string;
+  static {
+    this.prototype.name = "InvalidOption";
+  }
+  constructor(option: string, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.option = option;
+  }
+}
+
+/** The agent could not be started. */
+export class SpawnError extends KimiAgentError {
+  override readonly code = "spawn_error";
+  static {
+    this.prototype.name = "SpawnError";
+  }
+}
+
+/** What was started does not speak Wire as this SDK knows it. */
+export class HandshakeError extends KimiAgentError {
+  override readonly code = "handshake_error";
+  static {
+    this.prototype.name = "HandshakeError";
+  }
+}
+
+/** The agent's process ended while something was expected of it. */
+export class AgentExited extends KimiAgentError {
+  override readonly code = "agent_exited";
+  /** The exit code; null when a signal ended the process or nobody knows. */
+  readonly exitCode: number | null;
+  /** The signal that ended the process, such as `"SIGKILL"`. */
+  readonly signal: string | null;
+  /** The end of what the agent wrote to stderr. */
+  readonly stderr: string;
+  static {
+    this.prototype.name = "AgentExited";
+  }
+  constructor(message: string, exitCode: number | null = null, signal: string | null = null, stderr = "") {
+    super(message);
+    this.exitCode = exitCode;
+    this.signal = signal;
+    this.stderr = stderr;
+  }
+}
+
+/** The agent broke the protocol in a way that cannot be overlooked. */
+export class ProtocolError extends KimiAgentError {
+  override readonly code = "protocol_error";
+  static {
+    this.prototype.name = "ProtocolError";
+  }
+}
+
+/** The agent that answers is not able to do this. */
+export class Unsupported extends KimiAgentError {
+  override readonly code = "unsupported";
+  static {
+    this.prototype.name = "Unsupported";
+  }
+}
+
+/** The session is closed. */
+export class SessionClosed extends KimiAgentError {
+  override readonly code = "session_closed";
+  static {
+    this.prototype.name = "SessionClosed";
+  }
+}
+
+/** A deadline that was set has passed. */
+export class Timeout extends KimiAgentError {
+  override readonly code = "timeout";
+  static {
+    this.prototype.name = "Timeout";
+  }
+}
+
+/** A call from inside the reader's own loop waited behind more unread events than may be kept. */
+export class EventBufferFull extends KimiAgentError {
+  override readonly code = "event_buffer_full";
+  static {
+    this.prototype.name = "EventBufferFull";
+  }
+}
+
+/** The agent answered a call with an error. */
+export class RpcError extends KimiAgentError {
+  override readonly code: ErrorCode = "rpc_error";
+  /** The number in the agent's answer, which differs between dialects; `code` does not. */
+  readonly rpcCode: number;
+  /** What the agent attached to its error. */
+  readonly data: unknown;
+  static {
+    this.prototype.name = "RpcError";
+  }
+  constructor(message: string, rpcCode: number, data: unknown = null) {
+    super(message);
+    this.rpcCode = rpcCode;
+    this.data = data;
+  }
+}
+
+/** A turn is under way in this session. */
+export class TurnInProgress extends RpcError {
+  override readonly code = "turn_in_progress";
+  static {
+    this.prototype.name = "TurnInProgress";
+  }
+}
+
+/** No turn is under way in this session. */
+export class NoActiveTurn extends RpcError {
+  override readonly code = "no_active_turn";
+  static {
+    this.prototype.name = "NoActiveTurn";
+  }
+}
+
+/** The agent has no model configured. */
+export class LlmNotSet extends RpcError {
+  override readonly code = "llm_not_set";
+  static {
+    this.prototype.name = "LlmNotSet";
+  }
+}
+
+/** The agent cannot work with the model that it was given. */
+export class LlmNotSupported extends RpcError {
+  override readonly code = "llm_not_supported";
+  static {
+    this.prototype.name = "LlmNotSupported";
+  }
+}
+
+/** The model's provider failed or refused. */
+export class LlmServiceError extends RpcError {
+  override readonly code = "llm_service_error";
+  static {
+    this.prototype.name = "LlmServiceError";
+  }
+}
+
+/** The login of the agent has expired. */
+export class AuthExpired extends RpcError {
+  override readonly code = "auth_expired";
+  static {
+    this.prototype.name = "AuthExpired";
+  }
+}
+
+/** From `result.raiseForStatus()`: the turn was cancelled. */
+export class TurnCancelled extends KimiAgentError {
+  override readonly code = "turn_cancelled";
+  static {
+    this.prototype.name = "TurnCancelled";
+  }
+}
+
+/** From `result.raiseForStatus()`: the turn was ended by its limit of steps. */
+export class MaxStepsReached extends KimiAgentError {
+  override readonly code = "max_steps_reached";
+  /** How many steps there were, if the agent said so. */
+  readonly steps: number | null;
+  static {
+    this.prototype.name = "MaxStepsReached";
+  }
+  constructor(message: string, steps: number | null = null) {
+    super(message);
+    this.steps = steps;
+  }
+}
+
+const SIMPLE = {
+  spawn_error: SpawnError,
+  handshake_error: HandshakeError,
+  protocol_error: ProtocolError,
+  unsupported: Unsupported,
+  session_closed: SessionClosed,
+  timeout: Timeout,
+  event_buffer_full: EventBufferFull,
+  turn_cancelled: TurnCancelled,
+} as const;
+
+const RPC = {
+  rpc_error: RpcError,
+  turn_in_progress: TurnInProgress,
+  no_active_turn: NoActiveTurn,
+  llm_not_set: LlmNotSet,
+  llm_not_supported: LlmNotSupported,
+  llm_service_error: LlmServiceError,
+  auth_expired: AuthExpired,
+} as const;
+
+/** `work_dir` as Node writes it: `workDir`. */
+export function camelCase(name: string): string {
+  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+function has<T extends object>(table: T, key: string): key is keyof T & string {
+  return Object.hasOwn(table, key);
+}
+
+/** The error that the core describes by `code`, `message` and `fields`. */
+export function fromNative(code: string, message: string, fields: ErrorFields = {}): KimiAgentError {
+  if (has(SIMPLE, code)) return new SIMPLE[code](message);
+  if (has(RPC, code)) return new RPC[code](fields.message ?? message, fields.rpc_code ?? -32000, fields.data);
+  if (code === "invalid_option") {
+    const option = fields.option ?? "";
+    const inNode = camelCase(option);
+    return new InvalidOption(inNode, option ? message.replaceAll(option, inNode) : message);
+  }
+  if (code === "agent_exited") {
+    return new AgentExited(message, fields.exit_code, fields.signal, fields.stderr);
+  }
+  if (code === "max_steps_reached") return new MaxStepsReached(message, fields.steps ?? null);
+  return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);
+}
+
+/** Runs a call into the addon and turns what it throws into the error that it describes. */
+export function translated<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw translateThrown(error);
+  }
+}
+
+function translateThrown(error: unknown): unknown {
+  if (!(error instanceof Error) || !error.message.startsWith("{")) return error;
+  try {
+    const { code, message, fields } = JSON.parse(error.message) as { code: string; message: string; fields?: ErrorFields };
+    return fromNative(code, message, fields);
+  } catch {
+    return error;
+  }
+}

@@ -1,0 +1,82 @@
+/** Runs the program's functions for the agent's requests. */
+
+import { AsyncResource } from "node:async_hooks";
+
+import type { JobKind } from "./native.js";
+import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
+import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest } from "./wire.js";
+
+/** A request for a handler, as the addon delivers it. */
+export interface Job {
+  kind: JobKind;
+  name: string | null;
+  payload: unknown;
+}
+
+/** What came of a job: an answer as JSON, or the text of a failure. */
+export type JobOutcome = { value: string; error: null } | { value: null; error: string };
+
+/** An answer as the addon takes it: {@link Reject} and {@link Block} become objects, nothing becomes null. */
+export function answerJson(answer: unknown): string {
+  if (answer instanceof Reject) return JSON.stringify({ reject: answer.feedback });
+  if (answer instanceof Block) return JSON.stringify({ block: answer.reason });
+  if (answer === undefined) return "null";
+  const text = JSON.stringify(answer) as string | undefined;
+  if (text === undefined) throw new TypeError(`a ${typeof answer} is no JSON`);
+  return text;
+}
+
+/** The text of whatever was thrown. */
+export function errorText(thrown: unknown): string {
+  if (thrown instanceof Error) return thrown.message || thrown.name;
+  try {
+    return String(thrown);
+  } catch {
+    return "something that has no text was thrown";
+  }
+}
+
+function call({ kind, name, payload }: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
+  switch (kind) {
+    case "approval":
+      return functions.approval?.(payload as ApprovalRequest, context);
+    case "question":
+      return functions.question?.(payload as QuestionRequest, context);
+    case "tool":
+      return functions.tools.get(name ?? "")?.handler(payload as JsonObject, context);
+    case "hook":
+      return functions.hooks[Number(name)]?.handler(payload as HookRequest, context);
+    case "event":
+      return functions.event?.(payload as Event, context);
+    case "stderr":
+      return functions.stderr?.(payload as string, context);
+  }
+}
+
+/** The handlers of a session. They run in the asynchronous context of whoever opened it, or began the turn. */
+export class Handlers {
+  readonly #functions: HandlerFunctions;
+  readonly #session = new AsyncResource("KimiAgentSession");
+  #turn = this.#session;
+
+  constructor(functions: HandlerFunctions) {
+    this.#functions = functions;
+  }
+
+  /** A turn begins here: its handlers run in this asynchronous context. */
+  enterTurn(): void {
+    this.#turn = new AsyncResource("KimiAgentTurn");
+  }
+
+  /** Runs one handler. Never rejects: gives the answer or the failure's text. */
+  async run(job: Job, signal: AbortSignal, inTurn: boolean): Promise<JobOutcome> {
+    const scope = inTurn ? this.#turn : this.#session;
+    try {
+      const answer = await scope.runInAsyncScope(call, undefined, job, this.#functions, { signal });
+      const ignored = job.kind === "event" || job.kind === "stderr";
+      return { value: ignored ? "null" : answerJson(answer), error: null };
+    } catch (thrown) {
+      return { value: null, error: errorText(thrown) };
+    }
+  }
+}

@@ -1,0 +1,196 @@
+/** What the addon offers, and how it is found. Nothing here is public: the package's surface is in index.ts. */
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+
+/**
+ * What the addon has to say, fetched by {@link NativeBridge.drain} as one JSON text.
+ *
+ * - `done` and `failed` settle a ticket.
+ * - `readable` follows a {@link NativeTurn.wait} that returned false, once.
+ * - `settled` comes once a turn, when its outcome is known or it has been abandoned, read or not.
+ * - `job` asks for a handler to be run and {@link NativeBridge.jobDone} to be called; `cancel_job` means that nobody
+ *   waits for it any more. The last field says whether the job belongs to the session's running turn.
+ * - `log` comes only after {@link NativeBridge.setLogLevel}.
+ */
+export type Delivery =
+  | ["done", ticket: number, value: unknown]
+  | ["failed", ticket: number, code: string, message: string, fields: ErrorFields]
+  | ["readable", turnKey: number]
+  | ["settled", turnKey: number]
+  | ["job", jobId: number, sessionKey: number, kind: JobKind, name: string | null, payload: unknown, inTurn: boolean]
+  | ["cancel_job", jobId: number]
+  | ["log", level: LogLevel, target: string, message: string];
+
+/**
+ * Which handler a job is for. Its `name` is the tool's name, or the position of the hook in the options as text; its
+ * payload the request's, for a tool the parsed arguments, for stderr the line.
+ */
+export type JobKind = "approval" | "question" | "tool" | "hook" | "event" | "stderr";
+
+/** How grave a log record is. */
+export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
+
+/** What an error carries besides code and text, in the core's own spelling. */
+export interface ErrorFields {
+  option?: string;
+  exit_code?: number | null;
+  signal?: string | null;
+  stderr?: string;
+  rpc_code?: number;
+  message?: string;
+  data?: unknown;
+  steps?: number | null;
+}
+
+/**
+ * One a JavaScript environment. `wake` is called on its thread, once for any number of deliveries, and is the only
+ * call that the addon makes into JavaScript. Errors are thrown with `{"code","message","fields"}` as their message.
+ */
+export interface NativeBridge {
+  /** Everything that waits, as a JSON array of {@link Delivery}; `[]` when there is nothing. */
+  drain(): string;
+  /** The handler's answer (as JSON) or its failure (as text). An id that is no longer known is ignored. */
+  jobDone(jobId: number, valueJson: string | null, error: string | null): void;
+  /** Keeps the process alive, until {@link unref}. Not counted: twice is once. */
+  ref(): void;
+  unref(): void;
+  /** From which level on records are delivered; `null` for none, which is how a bridge starts. */
+  setLogLevel(level: LogLevel | null): void;
+  close(): void;
+}
+
+/**
+ * A session. `optionsJson` holds the options that are data, named as in the core, timeouts in milliseconds;
+ * `callbacksJson` says which functions there are (see {@link Callbacks}).
+ */
+export interface NativeSession {
+  readonly key: number;
+  readonly id: string;
+  readonly workDir: string;
+  readonly state: "idle" | "active" | "closed";
+  readonly protocolVersion: string;
+  readonly pid: number | null;
+  /** `{server, capabilities, slash_commands, external_tools}` as JSON. */
+  info(): string;
+  /** The session's token usage as JSON. */
+  usage(): string;
+  prompt(contentJson: string): NativeTurn;
+  replay(): NativeTurn;
+  setPlanMode(on: boolean): number;
+  respond(requestId: string, answerJson: string): void;
+  close(): number;
+  /** Lets go without waiting, as when the session was garbage collected. */
+  abandon(): void;
+}
+
+/** The functions that a session has, as the addon needs to know them. */
+export interface Callbacks {
+  on_approval?: "handler" | "manual";
+  on_question?: "handler" | "manual";
+  on_event?: true;
+  on_stderr?: true;
+  tools?: { name: string; description: string; parameters: unknown; timeout?: number }[];
+  hooks?: { event: string; matcher?: string; timeout?: number; on_error?: string }[];
+}
+
+/** A batch of events, as {@link NativeTurn.drain} gives it. */
+export interface Batch {
+  /** Canonical events; an unknown one is `{"type":"UnknownEvent","payload":{"type","payload","error"?}}`. */
+  events: unknown[];
+  /** The number of the step that the next unread event belongs to; absent or null while there is none. */
+  step?: number | null;
+  /** Nothing follows: in the turn, or in the step that was asked for. */
+  ended: boolean;
+}
+
+/** A turn, or the events of a replay. */
+export interface NativeTurn {
+  readonly key: number;
+  readonly id: string;
+  /**
+   * Up to `max` events that are there now, as the JSON of a {@link Batch}. With a step number: only events of that
+   * step. `drain(0, null)` looks what comes next.
+   */
+  drain(max: number, step: number | null): string;
+  /** Gives back the credit of `count` drained events: the program has them now. */
+  acknowledge(count: number): void;
+  /** True when there is something to drain; otherwise a `readable` delivery will follow. */
+  wait(): boolean;
+  /** `{"result": …}` or `{"error": {"code","message","fields"}}` as JSON once the turn has settled. */
+  outcome(): string | null;
+  /** A ticket for the result; runs the turn to its end if nobody reads it. */
+  result(): number;
+  readerStarted(): void;
+  /** The reader left early: the turn is cancelled and the rest of its events is discarded. */
+  readerLeft(): void;
+  cancel(): number;
+  steer(contentJson: string): number;
+  respond(requestId: string, answerJson: string): void;
+  /** The turn's token usage as JSON. */
+  usage(): string;
+  /** Lets go without waiting, as when the turn was garbage collected. */
+  abandon(): void;
+}
+
+/** The addon. */
+export interface NativeModule {
+  Bridge: new (wake: () => void) => NativeBridge;
+  NativeSession: {
+    open(bridge: NativeBridge, optionsJson: string, callbacksJson: string): { session: NativeSession; ticket: number };
+    /**
+     * A session for one prompt. Its jobs carry `sessionKey`, and the session is closed when the turn has settled.
+     */
+    oneShot(
+      bridge: NativeBridge,
+      contentJson: string,
+      optionsJson: string,
+      callbacksJson: string,
+    ): { turn: NativeTurn; sessionKey: number };
+  };
+  /** Runs the scripted agent on this process's stdin and stdout; `argv` is without the program. Returns its exit code. */
+  runScriptedAgent(argv: string[]): number;
+}
+
+const TRIPLETS: Partial<Record<NodeJS.Platform, (arch: string) => string>> = {
+  linux: (arch) => `linux-${arch}-${usesMusl() ? "musl" : "gnu"}`,
+  win32: (arch) => `win32-${arch}-msvc`,
+};
+
+/** The name of the addon's file for the machine that this runs on. */
+export function nativeFileName(): string {
+  const triplet = TRIPLETS[process.platform] ?? ((arch: string) => `${process.platform}-${arch}`);
+  return `kimi-agent.${triplet(process.arch)}.node`;
+}
+
+function usesMusl(): boolean {
+  const loader = process.arch === "x64" ? "x86_64" : process.arch === "arm64" ? "aarch64" : process.arch;
+  return existsSync(`/lib/ld-musl-${loader}.so.1`) && !hasGlibc();
+}
+
+/** A glibc machine may have musl's loader installed beside its own. */
+function hasGlibc(): boolean {
+  const report = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  return report.header?.glibcVersionRuntime !== undefined;
+}
+
+let loaded: NativeModule | undefined;
+
+/** Loads the addon, once. */
+export function loadNative(): NativeModule {
+  if (loaded) return loaded;
+  const platform = `${process.platform}-${process.arch}`;
+  const file = join(__dirname, "..", nativeFileName());
+  if (!existsSync(file)) {
+    throw new Error(`kimi-agent has no native module for ${platform} in this installation: ${file} is missing`);
+  }
+  try {
+    // eslint-disable-next-line @typescript-eslint/no-require-imports -- an addon can be loaded in no other way
+    loaded = require(file) as NativeModule;
+  } catch (error) {
+    throw new Error(`kimi-agent could not load its native module for ${platform}, ${file}: ${String(error)}`, {
+      cause: error,
+    });
+  }
+  return loaded;
+}

@@ -1,0 +1,349 @@
+/** What a session can be opened with. */
+
+import { InvalidOption } from "./errors.js";
+import type { Callbacks } from "./native.js";
+import { type ExternalTool, isStandardSchema, tool } from "./tool.js";
+import type {
+  ApprovalRequest,
+  Event,
+  HookRequest,
+  JsonObject,
+  QuestionRequest,
+} from "./wire.js";
+
+/** What a handler gets besides the request. */
+export interface HandlerContext {
+  /** Aborted when nobody waits for the handler any more: the turn ended, or its time is over. */
+  readonly signal: AbortSignal;
+}
+
+/** A rejection with a word to the model, which then goes on; a plain `"reject"` ends the turn. */
+export class Reject {
+  /** What the model is told. */
+  readonly feedback: string;
+  constructor(feedback: string) {
+    this.feedback = feedback;
+  }
+}
+
+/** The same as `new Reject(feedback)`. */
+export function reject(feedback: string): Reject {
+  return new Reject(feedback);
+}
+
+/** A hook's no. */
+export class Block {
+  /** Why, for the model to read. */
+  readonly reason: string;
+  constructor(reason = "") {
+    this.reason = reason;
+  }
+}
+
+/** The same as `new Block(reason)`. */
+export function block(reason?: string): Block {
+  return new Block(reason);
+}
+
+/** How an approval request can be answered. */
+export type ApprovalAnswer = "approve" | "approve_for_session" | "reject" | Reject;
+
+/** How questions can be answered: by their texts. Nothing at all dismisses them. */
+export type QuestionAnswer = Record<string, string | string[]> | null | undefined;
+
+/** How a hook can decide. */
+export type HookAnswer = "allow" | Block | null | undefined;
+
+type MaybePromise<T> = T | Promise<T>;
+
+/** Answers an approval request. */
+export type ApprovalHandler = (request: ApprovalRequest, context: HandlerContext) => MaybePromise<ApprovalAnswer>;
+
+/** Answers questions of the agent. */
+export type QuestionHandler = (
+  request: QuestionRequest,
+  context: HandlerContext,
+  // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing dismisses
+) => MaybePromise<QuestionAnswer | void>;
+
+/** Decides for a hook. */
+export type HookHandler = (
+  request: HookRequest,
+  context: HandlerContext,
+  // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing allows
+) => MaybePromise<HookAnswer | void>;
+
+/** A hook: a function that the agent asks at a certain moment. */
+export interface HookDefinition {
+  /** The moment, such as `"PreToolUse"`; see `session.capabilities` for what the agent knows. */
+  event: string;
+  /** A regular expression for what the event is about (a tool's name); without one, everything. */
+  matcher?: string | undefined;
+  handler: HookHandler;
+  /** For the handler's decision, in milliseconds. */
+  timeout?: number | undefined;
+  /** What a handler that throws, answers nonsense or takes too long stands for. The default is `"allow"`. */
+  onError?: "allow" | "block" | undefined;
+}
+
+/** A hook as an object; a plain {@link HookDefinition} does as well. */
+export class Hook implements HookDefinition {
+  readonly event: string;
+  readonly matcher: string | undefined;
+  readonly handler: HookHandler;
+  readonly timeout: number | undefined;
+  readonly onError: "allow" | "block" | undefined;
+  constructor(definition: HookDefinition) {
+    this.event = definition.event;
+    this.matcher = definition.matcher;
+    this.handler = definition.handler;
+    this.timeout = definition.timeout;
+    this.onError = definition.onError;
+  }
+}
+
+/** The same as `new Hook(definition)`. */
+export function hook(definition: HookDefinition): Hook {
+  return new Hook(definition);
+}
+
+/** The options of {@link createSession} and of the one-shot `prompt`. Only what is set is passed on to the agent. */
+export interface SessionOptions {
+  /** The directory that the agent works in. The default is the current one. */
+  workDir?: string | undefined;
+  /** The session to resume, or the name for a new one. */
+  sessionId?: string | undefined;
+  /** The model's name in the agent's configuration. */
+  model?: string | undefined;
+  /** Whether the model is to think before it answers. */
+  thinking?: boolean | undefined;
+  /** Approves whatever the agent asks. */
+  yolo?: boolean | undefined;
+  /** A configuration file for the agent. */
+  configFile?: string | undefined;
+  /** The agent's configuration itself. It may hold keys: it travels in a private file. */
+  config?: JsonObject | undefined;
+  /**
+   * The agent: a path, or a list of a path and first arguments. The default is `$KIMI_AGENT_EXECUTABLE`, then `kimi` on
+   * the PATH.
+   */
+  executable?: string | readonly string[] | undefined;
+  /** Environment variables for the agent, on top of this process's. */
+  env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Configurations of MCP servers. They may hold keys: they travel in private files. */
+  mcpConfigs?: readonly JsonObject[] | undefined;
+  /** The file that describes the agent. */
+  agentFile?: string | undefined;
+  /** The directory with the agent's skills. */
+  skillsDir?: string | undefined;
+  /** Functions of this program that the model can call. */
+  tools?: readonly ExternalTool[] | undefined;
+  /** How many steps a turn may take. */
+  maxStepsPerTurn?: number | undefined;
+  /** How often a step is tried again when the model's provider fails. */
+  maxRetriesPerStep?: number | undefined;
+  /**
+   * Answers approval requests. Without it, `yolo` approves and anything else is rejected. With `"manual"`, whoever reads
+   * the events answers through `turn.respond`, or `session.respond` outside a turn.
+   */
+  onApproval?: ApprovalHandler | "manual" | undefined;
+  /** Answers the agent's questions; `"manual"` as for `onApproval`. Without it, the agent is told not to ask. */
+  onQuestion?: QuestionHandler | "manual" | undefined;
+  /** Functions that the agent asks before or after it does something. */
+  hooks?: readonly HookDefinition[] | undefined;
+  /** Gets the events that come while no turn is running. */
+  onEvent?: ((event: Event, context: HandlerContext) => unknown) | undefined;
+  /** Gets what the agent writes to stderr, by line. */
+  onStderr?: ((line: string, context: HandlerContext) => unknown) | undefined;
+  /** The name of your program, which the agent is told. */
+  clientName?: string | undefined;
+  /** Its version. */
+  clientVersion?: string | undefined;
+  /** Further command-line arguments for the agent. */
+  extraArgs?: readonly string[] | undefined;
+  /** The protocol to speak. The default, `"auto"`, finds out. */
+  dialect?: string | undefined;
+  /** For the agent to start and answer, in milliseconds. */
+  handshakeTimeout?: number | undefined;
+  /** For a cancelled turn to end, in milliseconds; after that it is given up. */
+  cancelTimeout?: number | undefined;
+  /** For each stage of closing, in milliseconds, before the next and firmer one. */
+  closeTimeout?: number | undefined;
+  /** For silence in a turn, in milliseconds. Unlimited unless set. */
+  idleTimeout?: number | undefined;
+  /** For a whole turn, in milliseconds. Unlimited unless set. */
+  turnTimeout?: number | undefined;
+  /** The longest line that is accepted, in bytes. */
+  maxLineBytes?: number | undefined;
+  /** How many bytes of unread events are kept before the agent is made to wait. */
+  eventBufferBytes?: number | undefined;
+}
+
+/** The functions among the options, for the handlers to be called. */
+export interface HandlerFunctions {
+  approval?: ApprovalHandler;
+  question?: QuestionHandler;
+  event?: (event: Event, context: HandlerContext) => unknown;
+  stderr?: (line: string, context: HandlerContext) => unknown;
+  tools: ReadonlyMap<string, ExternalTool>;
+  hooks: readonly HookDefinition[];
+}
+
+/** Options as the addon takes them, and the functions that stay here. */
+export interface PreparedOptions {
+  optionsJson: string;
+  callbacksJson: string;
+  functions: HandlerFunctions;
+}
+
+type Kind = "data" | "number" | "function";
+
+/** Every option; the compiler sees to it that none is missing. */
+const KINDS: Record<keyof SessionOptions, Kind> = {
+  workDir: "data",
+  sessionId: "data",
+  model: "data",
+  thinking: "data",
+  yolo: "data",
+  configFile: "data",
+  config: "data",
+  executable: "data",
+  env: "data",
+  mcpConfigs: "data",
+  agentFile: "data",
+  skillsDir: "data",
+  tools: "function",
+  maxStepsPerTurn: "number",
+  maxRetriesPerStep: "number",
+  onApproval: "function",
+  onQuestion: "function",
+  hooks: "function",
+  onEvent: "function",
+  onStderr: "function",
+  clientName: "data",
+  clientVersion: "data",
+  extraArgs: "data",
+  dialect: "data",
+  handshakeTimeout: "number",
+  cancelTimeout: "number",
+  closeTimeout: "number",
+  idleTimeout: "number",
+  turnTimeout: "number",
+  maxLineBytes: "number",
+  eventBufferBytes: "number",
+};
+
+/** The names of all options. */
+export const OPTION_NAMES = Object.keys(KINDS) as (keyof SessionOptions)[];
+
+/** `workDir` as the core writes it: `work_dir`. */
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function json(option: string, value: unknown): string {
+  try {
+    const text = JSON.stringify(value) as string | undefined;
+    if (text !== undefined) return text;
+  } catch (error) {
+    throw new InvalidOption(option, `invalid option \`${option}\`: ${String(error)}`, { cause: error });
+  }
+  throw new InvalidOption(option, `invalid option \`${option}\`: a ${typeof value} is no JSON`);
+}
+
+/** JSON would make null of NaN and infinity, and null means that the option is not set. */
+function checkNumber(option: string, value: unknown): void {
+  if (typeof value === "number" && !Number.isFinite(value)) {
+    throw new InvalidOption(option, `invalid option \`${option}\`: ${String(value)} is not a finite number`);
+  }
+}
+
+function checkFunction(option: string, value: unknown, orManual = false): void {
+  if (typeof value === "function" || (orManual && value === "manual")) return;
+  const expected = orManual ? 'a function or "manual"' : "a function";
+  throw new InvalidOption(option, `invalid option \`${option}\`: it must be ${expected}`);
+}
+
+function checkList(option: string, value: unknown): void {
+  if (!Array.isArray(value)) throw new InvalidOption(option, `invalid option \`${option}\`: it must be a list`);
+}
+
+/** Divides options into data and functions. What the data mean is judged by the core. */
+export function prepareOptions(options: SessionOptions): PreparedOptions {
+  const data: string[] = [];
+  for (const [name, value] of Object.entries(options) as [string, unknown][]) {
+    if (!Object.hasOwn(KINDS, name)) throw new InvalidOption(name, `invalid option \`${name}\`: there is no such option`);
+    if (value === undefined || KINDS[name as keyof SessionOptions] === "function") continue;
+    if (KINDS[name as keyof SessionOptions] === "number") checkNumber(name, value);
+    data.push(`${JSON.stringify(snakeCase(name))}:${json(name, value)}`);
+  }
+  const { callbacks, functions } = divideFunctions(options);
+  return { optionsJson: `{${data.join(",")}}`, callbacksJson: json("tools", callbacks), functions };
+}
+
+function divideFunctions(options: SessionOptions): { callbacks: Callbacks; functions: HandlerFunctions } {
+  const { onApproval, onQuestion, onEvent, onStderr } = options;
+  const callbacks: Callbacks = {};
+  const tools = prepareTools(options.tools ?? []);
+  const hooks = prepareHooks(options.hooks ?? []);
+  const functions: HandlerFunctions = { tools: new Map(tools.map((each) => [each.name, each])), hooks };
+
+  if (onApproval !== undefined) {
+    checkFunction("onApproval", onApproval, true);
+    callbacks.on_approval = onApproval === "manual" ? "manual" : "handler";
+    if (onApproval !== "manual") functions.approval = onApproval;
+  }
+  if (onQuestion !== undefined) {
+    checkFunction("onQuestion", onQuestion, true);
+    callbacks.on_question = onQuestion === "manual" ? "manual" : "handler";
+    if (onQuestion !== "manual") functions.question = onQuestion;
+  }
+  if (onEvent !== undefined) {
+    checkFunction("onEvent", onEvent);
+    callbacks.on_event = true;
+    functions.event = onEvent;
+  }
+  if (onStderr !== undefined) {
+    checkFunction("onStderr", onStderr);
+    callbacks.on_stderr = true;
+    functions.stderr = onStderr;
+  }
+  if (tools.length > 0) {
+    callbacks.tools = tools.map(({ name, description, parameters, timeout }) => ({
+      name,
+      description,
+      parameters,
+      ...(timeout !== undefined && { timeout }),
+    }));
+  }
+  if (hooks.length > 0) {
+    callbacks.hooks = hooks.map(({ event, matcher, timeout, onError }) => ({
+      event,
+      ...(matcher !== undefined && { matcher }),
+      ...(timeout !== undefined && { timeout }),
+      ...(onError !== undefined && { on_error: onError }),
+    }));
+  }
+  return { callbacks, functions };
+}
+
+/** A tool written as a plain object may have a zod schema, too. */
+function prepareTools(tools: readonly ExternalTool[]): ExternalTool[] {
+  checkList("tools", tools);
+  return tools.map((each, index) => {
+    checkFunction(`tools[${String(index)}].handler`, (each as unknown as JsonObject)["handler"]);
+    checkNumber(`tools[${String(index)}].timeout`, each.timeout);
+    const parameters: unknown = each.parameters;
+    if (!isStandardSchema(parameters)) return each;
+    return tool({ ...each, parameters, handler: (args, context) => each.handler(args as JsonObject, context) });
+  });
+}
+
+function prepareHooks(hooks: readonly HookDefinition[]): readonly HookDefinition[] {
+  checkList("hooks", hooks);
+  hooks.forEach((each, index) => {
+    checkFunction(`hooks[${String(index)}].handler`, each.handler);
+    checkNumber(`hooks[${String(index)}].timeout`, each.timeout);
+  });
+  return [...hooks];
+}

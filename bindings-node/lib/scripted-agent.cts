@@ -1,0 +1,5 @@
+/** The scripted agent as a program: `node scripted-agent.cjs SCRIPT.json …`. */
+
+import { loadNative } from "./native.js";
+
+process.exit(loadNative().runScriptedAgent(process.argv.slice(2)));

@@ -1,0 +1,185 @@
+/** Sessions: an agent's process, and the conversation with it. */
+
+import "./dispose.js";
+
+import { Bridge } from "./bridge.js";
+import { translated } from "./errors.js";
+import { answerJson, Handlers } from "./handlers.js";
+import type { NativeSession } from "./native.js";
+import { type ApprovalAnswer, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
+import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
+import type { ExternalToolsResult, JsonObject, ServerInfo, SlashCommand, TokenUsage } from "./wire.js";
+
+/** What a single prompt can be given. */
+export interface PromptOptions {
+  /** Cancels the turn when it is aborted. If it has been before, its reason is thrown and nothing is sent. */
+  signal?: AbortSignal | undefined;
+}
+
+interface Info {
+  server: ServerInfo | null;
+  capabilities: JsonObject;
+  slash_commands: SlashCommand[];
+  external_tools: ExternalToolsResult;
+}
+
+interface Remains {
+  bridge: Bridge;
+  native: NativeSession;
+}
+
+const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
+  bridge.removeSession(native.key);
+  native.abandon();
+});
+
+/**
+ * A session with an agent. Close it, or declare it with `await using`; a session that is collected takes its agent with
+ * it. An open session in which nothing happens does not keep the process alive.
+ */
+export class Session implements AsyncDisposable {
+  readonly #bridge: Bridge;
+  readonly #native: NativeSession;
+  readonly #handlers: Handlers;
+  #info: Info | undefined;
+
+  /** @internal */
+  constructor(bridge: Bridge, native: NativeSession, handlers: Handlers) {
+    this.#bridge = bridge;
+    this.#native = native;
+    this.#handlers = handlers;
+    collected.register(this, { bridge, native });
+  }
+
+  /** @internal */
+  static async open(bridge: Bridge, options: SessionOptions): Promise<Session> {
+    const { optionsJson, callbacksJson, functions } = prepareOptions(options);
+    const handlers = new Handlers(functions);
+    const { session, ticket } = translated(() =>
+      bridge.module.NativeSession.open(bridge.native, optionsJson, callbacksJson),
+    );
+    bridge.addSession(session.key, handlers);
+    try {
+      await bridge.wait(ticket, handlers);
+    } catch (error) {
+      bridge.removeSession(session.key);
+      throw error;
+    }
+    return new Session(bridge, session, handlers);
+  }
+
+  /** The session's id, under which it can be resumed. */
+  get id(): string {
+    return this.#native.id;
+  }
+
+  /** The directory that the agent works in. */
+  get workDir(): string {
+    return this.#native.workDir;
+  }
+
+  /** Whether a turn is running, or none can be any more. */
+  get state(): "idle" | "active" | "closed" {
+    return this.#native.state;
+  }
+
+  /** The version of Wire that the agent speaks. */
+  get protocolVersion(): string {
+    return this.#native.protocolVersion;
+  }
+
+  /** The agent's process id. */
+  get pid(): number | null {
+    return this.#native.pid;
+  }
+
+  /** The agent's name and version; null for agents that do not introduce themselves. */
+  get server(): ServerInfo | null {
+    return this.#described().server;
+  }
+
+  /** What the agent can do. */
+  get capabilities(): JsonObject {
+    return this.#described().capabilities;
+  }
+
+  /** Commands that a prompt may begin with. */
+  get slashCommands(): SlashCommand[] {
+    return this.#described().slash_commands;
+  }
+
+  /** Which of the program's tools the agent took, and why not the others. */
+  get externalTools(): ExternalToolsResult {
+    return this.#described().external_tools;
+  }
+
+  /** The tokens that the session has taken so far. */
+  get usage(): TokenUsage {
+    return JSON.parse(this.#native.usage()) as TokenUsage;
+  }
+
+  /** Begins a turn, at once. Throws {@link TurnInProgress} while another one runs. */
+  prompt(content: PromptContent, { signal }: PromptOptions = {}): Turn {
+    signal?.throwIfAborted();
+    const native = translated(() => this.#native.prompt(contentJson(content)));
+    this.#handlers.enterTurn();
+    return new Turn(this.#bridge, native, [this, this.#handlers], signal);
+  }
+
+  /** The messages of the session so far, told again. */
+  replay(): Replay {
+    return new Replay(this.#bridge, translated(() => this.#native.replay()), this);
+  }
+
+  /** Turns plan mode on or off. */
+  async setPlanMode(on: boolean): Promise<void> {
+    await this.#bridge.wait(translated(() => this.#native.setPlanMode(on)), this);
+  }
+
+  /** Answers a request that came outside a turn, where `onApproval` or `onQuestion` is `"manual"`. */
+  // eslint-disable-next-line @typescript-eslint/require-await -- what it throws must come as a rejection
+  async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
+    translated(() => {
+      this.#native.respond(requestId(request), answerJson(answer));
+    });
+  }
+
+  /** Cancels what is running, ends the agent and waits until it is gone. Twice is fine. */
+  async close(): Promise<void> {
+    await this.#bridge.wait(translated(() => this.#native.close()), this);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #described(): Info {
+    return (this.#info ??= JSON.parse(this.#native.info()) as Info);
+  }
+}
+
+/** Opens a session: starts an agent and waits until it is ready. */
+export async function createSession(options: SessionOptions = {}): Promise<Session> {
+  return Session.open(Bridge.get(), options);
+}
+
+/** A turn in a session of its own, which is closed when the turn has ended. */
+export function prompt(content: PromptContent, options: SessionOptions & PromptOptions = {}): Turn {
+  return promptOnce(Bridge.get(), content, options);
+}
+
+/** @internal */
+export function promptOnce(
+  bridge: Bridge,
+  content: PromptContent,
+  { signal, ...options }: SessionOptions & PromptOptions,
+): Turn {
+  signal?.throwIfAborted();
+  const { optionsJson, callbacksJson, functions } = prepareOptions(options);
+  const handlers = new Handlers(functions);
+  const { turn, sessionKey } = translated(() =>
+    bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), optionsJson, callbacksJson),
+  );
+  bridge.addSession(sessionKey, handlers);
+  return new Turn(bridge, turn, [handlers], signal);
+}

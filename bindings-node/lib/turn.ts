@@ -1,0 +1,245 @@
+/** Turns: a prompt and all that the agent does about it. */
+
+import "./dispose.js";
+
+import type { Bridge } from "./bridge.js";
+import { fromNative, translated } from "./errors.js";
+import { answerJson } from "./handlers.js";
+import type { NativeTurn } from "./native.js";
+import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
+import { Reader, type Step } from "./reader.js";
+import type { ContentPart, Event, RequestEvent, TokenUsage } from "./wire.js";
+
+/** What a prompt consists of: text, or parts. */
+export type PromptContent = string | readonly ContentPart[];
+
+/** A request that is to be answered: its event, its payload, or its id. */
+export type RequestReference = RequestEvent | { readonly id: string } | string;
+
+/** How a turn ended, when it did not fail. */
+export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
+
+interface ResultFields {
+  status: TurnStatus;
+  steps: number;
+  text: string;
+  usage: TokenUsage;
+}
+
+/** The outcome of a turn. */
+export class PromptResult {
+  /** How the turn ended. */
+  readonly status: TurnStatus;
+  /** How many steps it took. */
+  readonly steps: number;
+  /** The text of the last step. */
+  readonly text: string;
+  /** The tokens of this turn; the session's sum is `session.usage`. */
+  readonly usage: TokenUsage;
+
+  /** @internal */
+  constructor({ status, steps, text, usage }: ResultFields) {
+    this.status = status;
+    this.steps = steps;
+    this.text = text;
+    this.usage = usage;
+  }
+
+  /** Throws {@link TurnCancelled} or {@link MaxStepsReached} unless the turn finished; returns the result itself. */
+  raiseForStatus(): this {
+    if (this.status === "cancelled") throw fromNative("turn_cancelled", "the turn was cancelled");
+    if (this.status === "max_steps_reached") {
+      const message = `the turn reached its limit of ${String(this.steps)} steps`;
+      throw fromNative("max_steps_reached", message, { steps: this.steps });
+    }
+    return this;
+  }
+}
+
+/** @internal */
+export function contentJson(content: PromptContent): string {
+  return JSON.stringify(content);
+}
+
+/** @internal */
+export function requestId(request: RequestReference): string {
+  if (typeof request === "string") return request;
+  return "payload" in request ? request.payload.id : request.id;
+}
+
+/** What must be let go when a turn or replay has been collected; it must not lead back to it. */
+interface Remains {
+  bridge: Bridge;
+  native: NativeTurn;
+  signal: AbortSignal | undefined;
+  onAbort: (() => void) | undefined;
+}
+
+const collected = new FinalizationRegistry<Remains>(({ bridge, native, signal, onAbort }) => {
+  if (signal && onAbort) signal.removeEventListener("abort", onAbort);
+  bridge.removeTurn(native.key);
+  native.abandon();
+});
+
+/**
+ * A turn under way. Iterate over it for its events, or over `steps`, or only await `result()`. Leaving the loop early
+ * cancels the turn, and so does an instance that is collected.
+ */
+export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
+  readonly #bridge: Bridge;
+  readonly #native: NativeTurn;
+  readonly #reader: Reader;
+  // eslint-disable-next-line no-unused-private-class-members -- the session and its handlers live as long as this
+  readonly #keep: readonly object[];
+  readonly #remains: Remains;
+
+  /** @internal */
+  constructor(bridge: Bridge, native: NativeTurn, keep: readonly object[], signal?: AbortSignal) {
+    this.#bridge = bridge;
+    this.#native = native;
+    this.#reader = new Reader(bridge, native, this, () => {
+      this.#removeListener();
+    });
+    this.#keep = keep;
+    bridge.addTurn(native.key, {
+      onReadable: weakly(this, (turn) => {
+        turn.#reader.pump();
+      }),
+      onSettled: weakly(this, (turn) => {
+        turn.#removeListener();
+        turn.#reader.pump();
+      }),
+    });
+    const onAbort = signal && weakly<Turn>(this, (turn) => void turn.cancel().catch(() => undefined));
+    if (signal && onAbort) signal.addEventListener("abort", onAbort, { once: true });
+    this.#remains = { bridge, native, signal, onAbort };
+    collected.register(this, this.#remains, this);
+  }
+
+  /** Tells turns of a session apart. */
+  get id(): string {
+    return this.#native.id;
+  }
+
+  /** The tokens that this turn has taken so far. */
+  get usage(): TokenUsage {
+    return JSON.parse(this.#native.usage()) as TokenUsage;
+  }
+
+  next(): Promise<IteratorResult<Event, undefined>> {
+    return this.#reader.nextEvent();
+  }
+
+  /** Leaves the turn: it is cancelled, and the next prompt waits until that is through. */
+  return(): Promise<IteratorReturnResult<undefined>> {
+    this.#reader.leave();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  throw(error: unknown): Promise<never> {
+    this.#reader.leave();
+    return Promise.reject(error);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** The turn's steps, each of which iterates over its events. A turn is read by event or by step, once. */
+  get steps(): AsyncIterableIterator<Step> {
+    const steps: AsyncIterableIterator<Step> = {
+      next: () => this.#reader.nextStep(),
+      return: () => this.return(),
+      throw: (error: unknown) => this.throw(error),
+      [Symbol.asyncIterator]: () => steps,
+    };
+    return steps;
+  }
+
+  /** The outcome. A turn that nobody reads runs to its end by this alone. */
+  async result(): Promise<PromptResult> {
+    const ticket = translated(() => this.#native.result());
+    return new PromptResult(await this.#bridge.wait<ResultFields>(ticket, this));
+  }
+
+  /** Cancels the turn and waits until it has ended. */
+  async cancel(): Promise<void> {
+    await this.#bridge.wait(translated(() => this.#native.cancel()), this);
+  }
+
+  /** Says something more while the turn is running. */
+  async steer(content: PromptContent): Promise<void> {
+    await this.#bridge.wait(translated(() => this.#native.steer(contentJson(content))), this);
+  }
+
+  /** Answers a request of this turn, where `onApproval` or `onQuestion` is `"manual"`. */
+  // eslint-disable-next-line @typescript-eslint/require-await -- what it throws must come as a rejection
+  async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
+    translated(() => {
+      this.#native.respond(requestId(request), answerJson(answer));
+    });
+  }
+
+  /** Cancels the turn if it is still running. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#native.outcome() !== null) return;
+    this.#reader.leave();
+    // How the turn ended is not asked any more; it has ended in any case.
+    await this.cancel().catch(() => undefined);
+  }
+
+  #removeListener(): void {
+    const { signal, onAbort } = this.#remains;
+    if (signal && onAbort) signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** The messages of a session so far, as the agent tells them again. Requests among them are not to be answered. */
+export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
+  readonly #reader: Reader;
+  // eslint-disable-next-line no-unused-private-class-members -- the session lives as long as this
+  readonly #session: object;
+
+  /** @internal */
+  constructor(bridge: Bridge, native: NativeTurn, session: object) {
+    this.#session = session;
+    this.#reader = new Reader(bridge, native, this);
+    const pump = weakly<Replay>(this, (replay) => {
+      replay.#reader.pump();
+    });
+    bridge.addTurn(native.key, { onReadable: pump, onSettled: pump });
+    collected.register(this, { bridge, native, signal: undefined, onAbort: undefined });
+  }
+
+  next(): Promise<IteratorResult<Event, undefined>> {
+    return this.#reader.nextEvent();
+  }
+
+  return(): Promise<IteratorReturnResult<undefined>> {
+    this.#reader.leave();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  throw(error: unknown): Promise<never> {
+    this.#reader.leave();
+    return Promise.reject(error);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#reader.leave();
+    return Promise.resolve();
+  }
+}
+
+/** A function that does nothing once its object has been collected. */
+function weakly<T extends object>(object: T, action: (object: T) => void): () => void {
+  const reference = new WeakRef(object);
+  return () => {
+    const target = reference.deref();
+    if (target) action(target);
+  };
+}
