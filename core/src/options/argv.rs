@@ -1,0 +1,151 @@
+//! The agent's command line, and the private files that it names.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::SessionOptions;
+use super::executable::{Surroundings, resolve};
+use crate::{Error, Result};
+
+/// How the agent is started.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// An absolute path.
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    /// In addition to this program's own.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// An absolute path.
+    pub(crate) current_dir: PathBuf,
+    pub(crate) private: PrivateFiles,
+}
+
+/// Files that only this user can read, removed on drop.
+#[derive(Default)]
+pub(crate) struct PrivateFiles(Option<TempDir>);
+
+impl SessionOptions {
+    /// Finds the program, and writes what must not be seen in its arguments to private files.
+    pub(crate) fn launch(&self) -> Result<Launch> {
+        self.launch_from(&|name| std::env::var_os(name))
+    }
+
+    fn launch_from(&self, host: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch> {
+        let around = Surroundings { env: &self.env, host };
+        let (program, mut args) = resolve(self.executable.as_ref(), &around)?;
+        let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;
+        let mut private = PrivateFiles::default();
+
+        args.push("--wire".into());
+        flag(&mut args, "--work-dir", &current_dir);
+        if let Some(id) = &self.session_id {
+            flag(&mut args, "--session", id);
+        }
+        if let Some(model) = &self.model {
+            flag(&mut args, "--model", model);
+        }
+        match self.thinking {
+            Some(true) => args.push("--thinking".into()),
+            Some(false) => args.push("--no-thinking".into()),
+            None => {}
+        }
+        if self.yolo {
+            args.push("--yolo".into());
+        }
+        if let Some(path) = &self.config_file {
+            flag(&mut args, "--config-file", self.absolute("config_file", path)?);
+        }
+        if let Some(config) = &self.config {
+            // By this suffix the agent knows that it is JSON, not TOML.
+            flag(&mut args, "--config-file", private.write("config.json", config)?);
+        }
+        for (n, config) in self.mcp_configs.iter().enumerate() {
+            flag(&mut args, "--mcp-config-file", private.write(&format!("mcp-{n}.json"), config)?);
+        }
+        if let Some(path) = &self.agent_file {
+            flag(&mut args, "--agent-file", self.absolute("agent_file", path)?);
+        }
+        if let Some(path) = &self.skills_dir {
+            flag(&mut args, "--skills-dir", self.absolute("skills_dir", path)?);
+        }
+        if let Some(steps) = self.max_steps_per_turn {
+            flag(&mut args, "--max-steps-per-turn", steps.to_string());
+        }
+        if let Some(retries) = self.max_retries_per_step {
+            flag(&mut args, "--max-retries-per-step", retries.to_string());
+        }
+        args.extend(self.extra_args.iter().cloned());
+        Ok(Launch { program, args, env: self.env.clone(), current_dir, private })
+    }
+
+    fn absolute(&self, option: &str, path: &Path) -> Result<PathBuf> {
+        std::path::absolute(path).map_err(|error| self.invalid(option, format!("{}: {error}", path.display())))
+    }
+}
+
+/// Puts the value into the flag's own argument: one that begins with a dash stays a value.
+fn flag(args: &mut Vec<OsString>, name: &str, value: impl AsRef<OsStr>) {
+    let mut arg = OsString::from(name);
+    arg.push("=");
+    arg.push(value);
+    args.push(arg);
+}
+
+impl PrivateFiles {
+    fn write(&mut self, name: &str, content: &Value) -> Result<PathBuf> {
+        let dir = match &mut self.0 {
+            Some(dir) => dir,
+            empty => empty.insert(private_dir().map_err(|error| no_file(&std::env::temp_dir(), &error))?),
+        };
+        let path = dir.path().join(name);
+        let written = private_file(&path).and_then(|mut file| {
+            file.write_all(content.to_string().as_bytes())?;
+            file.flush()
+        });
+        written.map_err(|error| no_file(&path, &error))?;
+        Ok(path)
+    }
+
+    /// Where they are, if there are any.
+    #[cfg(test)]
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.0.as_ref().map(TempDir::path)
+    }
+}
+
+impl fmt::Debug for PrivateFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "PrivateFiles(some)" } else { "PrivateFiles(none)" })
+    }
+}
+
+fn no_file(path: &Path, error: &std::io::Error) -> Error {
+    Error::Spawn(format!(
+        "can't start the agent: its configuration can't be written to a private file in {}: {error}",
+        path.display()
+    ))
+}
+
+fn private_dir() -> std::io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("kimi-agent-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o700));
+    }
+    builder.tempdir()
+}
+
+fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

@@ -1,0 +1,83 @@
+//! Which protocol to speak.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::dialect::WireVersion;
+use crate::{Error, Result};
+
+/// Which protocol to speak with the agent.
+///
+/// ```
+/// use kimi_agent::{Dialect, WireVersion};
+/// assert_eq!("auto".parse::<Dialect>()?, Dialect::Auto);
+/// assert_eq!("1.10".parse::<Dialect>()?, Dialect::Wire(WireVersion::new(1, 10)));
+/// assert!("1.11".parse::<Dialect>().is_err());
+/// # Ok::<(), kimi_agent::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// Whatever the agent turns out to speak.
+    #[default]
+    Auto,
+    /// This version of Wire, whatever the agent says.
+    Wire(WireVersion),
+    /// What was spoken before Wire 1.0. Not supported yet: a session does not start with it.
+    Legacy,
+    /// The Agent Client Protocol. Not supported yet: a session does not start with it.
+    Acp,
+}
+
+impl Dialect {
+    pub(super) const EXPECTED: &str = r#""auto", "legacy", "acp" or a version of Wire from "1.0" to "1.10""#;
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let known = WireVersion::V1_0..=WireVersion::LATEST;
+        match text {
+            "auto" => Some(Self::Auto),
+            "legacy" => Some(Self::Legacy),
+            "acp" => Some(Self::Acp),
+            // The text must be the version's own: "1.01" is not 1.1.
+            text => text
+                .parse::<WireVersion>()
+                .ok()
+                .filter(|version| known.contains(version) && version.to_string() == text)
+                .map(Self::Wire),
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Wire(version) => version.fmt(f),
+            Self::Legacy => f.write_str("legacy"),
+            Self::Acp => f.write_str("acp"),
+        }
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text).ok_or_else(|| Error::option("dialect", format!("expected {}, got {text:?}", Self::EXPECTED)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialects_are_known_names() {
+        for text in ["auto", "legacy", "acp", "1.0", "1.9", "1.10"] {
+            assert_eq!(text.parse::<Dialect>().map(|dialect| dialect.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["Auto", "1.01", "1.11", "2.0", "0.9", "wire", "1", " 1.1", ""] {
+            assert_eq!(text.parse::<Dialect>().map_err(|error| error.code()), Err("invalid_option"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The agent as a child process, in a process group of its own.
+
+use tokio::runtime::Handle;
+
+use super::stderr::Stderr;
+use super::{Exit, Process, ProcessFuture, Transport, failure, spawner, sys};
+use crate::handler::StderrHandler;
+use crate::options::{Launch, PrivateFiles};
+use crate::{Error, Result};
+
+/// Starts the agent. Must be called within a runtime that has I/O enabled.
+pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
+    let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+    let started = spawner::run(move || {
+        let _guard = runtime.enter();
+        start(launch, on_stderr)
+    });
+    match started.await {
+        Ok(Some(result)) => result,
+        // Nothing but the runtime's refusal to register the pipes panics there.
+        Ok(None) => Err(no_runtime()),
+        Err(error) => Err(Error::Spawn(format!("can't start the agent: no thread for it: {error}"))),
+    }
+}
+
+fn no_runtime() -> Error {
+    Error::Spawn("can't start the agent: it takes a tokio runtime with I/O and time enabled".to_owned())
+}
+
+fn start(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
+    let (running, pipes) = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
+    tracing::debug!(pid = running.pid(), program = %launch.program.display(), "agent started");
+    let stderr = Stderr::drain(pipes.stderr, on_stderr);
+    Ok(Transport {
+        reader: Box::new(pipes.stdout),
+        writer: Box::new(pipes.stdin),
+        process: Box::new(ChildProcess { running, stderr, _private: launch.private }),
+    })
+}
+
+/// Fields are dropped in order: the process is killed before its files go.
+struct ChildProcess {
+    running: sys::Running,
+    stderr: Stderr,
+    _private: PrivateFiles,
+}
+
+impl Process for ChildProcess {
+    fn pid(&self) -> Option<u32> {
+        Some(self.running.pid())
+    }
+
+    fn wait(&mut self) -> ProcessFuture<'_, Exit> {
+        Box::pin(self.running.wait())
+    }
+
+    fn terminate(&mut self) {
+        self.running.terminate();
+    }
+
+    fn kill(&mut self) {
+        self.running.kill();
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.stderr.tail()
+    }
+
+    fn stderr_done(&mut self) -> ProcessFuture<'_, ()> {
+        Box::pin(self.stderr.done())
+    }
+}
+
+#[cfg(all(test, unix))]
+#[path = "child_tests.rs"]
+mod tests;

@@ -1,0 +1,177 @@
+//! A transport without a process, for tests.
+
+use std::sync::Arc;
+
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::watch;
+
+use super::{Exit, Process, ProcessFuture, Transport};
+
+/// The agent's side.
+pub(crate) struct AgentEnd {
+    /// What we write arrives here.
+    pub(crate) reader: DuplexStream,
+    /// What is written here, we read.
+    pub(crate) writer: DuplexStream,
+    pub(crate) exit: ExitHandle,
+}
+
+/// Ends the process that there is none of, and tells what was done to it.
+#[derive(Clone)]
+pub(crate) struct ExitHandle(Arc<watch::Sender<State>>);
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    exit: Option<Exit>,
+    stderr: String,
+    terminated: bool,
+    killed: bool,
+    obeys: bool,
+}
+
+impl ExitHandle {
+    /// Exits with a code. The streams are the test's to drop.
+    pub(crate) fn code(&self, code: i32) {
+        self.end(Exit { code: Some(code), signal: None });
+    }
+
+    /// Ends by a signal, as `SIGKILL`.
+    pub(crate) fn signal(&self, signal: &str) {
+        self.end(Exit { code: None, signal: Some(signal.to_owned()) });
+    }
+
+    /// From now on the process ends when it is terminated or killed.
+    pub(crate) fn obey(&self) {
+        self.0.send_modify(|state| state.obeys = true);
+    }
+
+    /// Puts text on stderr.
+    pub(crate) fn stderr(&self, text: &str) {
+        self.0.send_modify(|state| state.stderr.push_str(text));
+    }
+
+    /// Waits until the process has been terminated.
+    pub(crate) async fn terminated(&self) {
+        self.until(|state| state.terminated).await;
+    }
+
+    /// Waits until the process has been killed (also by being dropped).
+    pub(crate) async fn killed(&self) {
+        self.until(|state| state.killed).await;
+    }
+
+    async fn until(&self, condition: impl FnMut(&State) -> bool) {
+        // The sender lives as long as this handle.
+        let _ = self.0.subscribe().wait_for(condition).await;
+    }
+
+    fn end(&self, exit: Exit) {
+        self.0.send_modify(|state| drop(state.exit.get_or_insert(exit)));
+    }
+}
+
+/// Both sides of pipes that hold so many bytes each.
+pub(crate) fn pair(capacity: usize) -> (Transport, AgentEnd) {
+    let (agent_reader, ours_out) = duplex(capacity);
+    let (agent_writer, ours_in) = duplex(capacity);
+    let state = Arc::new(watch::Sender::new(State::default()));
+    let process = MemoryProcess { state: state.subscribe(), control: ExitHandle(Arc::clone(&state)) };
+    let transport =
+        Transport { reader: Box::new(ours_in), writer: Box::new(ours_out), process: Box::new(process) };
+    (transport, AgentEnd { reader: agent_reader, writer: agent_writer, exit: ExitHandle(state) })
+}
+
+struct MemoryProcess {
+    state: watch::Receiver<State>,
+    control: ExitHandle,
+}
+
+impl MemoryProcess {
+    fn act(&self, signal: &str, action: impl FnOnce(&mut State)) {
+        self.control.0.send_modify(|state| {
+            action(state);
+            if state.obeys && state.exit.is_none() {
+                state.exit = Some(Exit { code: None, signal: Some(signal.to_owned()) });
+            }
+        });
+    }
+}
+
+impl Process for MemoryProcess {
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
+    fn wait(&mut self) -> ProcessFuture<'_, Exit> {
+        Box::pin(async {
+            match self.state.wait_for(|state| state.exit.is_some()).await {
+                Ok(state) => state.exit.clone().unwrap_or_default(),
+                Err(_) => Exit::default(),
+            }
+        })
+    }
+
+    fn terminate(&mut self) {
+        self.act("SIGTERM", |state| state.terminated = true);
+    }
+
+    fn kill(&mut self) {
+        self.act("SIGKILL", |state| state.killed = true);
+    }
+
+    fn stderr_tail(&self) -> String {
+        self.state.borrow().stderr.clone()
+    }
+
+    fn stderr_done(&mut self) -> ProcessFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Drop for MemoryProcess {
+    fn drop(&mut self) {
+        if self.state.borrow().exit.is_none() {
+            self.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_cross_and_ends_are_seen() {
+        let (mut ours, mut agent) = pair(64);
+        ours.writer.write_all(b"ask").await.unwrap();
+        let mut got = [0; 3];
+        agent.reader.read_exact(&mut got).await.unwrap();
+        agent.writer.write_all(&got).await.unwrap();
+        drop(agent.writer);
+        let mut back = String::new();
+        ours.reader.read_to_string(&mut back).await.unwrap();
+        assert_eq!(back, "ask");
+        drop(ours.writer);
+        assert_eq!(agent.reader.read(&mut got).await.unwrap(), 0);
+        agent.exit.stderr("note");
+        agent.exit.code(3);
+        assert_eq!(ours.process.wait().await, Exit { code: Some(3), signal: None });
+        assert_eq!(ours.process.stderr_tail(), "note");
+    }
+
+    #[tokio::test]
+    async fn it_ends_as_it_is_told() {
+        let (mut ours, agent) = pair(64);
+        ours.process.terminate();
+        agent.exit.terminated().await;
+        agent.exit.obey();
+        ours.process.kill();
+        assert_eq!(ours.process.wait().await.signal.as_deref(), Some("SIGKILL"));
+
+        let (ours, agent) = pair(64);
+        drop(ours);
+        agent.exit.killed().await;
+    }
+}

@@ -1,0 +1,166 @@
+//! The agent's stderr: always drained, so that it never blocks; its end is kept for errors.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::watch;
+
+use crate::handler::StderrHandler;
+
+/// How much of the end is kept, and how long a line may get.
+const LIMIT: usize = 64 << 10;
+
+/// The end of stderr, and whether all of it has come.
+pub(super) struct Stderr {
+    ring: Arc<Mutex<VecDeque<u8>>>,
+    done: watch::Receiver<()>,
+}
+
+impl Stderr {
+    /// Starts to drain; must be called within a runtime.
+    pub(super) fn drain(source: impl AsyncRead + Send + Unpin + 'static, handler: Option<StderrHandler>) -> Self {
+        let ring = Arc::new(Mutex::new(VecDeque::new()));
+        let (at_end, done) = watch::channel(());
+        let shared = Arc::clone(&ring);
+        tokio::spawn(async move {
+            run(source, &shared, handler).await;
+            drop(at_end);
+        });
+        Self { ring, done }
+    }
+
+    pub(super) fn tail(&self) -> String {
+        let mut ring = lock(&self.ring);
+        let full = ring.len() >= LIMIT;
+        let mut bytes: &[u8] = ring.make_contiguous();
+        // A ring that is full begins somewhere in a line, maybe in a character.
+        if full && let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+            bytes = &bytes[end + 1..];
+        }
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    /// Waits until all of it has come.
+    pub(super) async fn done(&mut self) {
+        // Nothing is ever sent: the sender's drop is the end.
+        while self.done.changed().await.is_ok() {}
+    }
+}
+
+fn lock(ring: &Mutex<VecDeque<u8>>) -> MutexGuard<'_, VecDeque<u8>> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn run(mut source: impl AsyncRead + Unpin, ring: &Mutex<VecDeque<u8>>, handler: Option<StderrHandler>) {
+    let mut buffer = vec![0; 8 << 10];
+    let mut lines = handler.map(Lines::new);
+    loop {
+        let chunk = match source.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(len) => &buffer[..len],
+        };
+        {
+            let mut ring = lock(ring);
+            ring.extend(chunk);
+            let over = ring.len().saturating_sub(LIMIT);
+            ring.drain(..over);
+        }
+        if let Some(lines) = &mut lines {
+            lines.feed(chunk);
+        }
+    }
+    if let Some(lines) = &mut lines
+        && !lines.partial.is_empty()
+    {
+        lines.emit();
+    }
+}
+
+struct Lines {
+    handler: StderrHandler,
+    partial: Vec<u8>,
+}
+
+impl Lines {
+    fn new(handler: StderrHandler) -> Self {
+        Self { handler, partial: Vec::new() }
+    }
+
+    fn feed(&mut self, chunk: &[u8]) {
+        for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
+            self.partial.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.partial.len() >= LIMIT {
+                self.emit();
+            }
+        }
+    }
+
+    fn emit(&mut self) {
+        let mut line = self.partial.as_slice();
+        line = line.strip_suffix(b"\n").unwrap_or(line);
+        line = line.strip_suffix(b"\r").unwrap_or(line);
+        let text = String::from_utf8_lossy(line).into_owned();
+        self.partial.clear();
+        // A function that panics must not stop the draining.
+        if catch_unwind(AssertUnwindSafe(|| (self.handler)(text))).is_err() {
+            tracing::error!("on_stderr panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    async fn drained(pieces: &[&[u8]]) -> (Vec<String>, String) {
+        let (mut agent, ours) = tokio::io::duplex(64);
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&lines);
+        let handler: StderrHandler = Arc::new(move |line| {
+            assert_ne!(line, "panic");
+            seen.lock().unwrap().push(line);
+        });
+        let mut stderr = Stderr::drain(ours, Some(handler));
+        for piece in pieces {
+            agent.write_all(piece).await.unwrap();
+        }
+        drop(agent);
+        stderr.done().await;
+        stderr.done().await;
+        let lines = lines.lock().unwrap().clone();
+        (lines, stderr.tail())
+    }
+
+    #[tokio::test]
+    async fn lines_come_whole() {
+        let (lines, tail) = drained(&[b"one\ntw", b"o\r\n\nhalf \xff"]).await;
+        assert_eq!(lines, ["one", "two", "", "half \u{fffd}"]);
+        assert_eq!(tail, "one\ntwo\r\n\nhalf \u{fffd}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_does_not_stop_it() {
+        let (lines, _) = drained(&[b"panic\nnext\n"]).await;
+        assert_eq!(lines, ["next"]);
+    }
+
+    #[tokio::test]
+    async fn only_the_end_is_kept() {
+        let flood = "0123456789abcde\n".repeat(1 << 16);
+        let (lines, tail) = drained(&[flood.as_bytes(), b"the end"]).await;
+        assert_eq!(lines.len(), (1 << 16) + 1);
+        assert!(tail.len() <= LIMIT && tail.starts_with("0123") && tail.ends_with("\nthe end"), "{}", tail.len());
+    }
+
+    #[tokio::test]
+    async fn an_endless_line_is_cut() {
+        let (lines, tail) = drained(&[&vec![b'x'; 3 * LIMIT]]).await;
+        assert!(lines.len() >= 3 && lines.iter().all(|line| line.len() <= LIMIT + (8 << 10)));
+        assert_eq!(lines.iter().map(String::len).sum::<usize>(), 3 * LIMIT);
+        assert_eq!(tail.len(), LIMIT);
+    }
+}
