@@ -1,0 +1,70 @@
+"""Python values as JSON values, for everything a program hands to the agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import math
+import pathlib
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["to_jsonable"]
+
+_DEEPEST = 200
+
+
+def to_jsonable(value: Any, _depth: int = 0) -> Any:
+    """The JSON form of `value`; a `TypeError` names what has none.
+
+    Besides JSON's own types: dataclasses, named tuples, enums, sets, dates, paths, UUIDs and decimals, the
+    classes of this package, and pydantic models.
+    """
+    if value is None or (isinstance(value, (bool, str, int)) and not isinstance(value, enum.Enum)):
+        # A subclass of str or int goes as what it is underneath.
+        return value if type(value) in (bool, str, int, type(None)) else _plain(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise TypeError(f"{value!r} has no JSON form")
+        return float(value)
+    if _depth > _DEEPEST:
+        raise TypeError(f"nested more than {_DEEPEST} deep, or containing itself")
+    deeper = _depth + 1
+    if isinstance(value, enum.Enum):
+        return to_jsonable(value.value, deeper)
+    payload = getattr(type(value), "to_payload", None)
+    if payload is not None:
+        return to_jsonable(payload(value), deeper)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_jsonable(getattr(value, field.name), deeper) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {_key(key): to_jsonable(item, deeper) for key, item in value.items()}
+    if isinstance(value, tuple) and (names := getattr(value, "_fields", None)) is not None:
+        return {name: to_jsonable(getattr(value, name), deeper) for name in names}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_jsonable(item, deeper) for item in value]
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (pathlib.PurePath, uuid.UUID, decimal.Decimal)):
+        return str(value)
+    dump = getattr(type(value), "model_dump", None)
+    if dump is not None:
+        return dump(value, mode="json")
+    raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")
+
+
+def _plain(value: Any) -> Any:
+    return str.__str__(value) if isinstance(value, str) else int(value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, enum.Enum):
+        key = key.value
+    if isinstance(key, str):
+        return str.__str__(key)
+    if isinstance(key, (int, uuid.UUID, pathlib.PurePath, datetime.date)) and not isinstance(key, bool):
+        return str(key)
+    raise TypeError(f"key {key!r}: JSON has string keys only")
