@@ -1,0 +1,90 @@
+"""The event loop that the blocking API runs on: one thread, started when first needed, ended with the program."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ._errors import KimiAgentError
+from ._loop import check_process
+
+__all__ = ["run", "run_call"]
+
+T = TypeVar("T")
+_lock = threading.Lock()
+_current: _Background | None = None
+
+
+class _Background:
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        # Windows' default loop watches no descriptors.
+        self.loop = asyncio.SelectorEventLoop()
+        self.thread = threading.Thread(target=self._run, name="kimi-agent", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def stop(self) -> None:
+        """Joins the thread, so that it does not run Python code while the interpreter goes down."""
+        if self.process == os.getpid():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join()
+
+
+def _background() -> _Background:
+    global _current
+    check_process()
+    with _lock:
+        # A fork before the first use of the core leaves no thread, and no harm.
+        if _current is None or _current.process != os.getpid():
+            _current = _Background()
+            atexit.register(_current.stop)
+        found = _current
+    if threading.current_thread() is found.thread:
+        raise KimiAgentError(
+            "a blocking call from an async handler would wait for itself; make the handler a plain function"
+        )
+    return found
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine on the background loop, in the caller's context; Ctrl-C interrupts the wait and cancels it."""
+    try:
+        loop = _background().loop
+    except BaseException:
+        work.close()
+        raise
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        if sys.platform == "win32":
+            # A wait without a timeout cannot be interrupted there.
+            while True:
+                try:
+                    return future.result(0.1)
+                except TimeoutError:
+                    if future.done():
+                        raise
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def run_call(function: Callable[..., T], *args: Any) -> T:
+    """Calls a plain function on the background loop."""
+
+    async def call() -> T:
+        return function(*args)
+
+    return run(call())

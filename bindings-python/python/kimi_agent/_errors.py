@@ -1,0 +1,217 @@
+"""What can go wrong, as exceptions. `code` is the same string in every language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+__all__ = [
+    "AgentExited",
+    "AuthExpired",
+    "EventBufferFull",
+    "HandshakeError",
+    "InvalidOption",
+    "KimiAgentError",
+    "LlmNotSet",
+    "LlmNotSupported",
+    "LlmServiceError",
+    "MaxStepsReached",
+    "NoActiveTurn",
+    "ProtocolError",
+    "RpcError",
+    "SessionClosed",
+    "SpawnError",
+    "Timeout",
+    "TurnCancelled",
+    "TurnInProgress",
+    "Unsupported",
+    "from_native",
+]
+
+
+class KimiAgentError(Exception):
+    """The base of all errors of this package.
+
+    Raised itself only for a wrong use of it (a second reader of a turn, a session of another event loop, a
+    forked process), or for a defect of its own.
+    """
+
+    code: ClassVar[str] = "internal_error"
+    """A stable name for the kind of error."""
+    _attributes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __repr__(self) -> str:
+        known = [f", {name}={getattr(self, name)!r}" for name in self._attributes]
+        return f"{type(self).__name__}({str(self)!r}{''.join(known)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), self.args, {name: getattr(self, name) for name in self._attributes})
+
+
+class InvalidOption(KimiAgentError):
+    """An option has a wrong name or value."""
+
+    code = "invalid_option"
+    _attributes = ("option",)
+
+    def __init__(self, message: str = "", option: str = "") -> None:
+        super().__init__(message)
+        self.option = option
+        """The option's name."""
+
+
+class SpawnError(KimiAgentError):
+    """The agent could not be started; the text names what was looked for, and where."""
+
+    code = "spawn_error"
+
+
+class HandshakeError(KimiAgentError):
+    """The agent did not open the session."""
+
+    code = "handshake_error"
+
+
+class AgentExited(KimiAgentError):
+    """The agent is gone; whatever was pending fails with this."""
+
+    code = "agent_exited"
+    _attributes = ("exit_code", "signal", "stderr")
+
+    def __init__(
+        self, message: str = "", exit_code: int | None = None, signal: str | None = None, stderr: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """Its exit code, None if a signal ended it."""
+        self.signal = signal
+        """The name of the signal that ended it, as `SIGKILL`."""
+        self.stderr = stderr
+        """The end of what it wrote to stderr."""
+
+
+class ProtocolError(KimiAgentError):
+    """The agent broke the protocol beyond repair."""
+
+    code = "protocol_error"
+
+
+class Unsupported(KimiAgentError):
+    """The agent can't do this."""
+
+    code = "unsupported"
+
+
+class SessionClosed(KimiAgentError):
+    """The session has been closed."""
+
+    code = "session_closed"
+
+
+class Timeout(KimiAgentError):
+    """A deadline passed."""
+
+    code = "timeout"
+
+
+class EventBufferFull(KimiAgentError):
+    """A call from inside the loop over a turn waited for an answer behind too many unread events."""
+
+    code = "event_buffer_full"
+
+
+class RpcError(KimiAgentError):
+    """The agent answered with an error."""
+
+    code = "rpc_error"
+    _attributes = ("rpc_code", "message", "data")
+
+    def __init__(self, message: str = "", rpc_code: int = 0, data: Any = None) -> None:
+        super().__init__(f"{message} ({rpc_code})" if rpc_code else message)
+        self.rpc_code = rpc_code
+        """JSON-RPC's number for it, as it came."""
+        self.message = message
+        """What the agent says."""
+        self.data = data
+        """More about it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.message, self.rpc_code, self.data))
+
+
+class TurnInProgress(RpcError):
+    """A turn is running already."""
+
+    code = "turn_in_progress"
+
+
+class NoActiveTurn(RpcError):
+    """There is no turn to cancel or steer."""
+
+    code = "no_active_turn"
+
+
+class LlmNotSet(RpcError):
+    """No model is configured."""
+
+    code = "llm_not_set"
+
+
+class LlmNotSupported(RpcError):
+    """The model can't do what is asked."""
+
+    code = "llm_not_supported"
+
+
+class LlmServiceError(RpcError):
+    """The model's service failed."""
+
+    code = "llm_service_error"
+
+
+class AuthExpired(RpcError):
+    """The login has expired."""
+
+    code = "auth_expired"
+
+
+class TurnCancelled(KimiAgentError):
+    """The turn was cancelled; raised by `PromptResult.raise_for_status()`."""
+
+    code = "turn_cancelled"
+
+
+class MaxStepsReached(KimiAgentError):
+    """The turn ran into its limit of steps; raised by `PromptResult.raise_for_status()`."""
+
+    code = "max_steps_reached"
+    _attributes = ("steps",)
+
+    def __init__(self, message: str = "", steps: int | None = None) -> None:
+        super().__init__(message)
+        self.steps = steps
+        """How many steps there were, if the agent said."""
+
+
+def _classes(base: type[KimiAgentError]) -> dict[str, type[KimiAgentError]]:
+    found = {base.code: base}
+    for derived in base.__subclasses__():
+        found.update(_classes(derived))
+    return found
+
+
+_BY_CODE = _classes(KimiAgentError)
+
+
+def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgentError:
+    """The exception for an error of the core's."""
+    kind = _BY_CODE.get(code, KimiAgentError)
+    if issubclass(kind, RpcError):
+        return kind(fields.get("message", message), fields.get("rpc_code", 0), fields.get("data"))
+    return kind(message, **{name: fields[name] for name in kind._attributes if name in fields})

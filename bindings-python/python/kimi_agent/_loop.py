@@ -1,0 +1,215 @@
+"""The mailbox of an event loop: how what happens in the core reaches coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from . import _native
+from ._errors import KimiAgentError, from_native
+
+if TYPE_CHECKING:
+    from ._handlers import Handlers
+
+__all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this_process"]
+
+T = TypeVar("T")
+_logger = logging.getLogger("kimi_agent")
+_process: int | None = None
+_lock = threading.Lock()
+_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[LoopMailbox]] = weakref.WeakKeyDictionary()
+
+
+class Wakeable(Protocol):
+    """A reader that waits for "readable"."""
+
+    def wake(self) -> None: ...
+
+
+def in_this_process() -> bool:
+    """Is the core, which threads and all stays behind in a fork, here?"""
+    return _process is None or _process == os.getpid()
+
+
+def check_process() -> None:
+    """Raises in a process that was forked after the package was first used."""
+    if not in_this_process():
+        raise KimiAgentError(
+            "kimi_agent was used before this process was forked and cannot be used in the child; "
+            'start the child with multiprocessing\'s "spawn" method, or use the package in one of the two only'
+        )
+
+
+def called(function: Callable[..., T], *args: Any) -> T:
+    """Calls into the core; its errors become exceptions of this package."""
+    try:
+        return function(*args)
+    except _native.NativeError as error:
+        raise from_native(*error.args) from None
+
+
+def current_mailbox() -> LoopMailbox:
+    """The mailbox of the running event loop, made when first asked for."""
+    global _process
+    check_process()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise KimiAgentError("no event loop is running here; outside of coroutines use kimi_agent.sync") from None
+    with _lock:
+        known = _mailboxes.get(loop)
+        found = known() if known is not None else None
+        if found is None:
+            _process = os.getpid()
+            found = LoopMailbox(loop)
+            # The loop keeps the mailbox, as its reader; a strong value here would keep the loop for ever.
+            _mailboxes[loop] = weakref.ref(found)
+    return found
+
+
+class LoopMailbox:
+    """Hands out what the core delivers, on the thread of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.native = _native.Mailbox()
+        self._loop = weakref.ref(loop)
+        self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._jobs: dict[int, asyncio.Task[tuple[Any, str | None]]] = {}
+        self._streams: weakref.WeakValueDictionary[int, Wakeable] = weakref.WeakValueDictionary()
+        self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
+        weakref.finalize(self, _close, self.native).atexit = False
+        try:
+            loop.add_reader(self.native.fileno(), self._drain)
+        except NotImplementedError:
+            # Windows' proactor loop watches no descriptors.
+            _Watcher(self, loop).start()
+
+    def check(self) -> None:
+        """Raises unless this mailbox's loop is the one that runs here."""
+        check_process()
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is not self._loop():
+            raise KimiAgentError(
+                "the session belongs to another event loop; a session is used in the loop that opened it"
+            )
+
+    def add_stream(self, key: int, stream: Wakeable) -> None:
+        self._streams[key] = stream
+
+    def add_handlers(self, key: int, handlers: Handlers) -> None:
+        self._handlers[key] = handlers
+
+    async def call(self, operation: Callable[..., int], *args: Any) -> Any:
+        """Starts an operation of the core's and waits for its end."""
+        self.check()
+        return await self.wait(called(operation, *args))
+
+    async def wait(self, ticket: int) -> Any:
+        """Waits for an operation that was started just now. Cancelled, it forgets the ticket, no more."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._tickets[ticket] = future
+        try:
+            return await future
+        finally:
+            del self._tickets[ticket]
+
+    def _drain(self) -> None:
+        for delivery in self.native.drain():
+            try:
+                self._deliver(delivery)
+            except Exception:
+                # One delivery that goes wrong must not cost the others.
+                _logger.exception("a delivery of the core could not be handled: %r", delivery)
+
+    def _deliver(self, delivery: _native.Delivery) -> None:
+        if delivery[0] == "readable":
+            stream = self._streams.get(delivery[1])
+            if stream is not None:
+                stream.wake()
+        elif delivery[0] == "done":
+            self._done(delivery[1], delivery[2], delivery[3])
+        elif delivery[0] == "job":
+            self._start_job(*delivery[1:])
+        elif delivery[0] == "cancel_job":
+            job = self._jobs.get(delivery[1])
+            if job is not None:
+                job.cancel()
+        elif delivery[0] == "log":
+            _, level, target, message = delivery
+            logging.getLogger(target.replace("::", ".")).log(level, "%s", message)
+
+    def _done(self, ticket: int, value: Any, error: _native.ErrorTuple | None) -> None:
+        future = self._tickets.get(ticket)
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(from_native(*error))
+
+    def _start_job(self, job_id: int, session: int, kind: str, index: int | None, payload: Any, in_turn: bool) -> None:
+        handlers = self._handlers.get(session)
+        if handlers is None:
+            self.native.finish_job(job_id, None, "the program has dropped the session")
+            return
+
+        def ended(job: asyncio.Task[tuple[Any, str | None]]) -> None:
+            del self._jobs[job_id]
+            if job.cancelled():
+                self.native.finish_job(job_id, None, "cancelled")
+            elif (failure := job.exception()) is not None:
+                self.native.finish_job(job_id, None, type(failure).__name__)
+            else:
+                self.native.finish_job(job_id, *job.result())
+
+        job = handlers.start(kind, index, payload, in_turn)
+        self._jobs[job_id] = job
+        job.add_done_callback(ended)
+
+
+def _close(native: _native.Mailbox) -> None:
+    if in_this_process():
+        native.close()
+
+
+class _Watcher(threading.Thread):
+    """Tells a loop that cannot watch descriptors when there is something to drain."""
+
+    def __init__(self, mailbox: LoopMailbox, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(name="kimi-agent-watcher", daemon=True)
+        self._mailbox = weakref.ref(mailbox)
+        # Nothing else holds the mailbox of such a loop.
+        self._kept: LoopMailbox | None = mailbox
+        self._loop = loop
+        self._drained = threading.Event()
+
+    def run(self) -> None:
+        while (mailbox := self._mailbox()) is not None and not self._loop.is_closed():
+            # Comes back now and then to see whether the loop is gone.
+            readable, _, _ = select.select([mailbox.native.fileno()], [], [], 1.0)
+            if not readable:
+                continue
+            self._drained.clear()
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:
+                break
+            del mailbox
+            while not self._drained.wait(1.0) and not self._loop.is_closed():
+                pass
+        self._kept = None
+
+    def _drain(self) -> None:
+        mailbox = self._mailbox()
+        if mailbox is not None:
+            mailbox._drain()
+        self._drained.set()

@@ -1,0 +1,167 @@
+"""The core, as Python sees it. Internal: programs use what `kimi_agent` exports.
+
+No thread of the core ever calls into Python. It writes to a `Mailbox`, whose file descriptor becomes readable, and
+Python fetches; that is what makes the end of the interpreter safe. All functions return at once, except `shutdown`
+and `run_scripted_agent`, which release the GIL. All objects may be used from any thread.
+
+A *ticket* stands for an operation that is under way; the mailbox delivers `("done", ticket, …)` when it has ended.
+An *answer* to a request is JSON: for an approval `"approve"`, `"approve_for_session"`, `"reject"` or
+`{"reject": feedback}`; for a question answers by the question's text, or None; for a tool any JSON; for a hook None,
+True, `"allow"` or `{"block": reason}`. What it may be is judged by the core.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypedDict, final
+
+from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage
+
+ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]
+"""Code, message and fields of an error, as `_errors.from_native` takes them."""
+
+Delivery: TypeAlias = (
+    tuple[Literal["done"], int, Any, ErrorTuple | None]
+    | tuple[Literal["readable"], int]
+    | tuple[Literal["job"], int, int, str, int | None, Any, bool]
+    | tuple[Literal["cancel_job"], int]
+    | tuple[Literal["log"], int, str, str]
+)
+"""What a mailbox delivers:
+
+- `("done", ticket, value, None)` or `("done", ticket, None, error)`: an operation has ended.
+- `("readable", stream_key)`: a stream whose `wait` returned False has something, or has ended.
+- `("job", job_id, session_key, kind, index, payload, in_turn)`: a function of the program is to be called, and
+  `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event" or "stderr";
+  `index` the place in the options' `tools` or `hooks`; `payload` the request as an object of `_wire`, for a tool its
+  arguments as a dict, for "event" the event, for "stderr" a line. `in_turn`: it belongs to the running turn.
+- `("cancel_job", job_id)`: nobody waits for the job any more.
+- `("log", level, target, message)`: a record for `logging`; the level is `logging`'s number.
+"""
+
+class NativeError(Exception):
+    """An error of the core's; `args` is an `ErrorTuple`."""
+
+class Callbacks(TypedDict):
+    """Which functions the program has."""
+
+    on_approval: bool | Literal["manual"]
+    on_question: bool | Literal["manual"]
+    on_event: bool
+    on_stderr: bool
+
+class Info(TypedDict):
+    """What the agent said when the session opened; `capabilities` are the fields of `Capabilities`."""
+
+    server: ServerInfo | None
+    capabilities: dict[str, Any]
+    slash_commands: list[SlashCommand]
+    external_tools: ExternalToolsResult | None
+
+class Outcome(TypedDict):
+    """How a turn ended."""
+
+    status: Literal["finished", "cancelled", "max_steps_reached"]
+    steps: int
+    text: str
+    usage: TokenUsage
+
+@final
+class Mailbox:
+    """Where the core leaves what an event loop is to know; wakes are coalesced."""
+
+    def __new__(cls) -> Mailbox: ...
+    def fileno(self) -> int:
+        """Readable while there is something to drain."""
+    def drain(self) -> list[Delivery]:
+        """Takes everything; not readable until there is more."""
+    def finish_job(self, job_id: int, value: Any, error: str | None) -> None:
+        """Answers a job with a JSON value, or with the text of what went wrong. Unknown ids are ignored."""
+    def close(self) -> None:
+        """Closes the descriptor; later deliveries are dropped and jobs that are open fail."""
+
+@final
+class Session:
+    """A session. Dropping the last reference closes it in the background."""
+
+    @staticmethod
+    def open(mailbox: Mailbox, key: int, options: Mapping[str, Any], callbacks: Callbacks) -> tuple[Session, int]:
+        """Opens a session; `key` (chosen by the caller, unique) names it in jobs. Done with None.
+
+        `options` are those of `SessionOptions` as JSON values, None meaning unset, without the functions; `tools` as
+        `[{"name", "description", "parameters", "timeout"}]`, `hooks` as `[{"event", "matcher", "timeout",
+        "on_error"}]`. Raises for a wrong option.
+        """
+    @staticmethod
+    def one_shot(
+        mailbox: Mailbox,
+        key: int,
+        content: str | list[dict[str, Any]],
+        options: Mapping[str, Any],
+        callbacks: Callbacks,
+    ) -> Turn:
+        """A turn in a session of its own, which closes when the turn has ended."""
+    @property
+    def id(self) -> str: ...
+    @property
+    def work_dir(self) -> str: ...
+    @property
+    def state(self) -> Literal["idle", "active", "closed"]: ...
+    @property
+    def protocol_version(self) -> str: ...
+    @property
+    def pid(self) -> int | None: ...
+    def info(self) -> Info: ...
+    def usage(self) -> TokenUsage: ...
+    def prompt(self, content: str | list[dict[str, Any]]) -> Turn: ...
+    def replay(self) -> Turn:
+        """A stream of past events; has neither outcome text nor usage."""
+    def set_plan_mode(self, on: bool) -> int:
+        """A ticket, done with None."""
+    def respond(self, request_id: str, answer: Any) -> int:
+        """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
+    def close(self) -> int:
+        """A ticket, done with None; may be called again."""
+    def abandon(self) -> None:
+        """Closes in the background."""
+
+@final
+class Turn:
+    """A turn, or a replay: a stream of events with an outcome."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    def drain(self, max: int, by_step: bool) -> tuple[list[Event], tuple[int, int], bool]:
+        """Up to `max` events that are there; the step that they belong to; whether the stream has ended, so that
+        after these there is none.
+
+        With `by_step` all of them belong to one step, which is named by its place in the turn and by the agent's
+        number; else the step means nothing.
+        """
+    def wait(self) -> bool:
+        """True: `drain` has something to say. False: it has not, and "readable" will be delivered when it has."""
+    def acknowledge(self, count: int) -> None:
+        """The program got so many of the events that were drained: there is room for more."""
+    def reader_started(self) -> None:
+        """Somebody reads the events, so they are kept."""
+    def reader_left(self) -> None:
+        """Nobody does any more."""
+    def outcome(self) -> Outcome | ErrorTuple | None:
+        """None while the turn runs."""
+    def usage(self) -> TokenUsage: ...
+    def result(self) -> int:
+        """A ticket, done with an `Outcome`; where nobody reads, events are dropped so that the turn can end."""
+    def cancel(self) -> int:
+        """A ticket, done with None when the turn has ended; at once if it has already."""
+    def steer(self, content: str | list[dict[str, Any]]) -> int:
+        """A ticket, done with None."""
+    def respond(self, request_id: str, answer: Any) -> int:
+        """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
+    def abandon(self) -> None:
+        """The program has left the turn: cancels it in the background."""
+
+def shutdown() -> None:
+    """Closes every session that is open, within bounds, and stops the core's threads. Called at exit."""
+
+def run_scripted_agent(argv: list[str]) -> int:
+    """Is the scripted agent, on this process's stdin and stdout; `argv` without the program. Returns the exit code."""

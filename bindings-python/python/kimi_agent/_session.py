@@ -1,0 +1,386 @@
+"""Sessions and turns, for coroutines."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import warnings
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from . import _native
+from ._encode import to_jsonable
+from ._errors import InvalidOption, KimiAgentError, MaxStepsReached, TurnCancelled
+from ._handlers import Handlers, encode_answer
+from ._loop import LoopMailbox, called, current_mailbox, in_this_process
+from ._message import Message
+from ._options import Answers, Approval, SessionOptions, UserInput
+from ._stream import EventIterator, Steps, Stream
+from ._wire import ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, TokenUsage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["Capabilities", "PromptResult", "Replay", "Session", "SessionOpening", "Turn", "create_session", "prompt"]
+
+Request = Union[ApprovalRequest, QuestionRequest, str]
+Answer = Union[Approval, Answers, None]
+
+
+@dataclass(frozen=True)
+class PromptResult:
+    """What came of a turn."""
+
+    status: Literal["finished", "cancelled", "max_steps_reached"]
+    """How it ended."""
+    steps: int
+    """How many steps it had."""
+    text: str
+    """The text of its last step."""
+    usage: TokenUsage
+    """The tokens that it took."""
+
+    def raise_for_status(self) -> Self:
+        """Raises `TurnCancelled` or `MaxStepsReached` unless the turn has finished; returns the result itself."""
+        if self.status == "cancelled":
+            raise TurnCancelled("the turn was cancelled")
+        if self.status == "max_steps_reached":
+            raise MaxStepsReached(f"the turn reached its limit of {self.steps} steps", self.steps)
+        return self
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an agent can do."""
+
+    external_tools: bool
+    """The program can offer tools."""
+    questions: bool
+    """The agent can ask questions."""
+    approval_feedback: bool
+    """A reject may carry feedback that the model sees."""
+    steer: bool
+    """A running turn can be steered."""
+    plan_mode: bool
+    """Plan mode can be switched."""
+    replay: bool
+    """A session's past can be replayed."""
+    hooks: list[str]
+    """The events that hooks can be set on; empty where there are none."""
+
+
+class Turn(Stream):
+    """A turn: the agent's answer to a prompt, under way from the start.
+
+    `async for` gives its events as they come, `turn.steps` the same step by step; `result()` alone runs it to its
+    end. Losing the last reference to a turn that runs cancels it, and so does leaving `async with`.
+    """
+
+    __slots__ = ("_handlers", "_session")
+
+    def __init__(
+        self, native: _native.Turn, mailbox: LoopMailbox, handlers: Handlers, session: Session | None = None
+    ) -> None:
+        super().__init__(native, mailbox)
+        self._handlers = handlers
+        # A turn keeps its session open.
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        """Its id, unique in the session."""
+        return self._native.id
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens that it has taken until now."""
+        return self._native.usage()
+
+    @property
+    def steps(self) -> Steps:
+        """The turn step by step: `async for step in turn.steps`, in it `async for event in step`."""
+        return Steps(self)
+
+    def __aiter__(self) -> EventIterator:
+        return EventIterator(self)
+
+    async def result(self) -> PromptResult:
+        """Waits for the end of the turn. Where nobody reads its events they are dropped.
+
+        Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
+        again, and cancelled: the turn goes on.
+        """
+        if self._reader is None:
+            self._discard()
+        outcome = await self._mailbox.call(self._native.result)
+        return PromptResult(outcome["status"], outcome["steps"], outcome["text"], outcome["usage"])
+
+    async def cancel(self) -> None:
+        """Stops the turn and waits until it has settled; does nothing if it has ended."""
+        await self._mailbox.call(self._native.cancel)
+
+    async def steer(self, content: UserInput) -> None:
+        """Says something to the model while the turn runs (from Wire 1.3 on)."""
+        await self._mailbox.call(self._native.steer, encode_input(content))
+
+    async def respond(self, request: Request, answer: Answer) -> None:
+        """Answers a request of this turn, where the option that would answer it is "manual"."""
+        await self._mailbox.call(self._native.respond, request_id(request), encode_answer(answer))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._native.outcome() is not None:
+            return
+        try:
+            await self.cancel()
+        except KimiAgentError:
+            # The program has left; what is wrong with the session its next call will say.
+            if error is None and self._native.outcome() is None:
+                raise
+
+    def __repr__(self) -> str:
+        return f"<Turn {self.id}>"
+
+
+class Replay(Stream):
+    """The events of a session's past, for `async for` (from Wire 1.3 on). Requests in it are not to be answered."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, native: _native.Turn, mailbox: LoopMailbox, session: Session) -> None:
+        super().__init__(native, mailbox)
+        self._session = session
+
+    def __aiter__(self) -> EventIterator:
+        return EventIterator(self)
+
+
+class Session:
+    """A session with an agent: a process of its own, that remembers from turn to turn. See `create_session`."""
+
+    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")
+
+    def __init__(self, native: _native.Session, mailbox: LoopMailbox, handlers: Handlers) -> None:
+        self._native = native
+        self._mailbox = mailbox
+        self._handlers = handlers
+        self._closing = False
+
+    @property
+    def id(self) -> str:
+        """Its id, to resume it by."""
+        return self._native.id
+
+    @property
+    def work_dir(self) -> str:
+        """The directory that the agent works in."""
+        return self._native.work_dir
+
+    @property
+    def state(self) -> Literal["idle", "active", "closed"]:
+        """Whether a turn runs."""
+        return self._native.state
+
+    @property
+    def protocol_version(self) -> str:
+        """The version of Wire that the agent speaks."""
+        return self._native.protocol_version
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """Name and version of the agent, if it says."""
+        return self._native.info()["server"]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the agent can do."""
+        return Capabilities(**self._native.info()["capabilities"])
+
+    @property
+    def slash_commands(self) -> list[SlashCommand]:
+        """The commands that a prompt may begin with."""
+        return self._native.info()["slash_commands"]
+
+    @property
+    def external_tools(self) -> ExternalToolsResult | None:
+        """Which of the program's tools the agent took, and why not the others; None if it says nothing of them."""
+        return self._native.info()["external_tools"]
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the agent."""
+        return self._native.pid
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all turns until now."""
+        return self._native.usage()
+
+    def prompt(self, content: UserInput) -> Turn:
+        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
+        self._mailbox.check()
+        self._handlers.turn_context = contextvars.copy_context()
+        return Turn(called(self._native.prompt, encode_input(content)), self._mailbox, self._handlers, self)
+
+    def replay(self) -> Replay:
+        """What has happened in the session, once more (from Wire 1.3 on)."""
+        self._mailbox.check()
+        return Replay(called(self._native.replay), self._mailbox, self)
+
+    async def set_plan_mode(self, on: bool) -> None:
+        """Switches plan mode, in which the agent plans and changes nothing (from Wire 1.4 on)."""
+        await self._mailbox.call(self._native.set_plan_mode, on)
+
+    async def respond(self, request: Request, answer: Answer) -> None:
+        """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
+        await self._mailbox.call(self._native.respond, request_id(request), encode_answer(answer))
+
+    async def close(self) -> None:
+        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
+        self._closing = True
+        await self._mailbox.call(self._native.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        native = getattr(self, "_native", None)
+        if native is None or self._closing or not in_this_process():
+            return
+        if native.state != "closed":
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=1, source=self)
+        native.abandon()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id} {self.state}>"
+
+
+class SessionOpening:
+    """What `create_session` returns: to await, or to enter with `async with`. Nothing starts before that."""
+
+    __slots__ = ("_options", "_session")
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options: Mapping[str, Any] | None = options
+        self._session: Session | None = None
+
+    def __await__(self) -> Generator[Any, None, Session]:
+        return self._open().__await__()
+
+    async def _open(self) -> Session:
+        options, self._options = self._options, None
+        if options is None:
+            raise KimiAgentError("this session has been opened already; call create_session() again for another one")
+        mailbox = current_mailbox()
+        handlers = Handlers(options)
+        native_options = encode_options(options, handlers)
+        mailbox.add_handlers(handlers.key, handlers)
+        native, ticket = called(
+            _native.Session.open, mailbox.native, handlers.key, native_options, handlers.callbacks()
+        )
+        try:
+            await mailbox.wait(ticket)
+        except BaseException:
+            native.abandon()
+            raise
+        return Session(native, mailbox, handlers)
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._open()
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
+    """Opens a session: starts an agent and shakes hands with it.
+
+    `async with create_session(work_dir=".") as session: …`, or `session = await create_session(…)` and
+    `await session.close()`. The options are those of `SessionOptions`; what is not set is not passed on, and a wrong
+    one raises `InvalidOption`.
+    """
+    return SessionOpening(options)
+
+
+def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
+    """One turn in a session of its own, which is opened for it and closed after it.
+
+    `async for event in prompt("…", work_dir=".")`, or `await prompt("…").result()`. Takes the options of
+    `create_session`.
+    """
+    mailbox = current_mailbox()
+    handlers = Handlers(options)
+    native_options = encode_options(options, handlers)
+    mailbox.add_handlers(handlers.key, handlers)
+    native = called(
+        _native.Session.one_shot,
+        mailbox.native,
+        handlers.key,
+        encode_input(content),
+        native_options,
+        handlers.callbacks(),
+    )
+    return Turn(native, mailbox, handlers)
+
+
+def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, Any]:
+    """The options as JSON; their names and values are judged by the core."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in Handlers.options():
+            continue
+        if isinstance(value, (list, tuple)):
+            value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
+        try:
+            found[name] = to_jsonable(os.fspath(value) if isinstance(value, os.PathLike) else value)
+        except TypeError as error:
+            raise InvalidOption(f"{name}: {error}", name) from None
+    if handlers.tools:
+        found["tools"] = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "timeout": tool.timeout}
+            for tool in handlers.tools
+        ]
+    if handlers.hooks:
+        found["hooks"] = [
+            {"event": hook.event, "matcher": hook.matcher, "timeout": hook.timeout, "on_error": hook.on_error}
+            for hook in handlers.hooks
+        ]
+    return found
+
+
+def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
+    """What the program says, as text or as the wire's content parts."""
+    if isinstance(content, str):
+        return content
+    parts = [content] if isinstance(content, (Message, Mapping)) else content
+    found: list[dict[str, Any]] = []
+    for at, part in enumerate(parts):
+        if isinstance(part, str):
+            found.append({"type": "text", "text": part})
+        elif isinstance(part, Message) and part._wire_type == "ContentPart":
+            found.append(part.to_payload())
+        elif isinstance(part, Mapping):
+            found.append(to_jsonable(part))
+        else:
+            raise TypeError(f"content[{at}]: expected text or a content part, got {part!r}")
+    return found
+
+
+def request_id(request: Request) -> str:
+    """The id of a request, which stands for it."""
+    return request if isinstance(request, str) else request.id

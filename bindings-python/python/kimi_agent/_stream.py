@@ -1,0 +1,275 @@
+"""Reading what a turn, or a replay, brings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Literal
+
+from . import _native
+from ._errors import KimiAgentError, from_native
+from ._loop import LoopMailbox, in_this_process
+from ._wire import Event
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["EventIterator", "Step", "Steps", "Stream"]
+
+# As many events cross the border at once; measured, more bring nothing.
+_BATCH = 64
+
+
+class Stream:
+    """The events of a turn or a replay. Internal: `Turn` and `Replay` are its public forms.
+
+    Events are fetched in batches and handed out one by one; the core is told when the program has got a batch, so
+    that an agent never runs far ahead of a slow program.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_ended",
+        "_fetched",
+        "_mailbox",
+        "_mode",
+        "_native",
+        "_reader",
+        "_step",
+        "_waiter",
+    )
+
+    def __init__(self, native: _native.Turn, mailbox: LoopMailbox) -> None:
+        self._native = native
+        self._mailbox = mailbox
+        self._buffer: deque[Event] = deque()
+        self._fetched = 0
+        self._step = (0, 0)
+        self._ended = False
+        self._mode: Literal["events", "steps"] | None = None
+        self._reader: object = None
+        self._waiter: asyncio.Future[None] | None = None
+        mailbox.add_stream(native.key, self)
+
+    def __del__(self) -> None:
+        # The program has dropped the turn, or it has ended, when this does nothing.
+        native = getattr(self, "_native", None)
+        if native is not None and in_this_process():
+            native.abandon()
+
+    def wake(self) -> None:
+        """There is something to fetch."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _start_reading(self, reader: object, mode: Literal["events", "steps"]) -> None:
+        if self._reader is not None:
+            raise KimiAgentError("somebody reads these events already; they can be read once")
+        if self._mode not in (None, mode):
+            raise KimiAgentError(f"these events have been read by {str(self._mode)[:-1]}; it is one or the other")
+        self._mode = mode
+        self._reader = id(reader)
+        self._native.reader_started()
+
+    def _stop_reading(self, reader: object) -> None:
+        if self._reader == id(reader):
+            self._reader = None
+            self._acknowledge()
+            self._native.reader_left()
+
+    def _acknowledge(self) -> None:
+        got = self._fetched - len(self._buffer)
+        if got:
+            self._native.acknowledge(got)
+            self._fetched -= got
+
+    def _discard(self) -> None:
+        self._buffer.clear()
+        self._acknowledge()
+
+    async def _fill(self) -> bool:
+        """Fetches the next batch, when the last one is used up. False: there is none.
+
+        Raises what ended the stream, once.
+        """
+        self._acknowledge()
+        while not self._ended:
+            events, step, self._ended = self._native.drain(_BATCH, self._mode == "steps")
+            if events:
+                self._buffer.extend(events)
+                self._fetched += len(events)
+                self._step = step
+                return True
+            if not self._ended and not self._native.wait():
+                await self._wait()
+            elif self._ended:
+                self._raise_outcome()
+        return False
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise KimiAgentError("somebody waits for the next event already")
+        self._mailbox.check()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _raise_outcome(self) -> None:
+        outcome = self._native.outcome()
+        if isinstance(outcome, tuple):
+            raise from_native(*outcome)
+
+    async def next_batch(self) -> list[Event]:
+        """All events that are there; none after the last one."""
+        if not self._buffer and not await self._fill():
+            return []
+        batch = list(self._buffer)
+        self._buffer.clear()
+        return batch
+
+
+class EventIterator:
+    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
+
+    __slots__ = ("_pop", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream: Stream | None = None
+        stream._start_reading(self, "events")
+        self._stream = stream
+        self._pop = stream._buffer.popleft
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        stream = self._stream
+        if stream is None:
+            raise StopAsyncIteration
+        try:
+            return self._pop()
+        except IndexError:
+            pass
+        try:
+            more = await stream._fill()
+        except KimiAgentError:
+            self._leave()
+            raise
+        if not more:
+            self._leave()
+            raise StopAsyncIteration
+        return self._pop()
+
+    async def aclose(self) -> None:
+        """Stops reading."""
+        self._leave()
+
+    def __del__(self) -> None:
+        if in_this_process():
+            self._leave()
+
+    def _leave(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream._stop_reading(self)
+
+
+class Steps:
+    """The steps of a turn, one by one. Going on to the next one passes over what was not read of the last."""
+
+    __slots__ = ("_current", "_left", "_reading", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._current: tuple[int, int] | None = None
+        self._reading = False
+        self._left = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Step:
+        if self._left:
+            raise StopAsyncIteration
+        stream = self._stream
+        if not self._reading:
+            stream._start_reading(self, "steps")
+            self._reading = True
+        while not stream._buffer or stream._step == self._current:
+            stream._buffer.clear()
+            if not await self._fill():
+                raise StopAsyncIteration
+        self._current = stream._step
+        return Step(self, stream._step)
+
+    async def aclose(self) -> None:
+        """Stops reading."""
+        self._leave()
+
+    def __del__(self) -> None:
+        if in_this_process():
+            self._leave()
+
+    async def _fill(self) -> bool:
+        try:
+            more = await self._stream._fill()
+        except KimiAgentError:
+            self._leave()
+            raise
+        if not more:
+            self._leave()
+        return more
+
+    async def _next_of(self, step: tuple[int, int]) -> Event | None:
+        stream = self._stream
+        if self._current != step or (not stream._buffer and not self._left and not await self._fill()):
+            return None
+        if not stream._buffer or stream._step != step:
+            return None
+        return stream._buffer.popleft()
+
+    def _leave(self) -> None:
+        self._left = True
+        if self._reading:
+            self._reading = False
+            self._stream._stop_reading(self)
+
+
+class Step:
+    """One step of a turn: a call of the model, and the tools that it asked for. `async for` gives its events."""
+
+    __slots__ = ("_step", "_steps")
+
+    def __init__(self, steps: Steps, step: tuple[int, int]) -> None:
+        self._steps = steps
+        self._step = step
+
+    @property
+    def n(self) -> int:
+        """The agent's number for it, from 1."""
+        return self._step[1]
+
+    def __repr__(self) -> str:
+        return f"Step({self.n})"
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._steps._next_of(self._step)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def next_batch(self) -> list[Event]:
+        """All events of the step that are there; none after its last one."""
+        first = await self._steps._next_of(self._step)
+        if first is None:
+            return []
+        buffer = self._steps._stream._buffer
+        batch = [first, *buffer]
+        buffer.clear()
+        return batch

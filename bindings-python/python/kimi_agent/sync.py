@@ -1,0 +1,309 @@
+"""The same as in `kimi_agent`, blocking: for programs without coroutines.
+
+>>> from kimi_agent import TextPart, sync
+>>> def main():
+...     with sync.create_session(work_dir=".") as session:
+...         for event in session.prompt("What is in this directory?"):
+...             if isinstance(event, TextPart):
+...                 print(event.text, end="")
+
+Sessions and turns may be used from any thread, by one thread at a time; handlers that are plain functions run in
+threads of their own and may use them, too. Ctrl-C interrupts every wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from . import _session, _stream
+from ._background import run, run_call
+from ._errors import KimiAgentError
+from ._loop import in_this_process
+from ._options import SessionOptions, UserInput
+from ._session import Answer, Capabilities, PromptResult, Request
+from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["EventIterator", "Replay", "Session", "Step", "Steps", "Turn", "create_session", "prompt"]
+
+
+class EventIterator:
+    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
+
+    __slots__ = ("_open", "_ready", "_stream")
+
+    def __init__(self, stream: _stream.Stream, ready: deque[Event]) -> None:
+        self._open = False
+        self._stream = stream
+        self._ready = ready
+        stream._start_reading(self, "events")
+        self._open = True
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        if self._ready:
+            return self._ready.popleft()
+        if not self._open:
+            raise StopIteration
+        try:
+            self._ready.extend(run(self._stream.next_batch()))
+        except KimiAgentError:
+            self.close()
+            raise
+        if not self._ready:
+            self.close()
+            raise StopIteration
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Stops reading."""
+        if self._open:
+            self._open = False
+            self._stream._stop_reading(self)
+
+    def __del__(self) -> None:
+        if in_this_process():
+            self.close()
+
+
+class Step:
+    """One step of a turn; `for` gives its events."""
+
+    __slots__ = ("_ready", "_step")
+
+    def __init__(self, step: _stream.Step) -> None:
+        self._step = step
+        self._ready: deque[Event] = deque()
+
+    @property
+    def n(self) -> int:
+        """The agent's number for it, from 1."""
+        return self._step.n
+
+    def __repr__(self) -> str:
+        return repr(self._step)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        if not self._ready:
+            self._ready.extend(run(self._step.next_batch()))
+        if not self._ready:
+            raise StopIteration
+        return self._ready.popleft()
+
+
+class Steps:
+    """The steps of a turn, one by one. Going on to the next one passes over what was not read of the last."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: _stream.Steps) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Step:
+        step = run(self._next())
+        if step is None:
+            raise StopIteration
+        return Step(step)
+
+    async def _next(self) -> _stream.Step | None:
+        try:
+            return await self._steps.__anext__()
+        except StopAsyncIteration:
+            return None
+
+
+class _Events:
+    """What a turn and a replay share."""
+
+    __slots__ = ("_ready", "_stream")
+
+    def __init__(self, stream: _stream.Stream) -> None:
+        self._stream = stream
+        self._ready: deque[Event] = deque()
+
+    def __iter__(self) -> EventIterator:
+        return EventIterator(self._stream, self._ready)
+
+
+class Replay(_Events):
+    """The events of a session's past. Requests in it are not to be answered."""
+
+    __slots__ = ()
+
+
+class Turn(_Events):
+    """A turn: the agent's answer to a prompt, under way from the start.
+
+    `for` gives its events as they come, `turn.steps` the same step by step; `result()` alone runs it to its end.
+    Losing the last reference to a turn that runs cancels it, and so does leaving `with`.
+    """
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: _session.Turn) -> None:
+        super().__init__(turn)
+        self._turn = turn
+
+    @property
+    def id(self) -> str:
+        """Its id, unique in the session."""
+        return self._turn.id
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens that it has taken until now."""
+        return self._turn.usage
+
+    @property
+    def steps(self) -> Steps:
+        """The turn step by step: `for step in turn.steps`, in it `for event in step`."""
+        return Steps(self._turn.steps)
+
+    def result(self) -> PromptResult:
+        """Waits for the end of the turn. Where nobody reads its events they are dropped."""
+        return run(self._turn.result())
+
+    def cancel(self) -> None:
+        """Stops the turn and waits until it has settled; does nothing if it has ended."""
+        run(self._turn.cancel())
+
+    def steer(self, content: UserInput) -> None:
+        """Says something to the model while the turn runs (from Wire 1.3 on)."""
+        run(self._turn.steer(content))
+
+    def respond(self, request: Request, answer: Answer) -> None:
+        """Answers a request of this turn, where the option that would answer it is "manual"."""
+        run(self._turn.respond(request, answer))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        run(self._turn.__aexit__(kind, error, traceback))
+
+    def __repr__(self) -> str:
+        return repr(self._turn)
+
+
+class Session:
+    """A session with an agent: a process of its own, that remembers from turn to turn. See `create_session`."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: _session.Session) -> None:
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        """Its id, to resume it by."""
+        return self._session.id
+
+    @property
+    def work_dir(self) -> str:
+        """The directory that the agent works in."""
+        return self._session.work_dir
+
+    @property
+    def state(self) -> Literal["idle", "active", "closed"]:
+        """Whether a turn runs."""
+        return self._session.state
+
+    @property
+    def protocol_version(self) -> str:
+        """The version of Wire that the agent speaks."""
+        return self._session.protocol_version
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """Name and version of the agent, if it says."""
+        return self._session.server
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the agent can do."""
+        return self._session.capabilities
+
+    @property
+    def slash_commands(self) -> list[SlashCommand]:
+        """The commands that a prompt may begin with."""
+        return self._session.slash_commands
+
+    @property
+    def external_tools(self) -> ExternalToolsResult | None:
+        """Which of the program's tools the agent took, and why not the others; None if it says nothing of them."""
+        return self._session.external_tools
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the agent."""
+        return self._session.pid
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all turns until now."""
+        return self._session.usage
+
+    def prompt(self, content: UserInput) -> Turn:
+        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
+        return Turn(run_call(self._session.prompt, content))
+
+    def replay(self) -> Replay:
+        """What has happened in the session, once more (from Wire 1.3 on)."""
+        return Replay(run_call(self._session.replay))
+
+    def set_plan_mode(self, on: bool) -> None:
+        """Switches plan mode, in which the agent plans and changes nothing (from Wire 1.4 on)."""
+        run(self._session.set_plan_mode(on))
+
+    def respond(self, request: Request, answer: Answer) -> None:
+        """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
+        run(self._session.respond(request, answer))
+
+    def close(self) -> None:
+        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
+        run(self._session.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._session)
+
+
+async def _opened(opening: _session.SessionOpening) -> _session.Session:
+    return await opening
+
+
+def create_session(**options: Unpack[SessionOptions]) -> Session:
+    """Opens a session: starts an agent and shakes hands with it. Takes the options of `kimi_agent.create_session`.
+
+    `with create_session(work_dir=".") as session: …` closes it at the end of the block.
+    """
+    return Session(run(_opened(_session.create_session(**options))))
+
+
+def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
+    """One turn in a session of its own, which is opened for it and closed after it.
+
+    `for event in prompt("…", work_dir=".")`, or `prompt("…").result()`. Takes the options of `create_session`.
+    """
+    return Turn(run_call(lambda: _session.prompt(content, **options)))

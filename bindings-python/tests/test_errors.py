@@ -1,0 +1,85 @@
+"""Exceptions: classes, codes, attributes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import kimi_agent
+from kimi_agent import AgentExited, InvalidOption, KimiAgentError, MaxStepsReached, RpcError, TurnInProgress
+from kimi_agent._errors import from_native
+
+CODES = {
+    "invalid_option": "InvalidOption",
+    "spawn_error": "SpawnError",
+    "handshake_error": "HandshakeError",
+    "agent_exited": "AgentExited",
+    "protocol_error": "ProtocolError",
+    "unsupported": "Unsupported",
+    "session_closed": "SessionClosed",
+    "timeout": "Timeout",
+    "event_buffer_full": "EventBufferFull",
+    "rpc_error": "RpcError",
+    "turn_in_progress": "TurnInProgress",
+    "no_active_turn": "NoActiveTurn",
+    "llm_not_set": "LlmNotSet",
+    "llm_not_supported": "LlmNotSupported",
+    "llm_service_error": "LlmServiceError",
+    "auth_expired": "AuthExpired",
+    "turn_cancelled": "TurnCancelled",
+    "max_steps_reached": "MaxStepsReached",
+    "internal_error": "KimiAgentError",
+}
+
+
+@pytest.mark.parametrize(("code", "name"), CODES.items())
+def test_every_code_has_its_class(code: str, name: str) -> None:
+    error = from_native(code, "what happened", {})
+    assert type(error) is getattr(kimi_agent, name)
+    assert error.code == code
+    assert str(error) == "what happened"
+    assert isinstance(error, KimiAgentError)
+
+
+def test_an_unknown_code_is_the_base_class() -> None:
+    assert type(from_native("from_the_future", "x", {"more": 1})) is KimiAgentError
+
+
+ERRORS: list[tuple[KimiAgentError, str]] = [
+    (KimiAgentError("x"), "KimiAgentError('x')"),
+    (from_native("invalid_option", "no", {"option": "model"}), "InvalidOption('no', option='model')"),
+    (
+        from_native("agent_exited", "gone", {"exit_code": None, "signal": "SIGKILL", "stderr": "bye"}),
+        "AgentExited('gone', exit_code=None, signal='SIGKILL', stderr='bye')",
+    ),
+    (
+        from_native("turn_in_progress", "busy (-32000)", {"rpc_code": -32000, "message": "busy", "data": {"a": 1}}),
+        "TurnInProgress('busy (-32000)', rpc_code=-32000, message='busy', data={'a': 1})",
+    ),
+    (from_native("max_steps_reached", "enough", {"steps": 3}), "MaxStepsReached('enough', steps=3)"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
+def test_attributes_survive_repr_pickling_and_copying(error: KimiAgentError, text: str) -> None:
+    assert repr(error) == text
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert repr(again) == text
+        assert type(again) is type(error)
+        assert again.args == error.args
+
+
+def test_attributes() -> None:
+    errors: Any = [error for error, _ in ERRORS]
+    assert isinstance(errors[1], InvalidOption)
+    assert errors[1].option == "model"
+    assert isinstance(errors[2], AgentExited)
+    assert (errors[2].exit_code, errors[2].signal, errors[2].stderr) == (None, "SIGKILL", "bye")
+    assert isinstance(errors[3], TurnInProgress)
+    assert isinstance(errors[3], RpcError)
+    assert (errors[3].rpc_code, errors[3].message, errors[3].data) == (-32000, "busy", {"a": 1})
+    assert isinstance(errors[4], MaxStepsReached)
+    assert errors[4].steps == 3

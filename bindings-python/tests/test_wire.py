@@ -1,0 +1,208 @@
+"""The wire's types as classes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+
+import kimi_agent
+from kimi_agent import (
+    ApprovalRequest,
+    BriefDisplayBlock,
+    HandlerFailed,
+    ImageURLPart,
+    MediaURL,
+    StatusUpdate,
+    StepBegin,
+    SubagentEvent,
+    TextPart,
+    TokenUsage,
+    ToolCall,
+    ToolResult,
+    ToolReturnValue,
+    TurnBegin,
+    TurnEnd,
+    UnknownContentPart,
+    UnknownDisplayBlock,
+    UnknownEvent,
+    event_from_dict,
+)
+from kimi_agent._message import Message
+
+TEXT = {"type": "ContentPart", "payload": {"type": "text", "text": "hi"}}
+EVENTS: list[tuple[Any, dict[str, Any]]] = [
+    (TextPart("hi"), TEXT),
+    (TextPart("hi", extra={"lang": "en"}), {"type": "ContentPart", "payload": {**TEXT["payload"], "lang": "en"}}),
+    (
+        ImageURLPart(MediaURL("https://x/y.png")),
+        {"type": "ContentPart", "payload": {"type": "image_url", "image_url": {"url": "https://x/y.png"}}},
+    ),
+    (
+        UnknownContentPart("hologram", extra={"depth": 3}),
+        {"type": "ContentPart", "payload": {"type": "hologram", "depth": 3}},
+    ),
+    (TurnBegin([TextPart("hi")]), {"type": "TurnBegin", "payload": {"user_input": [{"type": "text", "text": "hi"}]}}),
+    (TurnBegin("hi", True), {"type": "TurnBegin", "payload": {"user_input": "hi", "synthesized": True}}),
+    (TurnEnd(), {"type": "TurnEnd", "payload": {}}),
+    (
+        ToolCall("tc", kimi_agent.FunctionCall("Shell", "{}")),
+        {
+            "type": "ToolCall",
+            "payload": {"type": "function", "id": "tc", "function": {"name": "Shell", "arguments": "{}"}},
+        },
+    ),
+    (
+        ToolResult(
+            "tc", ToolReturnValue(False, "ok", "", [BriefDisplayBlock("b"), UnknownDisplayBlock("new", {"a": 1})])
+        ),
+        {
+            "type": "ToolResult",
+            "payload": {
+                "tool_call_id": "tc",
+                "return_value": {
+                    "is_error": False,
+                    "output": "ok",
+                    "message": "",
+                    "display": [{"type": "brief", "text": "b"}, {"type": "new", "a": 1}],
+                },
+            },
+        },
+    ),
+    (
+        StatusUpdate(0.5, token_usage=TokenUsage(1, 2, 3, 4)),
+        {
+            "type": "StatusUpdate",
+            "payload": {
+                "context_usage": 0.5,
+                "token_usage": {"input_other": 1, "output": 2, "input_cache_read": 3, "input_cache_creation": 4},
+            },
+        },
+    ),
+    (
+        SubagentEvent("tc", None, None, SubagentEvent("tc2", None, None, TextPart("hi"))),
+        {
+            "type": "SubagentEvent",
+            "payload": {
+                "parent_tool_call_id": "tc",
+                "event": {"type": "SubagentEvent", "payload": {"parent_tool_call_id": "tc2", "event": TEXT}},
+            },
+        },
+    ),
+    (
+        ApprovalRequest("a", "tc", "Shell", "run", "Run it"),
+        {
+            "type": "ApprovalRequest",
+            "payload": {
+                "id": "a",
+                "tool_call_id": "tc",
+                "sender": "Shell",
+                "action": "run",
+                "description": "Run it",
+                "display": [],
+            },
+        },
+    ),
+    (
+        HandlerFailed("tool", "add", None, "it broke"),
+        {"type": "HandlerFailed", "payload": {"handler": "tool", "name": "add", "message": "it broke"}},
+    ),
+    (UnknownEvent("Sparkle", {"n": 1}), {"type": "Sparkle", "payload": {"n": 1}}),
+    (UnknownEvent("StepBegin", 3, "no object"), {"type": "StepBegin", "payload": 3, "error": "no object"}),
+]
+
+
+@pytest.mark.parametrize(("event", "wire"), EVENTS, ids=[repr(event)[:40] for event, _ in EVENTS])
+def test_objects_and_their_wire_form(event: Any, wire: dict[str, Any]) -> None:
+    assert event.to_dict() == wire
+    assert list(event.to_dict()["payload"]) == list(wire["payload"]) if isinstance(wire["payload"], dict) else True
+    assert event_from_dict(wire) == event
+    assert type(event).from_dict(wire) == event
+    for again in (pickle.loads(pickle.dumps(event)), copy.deepcopy(event), copy.copy(event)):
+        assert again == event
+        assert hash(again) == hash(event)
+        assert again.to_dict() == wire
+
+
+def test_matching() -> None:
+    match event_from_dict(TEXT):
+        case TextPart(text=text):
+            assert text == "hi"
+        case _:
+            pytest.fail("no match")
+    match event_from_dict({"type": "StepBegin", "payload": {"n": 3}}):
+        case StepBegin(3):
+            pass
+        case _:
+            pytest.fail("no match")
+
+
+def test_equality_is_by_type_and_fields() -> None:
+    assert TextPart("a") == TextPart("a")
+    assert TextPart("a") != TextPart("b")
+    assert TextPart("a") != TextPart("a", {"x": 1})
+    assert TextPart("a") != BriefDisplayBlock("a")
+    assert TextPart("a") != "a"
+    assert len({TextPart("a"), TextPart("a"), TurnBegin([TextPart("a")])}) == 2
+
+
+def test_repr_says_what_is_there() -> None:
+    assert repr(StatusUpdate(0.5)) == "StatusUpdate(context_usage=0.5)"
+    assert repr(TextPart("a", {"x": 1})) == "TextPart(text='a', extra={'x': 1})"
+
+
+def test_objects_never_change() -> None:
+    event = TextPart("a")
+    with pytest.raises(AttributeError, match="TextPart does not change: 'text' cannot be set"):
+        event.text = "b"
+    with pytest.raises(AttributeError, match="cannot be deleted"):
+        del event.text
+    assert not hasattr(event, "__dict__")
+
+
+def test_unknown_fields_are_kept() -> None:
+    event = event_from_dict({"type": "StepBegin", "payload": {"n": 1, "mood": {"good": True}}})
+    assert event.extra == {"mood": {"good": True}}
+    assert event.to_dict() == {"type": "StepBegin", "payload": {"n": 1, "mood": {"good": True}}}
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ({"type": "StepBegin", "payload": {}}, "StepBegin: 'n' is missing"),
+        ({"type": "StepBegin", "payload": []}, "StepBegin: expected an object, got []"),
+        ({"type": "TurnBegin", "payload": {"user_input": 3}}, "expected a list, got 3"),
+    ],
+)
+def test_a_known_type_with_a_wrong_payload_is_unknown(data: dict[str, Any], error: str) -> None:
+    assert event_from_dict(data) == UnknownEvent(data["type"], data["payload"], error)
+
+
+def test_what_is_no_event_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected {'type': …, 'payload': …}, got {}"):
+        event_from_dict({})
+    with pytest.raises(ValueError, match="TextPart: expected"):
+        TextPart.from_dict({"type": "StepBegin", "payload": {"n": 1}})
+
+
+def test_sums_and_short_forms() -> None:
+    usage = TokenUsage(1, 2, 3, 4)
+    assert (usage.input, usage.total) == (8, 10)
+    assert ToolReturnValue.ok({"a": "ö"}) == ToolReturnValue(False, '{"a": "ö"}', "", [])
+    assert ToolReturnValue.ok([TextPart("x")], "m") == ToolReturnValue(False, [TextPart("x")], "m", [])
+    assert ToolReturnValue.error("no") == ToolReturnValue(True, "", "no", [])
+
+
+def test_every_class_is_documented_and_exported() -> None:
+    classes = [each for each in vars(kimi_agent._wire).values() if inspect.isclass(each) and issubclass(each, Message)]
+    public = [each for each in classes if each.__module__ == "kimi_agent._wire"]
+    assert len(public) > 50
+    for each in public:
+        assert getattr(kimi_agent, each.__name__) is each
+        assert each.__doc__
+        assert each.__slots__ == each.__match_args__ == tuple(each._fields)
+        names = list(inspect.signature(each.__init__).parameters)
+        assert names == ["self", *each._fields, "extra"]
