@@ -1,0 +1,212 @@
+use super::*;
+
+fn server(minor: u32) -> Server {
+    Server::new(Profile {
+        version: WireVersion::new(1, minor),
+        server: ServerInfo { name: "s".into(), version: "1".into(), extra: Default::default() },
+        slash_commands: Vec::new(),
+        steer: minor >= 4,
+        questions: minor >= 4,
+        silent: false,
+    })
+}
+
+/// What comes of a line: what the agent has to act on, and what the client gets to read.
+fn say(server: &mut Server, line: &str) -> (Option<Incoming>, Vec<Value>) {
+    let incoming = server.receive(line.as_bytes());
+    let output = String::from_utf8(server.take_output()).expect("UTF-8");
+    (incoming, output.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect())
+}
+
+fn call(server: &mut Server, method: &str, params: Value) -> (Option<Incoming>, Vec<Value>) {
+    say(server, &json!({"jsonrpc": "2.0", "id": "1", "method": method, "params": params}).to_string())
+}
+
+fn error_code(answer: &(Option<Incoming>, Vec<Value>)) -> (i64, &Value) {
+    assert_eq!((&answer.0, answer.1.len()), (&None, 1));
+    assert_eq!(answer.1[0]["error"]["data"], Value::Null);
+    (answer.1[0]["error"]["code"].as_i64().expect("an error"), &answer.1[0]["id"])
+}
+
+fn initialize(server: &mut Server, more: Value) -> Value {
+    let mut params = json!({"protocol_version": "1.10"});
+    params.as_object_mut().expect("object").extend(more.as_object().expect("object").clone());
+    let (_, mut answers) = call(server, "initialize", params);
+    answers.remove(0)["result"].take()
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_without_an_id() {
+    for (line, code) in [
+        ("{", -32700),
+        ("", -32700),
+        ("\u{feff}{}", -32700),
+        ("[]", -32600),
+        ("null", -32600),
+        ("7", -32600),
+        ("{}", -32600),
+        (r#"{"id":7,"method":"prompt","params":{"user_input":"x"}}"#, -32600),
+        (r#"{"jsonrpc":"1.0","id":"a","method":"prompt"}"#, -32600),
+        (r#"{"id":"a"}"#, -32600),
+    ] {
+        assert_eq!(error_code(&say(&mut server(10), line)), (code, &Value::Null), "{line}");
+    }
+    let answer = server(10).receive(b"{\"a\":\"\xff\"}");
+    assert_eq!(answer, None);
+}
+
+#[test]
+fn what_is_unknown_or_incomplete_is_refused_by_id() {
+    let server = &mut server(10);
+    assert_eq!(error_code(&call(server, "dance", json!({}))), (-32601, &json!("1")));
+    for (method, params) in [
+        ("prompt", json!({})),
+        ("prompt", json!({"user_input": 7})),
+        ("steer", json!({})),
+        ("set_plan_mode", json!({"enabled": "yes"})),
+        ("initialize", json!({})),
+        ("initialize", json!({"protocol_version": "1.1", "external_tools": [{}]})),
+    ] {
+        assert_eq!(error_code(&call(server, method, params)), (-32602, &json!("1")), "{method}");
+    }
+    assert_eq!(say(server, r#"{"method":"prompt","params":{"user_input":"no id"}}"#), (None, vec![]));
+    assert_eq!(say(server, r#"{"id":"nobody","result":{}}"#), (None, vec![]));
+}
+
+#[test]
+fn methods_come_with_the_version_that_has_them() {
+    for (method, params, since) in [
+        ("initialize", json!({"protocol_version": "1.1"}), 1),
+        ("replay", json!({}), 3),
+        ("set_plan_mode", json!({"enabled": true}), 4),
+    ] {
+        for minor in 0..=10 {
+            let (_, answers) = call(&mut server(minor), method, params.clone());
+            let answer = answers.last().expect("an answer");
+            assert_eq!(answer["error"]["code"] == -32601, minor < since, "{method} in 1.{minor}: {answer}");
+        }
+    }
+    assert_eq!(error_code(&call(&mut server(3), "steer", json!({"user_input": "x"}))).0, -32601);
+    assert_eq!(error_code(&call(&mut server(4), "steer", json!({"user_input": "x"}))).0, -32000);
+}
+
+#[test]
+fn a_turn_runs_from_its_prompt_to_its_end() {
+    let server = &mut server(10);
+    assert_eq!(error_code(&call(server, "cancel", json!({}))).0, -32000);
+    let (incoming, answers) = call(server, "prompt", json!({"user_input": "hi"}));
+    assert_eq!((incoming, answers), (Some(Incoming::Prompt("hi".into())), vec![]));
+    for (method, params) in [
+        ("prompt", json!({"user_input": "again"})),
+        ("initialize", json!({"protocol_version": "1.1"})),
+        ("replay", json!({})),
+    ] {
+        assert_eq!(error_code(&call(server, method, params)).0, -32000, "{method}");
+    }
+    let (incoming, answers) = call(server, "steer", json!({"user_input": "left"}));
+    assert_eq!(incoming, Some(Incoming::Steer("left".into())));
+    assert_eq!(answers[0]["result"], json!({"status": "steered"}));
+    let (incoming, answers) = call(server, "cancel", Value::Null);
+    assert_eq!((incoming, &answers[0]["result"]), (Some(Incoming::Cancel), &json!({})));
+    server.finish(Outcome::Cancelled);
+    assert_eq!(say(server, "null").1[0], json!({"jsonrpc": "2.0", "id": "1", "result": {"status": "cancelled"}}));
+    assert!(!server.is_running());
+}
+
+#[test]
+fn a_prompt_left_without_answer_lets_the_next_one_pass() {
+    let server = &mut server(1);
+    call(server, "prompt", json!({"user_input": "a"}));
+    server.abandon();
+    let (incoming, answers) = call(server, "cancel", json!({}));
+    assert_eq!((incoming, &answers[0]["result"]), (None, &json!({})));
+    assert_eq!(error_code(&call(server, "cancel", json!({}))).0, -32000);
+    assert!(call(server, "prompt", json!({"user_input": "b"})).0.is_some());
+}
+
+#[test]
+fn tools_are_accepted_or_rejected_with_a_reason() {
+    let tool = |name: &str, parameters: Value| json!({"name": name, "description": "", "parameters": parameters});
+    let tools = json!({"external_tools": [
+        tool("good", json!({"type": "object", "properties": {}})),
+        tool("bare", json!({})),
+        tool("Shell", json!({"type": "object"})),
+        tool("text", json!({"type": "string"})),
+        tool("none", Value::Null),
+        tool("properties", json!({"properties": []})),
+        tool("required", json!({"required": [1]})),
+    ]});
+    let result = initialize(&mut server(10), tools);
+    assert_eq!(result["external_tools"]["accepted"], json!(["good", "bare"]));
+    let rejected = result["external_tools"]["rejected"].as_array().expect("list");
+    let names: Vec<_> = rejected.iter().map(|tool| tool["name"].as_str().expect("name")).collect();
+    assert_eq!(names, ["Shell", "text", "none", "properties", "required"]);
+    assert_eq!(rejected[0]["reason"], "conflicts with builtin tool");
+    assert!(rejected[4]["reason"].as_str().expect("text").contains("\"required\" must be a list of names"));
+    assert_eq!(initialize(&mut server(10), json!({"external_tools": []})).get("external_tools"), None);
+}
+
+#[test]
+fn the_handshake_tells_what_the_version_has() {
+    let hooks = json!({"hooks": [{"id": "a", "event": "Stop"}, {"id": "b", "event": "Stop", "matcher": null},
+        {"id": "c", "event": "NoSuchEvent"}], "capabilities": {"supports_question": true}});
+    let new = &mut server(8);
+    let result = initialize(new, hooks.clone());
+    assert_eq!(result["hooks"]["configured"], json!({"Stop": 2}));
+    assert_eq!(result["capabilities"], json!({"supports_question": true}));
+    assert_eq!((new.client().hooks.len(), new.client().supports_question), (2, true));
+    let old = &mut server(3);
+    let result = initialize(old, hooks);
+    assert_eq!((result.get("hooks"), result.get("capabilities")), (None, None));
+    assert_eq!(result["protocol_version"], "1.3");
+    assert!(old.client().hooks.is_empty());
+}
+
+#[test]
+fn an_answer_reaches_the_agent_once_and_only_if_it_was_asked_for() {
+    let server = &mut server(10);
+    server.request_of("q", "Invented", json!({"a": 1}));
+    let (_, sent) = say(server, "{");
+    assert_eq!(
+        sent[0],
+        json!({"jsonrpc": "2.0", "method": "request", "id": "q",
+        "params": {"type": "Invented", "payload": {"a": 1}}})
+    );
+    let answer = r#"{"jsonrpc":"2.0","id":"q","result":{"b":2}}"#;
+    assert_eq!(say(server, answer).0, Some(Incoming::Answer("q".into(), Ok(json!({"b": 2})))));
+    assert_eq!(say(server, answer).0, None);
+    server.request_of("r", "Invented", json!({}));
+    let refused = say(server, r#"{"id":"r","error":{"code":-32601,"message":"no"}}"#).0;
+    assert_eq!(refused, Some(Incoming::Answer("r".into(), Err(failure(-32601, "no")))));
+    server.request_of("s", "Invented", json!({}));
+    server.withdraw("s");
+    assert_eq!(say(server, r#"{"id":"s","result":{}}"#).0, None);
+}
+
+#[test]
+fn the_past_is_replayed_with_old_ids() {
+    let server = &mut server(10);
+    server.event_of("ContentPart", json!({"type": "text", "text": "a"}));
+    server.event_of("ContentPart", json!({"type": "text", "text": "b"}));
+    server.request_of("old", "Invented", json!({}));
+    server.take_output();
+    let (_, sent) = call(server, "replay", json!({}));
+    assert_eq!(sent[0]["params"]["payload"]["text"], "ab");
+    assert_eq!((&sent[1]["method"], &sent[1]["id"]), (&json!("request"), &json!("old")));
+    assert_eq!(sent[2]["result"], json!({"status": "finished", "events": 1, "requests": 1}));
+}
+
+#[test]
+fn plan_mode_is_told_before_it_is_confirmed() {
+    let (_, sent) = call(&mut server(4), "set_plan_mode", json!({"enabled": true}));
+    assert_eq!(sent[0]["params"], json!({"type": "StatusUpdate", "payload": {"plan_mode": true}}));
+    assert_eq!(sent[1]["result"], json!({"status": "ok", "plan_mode": true}));
+}
+
+#[test]
+fn a_silent_server_refuses_nothing() {
+    let mut server = server(0);
+    server.profile.silent = true;
+    assert_eq!(call(&mut server, "initialize", json!({"protocol_version": "1.1"})), (None, vec![]));
+    assert_eq!(say(&mut server, "{"), (None, vec![]));
+}

@@ -1,0 +1,108 @@
+//! `{{…}}` in the texts of a script: what has come in so far.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Fills the templates in a text. What `look_up` does not know stays as it stands.
+pub(crate) fn fill<'a>(text: &'a str, look_up: &dyn Fn(&str) -> Option<String>) -> Cow<'a, str> {
+    if !text.contains("{{") {
+        return Cow::Borrowed(text);
+    }
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("{{") {
+        let Some(length) = rest[start + 2..].find("}}") else { break };
+        let end = start + 2 + length;
+        filled.push_str(&rest[..start]);
+        match look_up(rest[start + 2..end].trim()) {
+            Some(value) => {
+                filled.push_str(&value);
+                rest = &rest[end + 2..];
+            }
+            None => {
+                // One brace on: `{{{prompt}}` has its template one further.
+                filled.push('{');
+                rest = &rest[start + 1..];
+            }
+        }
+    }
+    filled.push_str(rest);
+    Cow::Owned(filled)
+}
+
+/// Fills the templates in all texts of a value; the names of fields stay.
+pub(crate) fn fill_all(value: &mut Value, look_up: &dyn Fn(&str) -> Option<String>) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(filled) = fill(text, look_up) {
+                *text = filled;
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| fill_all(item, look_up)),
+        Value::Object(map) => map.values_mut().for_each(|item| fill_all(item, look_up)),
+        _ => {}
+    }
+}
+
+/// A value inside another, by a path of names and positions: `answers.0`. Text is given as it is, the rest as JSON.
+pub(crate) fn at(mut value: &Value, path: &str) -> Option<String> {
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        value = match value {
+            Value::Object(map) => map.get(name)?,
+            Value::Array(list) => list.get(name.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn look_up(name: &str) -> Option<String> {
+        match name {
+            "prompt" => Some("hi {{prompt}}".to_owned()),
+            "empty" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_filled_once_and_the_rest_stays() {
+        for (text, filled) in [
+            ("no template { }} {", "no template { }} {"),
+            ("<{{prompt}}>", "<hi {{prompt}}>"),
+            ("{{ prompt }}{{empty}}.", "hi {{prompt}}."),
+            ("{{unknown}} {{prompt}}", "{{unknown}} hi {{prompt}}"),
+            ("{{{empty}}}", "{}"),
+            ("{{prompt", "{{prompt"),
+            ("ü{{empty}}ü", "üü"),
+        ] {
+            assert_eq!(fill(text, &look_up), filled, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_filled_at_any_depth() {
+        let mut value = json!({"{{prompt}}": ["{{empty}}x", 1, {"a": "{{empty}}"}]});
+        fill_all(&mut value, &look_up);
+        assert_eq!(value, json!({"{{prompt}}": ["x", 1, {"a": ""}]}));
+    }
+
+    #[test]
+    fn paths_lead_into_objects_and_lists() {
+        let value = json!({"a": [{"b": "text"}, 2], "n": null});
+        assert_eq!(at(&value, "a.0.b").as_deref(), Some("text"));
+        assert_eq!(at(&value, "a.1").as_deref(), Some("2"));
+        assert_eq!(at(&value, "n").as_deref(), Some(""));
+        assert_eq!(at(&value, "").as_deref(), Some(r#"{"a":[{"b":"text"},2],"n":null}"#));
+        assert_eq!(at(&value, "a.x"), None);
+    }
+}
