@@ -1,0 +1,213 @@
+"""Playing scenarios through the languages, and judging what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from real.install import InstallFailed, NoPython, ensure
+
+from . import real, runners, trace
+from .scenario import Scenario, prepared, with_expectation
+
+Say = Callable[[str], None]
+AT_ONCE = 2
+
+
+@dataclass
+class Play:
+    """One scenario, for a real one with one release, in all the languages asked for."""
+
+    scenario: Scenario
+    version: str | None = None
+    outcomes: dict[str, runners.Outcome] = field(default_factory=dict)
+    skips: dict[str, str] = field(default_factory=dict)
+    unused: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.scenario.name} (kimi-cli {self.version})" if self.version else self.scenario.name
+
+
+@dataclass
+class Verdict:
+    play: Play
+    complaints: list[str]
+
+    @property
+    def status(self) -> str:
+        if self.complaints:
+            return "FAIL"
+        return "pass" if self.play.outcomes else "skip"
+
+
+def case_file(folder: Path, data: dict[str, object]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "case.json"
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False), "utf-8")
+    return path
+
+
+def play_scripted(
+    scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, say: Say
+) -> list[Play]:
+    """All the scenarios in one process a language."""
+    plays = {scenario.name: Play(scenario) for scenario in scenarios}
+
+    def job(language: str) -> None:
+        files: dict[str, Path] = {}
+        for name, play in plays.items():
+            reason = play.scenario.skipped(language, None)
+            if reason:
+                play.skips[language] = reason
+                continue
+            directory = scratch / language / name
+            directory.mkdir(parents=True)
+            files[name] = case_file(
+                scratch / language / f"{name}.case", prepared(play.scenario, {"dir": str(directory)})
+            )
+        say(f"{language}: {len(files)} scenarios with the scripted agent")
+        for name, outcome in runners.run(commands[language], files).items():
+            if name in plays:
+                outcome.lines = trace.normalise(outcome.lines, str(scratch / language / name))
+                plays[name].outcomes[language] = outcome
+
+    runners.parallel([lambda chosen=language: job(chosen) for language in commands], AT_ONCE)
+    return list(plays.values())
+
+
+def play_real(
+    scenarios: list[Scenario], versions: list[str], commands: dict[str, list[str]], scratch: Path, say: Say
+) -> list[Play]:
+    """A process for each scenario, release and language: each has a model server of its own."""
+    plays = [Play(scenario, version) for version in versions for scenario in scenarios]
+    agents = _agents(versions, plays, commands, say)
+    jobs: list[Callable[[], None]] = []
+    lock = threading.Lock()
+    count = 0
+
+    def job(play: Play, language: str) -> None:
+        nonlocal count
+        name = play.scenario.name
+        directory = scratch / f"{play.version}-{language}" / name
+        directory.mkdir(parents=True)
+        with real.staged(play.scenario, directory) as (case, model):
+            path = case_file(directory.parent / f"{name}.case", case)
+            env = real.runner_env(agents[str(play.version)])
+            outcome = runners.run(commands[language], {name: path}, env)[name]
+            lines = trace.simplify(outcome.lines, play.scenario.keep)
+            outcome.lines = trace.normalise(lines, str(directory))
+            with lock:
+                play.outcomes[language] = outcome
+                play.unused[language] = model.unused
+                count += 1
+                if count % 10 == 0 or count == len(jobs):
+                    say(f"{count} of {len(jobs)} runs with a real agent done")
+
+    for play in plays:
+        for language in commands:
+            reason = play.scenario.skipped(language, play.version)
+            if reason:
+                play.skips[language] = reason
+            elif play.version in agents:
+                jobs.append(lambda p=play, chosen=language: job(p, chosen))
+    say(f"{len(jobs)} runs with a real agent, {AT_ONCE} at once")
+    runners.parallel(jobs, AT_ONCE)
+    return plays
+
+
+def _agents(
+    versions: list[str], plays: list[Play], commands: dict[str, list[str]], say: Say
+) -> dict[str, Path]:
+    """The installed releases; what can't be had is a failure on CI and a declared skip elsewhere."""
+    agents: dict[str, Path] = {}
+    for version in versions:
+        try:
+            agents[version] = ensure(version, say)
+        except NoPython as error:
+            if os.environ.get("CI"):
+                raise
+            say(f"skipping kimi-cli {version}: {error}")
+            for play in plays:
+                if play.version == version:
+                    play.skips = dict.fromkeys(commands, str(error))
+        except InstallFailed as error:
+            raise InstallFailed(f"kimi-cli {version} could not be installed\n{error}") from None
+    return agents
+
+
+def judge(play: Play, languages: list[str]) -> Verdict:
+    complaints: list[str] = []
+    for language in languages:
+        if language in play.skips:
+            continue
+        outcome = play.outcomes.get(language)
+        if outcome is None:
+            complaints.append(f"{language}: the runner didn't run it")
+            continue
+        if outcome.problem:
+            complaints.append(f"{language}: {outcome.problem}{_quoted(outcome.stderr)}")
+        complaints += _judge_trace(play, language, outcome)
+    if not complaints and not (play.scenario.real and play.scenario.unordered):
+        complaints += _judge_agreement(play, languages)
+    if play.scenario.expect is None and not complaints:
+        complaints.append("there is no 'expect' yet: look at what came out, then write it with --update")
+    return Verdict(play, complaints)
+
+
+def _judge_trace(play: Play, language: str, outcome: runners.Outcome) -> list[str]:
+    expect = play.scenario.expect
+    if play.scenario.real:
+        wrong = trace.unmet(expect or [], outcome.lines)
+        if not wrong and play.unused.get(language):
+            wrong = f"{play.unused[language]} replies of the model were never asked for"
+        if not wrong:
+            return []
+        rows = "\n".join(f"    {number:3} {trace.compact(line)}" for number, line in enumerate(outcome.lines, 1))
+        return [f"{language}: {wrong}\n  the whole trace:\n{rows}{_quoted(outcome.stderr)}"]
+    if expect is None:
+        return []
+    diff = trace.difference(expect, outcome.lines, ("expected", language))
+    return [f"{language}: the trace differs\n{diff}{_quoted(outcome.stderr)}"] if diff else []
+
+
+def _judge_agreement(play: Play, languages: list[str]) -> list[str]:
+    ran = [language for language in languages if language in play.outcomes]
+    first = ran[0] if ran else ""
+    complaints = []
+    for other in ran[1:]:
+        diff = trace.difference(play.outcomes[first].lines, play.outcomes[other].lines, (first, other))
+        if diff:
+            complaints.append(f"{first} and {other} differ\n{diff}")
+    return complaints
+
+
+def _quoted(stderr: str) -> str:
+    text = stderr.strip()
+    return "\n  stderr of the runner, its end:\n    " + text[-1500:].replace("\n", "\n    ") if text else ""
+
+
+def update(play: Play, languages: list[str]) -> bool:
+    """Writes what all the languages agree on into the scenario's file; says whether the file changed."""
+    ran = [play.outcomes.get(language) for language in languages if language not in play.skips]
+    if not ran or any(outcome is None or outcome.problem for outcome in ran):
+        return False
+    traces = [outcome.lines for outcome in ran if outcome]
+    if any(lines != traces[0] for lines in traces) or play.scenario.expect == traces[0]:
+        return False
+    path = play.scenario.path
+    path.write_text(with_expectation(path.read_text("utf-8"), traces[0]), "utf-8")
+    play.scenario.data["expect"] = traces[0]
+    return True
+
+
+def clear(scratch: Path, keep: bool, say: Say) -> None:
+    if keep:
+        say(f"the cases' directories are in {scratch}")
+    else:
+        shutil.rmtree(scratch, ignore_errors=True)

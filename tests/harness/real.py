@@ -1,0 +1,95 @@
+"""Real agents: what a case needs around the `kimi` it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from real.model import ScriptedModel
+
+from .scenario import Scenario, fill, prepared
+
+REAL = Path(__file__).resolve().parent.parent / "real"
+# They would overrule the case's configuration, or lead a request past the scripted model.
+_OVERRULING = ("KIMI_", "OPENAI_", "MOONSHOT_")
+_KEPT = ("KIMI_AGENT_TEST_CACHE", "KIMI_TEST_PYTHON")
+HANDSHAKE_SECONDS = 100
+
+
+def configuration(base_url: str) -> dict[str, Any]:
+    """What the agent is told about its model, unless a case overrides it."""
+    return {
+        "default_model": "scripted",
+        "telemetry": False,
+        "models": {
+            "scripted": {
+                "provider": "scripted",
+                "model": "scripted-model",
+                "max_context_size": 100_000,
+                "capabilities": ["thinking"],
+            }
+        },
+        "providers": {"scripted": {"type": "kimi", "base_url": base_url, "api_key": "sk-scripted"}},
+    }
+
+
+def overlaid(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the entries of `over`, objects entry by entry; null takes an entry away."""
+    result = dict(base)
+    for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(result.get(key), dict):
+            result[key] = overlaid(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def runner_env(kimi: Path) -> dict[str, str]:
+    """The runner's own environment: the agent inherits it, so nothing in it may concern a model."""
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or not name.startswith(_OVERRULING)
+    }
+    env["SCENARIO_EXECUTABLE"] = json.dumps([str(kimi)])
+    return env
+
+
+@contextlib.contextmanager
+def staged(scenario: Scenario, directory: Path) -> Iterator[tuple[dict[str, Any], ScriptedModel]]:
+    """The case with its files in place and its model serving, as a runner gets it."""
+    home = directory / "home"
+    for folder in (home / "share", directory / "work"):
+        folder.mkdir(parents=True)
+    names = {"dir": str(directory), "python": sys.executable, "tests": str(REAL)}
+    kimi = scenario.kimi
+    with ScriptedModel(fill(kimi.get("model", []), names)) as model:
+        names["model_url"] = model.base_url
+        for name, content in kimi.get("files", {}).items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(fill(content, names), "utf-8")
+        config = overlaid(configuration(model.base_url), fill(kimi.get("config", {}), names))
+        (directory / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+        case = prepared(scenario, names)
+        options = dict(case.get("options", {}))
+        if "config" not in options:
+            options.setdefault("config_file", str(directory / "config.json"))
+        options.setdefault("work_dir", str(directory / "work"))
+        options.setdefault("handshake_timeout", HANDSHAKE_SECONDS)
+        options["env"] = {
+            "HOME": str(home),
+            "KIMI_SHARE_DIR": str(home / "share"),
+            "KIMI_CLI_NO_AUTO_UPDATE": "1",
+            "KIMI_DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1",
+            **options.get("env", {}),
+        }
+        yield {**case, "options": options}, model

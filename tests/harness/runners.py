@@ -1,0 +1,182 @@
+"""The languages' runners: how each is started, and what it prints, case by case."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .trace import Line
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# A runner bounds every case by itself; this only ends one that has stopped doing anything at all.
+SILENCE_SECONDS = 240.0
+
+
+class RunnerMissing(Exception):
+    """A language's runner can't be started; the message says what to do."""
+
+
+@dataclass
+class Outcome:
+    """What a runner did with one case."""
+
+    lines: list[Line] = field(default_factory=list)
+    problem: str | None = None
+    stderr: str = ""
+
+
+def command(language: str, python: str | None = None) -> list[str]:
+    """What starts the runner. `SCENARIO_RUNNER_<LANGUAGE>`, a JSON list, takes the place of all of this."""
+    chosen = os.environ.get(f"SCENARIO_RUNNER_{language.upper()}")
+    if chosen:
+        return [str(part) for part in json.loads(chosen)]
+    if language == "rust":
+        return [str(_built_rust_runner())]
+    if language == "python":
+        return [python or sys.executable, str(_present("tests/runners/python/runner.py"))]
+    return ["node", str(_present("tests/runners/node/runner.mjs"))]
+
+
+def _present(relative: str) -> Path:
+    path = ROOT / relative
+    if not path.exists():
+        raise RunnerMissing(f"{relative} isn't there")
+    return path
+
+
+def _built_rust_runner() -> Path:
+    built = subprocess.run(
+        ["cargo", "build", "--quiet", "-p", "scenario-runner", "--message-format", "json"],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    if built.returncode:
+        raise RunnerMissing("`cargo build -p scenario-runner` failed")
+    for line in built.stdout.splitlines():
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("executable") and message.get("target", {}).get("name") == "scenario-runner":
+            return Path(message["executable"])
+    raise RunnerMissing("cargo built no program called scenario-runner")
+
+
+def run(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None = None) -> dict[str, Outcome]:
+    """Runs the cases in one process, and in a further one what is left when that ends early."""
+    left = dict(cases)
+    outcomes: dict[str, Outcome] = {}
+    while left:
+        done = _run_once(argv, left, env)
+        # A process that didn't get as far as its first case must not be tried for ever.
+        if not done:
+            done = {next(iter(left)): Outcome(problem="the runner printed no case")}
+        outcomes.update(done)
+        left = {name: path for name, path in left.items() if name not in outcomes}
+    return outcomes
+
+
+def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None) -> dict[str, Outcome]:
+    process = subprocess.Popen(
+        [*argv, *map(str, cases.values())],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=dict(env) if env is not None else None, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout and process.stderr
+    rows: queue.Queue[bytes | None] = queue.Queue()
+    noise: list[bytes] = []
+    out, err = process.stdout, process.stderr
+
+    def forward() -> None:
+        for row in out:
+            rows.put(row)
+        rows.put(None)
+
+    readers = [threading.Thread(target=forward), threading.Thread(target=lambda: noise.extend(err))]
+    for reader in readers:
+        reader.daemon = True
+        reader.start()
+    outcomes: dict[str, Outcome] = {}
+    current = Outcome()
+    silent = False
+    while True:
+        try:
+            row = rows.get(timeout=SILENCE_SECONDS)
+        except queue.Empty:
+            silent = True
+            _stop(process)
+            continue
+        if row is None:
+            break
+        line = _parse(row)
+        if isinstance(line, dict) and set(line) == {"case"}:
+            current = outcomes.setdefault(str(line["case"]), Outcome())
+        elif isinstance(line, dict):
+            current.lines.append(line)
+        else:
+            current.problem = f"a line of the runner's output is no JSON object: {row!r}"
+    status = process.wait()
+    for reader in readers:
+        # A grandchild that outlives its runner may hold the pipe: what it writes isn't waited for.
+        reader.join(timeout=5)
+    if not any(reader.is_alive() for reader in readers):
+        out.close()
+        err.close()
+    if silent:
+        current.problem = f"the runner said nothing for {SILENCE_SECONDS:.0f} s and was stopped"
+    elif status:
+        current.problem = current.problem or f"the runner ended with {_ended(status)}"
+    stderr = b"".join(noise).decode("utf-8", "replace")
+    for outcome in [*outcomes.values(), current]:
+        outcome.stderr = stderr
+    if not outcomes and current.problem:
+        outcomes[next(iter(cases))] = current
+    return outcomes
+
+
+def _parse(row: bytes) -> object:
+    try:
+        return json.loads(row)
+    except ValueError:
+        return None
+
+
+def _ended(status: int) -> str:
+    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (AttributeError, ProcessLookupError):
+        process.kill()
+
+
+def parallel(jobs: list[Callable[[], None]], width: int) -> None:
+    """Runs the jobs, at most `width` at once; the first exception is raised when all have ended."""
+    waiting = list(reversed(jobs))
+    lock = threading.Lock()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                job = waiting.pop()
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001 - handed to the caller
+                failures.append(error)
+
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(width)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]

@@ -1,0 +1,77 @@
+"""What becomes of a runner that prints nonsense, ends early or dies; and real cases' configuration."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+from harness import real, runners
+
+
+class Run(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_program(self, body: str) -> dict[str, runners.Outcome]:
+        program = self.folder / "runner.py"
+        head = "import os, sys\ndef case(path):\n    print('{\"case\": \"%s\"}' % os.path.basename(path), flush=True)\n"
+        program.write_text(head + textwrap.dedent(body), "utf-8")
+        cases = {name: self.folder / name for name in ("a", "b", "c")}
+        return runners.run([sys.executable, str(program)], cases)
+
+    def test_lines_go_to_their_case(self) -> None:
+        outcomes = self.run_program("""
+            for path in sys.argv[1:]:
+                case(path)
+                print('{"op": "open"}')
+        """)
+        self.assertEqual({name: one.lines for name, one in outcomes.items()}, dict.fromkeys("abc", [{"op": "open"}]))
+        self.assertEqual([one.problem for one in outcomes.values()], [None, None, None])
+
+    def test_a_crash_costs_one_case(self) -> None:
+        outcomes = self.run_program("""
+            for path in sys.argv[1:]:
+                case(path)
+                if path.endswith("b"):
+                    sys.exit("it broke")
+        """)
+        self.assertEqual(
+            [outcomes[name].problem for name in "abc"], [None, "the runner ended with exit code 1", None]
+        )
+        self.assertIn("it broke", outcomes["b"].stderr)
+
+    def test_a_signal_is_named(self) -> None:
+        outcomes = self.run_program("""
+            case(sys.argv[1])
+            os.kill(os.getpid(), 9)
+        """)
+        self.assertEqual(outcomes["c"].problem, "the runner ended with signal SIGKILL")
+
+    def test_nonsense_is_reported(self) -> None:
+        outcomes = self.run_program("""
+            for path in sys.argv[1:]:
+                case(path)
+                print("hello")
+        """)
+        self.assertIn("hello", outcomes["a"].problem or "")
+
+    def test_no_case_at_all(self) -> None:
+        outcomes = self.run_program("pass")
+        self.assertEqual({one.problem for one in outcomes.values()}, {"the runner printed no case"})
+
+
+class Configuration(unittest.TestCase):
+    def test_overlaid(self) -> None:
+        base = {"a": {"b": 1, "c": 2}, "d": 3}
+        over = {"a": {"b": 9}, "d": None, "e": {"f": 1}}
+        self.assertEqual(real.overlaid(base, over), {"a": {"b": 9, "c": 2}, "e": {"f": 1}})
+        self.assertEqual(base, {"a": {"b": 1, "c": 2}, "d": 3})
+
+
+if __name__ == "__main__":
+    unittest.main()

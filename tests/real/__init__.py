@@ -1,0 +1,1 @@
+"""Real kimi-cli releases, a scripted model for them, and the cases they are put through."""

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Plays the scenarios through the SDK in each language and compares what comes out.
+
+    tests/run_scenarios.py                                   the scripted agent, all languages
+    tests/run_scenarios.py --real 1.49.0,1.51.0              real kimi-cli releases
+    tests/run_scenarios.py --only cancel --languages rust    what has "cancel" in its name, one language
+    tests/run_scenarios.py --update                          writes the traces that all agree on into the files
+
+How a scenario is written is in tests/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+sys.path.insert(0, str(TESTS))
+
+from harness import play, runners  # noqa: E402
+from harness.scenario import LANGUAGES, BadScenario, load_all  # noqa: E402
+from real.install import InstallFailed, NoPython  # noqa: E402
+
+
+def say(text: str) -> None:
+    print(f"scenarios: {text}", flush=True)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--languages", default=",".join(LANGUAGES), help="rust,python,node or some of them")
+    parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these kimi-cli releases")
+    parser.add_argument("--only", action="append", default=[], help="part of a name; may be repeated")
+    parser.add_argument("--update", action="store_true", help="write 'expect' of scripted scenarios anew")
+    parser.add_argument("--python", help="the interpreter for the Python runner; this one if left out")
+    parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
+    chosen = parser.parse_args()
+    chosen.languages = [name.strip() for name in chosen.languages.split(",")]
+    for name in chosen.languages:
+        if name not in LANGUAGES:
+            parser.error(f"no such language: {name}")
+    if chosen.real and chosen.update:
+        parser.error("what real cases expect is written by hand: --update is for scripted ones")
+    return chosen
+
+
+def main() -> int:
+    chosen = arguments()
+    started = time.monotonic()
+    folder = TESTS / ("real/cases" if chosen.real else "scenarios")
+    scenarios = load_all(folder, chosen.only)
+    if not scenarios:
+        say(f"no scenario in {folder.relative_to(TESTS.parent)} matches")
+        return 1
+    commands = {}
+    for language in chosen.languages:
+        say(f"getting the {language} runner ready")
+        commands[language] = runners.command(language, chosen.python)
+    # Resolved, because an agent reports the directory under its real path.
+    scratch = Path(tempfile.mkdtemp(prefix="scenarios-")).resolve()
+    try:
+        if chosen.real:
+            versions = [version.strip() for version in chosen.real.split(",")]
+            plays = play.play_real(scenarios, versions, commands, scratch, say)
+        else:
+            plays = play.play_scripted(scenarios, commands, scratch, say)
+    finally:
+        play.clear(scratch, chosen.keep, say)
+    counts = {"pass": 0, "FAIL": 0, "skip": 0}
+    for one in plays:
+        if chosen.update and play.update(one, chosen.languages):
+            say(f"wrote {one.scenario.path.relative_to(TESTS.parent)}")
+        verdict = play.judge(one, chosen.languages)
+        counts[verdict.status] += 1
+        reasons = sorted(set(one.skips.values()))
+        note = f"  [not in {', '.join(one.skips)}: {'; '.join(reasons)}]" if one.skips else ""
+        print(f"{verdict.status}  {one.title}{note}")
+        for complaint in verdict.complaints:
+            print("  " + complaint.replace("\n", "\n  "))
+    say(f"{len(plays)} scenarios in {time.monotonic() - started:.0f} s")
+    skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
+    print(f"{counts['pass']} passed, {counts['FAIL']} failed{skipped}")
+    return 1 if counts["FAIL"] else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (BadScenario, runners.RunnerMissing, NoPython, InstallFailed) as error:
+        say(str(error))
+        print("0 passed, 1 failed")
+        sys.exit(1)
