@@ -162,7 +162,7 @@ impl SessionOptions {
         self
     }
 
-    /// The version that this program gives itself; unset, this SDK's where `client_name` is unset, too, and else none.
+    /// The version that this program gives itself; unset, this SDK's.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().client_name("nightly-reviewer").client_version("2.1");

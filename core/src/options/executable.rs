@@ -101,9 +101,7 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
             Found::Missing => {
                 Err(Error::Spawn(format!("can't start the agent: {}{from} does not exist", path.display())))
             }
-            Found::Refused(why) => {
-                Err(Error::Spawn(format!("can't start the agent: {}{from} {why}", path.display())))
-            }
+            Found::Refused(why) => Err(Error::Spawn(format!("can't start the agent: {}{from} {why}", path.display()))),
         };
     }
     let path = search_path(around);

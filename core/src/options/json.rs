@@ -101,10 +101,8 @@ impl SessionOptions {
             "env" => {
                 for (variable, value) in field.object(value)? {
                     let Value::String(value) = value else {
-                        return Err(field.wrong(format!(
-                            "expected an object of text, got {} for {variable:?}",
-                            kind_of(&value)
-                        )));
+                        return Err(field
+                            .wrong(format!("expected an object of text, got {} for {variable:?}", kind_of(&value))));
                     };
                     self.env.push((variable.into(), value.into()));
                 }
@@ -212,9 +210,9 @@ impl Field<'_> {
 
     fn whole(&self, value: &Value, what: &str) -> Result<u64> {
         // Languages with one kind of number write 5 as 5.0 at times.
-        let number = value.as_u64().or_else(|| {
-            value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64)
-        });
+        let number = value
+            .as_u64()
+            .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64));
         match (number, value) {
             (Some(number), _) => Ok(number),
             (None, Value::Number(got)) => Err(self.wrong(format!("expected {what}, got {got}"))),
@@ -258,8 +256,8 @@ fn unknown(given: &str, naming: Naming) -> Error {
     let wanted = plain(given);
     let closest = NAMES.iter().map(|name| (distance(&wanted, &plain(name)), name)).min();
     let hint = match closest {
-        // A third of the letters may be wrong; more is another word.
-        Some((distance, name)) if distance * 3 <= wanted.len() => {
+        // Two letters of five may be wrong; more is another word.
+        Some((distance, name)) if distance * 5 <= wanted.len() * 2 => {
             format!("there is no such option; did you mean `{}`?", naming.name(name))
         }
         _ => "there is no such option".to_owned(),

@@ -383,3 +383,6 @@ impl fmt::Debug for SessionOptions {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

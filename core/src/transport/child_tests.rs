@@ -1,0 +1,321 @@
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+
+use super::*;
+use crate::SessionOptions;
+
+fn launch(program: impl Into<PathBuf>, args: &[&str]) -> Launch {
+    Launch {
+        program: program.into(),
+        args: args.iter().map(OsString::from).collect(),
+        env: Vec::new(),
+        current_dir: std::env::temp_dir(),
+        private: PrivateFiles::default(),
+    }
+}
+
+async fn sh(script: &str) -> Transport {
+    spawn(launch("/bin/sh", &["-c", script]), None).await.unwrap()
+}
+
+async fn refused(launch: Launch) -> String {
+    let error = spawn(launch, None).await.err().unwrap();
+    assert_eq!(error.code(), "spawn_error");
+    error.to_string()
+}
+
+async fn line(reader: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut line = String::new();
+    BufReader::with_capacity(1, reader).read_line(&mut line).await.unwrap();
+    line.trim_end().to_owned()
+}
+
+/// Writes a program. On the spawner thread: were another test's child forked meanwhile, it would hold the file open
+/// for writing, and so nobody could run it.
+async fn program(dir: &TempDir, content: &'static [u8], mode: u32) -> PathBuf {
+    let path = dir.path().join("program");
+    let file = path.clone();
+    let write = move || {
+        std::fs::write(&file, content).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    spawner::run(write).await.unwrap().unwrap();
+    path
+}
+
+/// Returns when the child has been reaped, and hangs if it never is.
+fn await_reaped(pid: u32) {
+    loop {
+        // SAFETY: zeros are a valid `siginfo_t`.
+        let result = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOWAIT)
+        };
+        if result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn the_program_gets_what_the_launch_says() {
+    let dir = TempDir::new().unwrap();
+    let here = dir.path().canonicalize().unwrap();
+    let script = "printf '%s\\n' \"$@\" \"$CANARY\" \"${HOME+inherited}\"; pwd; cat";
+    let mut launch = launch("/bin/sh", &["-c", script, "sh", "--flag=-x y", "", "ü\"$'"]);
+    launch.env = vec![("CANARY".into(), "first".into()), ("CANARY".into(), "last".into())];
+    launch.current_dir = here.clone();
+    let Transport { mut reader, writer, mut process } = spawn(launch, None).await.unwrap();
+    drop(writer);
+    let mut out = String::new();
+    reader.read_to_string(&mut out).await.unwrap();
+    assert_eq!(out, format!("--flag=-x y\n\nü\"$'\nlast\ninherited\n{}\n", here.display()));
+    assert_eq!(process.wait().await, Exit { code: Some(0), signal: None });
+}
+
+#[tokio::test]
+async fn ends_are_told_apart() {
+    let mut agent = sh("exit 3").await;
+    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None });
+    // Its id is free for others by now; these must do nothing.
+    agent.process.terminate();
+    agent.process.kill();
+
+    let mut agent = sh("kill -SEGV $$").await;
+    assert_eq!(agent.process.wait().await, Exit { code: None, signal: Some("SIGSEGV".into()) });
+
+    let mut agent = sh("trap 'exit 5' TERM; echo ready; sleep 100000 & wait").await;
+    assert_eq!(line(&mut agent.reader).await, "ready");
+    agent.process.terminate();
+    assert_eq!(agent.process.wait().await, Exit { code: Some(5), signal: None });
+}
+
+#[tokio::test]
+async fn waiting_can_be_given_up_and_taken_up_again() {
+    let mut agent = sh("echo ready; read line; exit 4").await;
+    line(&mut agent.reader).await;
+    tokio::select! {
+        biased;
+        _ = agent.process.wait() => unreachable!("its input is open"),
+        () = std::future::ready(()) => {}
+    }
+    drop(agent.writer);
+    assert_eq!(agent.process.wait().await.code, Some(4));
+}
+
+#[tokio::test]
+async fn killing_reaches_descendants() {
+    let mut agent = sh("sh -c 'echo ready; sleep 100000' & wait").await;
+    line(&mut agent.reader).await;
+    agent.process.kill();
+    assert_eq!(agent.process.wait().await.signal.as_deref(), Some("SIGKILL"));
+    // The end comes when nobody holds the pipe any more.
+    assert_eq!(agent.reader.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn descendants_do_not_outlive_the_agent() {
+    let mut agent = sh("sleep 100000 & exit 7").await;
+    assert_eq!(agent.process.wait().await.code, Some(7));
+    assert_eq!(agent.reader.read(&mut [0]).await.unwrap(), 0);
+    agent.process.stderr_done().await;
+}
+
+#[tokio::test]
+async fn dropping_kills_and_reaps() {
+    let Transport { mut reader, writer: _writer, process } = sh("echo ready; sleep 100000 & wait").await;
+    line(&mut reader).await;
+    let pid = process.pid().unwrap();
+    drop(process);
+    assert_eq!(reader.read(&mut [0]).await.unwrap(), 0);
+    await_reaped(pid);
+}
+
+#[test]
+fn dropping_works_without_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let agent = runtime.block_on(sh("sleep 100000 & wait"));
+    let pid = agent.process.pid().unwrap();
+    drop(runtime);
+    drop(agent);
+    await_reaped(pid);
+}
+
+#[test]
+fn a_runtime_without_io_is_an_error() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let text = runtime.block_on(refused(launch("/bin/sh", &["-c", "exit"])));
+    assert!(text.contains("I/O and time enabled"), "{text}");
+}
+
+#[tokio::test]
+async fn siblings_do_not_hold_each_others_pipes() {
+    let mut first = sh("cat; exit 1").await;
+    let mut second = sh("cat; exit 2").await;
+    drop(first.writer);
+    assert_eq!(first.process.wait().await.code, Some(1));
+    drop(second.writer);
+    assert_eq!(second.process.wait().await.code, Some(2));
+}
+
+#[tokio::test]
+async fn stderr_is_drained_however_much_it_is() {
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&bytes);
+    let handler: StderrHandler = Arc::new(move |line| drop(counter.fetch_add(line.len(), Ordering::Relaxed)));
+    let script = "head -c 10000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo 'last words' >&2; echo out; exit 1";
+    let mut agent = spawn(launch("/bin/sh", &["-c", script]), Some(handler)).await.unwrap();
+    assert_eq!(line(&mut agent.reader).await, "out");
+    assert_eq!(agent.process.wait().await.code, Some(1));
+    agent.process.stderr_done().await;
+    assert_eq!(bytes.load(Ordering::Relaxed), 10_000_000 + "last words".len());
+    assert_eq!(agent.process.stderr_tail(), "last words\n");
+}
+
+#[tokio::test]
+async fn secrets_travel_in_private_files_that_go_with_the_process() {
+    const CANARY: &str = "sk-canary-7731";
+    let dir = TempDir::new().unwrap();
+    let script = "for arg; do case $arg in --*-file=*) cat \"${arg#*=}\"; echo;; esac; done; cat";
+    let options = SessionOptions::new()
+        .work_dir(dir.path())
+        .executable(["/bin/sh", "-c", script, "kimi"])
+        .config(json!({"api_key": CANARY}))
+        .mcp_configs([json!({"mcpServers": {"a": {"headers": {"key": CANARY}}}}), json!({"b": {}})]);
+    let launch = options.launch().unwrap();
+    assert!(!format!("{:?} {options:?} {launch:?}", launch.args).contains(CANARY));
+    let private = launch.private.dir().unwrap().to_owned();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&private), 0o700);
+    for name in ["config.json", "mcp-0.json", "mcp-1.json"] {
+        assert_eq!(mode(&private.join(name)), 0o600);
+    }
+    let mut agent = spawn(launch, None).await.unwrap();
+    assert_eq!(line(&mut agent.reader).await, format!(r#"{{"api_key":"{CANARY}"}}"#));
+    assert_eq!(
+        line(&mut agent.reader).await,
+        format!(r#"{{"mcpServers":{{"a":{{"headers":{{"key":"{CANARY}"}}}}}}}}"#)
+    );
+    assert_eq!(line(&mut agent.reader).await, r#"{"b":{}}"#);
+    assert!(private.exists());
+    drop(agent);
+    assert!(!private.exists());
+}
+
+#[tokio::test]
+async fn failures_name_the_cause() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("program");
+    let begins = format!("can't start the agent {}: ", path.display());
+    let told = |text: String| text.strip_prefix(&begins).map(str::to_owned).unwrap_or(text);
+
+    assert!(told(refused(launch(&path, &[])).await).starts_with("it does not exist"));
+
+    program(&dir, b"#!/no/such/interpreter -x\n", 0o755).await;
+    let text = told(refused(launch(&path, &[])).await);
+    assert!(text.starts_with("its first line names \"/no/such/interpreter -x\" to run it"), "{text}");
+
+    program(&dir, b"exit 0\n", 0o755).await;
+    let text = told(refused(launch(&path, &[])).await);
+    assert!(text.starts_with("it is neither a binary nor a script"), "{text}");
+
+    program(&dir, b"\x7fELF of no machine", 0o755).await;
+    let text = told(refused(launch(&path, &[])).await);
+    assert!(text.starts_with("it is a binary for another kind of machine"), "{text}");
+
+    program(&dir, b"#!/bin/sh\n", 0o644).await;
+    let text = told(refused(launch(&path, &[])).await);
+    assert!(text.starts_with("permission denied"), "{text}");
+
+    program(&dir, b"#!/bin/sh\n", 0o755).await;
+    let text = told(refused(launch(&path, &[&"x".repeat(10 << 20)])).await);
+    assert!(text.starts_with("its arguments (10485761 bytes) and environment are longer"), "{text}");
+
+    let mut elsewhere = launch(&path, &[]);
+    elsewhere.current_dir = dir.path().join("nowhere");
+    assert!(told(refused(elsewhere).await).ends_with("nowhere does not exist"));
+
+    let mut elsewhere = launch(&path, &[]);
+    elsewhere.current_dir = path.clone();
+    assert!(told(refused(elsewhere).await).ends_with("program is not a directory"));
+
+    for (code, words) in [(libc::EMFILE, "this process has too many open files"), (libc::EAGAIN, "limit of processes")]
+    {
+        let error = failure::describe(&launch(&path, &[]), &std::io::Error::from_raw_os_error(code)).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn giving_up_the_start_ends_the_agent() {
+    let (alive, mut ended) = tokio::sync::mpsc::unbounded_channel::<()>();
+    let handler: StderrHandler = Arc::new(move |_| drop(alive.send(())));
+    let mut started = Box::pin(spawn(launch("/bin/sh", &["-c", "sleep 100000 & wait"]), Some(handler)));
+    // Polled once, the start is under way.
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(started.as_mut().poll(&mut context).is_pending());
+    drop(started);
+    // The handler goes when nobody holds stderr any more.
+    assert_eq!(ended.recv().await, None);
+}
+
+#[cfg(target_os = "linux")]
+fn fifo(dir: &TempDir, name: &str) -> PathBuf {
+    let path = dir.path().join(name);
+    let text = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string.
+    assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o600) }, 0);
+    path
+}
+
+/// Not a test of its own: the host that `the_agent_dies_with_its_host` kills.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_host_to_be_killed() {
+    let Some(fifo) = std::env::var_os("KIMI_AGENT_TEST_FIFO") else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let script = format!("exec 9>{}; exec sleep 100000", Path::new(&fifo).display());
+    let _agent = runtime.block_on(sh(&script));
+    loop {
+        std::thread::park();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_agent_dies_with_its_host() {
+    let dir = TempDir::new().unwrap();
+    let fifo = fifo(&dir, "alive");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "transport::child::tests::a_host_to_be_killed"]).env("KIMI_AGENT_TEST_FIFO", &fifo);
+    command.stdout(std::process::Stdio::null());
+    let mut host = spawner::run(move || command.spawn()).await.unwrap().unwrap().unwrap();
+    // Opens when the agent has opened its end; reads the end when it is gone.
+    let read = tokio::task::spawn_blocking(move || {
+        let mut alive = std::fs::File::open(fifo).unwrap();
+        host.kill().unwrap();
+        host.wait().unwrap();
+        std::io::Read::read(&mut alive, &mut [0]).unwrap()
+    });
+    assert_eq!(read.await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn on_stderr_gets_lines() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lines);
+    let handler: StderrHandler = Arc::new(move |line| seen.lock().unwrap().push(line));
+    let mut agent = spawn(launch("/bin/sh", &["-c", "echo one >&2; printf two >&2"]), Some(handler)).await.unwrap();
+    agent.process.stderr_done().await;
+    assert_eq!(*lines.lock().unwrap(), ["one", "two"]);
+    agent.process.wait().await;
+}

@@ -66,7 +66,7 @@ impl ExitHandle {
     }
 
     fn end(&self, exit: Exit) {
-        self.0.send_modify(|state| drop(state.exit.get_or_insert(exit)));
+        self.0.send_modify(|state| state.exit = state.exit.take().or(Some(exit)));
     }
 }
 
@@ -76,8 +76,7 @@ pub(crate) fn pair(capacity: usize) -> (Transport, AgentEnd) {
     let (agent_writer, ours_in) = duplex(capacity);
     let state = Arc::new(watch::Sender::new(State::default()));
     let process = MemoryProcess { state: state.subscribe(), control: ExitHandle(Arc::clone(&state)) };
-    let transport =
-        Transport { reader: Box::new(ours_in), writer: Box::new(ours_out), process: Box::new(process) };
+    let transport = Transport { reader: Box::new(ours_in), writer: Box::new(ours_out), process: Box::new(process) };
     (transport, AgentEnd { reader: agent_reader, writer: agent_writer, exit: ExitHandle(state) })
 }
 

@@ -1,0 +1,392 @@
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Error, HookDecision, OnError};
+
+fn plain(value: Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+fn wrong(result: crate::Result<impl Sized>) -> (String, String) {
+    match result.err().unwrap() {
+        Error::InvalidOption { option, reason } => (option, reason),
+        other => unreachable!("{other}"),
+    }
+}
+
+fn args(options: &SessionOptions) -> Vec<String> {
+    options.launch().unwrap().args.into_iter().map(|arg| arg.into_string().unwrap()).collect()
+}
+
+fn tool(name: &str, parameters: Value) -> ExternalTool {
+    ExternalTool::new(name, "", parameters, |_| async { Ok("") })
+}
+
+#[test]
+fn only_what_is_set_is_passed_on() {
+    let here = std::env::current_dir().unwrap();
+    let options = SessionOptions::new().executable("/bin/sh");
+    assert_eq!(args(&options), ["--wire", &format!("--work-dir={}", here.display())]);
+    assert_eq!(options.launch().unwrap().current_dir, here);
+}
+
+#[test]
+fn everything_set_is_passed_on() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, "").unwrap();
+        path
+    };
+    let options = SessionOptions::new()
+        .executable(["/bin/sh", "-m", "kimi_cli"])
+        .work_dir(dir.path())
+        .session_id("s-1")
+        .model("--looks-like-a-flag")
+        .thinking(false)
+        .yolo(true)
+        .config_file(path("config.toml"))
+        .agent_file(path("agent.yaml"))
+        .skills_dir(dir.path())
+        .max_steps_per_turn(7)
+        .max_retries_per_step(2)
+        .extra_args(["--afk"]);
+    options.validate().unwrap();
+    let dir = dir.path().display();
+    let expected = [
+        "-m".into(),
+        "kimi_cli".into(),
+        "--wire".into(),
+        format!("--work-dir={dir}"),
+        "--session=s-1".into(),
+        "--model=--looks-like-a-flag".into(),
+        "--no-thinking".into(),
+        "--yolo".into(),
+        format!("--config-file={dir}/config.toml"),
+        format!("--agent-file={dir}/agent.yaml"),
+        format!("--skills-dir={dir}"),
+        "--max-steps-per-turn=7".into(),
+        "--max-retries-per-step=2".into(),
+        "--afk".into(),
+    ];
+    assert_eq!(args(&options), expected);
+    assert!(args(&options.thinking(true)).contains(&"--thinking".to_owned()));
+}
+
+#[test]
+fn private_files_are_removed() {
+    let options = SessionOptions::new().executable("/bin/sh").config(json!({"a": 1}));
+    let launch = options.launch().unwrap();
+    let dir = launch.private.dir().unwrap().to_owned();
+    assert_eq!(launch.args.last(), Some(&OsString::from(format!("--config-file={}/config.json", dir.display()))));
+    assert_eq!(std::fs::read_to_string(dir.join("config.json")).unwrap(), r#"{"a":1}"#);
+    drop(launch);
+    assert!(!dir.exists());
+}
+
+#[test]
+fn wrong_values_are_named() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let new = SessionOptions::new;
+    let object = || json!({});
+    let hook = |event: &str| Hook::new(event, |_| async { Ok(HookDecision::Allow) });
+    let cases = [
+        ("work_dir", new().work_dir("/no/such"), "/no/such does not exist"),
+        ("work_dir", new().work_dir(&file), "is not a directory"),
+        ("work_dir", new().work_dir(""), "it is empty"),
+        ("work_dir", new().work_dir("a\0b"), "NUL"),
+        ("session_id", new().session_id(""), "it is empty"),
+        ("session_id", new().session_id("-x"), "got \"-x\""),
+        ("session_id", new().session_id(".."), "got \"..\""),
+        ("session_id", new().session_id("a/b"), "got \"a/b\""),
+        ("session_id", new().session_id("x".repeat(129)), "at most 128"),
+        ("model", new().model(""), "it is empty"),
+        ("model", new().model("\0"), "NUL"),
+        ("config_file", new().config_file("/no/such.toml"), "does not exist"),
+        ("config_file", new().config_file(dir.path()), "is a directory"),
+        ("config", new().config(json!([])), "expected an object, got a list"),
+        ("config", new().config(object()).config_file(&file), "it can't go together with `config_file`"),
+        ("executable", new().executable(""), "it is empty"),
+        ("executable", new().executable(Vec::<String>::new()), "the list is empty"),
+        ("executable", new().executable(["x", "\0"]), "NUL"),
+        ("env", new().env([("", "x")]), "name is empty"),
+        ("env", new().env([("A=B", "x")]), "contains `=`: \"A=B\""),
+        ("env", new().env([("A\0", "x")]), "NUL"),
+        ("env", new().env([("A", "secret\0")]), "the value of \"A\" contains a NUL byte"),
+        ("mcp_configs", new().mcp_configs([object(), json!("x")]), "got text in it"),
+        ("agent_file", new().agent_file("/no/such.yaml"), "does not exist"),
+        ("skills_dir", new().skills_dir(&file), "is not a directory"),
+        ("tools", new().tool(tool("", object())), "needs a name"),
+        ("tools", new().tool(tool("a b", object())), "\"a b\""),
+        ("tools", new().tool(tool(&"x".repeat(65), object())), "at most 64"),
+        ("tools", new().tool(tool("a", json!("x"))), "the parameters of `a` are text"),
+        ("tools", new().tool(tool("a", object())).tool(tool("a", object())), "two named `a`"),
+        ("tools", new().tool(tool("a", object()).timeout(Duration::ZERO)), "the timeout of `a`"),
+        ("hooks", new().hook(hook("")), "event is empty"),
+        ("hooks", new().hook(hook("Stop").timeout(Duration::MAX)), "the timeout of a hook on `Stop`"),
+        ("max_steps_per_turn", new().max_steps_per_turn(0), "at least 1"),
+        ("max_retries_per_step", new().max_retries_per_step(0), "at least 1"),
+        ("client_name", new().client_name(""), "it is empty"),
+        ("client_version", new().client_version(""), "it is empty"),
+        ("extra_args", new().extra_args(["\0"]), "NUL"),
+        ("handshake_timeout", new().handshake_timeout(Duration::ZERO), "more than no time"),
+        ("cancel_timeout", new().cancel_timeout(Duration::ZERO), "more than no time"),
+        ("close_timeout", new().close_timeout(Duration::MAX), "at most ten years"),
+        ("idle_timeout", new().idle_timeout(Duration::ZERO), "more than no time"),
+        ("turn_timeout", new().turn_timeout(Duration::MAX), "at most ten years"),
+        ("max_line_bytes", new().max_line_bytes(0), "at least 1024 bytes, got 0"),
+        ("event_buffer_bytes", new().event_buffer_bytes(1023), "at least 1024 bytes, got 1023"),
+    ];
+    for (expected, options, part) in cases {
+        let (option, reason) = wrong(options.validate());
+        assert_eq!(option, expected);
+        assert!(reason.contains(part), "{expected}: {reason}");
+        assert!(!reason.contains("secret"));
+    }
+}
+
+#[test]
+fn debug_shows_no_secrets() {
+    let secret = "sk-canary";
+    let options = SessionOptions::new()
+        .config(json!({"key": secret}))
+        .mcp_configs([json!({"key": secret})])
+        .env([("API_KEY", secret)])
+        .extra_args([secret])
+        .model("kimi");
+    let text = format!("{options:?} {options:#?}");
+    assert!(!text.contains(secret), "{text}");
+    assert!(text.contains("config: set, ") && text.contains("API_KEY") && text.contains("\"kimi\""), "{text}");
+}
+
+#[test]
+fn json_is_read_in_both_namings() {
+    let snake = json!({
+        "work_dir": ".", "session_id": "s", "model": "m", "thinking": false, "yolo": true, "config_file": "c",
+        "config": {"a": 1}, "executable": ["python3", "x.py"], "env": {"A": "B"}, "mcp_configs": [{"m": {}}],
+        "agent_file": "a", "skills_dir": "s", "max_steps_per_turn": 3, "max_retries_per_step": 2.0,
+        "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
+        "extra_args": ["--x"], "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
+        "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
+    });
+    let options = SessionOptions::from_json(plain(snake.clone()), Naming::Snake).unwrap();
+    assert_eq!(options.executable, Some(["python3", "x.py"].into()));
+    assert_eq!(options.env, [("A".into(), "B".into())]);
+    assert_eq!((options.max_steps_per_turn, options.max_retries_per_step), (Some(3), Some(2)));
+    assert_eq!(options.dialect.to_string(), "1.9");
+    assert_eq!(options.handshake_timeout, Duration::from_millis(1500));
+    assert_eq!(options.turn_timeout, Some(Duration::from_millis(1)));
+    assert_eq!((options.max_line_bytes, options.event_buffer_bytes), (2048, 4096));
+
+    // The same in the other language's words gives the same.
+    let camel = snake
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| {
+            let value = match name.ends_with("_timeout") {
+                true => json!(value.as_f64().unwrap() * 1000.0),
+                false => value.clone(),
+            };
+            (Naming::Camel.name(name), value)
+        })
+        .collect();
+    let camel = SessionOptions::from_json(camel, Naming::Camel).unwrap();
+    assert_eq!(format!("{camel:?}"), format!("{options:?}"));
+
+    // Null is unset.
+    let nulls = snake.as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();
+    let options = SessionOptions::from_json(nulls, Naming::Snake).unwrap();
+    assert_eq!(format!("{options:?}"), format!("{:?}", SessionOptions::new()));
+}
+
+#[test]
+fn wrong_json_is_named_in_the_callers_words() {
+    let cases = [
+        (json!({"workDir": 5}), "workDir", "expected text, got a number"),
+        (json!({"workDir": "/no/such"}), "workDir", "/no/such does not exist"),
+        (json!({"thinking": "yes"}), "thinking", "expected a boolean, got text"),
+        (json!({"config": "secret"}), "config", "expected an object, got text"),
+        (json!({"config": {}, "configFile": "/"}), "configFile", "is a directory"),
+        (json!({"executable": 1}), "executable", "expected a path, or a list"),
+        (json!({"executable": ["a", 1]}), "executable", "got a number in it"),
+        (json!({"env": {"A": 1}}), "env", "got a number for \"A\""),
+        (json!({"mcpConfigs": {}}), "mcpConfigs", "expected a list of objects, got an object"),
+        (json!({"mcpConfigs": ["x"]}), "mcpConfigs", "got text in it"),
+        (json!({"maxStepsPerTurn": 0}), "maxStepsPerTurn", "got 0"),
+        (json!({"maxStepsPerTurn": -1}), "maxStepsPerTurn", "got -1"),
+        (json!({"maxStepsPerTurn": 1.5}), "maxStepsPerTurn", "got 1.5"),
+        (json!({"maxStepsPerTurn": 1e12}), "maxStepsPerTurn", "expected a whole number from 1 on"),
+        (json!({"onApproval": "yes"}), "onApproval", "expected a function or \"manual\", got \"yes\""),
+        (json!({"onQuestion": true}), "onQuestion", "expected a function or \"manual\", got a boolean"),
+        (json!({"onEvent": "x"}), "onEvent", "expected a function"),
+        (json!({"tools": 1}), "tools", "expected a list of tools"),
+        (json!({"dialect": "1.11"}), "dialect", "got \"1.11\""),
+        (json!({"dialect": 1.1}), "dialect", "expected text"),
+        (json!({"handshakeTimeout": 0}), "handshakeTimeout", "more than no time at all (milliseconds), got 0"),
+        (json!({"handshakeTimeout": -5}), "handshakeTimeout", "got -5"),
+        (json!({"handshakeTimeout": 1e300}), "handshakeTimeout", "at most ten years"),
+        (json!({"handshakeTimeout": "5s"}), "handshakeTimeout", "expected a number of milliseconds, got text"),
+        (json!({"eventBufferBytes": 10}), "eventBufferBytes", "at least 1024"),
+        (json!({"maxLineBytes": -1}), "maxLineBytes", "got -1"),
+        (json!({"extraArgs": "--x"}), "extraArgs", "expected a list of text, got text"),
+    ];
+    for (value, expected, part) in cases {
+        let result = SessionOptions::from_json(plain(value), Naming::Camel).and_then(|options| options.validate());
+        let (option, reason) = wrong(result);
+        assert_eq!(option, expected);
+        assert!(reason.contains(part), "{expected}: {reason}");
+        assert!(!reason.contains("secret"));
+    }
+}
+
+#[test]
+fn unknown_names_come_with_a_suggestion() {
+    let reason = |name: &str, naming| {
+        let (option, reason) =
+            wrong(SessionOptions::from_json([(name.into(), json!(1))].into_iter().collect(), naming));
+        assert_eq!(option, name);
+        reason
+    };
+    let suggests = |known: &str| format!("there is no such option; did you mean `{known}`?");
+    assert_eq!(reason("workdir", Naming::Snake), suggests("work_dir"));
+    assert_eq!(reason("workDir", Naming::Snake), suggests("work_dir"));
+    assert_eq!(reason("work_dir", Naming::Camel), suggests("workDir"));
+    assert_eq!(reason("modle", Naming::Camel), suggests("model"));
+    assert_eq!(reason("on_aproval", Naming::Snake), suggests("on_approval"));
+    assert_eq!(reason("temperature", Naming::Snake), "there is no such option");
+    assert_eq!(reason("", Naming::Snake), "there is no such option");
+}
+
+#[test]
+fn tools_are_read() {
+    let value = json!({"name": "t", "description": "d", "parameters": {"type": "object"}, "timeout": 500});
+    let spec = parse_tool(value, Naming::Camel).unwrap();
+    assert_eq!((spec.name.as_str(), spec.description.as_str()), ("t", "d"));
+    assert_eq!(spec.parameters, json!({"type": "object"}));
+    assert_eq!(spec.timeout, Some(Duration::from_millis(500)));
+    let cases = [
+        (json!(1), "got a number in it"),
+        (json!({"description": "x"}), "a tool needs a name"),
+        (json!({"name": 5}), "expected text in `name`, got a number"),
+        (json!({"name": "a b", "parameters": {}}), "which \"a b\" is not"),
+        (json!({"name": "t"}), "the tool `t`: expected an object (a JSON Schema) in `parameters`, got nothing"),
+        (json!({"name": "t", "parameters": []}), "got a list"),
+        (json!({"name": "t", "parameters": {}, "timeout": 0}), "the tool `t`: in `timeout`: expected more"),
+        (json!({"name": "t", "params": {}}), "one of the tools has `params`, which is not known"),
+    ];
+    for (value, part) in cases {
+        let (option, reason) = wrong(parse_tool(value, Naming::Snake));
+        assert_eq!(option, "tools");
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+#[test]
+fn hooks_are_read() {
+    let value = json!({"event": "Stop", "matcher": null, "timeout": 2.5, "onError": "block"});
+    let spec = parse_hook(value, Naming::Camel).unwrap();
+    let expected = HookSpec { event: "Stop".into(), matcher: None, timeout: None, on_error: OnError::Block };
+    assert_eq!(HookSpec { timeout: None, ..spec.clone() }, expected);
+    assert_eq!(spec.timeout, Some(Duration::from_micros(2500)));
+    let cases = [
+        (json!({"event": ""}), "a hook needs the name of an event"),
+        (json!({}), "a hook needs the name of an event"),
+        (
+            json!({"event": "Stop", "on_error": "ignore"}),
+            "expected \"allow\" or \"block\" in `on_error`, got \"ignore\"",
+        ),
+        (json!({"event": "Stop", "matcher": 1}), "expected text in `matcher`, got a number"),
+        (json!({"event": "Stop", "timeout": "x"}), "expected a number of seconds, got text"),
+    ];
+    for (value, part) in cases {
+        let (option, reason) = wrong(parse_hook(value, Naming::Snake));
+        assert_eq!(option, "hooks");
+        assert!(reason.contains(part), "{reason}");
+    }
+}
+
+#[cfg(unix)]
+mod look_up {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::executable::{Surroundings, resolve};
+    use super::*;
+
+    fn put(dir: &Path, name: &str, mode: u32) {
+        std::fs::create_dir_all(dir).unwrap();
+        std::fs::write(dir.join(name), "").unwrap();
+        std::fs::set_permissions(dir.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn find(option: Option<Executable>, env: &[(&str, &str)], host: &[(&str, &str)]) -> Result<String, String> {
+        let env: Vec<(OsString, OsString)> = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        let host = |name: &str| host.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
+        let found = resolve(option.as_ref(), &Surroundings { env: &env, host: &host });
+        found.map(|(path, _)| path.display().to_string()).map_err(|error| {
+            assert_eq!(error.code(), "spawn_error");
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn the_order_is_option_variable_path() {
+        let dir = TempDir::new().unwrap();
+        let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
+        put(&one, "other", 0o755);
+        put(&two, "kimi", 0o755);
+        put(&two, "mine", 0o755);
+        let path = format!("/no/such::{}:{}", one.display(), two.display());
+        let two = two.display();
+        let host = [("PATH", path.as_str())];
+        assert_eq!(find(None, &[], &host), Ok(format!("{two}/kimi")));
+        assert_eq!(find(Some("mine".into()), &[], &host), Ok(format!("{two}/mine")));
+        assert_eq!(find(Some(format!("{two}/mine").into()), &[], &[]), Ok(format!("{two}/mine")));
+        let with_variable = [("PATH", path.as_str()), ("KIMI_AGENT_EXECUTABLE", "mine")];
+        assert_eq!(find(None, &[], &with_variable), Ok(format!("{two}/mine")));
+        assert_eq!(find(Some("kimi".into()), &[], &with_variable), Ok(format!("{two}/kimi")));
+        let empty_variable = [("PATH", path.as_str()), ("KIMI_AGENT_EXECUTABLE", "")];
+        assert_eq!(find(None, &[], &empty_variable), Ok(format!("{two}/kimi")));
+        // A PATH among the options counts, and its last one.
+        assert_eq!(find(None, &[("PATH", "/x"), ("PATH", &path)], &[("PATH", "/y")]), Ok(format!("{two}/kimi")));
+    }
+
+    #[test]
+    fn what_is_not_found_is_told_with_the_places() {
+        let text = find(None, &[], &[("PATH", "/no/one:/no/two")]).unwrap_err();
+        assert!(
+            text.starts_with("can't start the agent: `kimi`: not found on PATH: /no/one, /no/two; install"),
+            "{text}"
+        );
+        let text = find(Some("mine".into()), &[("PATH", "/no/one")], &[]).unwrap_err();
+        let expected = "can't start the agent: `mine` (from the `executable` option): not found on the PATH of the \
+                        `env` option: /no/one";
+        assert_eq!(text, expected);
+        let text = find(None, &[], &[("KIMI_AGENT_EXECUTABLE", "/no/kimi")]).unwrap_err();
+        assert_eq!(text, "can't start the agent: /no/kimi (from $KIMI_AGENT_EXECUTABLE) does not exist");
+        assert!(find(None, &[], &[]).unwrap_err().contains("`kimi`: PATH is empty; install"));
+    }
+
+    #[test]
+    fn what_may_not_be_run_is_not_missing() {
+        let dir = TempDir::new().unwrap();
+        put(dir.path(), "kimi", 0o644);
+        std::fs::create_dir(dir.path().join("folder")).unwrap();
+        let dir = dir.path().display().to_string();
+        let text = find(Some(format!("{dir}/kimi").into()), &[], &[]).unwrap_err();
+        assert!(
+            text.ends_with("/kimi (from the `executable` option) is not executable (its file mode does not allow it)")
+        );
+        let text = find(Some(format!("{dir}/folder").into()), &[], &[]).unwrap_err();
+        assert!(text.ends_with("is a directory"), "{text}");
+        let text = find(None, &[], &[("PATH", &format!("/no/one:{dir}"))]).unwrap_err();
+        assert!(text.contains(&format!("on PATH there is only what can't be run: {dir}/kimi is not exec")), "{text}");
+    }
+}
