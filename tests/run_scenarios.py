@@ -30,9 +30,7 @@ def say(text: str) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--languages", default=",".join(LANGUAGES), help="rust,python,node or some of them")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these kimi-cli releases")
     parser.add_argument("--only", action="append", default=[], help="part of a name; may be repeated")

@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from real.install import InstallFailed, NoPython, ensure
@@ -53,9 +54,7 @@ def case_file(folder: Path, data: dict[str, object]) -> Path:
     return path
 
 
-def play_scripted(
-    scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, say: Say
-) -> list[Play]:
+def play_scripted(scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, say: Say) -> list[Play]:
     """All the scenarios in one process a language."""
     plays = {scenario.name: Play(scenario) for scenario in scenarios}
 
@@ -69,7 +68,8 @@ def play_scripted(
             directory = scratch / language / name
             directory.mkdir(parents=True)
             files[name] = case_file(
-                scratch / language / f"{name}.case", prepared(play.scenario, {"dir": str(directory)})
+                scratch / language / f"{name}.case",
+                prepared(play.scenario, {"dir": str(directory)}),
             )
         say(f"{language}: {len(files)} scenarios with the scripted agent")
         for name, outcome in runners.run(commands[language], files).items():
@@ -77,12 +77,16 @@ def play_scripted(
                 outcome.lines = trace.normalise(outcome.lines, str(scratch / language / name))
                 plays[name].outcomes[language] = outcome
 
-    runners.parallel([lambda chosen=language: job(chosen) for language in commands], AT_ONCE)
+    runners.parallel([partial(job, language) for language in commands], AT_ONCE)
     return list(plays.values())
 
 
 def play_real(
-    scenarios: list[Scenario], versions: list[str], commands: dict[str, list[str]], scratch: Path, say: Say
+    scenarios: list[Scenario],
+    versions: list[str],
+    commands: dict[str, list[str]],
+    scratch: Path,
+    say: Say,
 ) -> list[Play]:
     """A process for each scenario, release and language: each has a model server of its own."""
     plays = [Play(scenario, version) for version in versions for scenario in scenarios]
@@ -115,15 +119,13 @@ def play_real(
             if reason:
                 play.skips[language] = reason
             elif play.version in agents:
-                jobs.append(lambda p=play, chosen=language: job(p, chosen))
+                jobs.append(partial(job, play, language))
     say(f"{len(jobs)} runs with a real agent, {AT_ONCE} at once")
     runners.parallel(jobs, AT_ONCE)
     return plays
 
 
-def _agents(
-    versions: list[str], plays: list[Play], commands: dict[str, list[str]], say: Say
-) -> dict[str, Path]:
+def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str]], say: Say) -> dict[str, Path]:
     """The installed releases; what can't be had is a failure on CI and a declared skip elsewhere."""
     agents: dict[str, Path] = {}
     for version in versions:

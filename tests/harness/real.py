@@ -53,11 +53,7 @@ def overlaid(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def runner_env(kimi: Path) -> dict[str, str]:
     """The runner's own environment: the agent inherits it, so nothing in it may concern a model."""
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT or not name.startswith(_OVERRULING)
-    }
+    env = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_OVERRULING)}
     env["SCENARIO_EXECUTABLE"] = json.dumps([str(kimi)])
     return env
 

@@ -170,7 +170,7 @@ def parallel(jobs: list[Callable[[], None]], width: int) -> None:
                 job = waiting.pop()
             try:
                 job()
-            except BaseException as error:  # noqa: BLE001 - handed to the caller
+            except BaseException as error:  # handed to the caller below
                 failures.append(error)
 
     workers = [threading.Thread(target=work, daemon=True) for _ in range(width)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from json.decoder import WHITESPACE
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,7 @@ def _span_of(text: str, wanted: str) -> tuple[int, int] | None:
     decoder = json.JSONDecoder()
 
     def skip(position: int) -> int:
-        found = WHITESPACE.match(text, position)
+        found = re.compile(r"\s*").match(text, position)
         return found.end() if found else position
 
     position = skip(text.index("{") + 1)

@@ -19,7 +19,7 @@ class Run(unittest.TestCase):
 
     def run_program(self, body: str) -> dict[str, runners.Outcome]:
         program = self.folder / "runner.py"
-        head = "import os, sys\ndef case(path):\n    print('{\"case\": \"%s\"}' % os.path.basename(path), flush=True)\n"
+        head = 'import os, sys\ndef case(path):\n    print(\'{"case": "%s"}\' % os.path.basename(path), flush=True)\n'
         program.write_text(head + textwrap.dedent(body), "utf-8")
         cases = {name: self.folder / name for name in ("a", "b", "c")}
         return runners.run([sys.executable, str(program)], cases)
@@ -30,7 +30,10 @@ class Run(unittest.TestCase):
                 case(path)
                 print('{"op": "open"}')
         """)
-        self.assertEqual({name: one.lines for name, one in outcomes.items()}, dict.fromkeys("abc", [{"op": "open"}]))
+        self.assertEqual(
+            {name: one.lines for name, one in outcomes.items()},
+            {name: [{"op": "open"}] for name in "abc"},
+        )
         self.assertEqual([one.problem for one in outcomes.values()], [None, None, None])
 
     def test_a_crash_costs_one_case(self) -> None:
@@ -41,7 +44,8 @@ class Run(unittest.TestCase):
                     sys.exit("it broke")
         """)
         self.assertEqual(
-            [outcomes[name].problem for name in "abc"], [None, "the runner ended with exit code 1", None]
+            [outcomes[name].problem for name in "abc"],
+            [None, "the runner ended with exit code 1", None],
         )
         self.assertIn("it broke", outcomes["b"].stderr)
 

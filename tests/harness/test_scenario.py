@@ -6,7 +6,7 @@ import json
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from harness import scenario
 
@@ -78,7 +78,7 @@ class Load(unittest.TestCase):
 
 
 class WithExpectation(unittest.TestCase):
-    lines = [{"b": "ü", "a": [1]}, {"op": "close"}]
+    lines: ClassVar[list[Any]] = [{"b": "ü", "a": [1]}, {"op": "close"}]
 
     def test_replaced_and_the_rest_untouched(self) -> None:
         text = '{\n  "name": "x",   "odd": {"expect": [0]},\n  "expect": [ {"op":\n"old"} ],\n  "last": 1\n}\n'

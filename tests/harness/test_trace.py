@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unittest
-from typing import Any
+from typing import Any, ClassVar
 
 from harness import trace
 
@@ -27,9 +27,7 @@ class Normalise(unittest.TestCase):
             event("ApprovalResponse", request_id=ONE),
         ]
         clean = [line["event"]["payload"] for line in trace.normalise(lines, "/tmp/x")]
-        self.assertEqual(
-            clean, [{"id": "<id1>", "source_id": "<id2>"}, {"id": "<id3>"}, {"request_id": "<id1>"}]
-        )
+        self.assertEqual(clean, [{"id": "<id1>", "source_id": "<id2>"}, {"id": "<id3>"}, {"request_id": "<id1>"}])
 
     def test_ids_inside_texts(self) -> None:
         clean = trace.normalise([{"message": f"see {ONE}."}], "/tmp/x")
@@ -66,10 +64,23 @@ class Normalise(unittest.TestCase):
 class Simplify(unittest.TestCase):
     def test_parts_of_one_kind_are_joined(self) -> None:
         think = event("ContentPart", type="think", think="a")
-        lines = [think, think, text("b"), event("StatusUpdate"), text("c"), {"op": "result"}, text("d")]
+        lines = [
+            think,
+            think,
+            text("b"),
+            event("StatusUpdate"),
+            text("c"),
+            {"op": "result"},
+            text("d"),
+        ]
         self.assertEqual(
             trace.simplify(lines),
-            [event("ContentPart", type="think", think="aa"), text("bc"), {"op": "result"}, text("d")],
+            [
+                event("ContentPart", type="think", think="aa"),
+                text("bc"),
+                {"op": "result"},
+                text("d"),
+            ],
         )
 
     def test_parts_with_more_to_them_are_not_joined(self) -> None:
@@ -94,7 +105,10 @@ class Simplify(unittest.TestCase):
         self.assertEqual(trace.simplify(lines, frozenset({"StatusUpdate"})), lines[:1])
 
     def test_racing_neighbours_get_a_fixed_order(self) -> None:
-        response, result = event("ApprovalResponse", request_id=ONE), event("ToolResult", tool_call_id="c1")
+        response, result = (
+            event("ApprovalResponse", request_id=ONE),
+            event("ToolResult", tool_call_id="c1"),
+        )
         for lines in ([result, response], [response, result]):
             self.assertEqual(trace.simplify([*lines, {"op": "x"}]), [response, result, {"op": "x"}])
 
@@ -122,7 +136,12 @@ class Fits(unittest.TestCase):
 
 
 class Unmet(unittest.TestCase):
-    lines = [{"op": "open"}, {"n": 1}, {"n": 2, "x": 0}, {"op": "close"}]
+    lines: ClassVar[list[trace.Line]] = [
+        {"op": "open"},
+        {"n": 1},
+        {"n": 2, "x": 0},
+        {"op": "close"},
+    ]
 
     def test_in_order(self) -> None:
         self.assertIsNone(trace.unmet([{"op": "open"}, {"n": 2}, {"op": "close"}], self.lines))

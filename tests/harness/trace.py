@@ -114,9 +114,7 @@ def fits(pattern: Any, value: Any) -> bool:
         text = value if isinstance(value, str) else compact(value)
         return re.search(pattern[1:], text, re.DOTALL) is not None
     if isinstance(pattern, dict):
-        return isinstance(value, dict) and all(
-            key in value and fits(part, value[key]) for key, part in pattern.items()
-        )
+        return isinstance(value, dict) and all(key in value and fits(part, value[key]) for key, part in pattern.items())
     if isinstance(pattern, list):
         return isinstance(value, list) and len(pattern) == len(value) and all(map(fits, pattern, value))
     return type(pattern) is type(value) and bool(pattern == value)
@@ -167,6 +165,10 @@ def difference(before: list[Line], after: list[Line], names: tuple[str, str]) ->
     if before == after:
         return None
     rows = difflib.unified_diff(
-        [compact(line) for line in before], [compact(line) for line in after], *names, lineterm="", n=2
+        [compact(line) for line in before],
+        [compact(line) for line in after],
+        *names,
+        lineterm="",
+        n=2,
     )
     return "\n".join(rows)

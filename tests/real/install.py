@@ -67,9 +67,7 @@ def _candidates() -> Iterator[str]:
 def _usable(python: str) -> bool:
     """Whether it runs (a pyenv shim of an inactive version doesn't), is new enough and free of the defect."""
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        ran = subprocess.run(
-            [python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True
-        )
+        ran = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=True)
         answer = json.loads(ran.stdout)
         return tuple(answer["version"]) >= MINIMUM and answer["works"]
     return False
@@ -90,7 +88,7 @@ def find_python() -> str:
 def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        if os.name == "nt":
+        if sys.platform == "win32":
             import msvcrt
 
             file.seek(0)
@@ -108,7 +106,7 @@ def _executable(environment: Path) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ran = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ran.returncode:
         raise InstallFailed(f"{' '.join(command)}: exit {ran.returncode}\n{ran.stdout[-3000:]}")
 
@@ -133,7 +131,14 @@ def ensure(version: str, say: Callable[[str], None] = lambda _: None) -> Path:
             _run([uv, "pip", "install", "--quiet", "--python", str(inside), f"kimi-cli=={version}"])
         else:
             _run([python, "-m", "venv", str(environment)])
-            install = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            install = [
+                str(inside),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
             _run([*install, f"kimi-cli=={version}"])
         finished.write_text(f"{python}\n", "utf-8")
     return _executable(environment)

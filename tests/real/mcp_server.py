@@ -1,4 +1,4 @@
-"""A Model Context Protocol server on stdin and stdout with one tool, for the case that puts one into the options."""
+"""A Model Context Protocol server on stdin and stdout with one tool, for cases."""
 
 from __future__ import annotations
 

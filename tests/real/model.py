@@ -58,9 +58,7 @@ class ScriptedModel:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.model = self  # type: ignore[attr-defined]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
 
     @property
     def base_url(self) -> str:
@@ -97,7 +95,7 @@ class ScriptedModel:
                     self._captured[name] = found.group(found.lastindex or 0)
             if objections:
                 return {"text": f"(unexpected request: {'; '.join(objections)})"}
-            return _fill(reply, self._captured)
+            return dict(_fill(reply, self._captured))
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -217,9 +215,7 @@ class _Handler(BaseHTTPRequestHandler):
         arguments = call.get("arguments", {})
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         function = {"name": call["name"], "arguments": ""}
-        self._delta(
-            {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": function}]}
-        )
+        self._delta({"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": function}]})
         size = max(1, -(-len(text) // call.get("pieces", 2)))
         for start in range(0, len(text), size):
             part = {"arguments": text[start : start + size]}
