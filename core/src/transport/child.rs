@@ -71,6 +71,7 @@ impl Process for ChildProcess {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 #[path = "child_tests.rs"]
 mod tests;

@@ -172,5 +172,11 @@ mod tests {
         let (ours, agent) = pair(64);
         drop(ours);
         agent.exit.killed().await;
+
+        // The first end is the one that counts.
+        let (mut ours, agent) = pair(64);
+        agent.exit.signal("SIGSEGV");
+        agent.exit.code(0);
+        assert_eq!(ours.process.wait().await.signal.as_deref(), Some("SIGSEGV"));
     }
 }

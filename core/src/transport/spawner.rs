@@ -53,7 +53,7 @@ mod tests {
     async fn jobs_share_a_thread_that_survives_panics() {
         let id = || std::thread::current().id();
         let first = super::run(id).await.unwrap();
-        #[expect(clippy::panic)]
+
         let panicked = super::run(|| -> () { panic!("on purpose") }).await.unwrap();
         assert_eq!(panicked, None);
         assert_eq!(super::run(id).await.unwrap(), first);
