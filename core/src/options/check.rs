@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::json::tool_name_problem;
+use super::spec::tool_name_problem;
 use super::{Naming, SessionOptions};
 use crate::{Error, Result};
 

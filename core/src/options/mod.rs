@@ -6,6 +6,7 @@ mod check;
 mod dialect;
 mod executable;
 mod json;
+mod spec;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -20,7 +21,8 @@ use crate::{ExternalTool, Hook};
 pub(crate) use argv::{Launch, PrivateFiles};
 pub use dialect::Dialect;
 pub use executable::Executable;
-pub use json::{HookSpec, Naming, ToolSpec, parse_hook, parse_tool};
+pub use json::Naming;
+pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
 
 /// How a session is opened, and how it behaves. Only what is set is passed on to the agent.
 ///

@@ -260,7 +260,7 @@ async fn failures_name_the_cause() {
 #[tokio::test]
 async fn giving_up_the_start_ends_the_agent() {
     let (alive, mut ended) = tokio::sync::mpsc::unbounded_channel::<()>();
-    let handler: StderrHandler = Arc::new(move |_| drop(alive.send(())));
+    let handler: StderrHandler = Arc::new(move |_| alive.send(()).unwrap_or_default());
     let mut started = Box::pin(spawn(launch("/bin/sh", &["-c", "sleep 100000 & wait"]), Some(handler)));
     // Polled once, the start is under way.
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
