@@ -20,8 +20,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
-from harness import play, runners  # noqa: E402
-from harness.scenario import LANGUAGES, BadScenario, load_all  # noqa: E402
+from harness import coverage, play, runners  # noqa: E402
+from harness.scenario import LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
 
@@ -45,6 +45,13 @@ def arguments() -> argparse.Namespace:
     if chosen.real and chosen.update:
         parser.error("what real cases expect is written by hand: --update is for scripted ones")
     return chosen
+
+
+def untouched(scenarios: list[Scenario], plays: list[play.Play]) -> list[str]:
+    """What no scenario with either agent has to do with."""
+    traces = [outcome.lines for one in plays for outcome in one.outcomes.values()]
+    package = TESTS.parent / "bindings-python/python/kimi_agent"
+    return coverage.untouched(package, scenarios + load_all(TESTS / "real/cases"), traces)
 
 
 def main() -> int:
@@ -80,6 +87,12 @@ def main() -> int:
         print(f"{verdict.status}  {one.title}{note}")
         for complaint in verdict.complaints:
             print("  " + complaint.replace("\n", "\n  "))
+    if not chosen.real and not chosen.only and set(chosen.languages) == set(LANGUAGES):
+        missing = untouched(scenarios, plays)
+        counts["FAIL" if missing else "pass"] += 1
+        print(f"{'FAIL' if missing else 'pass'}  everything public is touched by a scenario")
+        for name in missing:
+            print(f"  {name}")
     say(f"{len(plays)} scenarios in {time.monotonic() - started:.0f} s")
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
     print(f"{counts['pass']} passed, {counts['FAIL']} failed{skipped}")

@@ -15,7 +15,7 @@ _KEYS = {
     "name", "about", "agent", "options", "program", "expect", "keep", "unordered", "skip", "trace_handlers",
 }  # fmt: skip
 _KIMI_KEYS = {"model", "config", "files", "min_version"}
-_OPS = {
+OPS = {
     "open", "prompt", "next", "drain", "steps", "result", "raise_for_status", "cancel", "steer", "respond",
     "set_plan_mode", "replay", "usage", "state", "info", "leave", "one_shot", "close", "touch", "read", "exists",
     "wait_outside", "spawn_result", "join",
@@ -112,7 +112,7 @@ def _complaint(data: Any) -> str | None:
         if not data.get("expect"):
             return "a real case needs 'expect'"
     for number, op in enumerate(data["program"]):
-        if not isinstance(op, dict) or op.get("op") not in _OPS:
+        if not isinstance(op, dict) or op.get("op") not in OPS:
             return f"step {number} of the program has no known 'op': {json.dumps(op)}"
     for language in data.get("skip", {}):
         if language not in LANGUAGES:

@@ -1,0 +1,98 @@
+"""What no scenario touches: events, error codes, options and operations that nothing would notice the loss of.
+
+The names are read from the Python package's sources, which have them in one place; they are the same in the other
+languages.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .scenario import OPS, Scenario
+from .trace import Line
+
+_PARTS = {
+    "text": "TextPart",
+    "think": "ThinkPart",
+    "image_url": "ImageURLPart",
+    "audio_url": "AudioURLPart",
+    "video_url": "VideoURLPart",
+}
+# The runners set it for every scripted scenario.
+_ALWAYS_USED = {"executable"}
+
+
+def events(package: Path) -> set[str]:
+    """The members of the union of everything that comes out of a stream."""
+    for node in ast.walk(_parsed(package / "_wire.py")):
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "Event" for t in node.targets):
+            return {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)} - {"Union"}
+    raise LookupError("_wire.py declares no Event")
+
+
+def error_codes(package: Path) -> set[str]:
+    """The codes of the errors that a program is meant to see: the base class's own tells of a defect."""
+    return {
+        str(node.value.value)
+        for node in ast.walk(_parsed(package / "_errors.py"))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "code"
+        and isinstance(node.value, ast.Constant)
+    }
+
+
+def options(package: Path) -> set[str]:
+    for node in ast.walk(_parsed(package / "_options.py")):
+        if isinstance(node, ast.ClassDef) and node.name == "SessionOptions":
+            return {
+                part.target.id
+                for part in node.body
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+            }
+    raise LookupError("_options.py declares no SessionOptions")
+
+
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def untouched(package: Path, scenarios: list[Scenario], traces: Iterable[list[Line]]) -> list[str]:
+    """What is missing, as sentences; the traces are those of this run."""
+    known = events(package)
+    lines = [line for trace in traces for line in trace]
+    lines += [line for scenario in scenarios for line in scenario.expect or []]
+    seen = {name for line in lines for name in _events_in(line, known)}
+    codes = {str(line["error"]) for line in lines if isinstance(line.get("error"), str)}
+    used = {name for scenario in scenarios for name in scenario.data.get("options", {})}
+    ops = {op["op"] for scenario in scenarios for op in scenario.data["program"]}
+    return [
+        f"no scenario {verb} {name}"
+        for verb, names in (
+            ("shows the event", known - seen),
+            ("fails with", error_codes(package) - codes),
+            ("sets the option", options(package) - used - _ALWAYS_USED),
+            ("does the operation", OPS - ops),
+        )
+        for name in sorted(names)
+    ]
+
+
+def _events_in(value: Any, known: set[str]) -> Iterator[str]:
+    """The names of the classes that the events in a trace's line have, nested ones included."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _events_in(item, known)
+    if not isinstance(value, dict):
+        return
+    kind = value.get("type")
+    if isinstance(kind, str) and "payload" in value:
+        if kind == "ContentPart":
+            yield _PARTS.get(value["payload"].get("type"), "UnknownContentPart")
+        else:
+            yield kind if kind in known else "UnknownEvent"
+    for item in value.values():
+        yield from _events_in(item, known)

@@ -1,0 +1,47 @@
+"""What counts as touched by a scenario."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import coverage
+from harness.scenario import OPS, Scenario
+
+WIRE = "class TextPart: ...\nEvent = Union[TextPart, UnknownContentPart, TurnEnd, SubagentEvent, UnknownEvent]\n"
+ERRORS = "class A(Exception):\n    code: str = 'internal_error'\nclass B(A):\n    code = 'timeout'\n"
+OPTIONS = "class SessionOptions(TypedDict):\n    executable: str\n    model: str\n    yolo: bool\n"
+
+
+class Untouched(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.package = Path(folder.name)
+        for name, text in (("_wire.py", WIRE), ("_errors.py", ERRORS), ("_options.py", OPTIONS)):
+            (self.package / name).write_text(text, "utf-8")
+
+    def test_everything_is_missed(self) -> None:
+        missing = coverage.untouched(self.package, [], [])
+        for name in ("shows the event TextPart", "fails with timeout", "sets the option yolo", "the operation open"):
+            self.assertTrue(any(name in row for row in missing), name)
+        self.assertFalse(any("internal_error" in row or "executable" in row for row in missing))
+
+    def test_nothing_is_missed(self) -> None:
+        program = [{"op": op} for op in OPS]
+        data = {"name": "one", "program": program, "options": {"model": "m", "yolo": True}}
+        text = {"type": "ContentPart", "payload": {"type": "text", "text": "a"}}
+        trace = [
+            {"event": {"type": "SubagentEvent", "payload": {"event": text}}},
+            {"event": {"type": "ContentPart", "payload": {"type": "smell"}}},
+            {"event": {"type": "Later", "payload": {}}},
+            {"event": {"type": "TurnEnd", "payload": {}}},
+            {"op": "result", "error": "timeout"},
+        ]
+        one = Scenario(Path("one.json"), data)
+        self.assertEqual(coverage.untouched(self.package, [one], [trace]), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
