@@ -33,7 +33,7 @@ from kimi_agent import (
 )
 from kimi_agent._message import Message
 
-TEXT = {"type": "ContentPart", "payload": {"type": "text", "text": "hi"}}
+TEXT: dict[str, Any] = {"type": "ContentPart", "payload": {"type": "text", "text": "hi"}}
 EVENTS: list[tuple[Any, dict[str, Any]]] = [
     (TextPart("hi"), TEXT),
     (TextPart("hi", extra={"lang": "en"}), {"type": "ContentPart", "payload": {**TEXT["payload"], "lang": "en"}}),
@@ -182,7 +182,7 @@ def test_a_known_type_with_a_wrong_payload_is_unknown(data: dict[str, Any], erro
 
 
 def test_what_is_no_event_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected {'type': …, 'payload': …}, got {}"):
+    with pytest.raises(ValueError, match=r"expected {'type': …, 'payload': …}, got {}"):
         event_from_dict({})
     with pytest.raises(ValueError, match="TextPart: expected"):
         TextPart.from_dict({"type": "StepBegin", "payload": {"n": 1}})

@@ -171,7 +171,11 @@ class LoopMailbox:
             else:
                 self.native.finish_job(job_id, *job.result())
 
-        job = handlers.start(kind, index, payload, in_turn)
+        try:
+            job = handlers.start(kind, index, payload, in_turn)
+        except Exception as failure:
+            self.native.finish_job(job_id, None, f"{type(failure).__name__}: {failure}")
+            raise
         self._jobs[job_id] = job
         job.add_done_callback(ended)
 

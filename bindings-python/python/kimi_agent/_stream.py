@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Literal
 
@@ -91,7 +92,7 @@ class Stream:
     async def _fill(self) -> bool:
         """Fetches the next batch, when the last one is used up. False: there is none.
 
-        Raises what ended the stream, once.
+        Raises what ended the stream, if it did not end by itself.
         """
         self._acknowledge()
         while not self._ended:
@@ -103,8 +104,7 @@ class Stream:
                 return True
             if not self._ended and not self._native.wait():
                 await self._wait()
-            elif self._ended:
-                self._raise_outcome()
+        self._raise_outcome()
         return False
 
     async def _wait(self) -> None:
@@ -180,7 +180,7 @@ class EventIterator:
 class Steps:
     """The steps of a turn, one by one. Going on to the next one passes over what was not read of the last."""
 
-    __slots__ = ("_current", "_left", "_reading", "_stream")
+    __slots__ = ("__weakref__", "_current", "_left", "_reading", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -244,7 +244,8 @@ class Step:
     __slots__ = ("_step", "_steps")
 
     def __init__(self, steps: Steps, step: tuple[int, int]) -> None:
-        self._steps = steps
+        # A step that a program still has in a variable must not keep alive a turn whose loop it has left.
+        self._steps = weakref.ref(steps)
         self._step = step
 
     @property
@@ -259,17 +260,24 @@ class Step:
         return self
 
     async def __anext__(self) -> Event:
-        event = await self._steps._next_of(self._step)
+        event = await self._reading()._next_of(self._step)
         if event is None:
             raise StopAsyncIteration
         return event
 
+    def _reading(self) -> Steps:
+        steps = self._steps()
+        if steps is None:
+            raise KimiAgentError("the loop over the steps has been left; a step is read inside of it")
+        return steps
+
     async def next_batch(self) -> list[Event]:
         """All events of the step that are there; none after its last one."""
-        first = await self._steps._next_of(self._step)
+        steps = self._reading()
+        first = await steps._next_of(self._step)
         if first is None:
             return []
-        buffer = self._steps._stream._buffer
+        buffer = steps._stream._buffer
         batch = [first, *buffer]
         buffer.clear()
         return batch
