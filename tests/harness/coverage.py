@@ -21,8 +21,8 @@ _PARTS = {
     "audio_url": "AudioURLPart",
     "video_url": "VideoURLPart",
 }
-# The runners set it for every scripted scenario.
-_ALWAYS_USED = {"executable"}
+# What every scenario has without naming it: from the runner, or from the staging of real cases.
+_ALWAYS_USED = {"executable", "work_dir", "config_file", "env", "handshake_timeout"}
 
 
 def events(package: Path) -> set[str]:

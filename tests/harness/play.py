@@ -104,6 +104,9 @@ def play_real(
             path = case_file(directory.parent / f"{name}.case", case)
             env = real.runner_env(agents[str(play.version)])
             outcome = runners.run(commands[language], {name: path}, env)[name]
+            orphans = real.left_behind(directory)
+            if orphans:
+                outcome.problem = outcome.problem or f"left behind: {'; '.join(orphans)}"
             lines = trace.simplify(outcome.lines, play.scenario.keep)
             outcome.lines = trace.normalise(lines, str(directory))
             with lock:

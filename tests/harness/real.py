@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ REAL = Path(__file__).resolve().parent.parent / "real"
 _OVERRULING = ("KIMI_", "OPENAI_", "MOONSHOT_")
 _KEPT = ("KIMI_AGENT_TEST_CACHE", "KIMI_TEST_PYTHON")
 HANDSHAKE_SECONDS = 100
+# An agent that nobody waits for any more may take this long to go.
+LINGER_SECONDS = 20.0
 
 
 def configuration(base_url: str) -> dict[str, Any]:
@@ -56,6 +59,23 @@ def runner_env(kimi: Path) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_OVERRULING)}
     env["SCENARIO_EXECUTABLE"] = json.dumps([str(kimi)])
     return env
+
+
+def left_behind(directory: Path) -> list[str]:
+    """Processes that name the case's directory and don't end; always none where there is no /proc."""
+    end = time.monotonic() + LINGER_SECONDS
+    while True:
+        found = [row for row in _command_lines() if str(directory) in row]
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.1)
+
+
+def _command_lines() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        # It may end while it is being looked at.
+        with contextlib.suppress(OSError):
+            yield path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness import coverage
 from harness.scenario import OPS, Scenario
+from harness.trace import Line
 
 WIRE = "class TextPart: ...\nEvent = Union[TextPart, UnknownContentPart, TurnEnd, SubagentEvent, UnknownEvent]\n"
 ERRORS = "class A(Exception):\n    code: str = 'internal_error'\nclass B(A):\n    code = 'timeout'\n"
@@ -32,7 +33,7 @@ class Untouched(unittest.TestCase):
         program = [{"op": op} for op in OPS]
         data = {"name": "one", "program": program, "options": {"model": "m", "yolo": True}}
         text = {"type": "ContentPart", "payload": {"type": "text", "text": "a"}}
-        trace = [
+        trace: list[Line] = [
             {"event": {"type": "SubagentEvent", "payload": {"event": text}}},
             {"event": {"type": "ContentPart", "payload": {"type": "smell"}}},
             {"event": {"type": "Later", "payload": {}}},

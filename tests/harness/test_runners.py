@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 import textwrap
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from harness import real, runners
 
@@ -75,6 +77,18 @@ class Configuration(unittest.TestCase):
         over = {"a": {"b": 9}, "d": None, "e": {"f": 1}}
         self.assertEqual(real.overlaid(base, over), {"a": {"b": 9, "c": 2}, "e": {"f": 1}})
         self.assertEqual(base, {"a": {"b": 1, "c": 2}, "d": 3})
+
+    @unittest.skipUnless(Path("/proc/self/cmdline").exists(), "needs /proc")
+    def test_left_behind(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(real.left_behind(Path(folder)), [])
+            with (
+                mock.patch.object(real, "LINGER_SECONDS", 0.0),
+                subprocess.Popen([sys.executable, "-c", "input()", folder], stdin=subprocess.PIPE) as process,
+            ):
+                found = real.left_behind(Path(folder))
+                process.communicate(b"\n")
+            self.assertEqual(len(found), 1)
 
 
 if __name__ == "__main__":
