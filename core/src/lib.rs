@@ -1,6 +1,55 @@
-//! Drive the Kimi coding agent from a program.
+//! Drive the Kimi coding agent from a program: sessions, turns, approvals, tools.
+//!
+//! A [`Session`] starts the agent (`kimi --wire`) as a child process; a [`Turn`] is a stream of [`Event`](wire::Event)s
+//! that ends with an outcome. What the agent asks meanwhile reaches the program's own functions.
+//!
+//! ```
+//! # use kimi_agent::testing::scripted_agent;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> kimi_agent::Result<()> {
+//! # let agent = scripted_agent(serde_json::json!([[{"text": "Hello!"}]]));
+//! use kimi_agent::{Approval, Session};
+//!
+//! let session = Session::builder()
+//!     .work_dir(".")
+//!     .executable(&agent) // leave it out to run the `kimi` on PATH
+//!     .on_approval(|request| async move {
+//!         println!("may it {}?", request.description);
+//!         Ok(Approval::Approve)
+//!     })
+//!     .start()
+//!     .await?;
+//!
+//! let mut turn = session.prompt("Say hello")?;
+//! while let Some(event) = turn.next().await {
+//!     print!("{}", event?.text().unwrap_or_default());
+//! }
+//! session.close().await
+//! # }
+//! ```
+
+#[cfg(feature = "testing")]
+mod agent;
+#[cfg(feature = "bridge")]
+#[doc(hidden)]
+pub mod bridge;
+mod connection;
+mod dialect;
+mod driver;
 mod error;
 mod handler;
+mod options;
+mod session;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod transport;
 pub mod wire;
+
+pub use connection::{PromptResult, TurnStatus};
+pub use dialect::{Capabilities, VersionError, WireVersion};
 pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
 pub use handler::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, OnError};
+pub use options::{Dialect, Executable, SessionOptions};
+#[doc(hidden)]
+pub use options::{HookSpec, Naming, ToolSpec, parse_hook, parse_tool};
+pub use session::{Replay, Session, SessionState, Step, Steps, Turn, prompt};

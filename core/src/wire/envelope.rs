@@ -32,15 +32,12 @@ pub(crate) enum Envelope<'a> {
 
 /// An error object of JSON-RPC.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct RpcFailure {
-    /// The code.
-    pub code: i64,
-    /// What the agent says.
+pub(crate) struct RpcFailure {
+    pub(crate) code: i64,
     #[serde(default)]
-    pub message: String,
-    /// More about it.
+    pub(crate) message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Json>,
+    pub(crate) data: Option<Json>,
 }
 
 /// A member that may be missing, or null: two different things.

@@ -115,6 +115,14 @@ impl Extra {
         self.0.iter().flat_map(|map| map.iter())
     }
 
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Value> {
+        let value = self.0.as_mut()?.shift_remove(name);
+        if self.0.as_ref().is_some_and(|map| map.is_empty()) {
+            self.0 = None;
+        }
+        value
+    }
+
     /// Adds a field.
     pub fn insert(&mut self, name: impl Into<String>, value: Value) {
         self.0.get_or_insert_default().insert(name.into(), value);

@@ -61,3 +61,9 @@ message! {
         configured: Option<Map<String, Value>>,
     }
 }
+
+impl Default for ExternalToolsResult {
+    fn default() -> Self {
+        Self { accepted: Vec::new(), rejected: Vec::new(), extra: Default::default() }
+    }
+}

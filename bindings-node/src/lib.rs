@@ -1,0 +1,57 @@
+//! The Node binding: translates between JSON text and the core's bridge, and does nothing else.
+//!
+//! Events cross the border in batches, as one JSON text each; the one call into JavaScript is a bridge's bell.
+
+mod bell;
+mod deliveries;
+mod session;
+mod turn;
+
+use std::sync::OnceLock;
+
+use kimi_agent::Error;
+use kimi_agent::bridge;
+use napi_derive::napi;
+use serde_json::{Map, Value, json};
+
+/// The process's one runtime, shared by all of its JavaScript environments.
+static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+
+pub(crate) fn runtime() -> napi::Result<tokio::runtime::Handle> {
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime.handle().clone());
+    }
+    let runtime = bridge::runtime_builder()
+        .build()
+        .map_err(|error| thrown(&Error::Spawn(format!("no thread can be started: {error}"))))?;
+    Ok(RUNTIME.get_or_init(|| runtime).handle().clone())
+}
+
+/// The core's error as JSON, which the TypeScript side makes a real one of.
+pub(crate) fn error_json(error: &Error) -> Value {
+    json!({"code": error.code(), "message": error.to_string(), "fields": error.fields()})
+}
+
+pub(crate) fn thrown(error: &Error) -> napi::Error {
+    napi::Error::from_reason(error_json(error).to_string())
+}
+
+/// JSON text of the TypeScript side's.
+pub(crate) fn parse(what: &str, text: &str) -> napi::Result<Value> {
+    serde_json::from_str(text).map_err(|error| {
+        thrown(&Error::InvalidOption { option: what.to_owned(), reason: format!("it is not JSON: {error}") })
+    })
+}
+
+pub(crate) fn parse_object(what: &str, text: &str) -> napi::Result<Map<String, Value>> {
+    match parse(what, text)? {
+        Value::Object(map) => Ok(map),
+        _ => Err(thrown(&Error::InvalidOption { option: what.to_owned(), reason: "expected an object".to_owned() })),
+    }
+}
+
+/// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
+#[napi]
+pub fn run_scripted_agent(argv: Vec<String>) -> i32 {
+    kimi_agent::testing::run_scripted_agent(argv.into_iter().map(Into::into))
+}

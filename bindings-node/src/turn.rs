@@ -1,0 +1,121 @@
+//! A turn, or a replay.
+
+use kimi_agent::bridge::BridgeTurn;
+use napi_derive::napi;
+use serde_json::json;
+
+use crate::session::content;
+use crate::{error_json, parse, thrown};
+
+/// A turn, or a replay. Collected, it is cancelled in the background.
+#[napi]
+pub struct NativeTurn {
+    turn: BridgeTurn,
+}
+
+impl NativeTurn {
+    pub(crate) fn new(turn: BridgeTurn) -> Self {
+        Self { turn }
+    }
+}
+
+#[napi]
+impl NativeTurn {
+    /// By this deliveries name it.
+    #[napi(getter)]
+    pub fn key(&self) -> f64 {
+        self.turn.key as f64
+    }
+
+    /// Its name within the session.
+    #[napi(getter)]
+    pub fn id(&self) -> String {
+        self.turn.id().to_owned()
+    }
+
+    /// A batch of events as JSON: `{events, next, ended}`, `next` being `[index, number]` of the step of the next
+    /// unread event.
+    #[napi]
+    pub fn drain(&self, max: u32, step: Option<u32>) -> String {
+        let batch = self.turn.drain(max as usize, step);
+        let next = batch.next.map(|tag| (i64::from(tag.index), tag.n));
+        json!({"events": batch.events, "next": next, "ended": batch.ended}).to_string()
+    }
+
+    /// The program has got so many of the drained events.
+    #[napi]
+    pub fn acknowledge(&self, count: u32) {
+        self.turn.acknowledge(count as usize);
+    }
+
+    /// Whether there is something to drain; if not, a `readable` follows.
+    #[napi]
+    pub fn wait(&self) -> bool {
+        self.turn.wait()
+    }
+
+    /// The outcome as JSON, if there is one.
+    #[napi]
+    pub fn outcome(&self) -> Option<String> {
+        self.turn.outcome().map(|outcome| match outcome {
+            Ok(result) => json!({"result": result}).to_string(),
+            Err(error) => json!({"error": error_json(&error)}).to_string(),
+        })
+    }
+
+    /// A ticket for the outcome.
+    #[napi]
+    pub fn result(&self) -> f64 {
+        self.turn.result() as f64
+    }
+
+    /// Somebody reads.
+    #[napi]
+    pub fn reader_started(&self) {
+        self.turn.reader_started();
+    }
+
+    /// Nobody reads any more; the turn goes on.
+    #[napi]
+    pub fn reader_left(&self) {
+        self.turn.reader_left();
+    }
+
+    /// Cancels.
+    #[napi]
+    pub fn cancel(&self) -> napi::Result<f64> {
+        self.turn.cancel().map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    }
+
+    /// Steers.
+    #[napi]
+    pub fn steer(&self, content_json: String) -> napi::Result<f64> {
+        let ticket = self.turn.steer(content(&content_json)?);
+        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    }
+
+    /// Answers a request by hand.
+    #[napi]
+    pub fn respond(&self, request_id: String, answer_json: String) -> napi::Result<f64> {
+        let ticket = self.turn.respond(request_id, parse("answer", &answer_json)?);
+        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    }
+
+    /// The tokens so far.
+    #[napi]
+    pub fn usage(&self) -> String {
+        json!(self.turn.usage()).to_string()
+    }
+
+    /// How many events nobody got.
+    #[napi(getter)]
+    pub fn discarded(&self) -> f64 {
+        self.turn.discarded() as f64
+    }
+
+    /// The program has left it: it is cancelled in the background.
+    #[napi]
+    pub fn abandon(&self) {
+        self.turn.abandon();
+    }
+}

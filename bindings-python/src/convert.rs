@@ -1,0 +1,176 @@
+//! Between JSON, the core's messages and Python's objects.
+
+use std::collections::HashMap;
+
+use kimi_agent::PromptResult;
+use kimi_agent::wire::{Event, Node, Reflect};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use serde_json::{Map, Number, Value};
+
+/// The classes of `kimi_agent._wire` by name.
+static CLASSES: PyOnceLock<HashMap<String, Py<PyType>>> = PyOnceLock::new();
+static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+fn classes(py: Python<'_>) -> PyResult<&HashMap<String, Py<PyType>>> {
+    CLASSES.get_or_try_init(py, || {
+        let module = py.import("kimi_agent._wire")?;
+        let mut classes = HashMap::new();
+        for (name, value) in module.dict() {
+            if let Ok(class) = value.cast_into::<PyType>() {
+                classes.insert(name.extract::<String>()?, class.unbind());
+            }
+        }
+        Ok(classes)
+    })
+}
+
+/// An event as an object of its class.
+pub(crate) fn event_to_py<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyAny>> {
+    node_to_py(py, &event.node())
+}
+
+/// A message as an object of its class: its fields in order, then what is unknown.
+pub(crate) fn message_to_py<'py>(py: Python<'py>, message: &dyn Reflect) -> PyResult<Bound<'py, PyAny>> {
+    let name = message.type_name();
+    let class =
+        classes(py)?.get(name).ok_or_else(|| PyTypeError::new_err(format!("kimi_agent._wire has no class {name}")))?;
+    let mut fields = Vec::new();
+    let mut failure = None;
+    message.for_each_field(&mut |_, node| match node_to_py(py, &node) {
+        Ok(value) => fields.push(value),
+        Err(error) => failure = Some(error),
+    });
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    if !message.extra().is_empty() {
+        let extra = PyDict::new(py);
+        for (name, value) in message.extra().iter() {
+            extra.set_item(name, json_to_py(py, value)?)?;
+        }
+        fields.push(extra.into_any());
+    }
+    class.bind(py).call1(PyTuple::new(py, fields)?)
+}
+
+fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAny>> {
+    match node {
+        Node::Bool(value) => Ok(PyBool::new(py, *value).to_owned().into_any()),
+        Node::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
+        Node::Float(value) => Ok(PyFloat::new(py, *value).into_any()),
+        Node::Str(value) => Ok(PyString::new(py, value).into_any()),
+        Node::List(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(node_to_py(py, item)?)?;
+            }
+            Ok(list.into_any())
+        }
+        Node::Message(message) => message_to_py(py, *message),
+        Node::Json(json) => {
+            // Python's own parser holds what comes over the pipe in full: huge numbers, lone surrogates.
+            let loads = LOADS.get_or_try_init(py, || py.import("json")?.getattr("loads").map(Bound::unbind))?;
+            loads.bind(py).call1((json.get(),))
+        }
+        Node::Object(map) => object_to_py(py, map),
+        _ => Ok(py.None().into_bound(py)),
+    }
+}
+
+fn object_to_py<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult<Bound<'py, PyAny>> {
+    let dict = PyDict::new(py);
+    for (key, value) in map {
+        dict.set_item(key, json_to_py(py, value)?)?;
+    }
+    Ok(dict.into_any())
+}
+
+/// JSON as plain Python objects.
+pub(crate) fn json_to_py<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Null => Ok(py.None().into_bound(py)),
+        Value::Bool(value) => Ok(PyBool::new(py, *value).to_owned().into_any()),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => Ok(value.into_pyobject(py)?.into_any()),
+            (None, Some(value)) => Ok(value.into_pyobject(py)?.into_any()),
+            _ => Ok(PyFloat::new(py, number.as_f64().unwrap_or(f64::NAN)).into_any()),
+        },
+        Value::String(text) => Ok(PyString::new(py, text).into_any()),
+        Value::Array(items) => {
+            let list = PyList::empty(py);
+            for item in items {
+                list.append(json_to_py(py, item)?)?;
+            }
+            Ok(list.into_any())
+        }
+        Value::Object(map) => object_to_py(py, map),
+    }
+}
+
+/// Deeper than that, and it is no data but a mistake (or a loop).
+const MAX_DEPTH: usize = 200;
+
+/// Plain Python objects as JSON.
+pub(crate) fn py_to_json(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    to_json(value, 0)
+}
+
+fn to_json(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    if depth > MAX_DEPTH {
+        return Err(PyTypeError::new_err("the value is nested too deeply for JSON"));
+    }
+    if value.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(value) = value.cast::<PyBool>() {
+        return Ok(Value::Bool(value.is_true()));
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Value::String(text.to_cow()?.into_owned()));
+    }
+    if let Ok(number) = value.cast::<PyInt>() {
+        return match (number.extract::<i64>(), number.extract::<u64>()) {
+            (Ok(number), _) => Ok(number.into()),
+            (Err(_), Ok(number)) => Ok(number.into()),
+            _ => Ok(float_to_json(number.extract()?)),
+        };
+    }
+    if let Ok(number) = value.cast::<PyFloat>() {
+        return Ok(float_to_json(number.value()));
+    }
+    if let Ok(dict) = value.cast::<PyDict>() {
+        let mut map = Map::new();
+        for (key, item) in dict {
+            let key = key
+                .cast::<PyString>()
+                .map_err(|_| PyTypeError::new_err("a key of an object must be a string in JSON"))?
+                .to_cow()?
+                .into_owned();
+            map.insert(key, to_json(&item, depth + 1)?);
+        }
+        return Ok(Value::Object(map));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let items = value.try_iter()?.map(|item| to_json(&item?, depth + 1));
+        return items.collect::<PyResult<Vec<_>>>().map(Value::Array);
+    }
+    Err(PyTypeError::new_err(format!("{} is not JSON", value.get_type().name()?)))
+}
+
+/// Infinite numbers, which JSON has not, become null, as in JavaScript; options refuse null where it matters.
+fn float_to_json(number: f64) -> Value {
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
+}
+
+/// The outcome of a turn as a dict.
+pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyResult<Bound<'py, PyDict>> {
+    let outcome = PyDict::new(py);
+    outcome.set_item("status", result.status.as_str())?;
+    outcome.set_item("steps", result.steps)?;
+    outcome.set_item("text", &result.text)?;
+    outcome.set_item("usage", message_to_py(py, &result.usage)?)?;
+    Ok(outcome)
+}

@@ -1,0 +1,72 @@
+//! The Python binding: translates between Python's objects and the core's bridge, and does nothing else.
+//!
+//! No thread of the core enters Python. It leaves deliveries in a [`mailbox::PyMailbox`] and makes its descriptor
+//! readable; Python fetches. So the interpreter may end at any moment.
+
+mod convert;
+mod mailbox;
+mod session;
+mod turn;
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use kimi_agent::Error;
+use kimi_agent::bridge;
+
+pyo3::create_exception!(
+    kimi_agent._native,
+    NativeError,
+    pyo3::exceptions::PyException,
+    "An error of the core's; `args` are its code, its message and its fields."
+);
+
+/// How long agents may take to end by themselves when the interpreter exits, before they are ended.
+const EXIT_GRACE: Duration = Duration::from_secs(2);
+
+/// The core's error as `(code, message, fields)`.
+pub(crate) fn error_parts<'py>(py: Python<'py>, error: &Error) -> PyResult<(&'static str, String, Bound<'py, PyDict>)> {
+    let fields = PyDict::new(py);
+    for (name, value) in error.fields() {
+        fields.set_item(name, convert::json_to_py(py, &value)?)?;
+    }
+    Ok((error.code(), error.to_string(), fields))
+}
+
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    match error_parts(py, error) {
+        Ok((code, message, fields)) => NativeError::new_err((code, message, fields.unbind())),
+        Err(error) => error,
+    }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Handle {
+    pyo3_async_runtimes::tokio::get_runtime().handle().clone()
+}
+
+/// Closes every session that is open, within bounds. Called at exit.
+#[pyfunction]
+fn shutdown(py: Python<'_>) {
+    py.detach(|| runtime().block_on(bridge::close_all(EXIT_GRACE)));
+}
+
+/// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
+#[pyfunction]
+fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
+    py.detach(|| kimi_agent::testing::run_scripted_agent(argv))
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    pyo3_async_runtimes::tokio::init(bridge::runtime_builder());
+    bridge::install_log(Some(bridge::LogLevel::Debug));
+    module.add("NativeError", module.py().get_type::<NativeError>())?;
+    module.add_class::<mailbox::PyMailbox>()?;
+    module.add_class::<session::PySession>()?;
+    module.add_class::<turn::PyTurn>()?;
+    module.add_function(wrap_pyfunction!(shutdown, module)?)?;
+    module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The mailbox of an event loop, with the descriptor that the loop watches.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use kimi_agent::bridge::{Delivery, LogLevel, Mailbox, Payload, Reply};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+use crate::convert::{event_to_py, json_to_py, outcome_to_py, py_to_json};
+use crate::error_parts;
+
+#[cfg(unix)]
+type Socket = std::os::unix::net::UnixStream;
+#[cfg(windows)]
+type Socket = std::net::TcpStream;
+
+/// Two connected sockets: loops can watch sockets everywhere.
+#[cfg(unix)]
+fn pair() -> std::io::Result<(Socket, Socket)> {
+    Socket::pair()
+}
+
+#[cfg(windows)]
+fn pair() -> std::io::Result<(Socket, Socket)> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let writer = Socket::connect(listener.local_addr()?)?;
+    loop {
+        let (reader, peer) = listener.accept()?;
+        // Anybody on this machine may have connected first.
+        if peer == writer.local_addr()? {
+            return Ok((reader, writer));
+        }
+    }
+}
+
+#[cfg(unix)]
+fn descriptor(socket: &Socket) -> i64 {
+    use std::os::fd::AsRawFd;
+    socket.as_raw_fd().into()
+}
+
+#[cfg(windows)]
+fn descriptor(socket: &Socket) -> i64 {
+    use std::os::windows::io::AsRawSocket;
+    socket.as_raw_socket() as i64
+}
+
+/// Where the core leaves what an event loop is to know.
+#[pyclass(frozen, name = "Mailbox", module = "kimi_agent._native")]
+pub(crate) struct PyMailbox {
+    pub(crate) mailbox: Arc<Mailbox>,
+    reader: Socket,
+}
+
+#[pymethods]
+impl PyMailbox {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let (reader, writer) = pair().map_err(|error| PyOSError::new_err(error.to_string()))?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        // One byte a batch: a full socket is readable already.
+        let mailbox = Mailbox::new(move || drop((&writer).write(&[1])));
+        Ok(Self { mailbox, reader })
+    }
+
+    fn fileno(&self) -> i64 {
+        descriptor(&self.reader)
+    }
+
+    fn drain<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut bytes = [0; 64];
+        // Before the look into the mailbox: what comes later makes it readable again.
+        while matches!((&self.reader).read(&mut bytes), Ok(n) if n == bytes.len()) {}
+        let mut deliveries = Vec::new();
+        for delivery in self.mailbox.drain() {
+            if let Some(delivery) = delivery_to_py(py, delivery)? {
+                deliveries.push(delivery);
+            }
+        }
+        Ok(deliveries)
+    }
+
+    fn finish_job(&self, job_id: u64, value: &Bound<'_, PyAny>, error: Option<String>) -> PyResult<()> {
+        let outcome = match error {
+            Some(error) => Err(error),
+            None => py_to_json(value).map_err(|error| format!("the handler returned something odd: {error}")),
+        };
+        self.mailbox.finish_job(job_id, outcome);
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.mailbox.close();
+    }
+}
+
+/// Python's numbers for levels.
+fn level_number(level: LogLevel) -> u8 {
+    match level {
+        LogLevel::Error => 40,
+        LogLevel::Warn => 30,
+        LogLevel::Info => 20,
+        LogLevel::Debug => 10,
+        LogLevel::Trace => 5,
+    }
+}
+
+fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let delivery = match delivery {
+        Delivery::Done { ticket, outcome: Ok(Reply::Nothing) } => {
+            ("done", ticket, py.None(), py.None()).into_bound_py_any(py)?
+        }
+        Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => {
+            ("done", ticket, outcome_to_py(py, &result)?, py.None()).into_bound_py_any(py)?
+        }
+        Delivery::Done { ticket, outcome: Err(error) } => {
+            ("done", ticket, py.None(), error_parts(py, &error)?).into_bound_py_any(py)?
+        }
+        Delivery::Readable { turn } => ("readable", turn).into_bound_py_any(py)?,
+        // Python asks for the outcome where it needs it.
+        Delivery::Settled { .. } => return Ok(None),
+        Delivery::Job { id, session, kind, index, payload, in_turn } => {
+            let payload = match payload {
+                Payload::Event(event) => event_to_py(py, &event)?,
+                Payload::Arguments(arguments) => json_to_py(py, &arguments)?,
+                Payload::Line(line) => line.into_bound_py_any(py)?,
+            };
+            ("job", id, session, kind.as_str(), index, payload, in_turn).into_bound_py_any(py)?
+        }
+        Delivery::CancelJob { id } => ("cancel_job", id).into_bound_py_any(py)?,
+        Delivery::Log { level, target, message } => {
+            ("log", level_number(level), target, message).into_bound_py_any(py)?
+        }
+    };
+    Ok(Some(delivery))
+}

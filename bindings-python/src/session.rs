@@ -1,0 +1,162 @@
+//! A session.
+
+use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming};
+use kimi_agent::wire::{Content, ExternalToolsResult};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use serde_json::{Map, Value};
+
+use crate::convert::{event_to_py, json_to_py, message_to_py, py_to_json};
+use crate::mailbox::PyMailbox;
+use crate::turn::PyTurn;
+use crate::{raise, runtime};
+
+/// What a prompt or a steer may be: text, or content parts as plain dicts.
+pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
+    let json = py_to_json(value)?;
+    serde_json::from_value(json).map_err(|error| {
+        let error = kimi_agent::Error::InvalidOption { option: "content".to_owned(), reason: error.to_string() };
+        raise(value.py(), &error)
+    })
+}
+
+fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+    match py_to_json(value)? {
+        Value::Object(map) => Ok(map),
+        _ => Err(PyValueError::new_err("options are a dict")),
+    }
+}
+
+fn mode(callbacks: &Bound<'_, PyDict>, name: &str) -> PyResult<Mode> {
+    let Some(value) = callbacks.get_item(name)? else { return Ok(Mode::Unset) };
+    if value.extract::<&str>().is_ok_and(|word| word == "manual") {
+        return Ok(Mode::Manual);
+    }
+    Ok(if value.is_truthy()? { Mode::Handler } else { Mode::Unset })
+}
+
+fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
+    Ok(Callbacks {
+        on_approval: mode(given, "on_approval")?,
+        on_question: mode(given, "on_question")?,
+        on_event: mode(given, "on_event")? == Mode::Handler,
+        on_stderr: mode(given, "on_stderr")? == Mode::Handler,
+    })
+}
+
+/// A session. Dropping the last reference closes it in the background.
+#[pyclass(frozen, name = "Session", module = "kimi_agent._native")]
+pub(crate) struct PySession {
+    session: BridgeSession,
+}
+
+#[pymethods]
+impl PySession {
+    #[staticmethod]
+    #[pyo3(name = "open")]
+    fn open_(
+        mailbox: &PyMailbox,
+        key: u64,
+        options: &Bound<'_, PyAny>,
+        callbacks: &Bound<'_, PyDict>,
+    ) -> PyResult<(Self, u64)> {
+        let map = self::options(options)?;
+        let callbacks = self::callbacks(callbacks)?;
+        let opened = BridgeSession::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks);
+        let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
+        Ok((Self { session }, ticket))
+    }
+
+    #[staticmethod]
+    fn one_shot(
+        mailbox: &PyMailbox,
+        key: u64,
+        content: &Bound<'_, PyAny>,
+        options: &Bound<'_, PyAny>,
+        callbacks: &Bound<'_, PyDict>,
+    ) -> PyResult<PyTurn> {
+        let content = self::content(content)?;
+        let map = self::options(options)?;
+        let callbacks = self::callbacks(callbacks)?;
+        let mailbox = mailbox.mailbox.clone();
+        BridgeSession::one_shot(key, mailbox, runtime(), content, map, Naming::Snake, callbacks)
+            .map(PyTurn::new)
+            .map_err(|error| raise(options.py(), &error))
+    }
+
+    #[getter]
+    fn id(&self) -> &str {
+        self.session.id()
+    }
+
+    #[getter]
+    fn work_dir(&self) -> String {
+        self.session.work_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    #[getter]
+    fn state(&self) -> &'static str {
+        self.session.state()
+    }
+
+    #[getter]
+    fn protocol_version(&self) -> Option<&str> {
+        self.session.protocol_version()
+    }
+
+    #[getter]
+    fn pid(&self) -> Option<u32> {
+        self.session.pid()
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let info = PyDict::new(py);
+        info.set_item("server", self.session.server().map(|server| message_to_py(py, server)).transpose()?)?;
+        let capabilities = serde_json::to_value(self.session.capabilities()).unwrap_or_default();
+        info.set_item("capabilities", json_to_py(py, &capabilities)?)?;
+        let commands = PyList::empty(py);
+        for command in self.session.slash_commands() {
+            commands.append(message_to_py(py, command)?)?;
+        }
+        info.set_item("slash_commands", commands)?;
+        let nothing = ExternalToolsResult::default();
+        let tools = self.session.external_tools().unwrap_or(&nothing);
+        info.set_item("external_tools", message_to_py(py, tools)?)?;
+        Ok(info)
+    }
+
+    fn usage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        message_to_py(py, &self.session.usage())
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        event_to_py(py, &self.session.status())
+    }
+
+    fn prompt(&self, content: &Bound<'_, PyAny>) -> PyResult<PyTurn> {
+        let turn = self.session.prompt(self::content(content)?);
+        turn.map(PyTurn::new).map_err(|error| raise(content.py(), &error))
+    }
+
+    fn replay(&self, py: Python<'_>) -> PyResult<PyTurn> {
+        self.session.replay().map(PyTurn::new).map_err(|error| raise(py, &error))
+    }
+
+    fn set_plan_mode(&self, py: Python<'_>, on: bool) -> PyResult<u64> {
+        self.session.set_plan_mode(on).map_err(|error| raise(py, &error))
+    }
+
+    fn respond(&self, request_id: String, answer: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let json = py_to_json(answer)?;
+        self.session.respond(request_id, json).map_err(|error| raise(answer.py(), &error))
+    }
+
+    fn close(&self) -> u64 {
+        self.session.close()
+    }
+
+    fn abandon(&self) {
+        self.session.abandon();
+    }
+}

@@ -1,0 +1,173 @@
+//! What the core says through `tracing`, on its way to the host's own log.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::Mailbox;
+
+/// How grave a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LogLevel {
+    /// Something failed.
+    Error = 1,
+    /// Something is odd.
+    Warn,
+    /// Something happened.
+    Info,
+    /// For who looks closely.
+    Debug,
+    /// For who looks very closely.
+    Trace,
+}
+
+impl From<&Level> for LogLevel {
+    fn from(level: &Level) -> Self {
+        match *level {
+            Level::ERROR => Self::Error,
+            Level::WARN => Self::Warn,
+            Level::INFO => Self::Info,
+            Level::DEBUG => Self::Debug,
+            Level::TRACE => Self::Trace,
+        }
+    }
+}
+
+/// Nothing above this is delivered; 0 for nothing at all.
+static MAX_LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Warn as u8);
+
+/// Which mailbox hears of which session.
+static ROUTES: LazyLock<Mutex<HashMap<String, Weak<Mailbox>>>> = LazyLock::new(Mutex::default);
+
+thread_local! {
+    /// The sessions whose spans are entered on this thread, innermost last.
+    static CURRENT: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Delivers records up to this level; `None` for none.
+pub fn install_log(level: Option<LogLevel>) {
+    MAX_LEVEL.store(level.map_or(0, |level| level as u8), Ordering::Relaxed);
+    // A host that has a subscriber of its own keeps it.
+    drop(tracing::subscriber::set_global_default(ToMailboxes::default()));
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// Records of this session go to this mailbox.
+pub(super) fn route(session: &str, mailbox: &Arc<Mailbox>) {
+    let mut routes = lock(&ROUTES);
+    routes.retain(|_, mailbox| mailbox.strong_count() > 0);
+    routes.insert(session.to_owned(), Arc::downgrade(mailbox));
+}
+
+#[derive(Default)]
+struct ToMailboxes {
+    next: AtomicU64,
+    /// Of each open span: its session and how often it is held.
+    spans: Mutex<HashMap<u64, (String, usize)>>,
+}
+
+impl Subscriber for ToMailboxes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let wanted = MAX_LEVEL.load(Ordering::Relaxed);
+        metadata.target().starts_with("kimi_agent")
+            && (metadata.is_span() || LogLevel::from(metadata.level()) as u8 <= wanted)
+    }
+
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
+        // The level may change at any time.
+        tracing::subscriber::Interest::sometimes()
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut text = Text::default();
+        span.record(&mut text);
+        lock(&self.spans).insert(id, (text.session, 1));
+        Id::from_u64(id)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let session = CURRENT.with_borrow(|current| current.last().copied());
+        let session = session.and_then(|span| lock(&self.spans).get(&span).map(|(session, _)| session.clone()));
+        let mailbox = {
+            let routes = lock(&ROUTES);
+            let own = session.and_then(|session| routes.get(&session).and_then(Weak::upgrade));
+            own.or_else(|| routes.values().find_map(Weak::upgrade))
+        };
+        if let Some(mailbox) = mailbox {
+            let metadata = event.metadata();
+            mailbox.post_log(metadata.level().into(), metadata.target(), text.message + &text.fields);
+        }
+    }
+
+    fn enter(&self, span: &Id) {
+        CURRENT.with_borrow_mut(|current| current.push(span.into_u64()));
+    }
+
+    fn exit(&self, _: &Id) {
+        CURRENT.with_borrow_mut(|current| {
+            current.pop();
+        });
+    }
+
+    fn clone_span(&self, id: &Id) -> Id {
+        if let Some((_, held)) = lock(&self.spans).get_mut(&id.into_u64()) {
+            *held += 1;
+        }
+        id.clone()
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        let mut spans = lock(&self.spans);
+        let Some((_, held)) = spans.get_mut(&id.into_u64()) else { return true };
+        *held -= 1;
+        if *held > 0 {
+            return false;
+        }
+        spans.remove(&id.into_u64());
+        true
+    }
+}
+
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+    session: String,
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "session" => value.clone_into(&mut self.session),
+            "message" => value.clone_into(&mut self.message),
+            name => {
+                let _ = write!(self.fields, " {name}={value:?}");
+            }
+        }
+    }
+}

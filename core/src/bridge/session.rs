@@ -1,0 +1,297 @@
+//! A session as the bindings hold it.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::mailbox::{JobKind, Mailbox, Payload, Reply};
+use super::{BridgeTurn, Naming, log, parse_hook, parse_tool};
+use crate::connection::ManualAnswer;
+use crate::error::{Error, Result};
+use crate::handler::{Answers, Approval, ExternalTool, Hook, HookDecision, IntoToolReturn};
+use crate::options::SessionOptions;
+use crate::session::one_shot_on;
+use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
+use crate::{Capabilities, Session};
+
+/// Who answers requests of one kind, as the host says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nobody.
+    #[default]
+    Unset,
+    /// A function of the host's.
+    Handler,
+    /// Whoever reads the stream.
+    Manual,
+}
+
+/// Which functions the program has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Callbacks {
+    /// `on_approval`.
+    pub on_approval: Mode,
+    /// `on_question`.
+    pub on_question: Mode,
+    /// `on_event`.
+    pub on_event: bool,
+    /// `on_stderr`.
+    pub on_stderr: bool,
+}
+
+/// A session on its way, open, or over.
+#[derive(Debug)]
+pub struct BridgeSession {
+    /// By this its jobs name it.
+    pub key: u64,
+    id: String,
+    slot: Arc<OnceLock<Arc<Session>>>,
+    mailbox: Arc<Mailbox>,
+    runtime: Handle,
+}
+
+impl BridgeSession {
+    /// Opens a session; the ticket ends when it is open. By `key`, from [`next_id`], its jobs name it.
+    ///
+    /// # Errors
+    /// A wrong option, at once.
+    pub fn open(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+    ) -> Result<(Self, u64)> {
+        let mut options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let id = options.session_id.get_or_insert_with(|| uuid::Uuid::new_v4().to_string()).clone();
+        log::route(&id, &mailbox);
+        let slot = Arc::new(OnceLock::new());
+        let session =
+            Self { key, id, slot: Arc::clone(&slot), mailbox: Arc::clone(&mailbox), runtime: runtime.clone() };
+        let ticket = mailbox.run(&runtime, async move {
+            let session = options.start().await?;
+            drop(slot.set(Arc::new(session)));
+            Ok(Reply::Nothing)
+        });
+        Ok((session, ticket))
+    }
+
+    /// A turn in a session of its own; by `key`, from [`next_id`], that session's jobs name it.
+    ///
+    /// # Errors
+    /// A wrong option, at once.
+    pub fn one_shot(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        content: Content,
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+    ) -> Result<BridgeTurn> {
+        let options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let turn = one_shot_on(content, options, runtime.clone());
+        Ok(BridgeTurn::new(turn.into_inner(), mailbox, runtime))
+    }
+
+    fn session(&self) -> Result<&Arc<Session>> {
+        self.slot.get().ok_or(Error::SessionClosed)
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its working directory, once it is open.
+    pub fn work_dir(&self) -> Option<&std::path::Path> {
+        self.slot.get().map(|session| session.work_dir())
+    }
+
+    /// `idle`, `active` or `closed`.
+    pub fn state(&self) -> &'static str {
+        self.slot.get().map_or("closed", |session| session.state().as_str())
+    }
+
+    /// The version of the protocol that the agent speaks.
+    pub fn protocol_version(&self) -> Option<&str> {
+        self.slot.get().map(|session| session.protocol_version())
+    }
+
+    /// The agent's process id.
+    pub fn pid(&self) -> Option<u32> {
+        self.slot.get().and_then(|session| session.pid())
+    }
+
+    /// What the agent is.
+    pub fn server(&self) -> Option<&ServerInfo> {
+        self.slot.get().and_then(|session| session.server())
+    }
+
+    /// What it can do.
+    pub fn capabilities(&self) -> Option<&Capabilities> {
+        self.slot.get().map(|session| session.capabilities())
+    }
+
+    /// Commands that a prompt may begin with.
+    pub fn slash_commands(&self) -> &[SlashCommand] {
+        self.slot.get().map_or(&[], |session| session.slash_commands())
+    }
+
+    /// What became of the program's tools.
+    pub fn external_tools(&self) -> Option<&ExternalToolsResult> {
+        self.slot.get().map(|session| session.external_tools())
+    }
+
+    /// All tokens so far.
+    pub fn usage(&self) -> TokenUsage {
+        self.slot.get().map(|session| session.usage()).unwrap_or_default()
+    }
+
+    /// How things stand.
+    pub fn status(&self) -> Event {
+        self.slot.get().map_or_else(crate::wire::StatusUpdate::unchanged, |session| session.status()).into()
+    }
+
+    /// Begins a turn.
+    ///
+    /// # Errors
+    /// Those of [`Session::prompt`].
+    pub fn prompt(&self, content: Content) -> Result<BridgeTurn> {
+        let turn = self.session()?.prompt(content)?;
+        Ok(BridgeTurn::new(turn.into_inner(), Arc::clone(&self.mailbox), self.runtime.clone()))
+    }
+
+    /// The past, as a stream.
+    ///
+    /// # Errors
+    /// None once the session is open.
+    pub fn replay(&self) -> Result<BridgeTurn> {
+        let replay = self.session()?.replay();
+        Ok(BridgeTurn::of_replay(replay, Arc::clone(&self.mailbox), self.runtime.clone()))
+    }
+
+    /// Switches plan mode.
+    ///
+    /// # Errors
+    /// None once the session is open; others end the ticket.
+    pub fn set_plan_mode(&self, on: bool) -> Result<u64> {
+        let session = Arc::clone(self.session()?);
+        Ok(self.mailbox.run(&self.runtime, async move { session.set_plan_mode(on).await.map(|()| Reply::Nothing) }))
+    }
+
+    /// Answers a request by hand.
+    ///
+    /// # Errors
+    /// None once the session is open; others end the ticket.
+    pub fn respond(&self, request_id: String, answer: Value) -> Result<u64> {
+        let shared = Arc::clone(self.session()?.shared());
+        Ok(self.mailbox.run(&self.runtime, async move {
+            shared.respond(&request_id, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
+        }))
+    }
+
+    /// Closes it; the ticket ends when the agent is gone.
+    pub fn close(&self) -> u64 {
+        let session = self.slot.get().cloned();
+        self.mailbox.run(&self.runtime, async move {
+            if let Some(session) = session {
+                session.close().await?;
+            }
+            Ok(Reply::Nothing)
+        })
+    }
+
+    /// Closes it in the background.
+    pub fn abandon(&self) {
+        if let Some(session) = self.slot.get() {
+            session.shared().begin_close();
+        }
+    }
+}
+
+impl Drop for BridgeSession {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// Reads the host's options and puts functions in that call the host's.
+fn prepare(
+    key: u64,
+    mailbox: &Arc<Mailbox>,
+    mut map: Map<String, Value>,
+    naming: Naming,
+    callbacks: Callbacks,
+) -> Result<SessionOptions> {
+    let tools = take_list(&mut map, "tools")?;
+    let hooks = take_list(&mut map, "hooks")?;
+    let mut options = SessionOptions::from_json(map, naming)?;
+    for (index, tool) in tools.into_iter().enumerate() {
+        let spec = parse_tool(tool, naming)?;
+        let mailbox = Arc::clone(mailbox);
+        let mut tool = ExternalTool::new(spec.name, spec.description, spec.parameters, move |arguments| {
+            let call = mailbox.call(key, JobKind::Tool, Some(index), Payload::Arguments(arguments));
+            async move { call.await?.into_tool_return() }
+        });
+        tool.timeout = spec.timeout;
+        options = options.tool(tool);
+    }
+    for (index, hook) in hooks.into_iter().enumerate() {
+        let spec = parse_hook(hook, naming)?;
+        let mailbox = Arc::clone(mailbox);
+        let mut hook = Hook::new(spec.event, move |request| {
+            let call = mailbox.call(key, JobKind::Hook, Some(index), Payload::Event(request.into()));
+            async move { HookDecision::from_json(&call.await?) }
+        })
+        .on_error(spec.on_error);
+        hook.matcher = spec.matcher;
+        hook.timeout = spec.timeout;
+        options = options.hook(hook);
+    }
+    match callbacks.on_approval {
+        Mode::Unset => {}
+        Mode::Manual => options = options.on_approval_manual(),
+        Mode::Handler => {
+            let mailbox = Arc::clone(mailbox);
+            options = options.on_approval(move |request| {
+                let call = mailbox.call(key, JobKind::Approval, None, Payload::Event(request.into()));
+                async move { Approval::from_json(&call.await?) }
+            });
+        }
+    }
+    match callbacks.on_question {
+        Mode::Unset => {}
+        Mode::Manual => options = options.on_question_manual(),
+        Mode::Handler => {
+            let mailbox = Arc::clone(mailbox);
+            options = options.on_question(move |request| {
+                let call = mailbox.call(key, JobKind::Question, None, Payload::Event(request.into()));
+                async move { Answers::from_json(&call.await?) }
+            });
+        }
+    }
+    if callbacks.on_event {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_event_async(move |event| {
+            let call = mailbox.call(key, JobKind::Event, None, Payload::Event(event));
+            async move { call.await.map(drop) }
+        });
+    }
+    if callbacks.on_stderr {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));
+    }
+    options.validate()?;
+    Ok(options)
+}
+
+fn take_list(map: &mut Map<String, Value>, name: &str) -> Result<Vec<Value>> {
+    match map.remove(name) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => Ok(list),
+        Some(_) => Err(Error::option(name, "expected a list")),
+    }
+}

@@ -1,0 +1,219 @@
+//! A turn, or a replay, as the bindings hold it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Wake, Waker};
+
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use super::mailbox::{Delivery, Mailbox, Reply};
+use super::next_id;
+use crate::connection::{ManualAnswer, PromptResult, StepTag};
+use crate::driver::lane::Lane;
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::session::{Replay, TurnInner};
+use crate::wire::{Content, Event, TokenUsage};
+
+/// A step, told apart from all others of its turn by `index`; `n` is the agent's number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Counts from 0 without gaps.
+    pub index: u32,
+    /// The agent's number, from 1.
+    pub n: i64,
+}
+
+impl From<StepTag> for Tag {
+    fn from(tag: StepTag) -> Self {
+        Self { index: tag.index, n: tag.n }
+    }
+}
+
+/// What was there to read.
+#[derive(Debug)]
+pub struct Batch {
+    /// The events.
+    pub events: Vec<Event>,
+    /// The step of the next unread event, if there is one.
+    pub next: Option<Tag>,
+    /// Nothing follows: in the turn, or in the step that was asked for.
+    pub ended: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Turn(Arc<TurnInner>),
+    Replay(Replay),
+}
+
+/// Rings the host when a turn that it waits for has something.
+struct Bell {
+    mailbox: Arc<Mailbox>,
+    turn: u64,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.mailbox.post(Delivery::Readable { turn: self.turn });
+    }
+}
+
+/// A turn, or a replay.
+#[derive(Debug)]
+pub struct BridgeTurn {
+    /// By this deliveries name it.
+    pub key: u64,
+    source: Source,
+    mailbox: Arc<Mailbox>,
+    runtime: Handle,
+    /// What the drained events count for that the user has not got yet.
+    owed: Mutex<VecDeque<usize>>,
+    waker: Waker,
+}
+
+impl BridgeTurn {
+    pub(crate) fn new(inner: Arc<TurnInner>, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
+        Self::of(Source::Turn(inner), mailbox, runtime)
+    }
+
+    pub(crate) fn of_replay(replay: Replay, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
+        Self::of(Source::Replay(replay), mailbox, runtime)
+    }
+
+    fn of(source: Source, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
+        let key = next_id();
+        let waker = Waker::from(Arc::new(Bell { mailbox: Arc::clone(&mailbox), turn: key }));
+        let turn = Self { key, source, mailbox, runtime, owed: Mutex::default(), waker };
+        let (lane, mailbox) = (Arc::clone(turn.lane()), Arc::clone(&turn.mailbox));
+        turn.runtime.spawn(async move {
+            lane.settled().await;
+            mailbox.post(Delivery::Settled { turn: key });
+        });
+        turn
+    }
+
+    fn lane(&self) -> &Arc<Lane> {
+        match &self.source {
+            Source::Turn(turn) => &turn.lane,
+            Source::Replay(replay) => &replay.lane,
+        }
+    }
+
+    fn turn(&self) -> Result<&Arc<TurnInner>> {
+        match &self.source {
+            Source::Turn(turn) => Ok(turn),
+            Source::Replay(_) => Err(Error::local(RpcErrorKind::NoActiveTurn, "a replay is no turn")),
+        }
+    }
+
+    /// Its name within the session.
+    pub fn id(&self) -> &str {
+        match &self.source {
+            Source::Turn(turn) => &turn.id,
+            Source::Replay(_) => "replay",
+        }
+    }
+
+    /// Up to `max` events that are there now; with `step`, only those of that step.
+    pub fn drain(&self, max: usize, step: Option<u32>) -> Batch {
+        let (deliveries, next, ended) = self.lane().drain(max, step);
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.extend(deliveries.iter().map(|delivery| delivery.size()));
+        Batch {
+            events: deliveries.into_iter().map(|delivery| delivery.event).collect(),
+            next: next.map(Tag::from),
+            ended,
+        }
+    }
+
+    /// The user has got so many of the drained events: the agent may go on.
+    pub fn acknowledge(&self, count: usize) {
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = count.min(owed.len());
+        let size = owed.drain(..count).sum();
+        self.lane().acknowledge(size, count);
+    }
+
+    /// Whether there is something to drain. If not, [`Delivery::Readable`] follows when there is.
+    pub fn wait(&self) -> bool {
+        self.lane().poll_ready(&self.waker)
+    }
+
+    /// Somebody reads.
+    pub fn reader_started(&self) {
+        self.lane().set_reader_present(true);
+    }
+
+    /// Nobody reads any more; the turn goes on.
+    pub fn reader_left(&self) {
+        self.lane().set_reader_present(false);
+    }
+
+    /// The outcome, if there is one.
+    pub fn outcome(&self) -> Option<Result<PromptResult>> {
+        self.lane().outcome()
+    }
+
+    /// The tokens so far.
+    pub fn usage(&self) -> TokenUsage {
+        self.lane().usage()
+    }
+
+    /// How many events nobody got.
+    pub fn discarded(&self) -> u64 {
+        self.lane().discarded()
+    }
+
+    /// The outcome as a ticket; where nobody reads, the turn runs to its end unread.
+    pub fn result(&self) -> u64 {
+        let lane = Arc::clone(self.lane());
+        self.mailbox.run(&self.runtime, async move { lane.result().await.map(Reply::Outcome) })
+    }
+
+    /// Cancels; the ticket ends with the turn.
+    ///
+    /// # Errors
+    /// A replay can't be cancelled.
+    pub fn cancel(&self) -> Result<u64> {
+        let turn = Arc::clone(self.turn()?);
+        // At once, so that a prompt right after it waits for its end.
+        turn.link.cancel();
+        Ok(self.mailbox.run(&self.runtime, async move { turn.cancel().await.map(|()| Reply::Nothing) }))
+    }
+
+    /// Steers.
+    ///
+    /// # Errors
+    /// A replay can't be steered.
+    pub fn steer(&self, content: Content) -> Result<u64> {
+        let turn = Arc::clone(self.turn()?);
+        Ok(self.mailbox.run(&self.runtime, async move { turn.steer(content).await.map(|()| Reply::Nothing) }))
+    }
+
+    /// Answers a request by hand.
+    ///
+    /// # Errors
+    /// A replay has nothing to answer.
+    pub fn respond(&self, request_id: String, answer: Value) -> Result<u64> {
+        let turn = Arc::clone(self.turn()?);
+        Ok(self.mailbox.run(&self.runtime, async move {
+            turn.respond(&request_id, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
+        }))
+    }
+
+    /// The program has left it: what is unread goes, and the turn is cancelled in the background.
+    pub fn abandon(&self) {
+        match &self.source {
+            Source::Turn(turn) => turn.leave(),
+            Source::Replay(replay) => replay.lane.discard(),
+        }
+    }
+}
+
+impl Drop for BridgeTurn {
+    fn drop(&mut self) {
+        // Operations under way hold the turn's insides: without this they would keep it running.
+        self.abandon();
+    }
+}

@@ -1,0 +1,434 @@
+//! The protocol's state machine, without I/O and without a clock: lines, calls, answers and the present time go in;
+//! bytes, [`Output`]s and the next deadline come out.
+//!
+//! Order and ends, as everything above relies on them:
+//! - Outputs come in the order of the lines that caused them.
+//! - A turn ends exactly once, by [`Output::TurnEnded`]: by the prompt's response, by a deadline, or with the
+//!   connection. Nothing of a turn comes after its end.
+//! - Every call ends exactly once, by [`Output::CallEnded`]; every request of the agent's is answered at most once.
+//! - A call, a turn, a request is registered before the bytes that may be answered are handed out.
+
+mod requests;
+mod turn;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+pub(crate) use requests::{ManualAnswer, Policy, RequestKey, Who};
+use turn::{ActiveTurn, QueuedPrompt};
+pub use turn::{PromptResult, TurnStatus};
+pub(crate) use turn::{StepTag, TurnKey};
+
+use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
+use crate::error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
+use crate::wire::envelope::RpcFailure;
+use crate::wire::{Content, Event, HandlerFailed, HandlerKind, Json, StatusUpdate, TokenUsage, UnknownEvent};
+
+/// One of our calls.
+pub(crate) type CallKey = u64;
+
+/// Deadlines that the connection keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Timing {
+    pub(crate) handshake: Duration,
+    pub(crate) cancel: Duration,
+    pub(crate) turn: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
+}
+
+/// Where an event belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The turn that is running.
+    Turn(TurnKey, StepTag),
+    /// A replay.
+    Replay(CallKey),
+    /// Neither: the session's own events.
+    Outside,
+}
+
+/// What the connection has to say to whoever drives it.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// The handshake has ended.
+    Opened(Result<Welcome>),
+    /// Something happened. `size` is about what it takes in memory.
+    Event { scope: Scope, event: Event, size: usize },
+    /// A function of the program's is to answer this; nothing waits for it meanwhile.
+    Ask { key: RequestKey, scope: Scope, request: Event },
+    /// The request needs no answer any more.
+    Withdrawn(RequestKey),
+    /// A call has ended.
+    CallEnded { call: CallKey, outcome: Result<Json> },
+    /// A turn has ended.
+    TurnEnded { turn: TurnKey, outcome: Result<PromptResult> },
+    /// The agent does not answer any more; whoever drives must end it.
+    Hopeless(Error),
+}
+
+#[derive(Debug)]
+struct PendingCall {
+    key: CallKey,
+    call: Call,
+}
+
+#[derive(Debug)]
+enum Phase {
+    New,
+    Opening { deadline: Instant },
+    Open,
+    Closed(Error),
+}
+
+/// The state of one connection.
+pub(crate) struct Connection {
+    dialect: Box<dyn Dialect>,
+    timing: Timing,
+    policy: Policy,
+    phase: Phase,
+    next_key: u64,
+    calls: HashMap<String, PendingCall>,
+    requests: requests::Requests,
+    turn: Option<ActiveTurn>,
+    queued: Option<QueuedPrompt>,
+    replay: Option<CallKey>,
+    transmit: Vec<u8>,
+    outputs: VecDeque<Output>,
+    status: StatusUpdate,
+    usage: TokenUsage,
+    /// What the agent said before the handshake that is not of the protocol.
+    early_noise: Vec<String>,
+}
+
+/// How much of what is not of the protocol is kept for errors and logs.
+const SHOWN: usize = 400;
+
+impl Connection {
+    pub(crate) fn new(dialect: Box<dyn Dialect>, timing: Timing, policy: Policy) -> Self {
+        Self {
+            dialect,
+            timing,
+            policy,
+            phase: Phase::New,
+            next_key: 1,
+            calls: HashMap::new(),
+            requests: requests::Requests::default(),
+            turn: None,
+            queued: None,
+            replay: None,
+            transmit: Vec::new(),
+            outputs: VecDeque::new(),
+            status: StatusUpdate::unchanged(),
+            usage: TokenUsage::default(),
+            early_noise: Vec::new(),
+        }
+    }
+
+    /// Begins the handshake.
+    pub(crate) fn open(&mut self, hello: Hello, now: Instant) {
+        self.phase = Phase::Opening { deadline: now + self.timing.handshake };
+        if let Err(error) = self.send(Call::Initialize(hello)) {
+            self.outputs.push_back(Output::Opened(Err(error)));
+        }
+    }
+
+    /// What is to be done, oldest first.
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Takes the bytes that are to be written.
+    pub(crate) fn take_transmit(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.transmit)
+    }
+
+    /// How things stand, as far as the agent told.
+    pub(crate) fn status(&self) -> &StatusUpdate {
+        &self.status
+    }
+
+    /// All tokens of the session so far.
+    pub(crate) fn usage(&self) -> &TokenUsage {
+        &self.usage
+    }
+
+    /// Tokens of the running turn so far.
+    pub(crate) fn turn_usage(&self) -> Option<(TurnKey, &TokenUsage)> {
+        self.turn.as_ref().map(|turn| (turn.key, &turn.usage))
+    }
+
+    fn new_key(&mut self) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        key
+    }
+
+    /// Registers a call, then hands out its bytes.
+    fn send(&mut self, call: Call) -> Result<CallKey> {
+        if let Phase::Closed(error) = &self.phase {
+            return Err(error.clone());
+        }
+        let key = self.new_key();
+        // Ids must be strings: real agents refuse numbers, without naming them in the answer.
+        let id = format!("{}-{key}", call.name());
+        let bytes = self.dialect.call(&id, &call)?;
+        self.calls.insert(id, PendingCall { key, call });
+        self.transmit.extend_from_slice(&bytes);
+        Ok(key)
+    }
+
+    /// Steers the running turn. Its end comes as [`Output::CallEnded`].
+    pub(crate) fn steer(&mut self, turn: TurnKey, input: Content) -> Result<CallKey> {
+        match &self.turn {
+            Some(active) if active.key == turn && active.cancel.is_none() => self.send(Call::Steer(input)),
+            _ => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn is not running")),
+        }
+    }
+
+    /// Switches plan mode.
+    pub(crate) fn set_plan_mode(&mut self, on: bool) -> Result<CallKey> {
+        self.send(Call::SetPlanMode(on))
+    }
+
+    /// Asks for the session's past.
+    pub(crate) fn start_replay(&mut self) -> Result<CallKey> {
+        if self.turn.is_some() || self.replay.is_some() {
+            return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
+        }
+        let key = self.send(Call::Replay)?;
+        self.replay = Some(key);
+        Ok(key)
+    }
+
+    /// Forgets a call whose caller has been told something else.
+    pub(crate) fn forget_call(&mut self, key: CallKey) {
+        self.calls.retain(|_, pending| pending.key != key);
+    }
+
+    /// Takes in a line of the agent's.
+    pub(crate) fn receive(&mut self, line: &[u8], now: Instant) {
+        if line.iter().all(u8::is_ascii_whitespace) || matches!(self.phase, Phase::Closed(_)) {
+            return;
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.last_heard = now;
+        }
+        match self.dialect.read(line) {
+            Incoming::Event(event) => self.event(event, line.len(), now),
+            Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len()),
+            Incoming::UnknownMethod { rpc_id, method, params } => {
+                tracing::warn!(method, "the agent calls a method that is not known; it is refused");
+                self.transmit.extend_from_slice(&self.dialect.refuse(
+                    &rpc_id,
+                    requests::METHOD_NOT_FOUND,
+                    &format!("method not found: {method}"),
+                ));
+                let event = UnknownEvent { kind: method, payload: params, error: None, extra: Default::default() };
+                self.emit(Event::Unknown(event), line.len());
+            }
+            Incoming::Response { id: Some(id), outcome } => self.response(&id, outcome, now),
+            Incoming::Response { id: None, outcome } => {
+                tracing::warn!(?outcome, "the agent could not read a line of ours");
+            }
+            Incoming::Noise(reason) => {
+                let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+                tracing::warn!(reason, line = %shown, "a line of the agent's was passed over");
+                if matches!(self.phase, Phase::Opening { .. }) && self.early_noise.len() < 3 {
+                    self.early_noise.push(shown.into_owned());
+                }
+            }
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        match (&self.replay, &self.turn) {
+            (Some(call), _) => Scope::Replay(*call),
+            (None, Some(turn)) => Scope::Turn(turn.key, turn.step),
+            (None, None) => Scope::Outside,
+        }
+    }
+
+    fn emit(&mut self, event: Event, size: usize) {
+        let scope = self.scope();
+        self.outputs.push_back(Output::Event { scope, event, size });
+    }
+
+    fn event(&mut self, event: Event, size: usize, _now: Instant) {
+        if let Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) = &event {
+            tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
+        }
+        if self.replay.is_none() {
+            self.observe(&event);
+            if let Event::ApprovalResponse(response) = &event {
+                // Resolved elsewhere: by a sibling's approve_for_session, or by the end of its turn.
+                if let Some(key) = self.requests.resolved(&response.request_id) {
+                    self.outputs.push_back(Output::Withdrawn(key));
+                }
+            }
+        }
+        self.emit(event, size);
+    }
+
+    /// What the session learns from an event, whether or not anybody reads it.
+    fn observe(&mut self, event: &Event) {
+        if let Some(turn) = &mut self.turn {
+            turn.observe(event);
+        }
+        if let Event::StatusUpdate(update) = event {
+            self.status.take_in(update);
+        }
+        turn::for_each_usage(event, &mut |usage| {
+            self.usage += usage;
+            if let Some(turn) = &mut self.turn {
+                turn.usage += usage;
+            }
+        });
+    }
+
+    fn response(&mut self, id: &str, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
+        let Some(PendingCall { key, call }) = self.calls.remove(id) else {
+            tracing::warn!(id, "the agent answers a call that nobody waits for");
+            return;
+        };
+        if matches!(call, Call::Initialize(_)) {
+            let opened = self.dialect.welcome(outcome);
+            if opened.is_ok() {
+                self.phase = Phase::Open;
+            }
+            self.outputs.push_back(Output::Opened(opened));
+            return;
+        }
+        let outcome = outcome.map_err(|failure| {
+            Error::Rpc(RpcError {
+                kind: self.dialect.meaning(&call, failure.code),
+                rpc_code: failure.code,
+                message: failure.message,
+                data: failure.data,
+            })
+        });
+        match call {
+            Call::Prompt(_) => self.prompt_answered(key, outcome, now),
+            Call::Cancel => self.cancel_answered(outcome, now),
+            Call::Replay => {
+                self.replay = None;
+                self.outputs.push_back(Output::CallEnded { call: key, outcome });
+            }
+            _ => self.outputs.push_back(Output::CallEnded { call: key, outcome }),
+        }
+    }
+
+    /// The program is told that one of its functions failed.
+    fn tell_failure(
+        &mut self,
+        handler: HandlerKind,
+        name: Option<String>,
+        request_id: Option<String>,
+        message: String,
+    ) {
+        let size = message.len();
+        let event = HandlerFailed { handler, name, request_id, message, extra: Default::default() };
+        self.emit(event.into(), size);
+    }
+
+    /// A function that answers nothing (`on_event`, `on_stderr`) failed.
+    pub(crate) fn observer_failed(&mut self, handler: HandlerKind, message: String) {
+        tracing::error!(handler = handler.as_str(), message, "a function of the program's failed");
+        // Outside a turn it would go to the very function that failed.
+        if self.turn.is_some() {
+            self.tell_failure(handler, None, None, message);
+        }
+    }
+
+    /// When [`Connection::on_deadline`] wants to be called.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let opening = match &self.phase {
+            Phase::Opening { deadline } => Some(*deadline),
+            _ => None,
+        };
+        let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.requests.waiting()));
+        opening.into_iter().chain(turn).min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn on_deadline(&mut self, now: Instant) {
+        if let Phase::Opening { deadline } = self.phase
+            && now >= deadline
+        {
+            let waited = self.timing.handshake;
+            let error = Error::Timeout(format!("the agent did not answer the handshake within {waited:?}"));
+            self.phase = Phase::Closed(error.clone());
+            self.outputs.push_back(Output::Opened(Err(error)));
+            return;
+        }
+        self.turn_deadline(now);
+    }
+
+    /// What to make of the agent's end: one that talks of other things and leaves never spoke the protocol.
+    pub(crate) fn end_of_agent(&self, exit: AgentExit) -> Error {
+        if matches!(self.phase, Phase::Opening { .. }) && !self.early_noise.is_empty() {
+            return Error::Handshake(format!(
+                "the executable does not speak Wire (kimi-cli does from 0.52 to 1.51): it printed \"{}\"; {exit}",
+                self.early_noise.join("\n").trim()
+            ));
+        }
+        Error::AgentExited(exit)
+    }
+
+    /// The connection is over, for this reason: everything pending fails with it, at once.
+    pub(crate) fn close(&mut self, reason: &Error) {
+        if matches!(self.phase, Phase::Closed(_)) {
+            return;
+        }
+        if matches!(self.phase, Phase::Opening { .. } | Phase::New) {
+            self.outputs.push_back(Output::Opened(Err(reason.clone())));
+        }
+        self.phase = Phase::Closed(reason.clone());
+        for pending in std::mem::take(&mut self.calls).into_values() {
+            if !matches!(pending.call, Call::Prompt(_) | Call::Cancel | Call::Initialize(_)) {
+                self.outputs.push_back(Output::CallEnded { call: pending.key, outcome: Err(reason.clone()) });
+            }
+        }
+        self.replay = None;
+        for key in self.requests.withdraw_all() {
+            self.outputs.push_back(Output::Withdrawn(key));
+        }
+        if let Some(turn) = self.turn.take() {
+            self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome: Err(reason.clone()) });
+        }
+        if let Some(queued) = self.queued.take() {
+            self.outputs.push_back(Output::TurnEnded { turn: queued.key, outcome: Err(reason.clone()) });
+        }
+    }
+}
+
+impl StatusUpdate {
+    /// An update that says nothing.
+    pub(crate) fn unchanged() -> Self {
+        Self {
+            context_usage: None,
+            context_tokens: None,
+            max_context_tokens: None,
+            token_usage: None,
+            message_id: None,
+            plan_mode: None,
+            mcp_status: None,
+            extra: Default::default(),
+        }
+    }
+
+    /// Takes over what another update says.
+    fn take_in(&mut self, other: &Self) {
+        fn newer<T: Clone>(mine: &mut Option<T>, other: &Option<T>) {
+            if other.is_some() {
+                mine.clone_from(other);
+            }
+        }
+        newer(&mut self.context_usage, &other.context_usage);
+        newer(&mut self.context_tokens, &other.context_tokens);
+        newer(&mut self.max_context_tokens, &other.max_context_tokens);
+        newer(&mut self.token_usage, &other.token_usage);
+        newer(&mut self.message_id, &other.message_id);
+        newer(&mut self.plan_mode, &other.plan_mode);
+        newer(&mut self.mcp_status, &other.mcp_status);
+    }
+}

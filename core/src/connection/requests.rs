@@ -1,0 +1,244 @@
+//! Requests of the agent's: who answers each, and what is said where nobody does. Approvals fail closed.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Connection, Output, Scope};
+use crate::dialect::Answer;
+use crate::error::{Error, Result};
+use crate::handler::{Answers, Approval, HookDecision, OnError};
+use crate::wire::{Event, HandlerKind, ToolReturnValue, UnknownEvent};
+
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+
+/// One of the agent's requests. Not its id: ids may repeat.
+pub(crate) type RequestKey = u64;
+
+/// Who answers requests of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Nobody: the safe default is said at once.
+    #[default]
+    Nobody,
+    /// Everything is allowed.
+    Yolo,
+    /// Whoever reads the stream.
+    Manual,
+    /// A function.
+    Handler,
+}
+
+/// Who answers what.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Policy {
+    pub(crate) approval: Who,
+    pub(crate) question: Who,
+    pub(crate) tools: HashSet<String>,
+    /// By subscription id: what counts where the hook fails, and its event.
+    pub(crate) hooks: HashMap<String, (OnError, String)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    rpc_id: String,
+    request_id: String,
+    kind: HandlerKind,
+    name: Option<String>,
+    on_error: OnError,
+    of_turn: bool,
+    manual: bool,
+}
+
+/// The requests that await an answer.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pending: HashMap<RequestKey, Pending>,
+    /// Ids of manual requests that are resolved: a late answer to one is no mistake of the program's.
+    resolved: HashSet<String>,
+}
+
+impl Requests {
+    /// Whether the agent waits for the program.
+    pub(super) fn waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    fn find(&self, request_id: &str) -> Option<RequestKey> {
+        self.pending.iter().filter(|(_, pending)| pending.request_id == request_id).map(|(key, _)| *key).max()
+    }
+
+    fn take(&mut self, key: RequestKey) -> Option<Pending> {
+        let pending = self.pending.remove(&key)?;
+        if pending.manual {
+            self.resolved.insert(pending.request_id.clone());
+        }
+        Some(pending)
+    }
+
+    /// The agent says that a request is resolved.
+    pub(super) fn resolved(&mut self, request_id: &str) -> Option<RequestKey> {
+        let key = self.find(request_id)?;
+        self.take(key).map(|_| key)
+    }
+
+    fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<RequestKey> {
+        let keys: Vec<_> = self.pending.iter().filter(|(_, pending)| which(pending)).map(|(key, _)| *key).collect();
+        for key in &keys {
+            self.take(*key);
+        }
+        keys
+    }
+
+    /// A new turn: nobody answers requests of older ones any more.
+    pub(super) fn forget_resolved(&mut self) {
+        self.resolved.clear();
+    }
+
+    pub(super) fn withdraw_all(&mut self) -> Vec<RequestKey> {
+        self.withdraw(|_| true)
+    }
+
+    /// The turn is over; what agents in the background asked stays.
+    pub(super) fn withdraw_of_turn(&mut self) -> Vec<RequestKey> {
+        self.withdraw(|pending| pending.of_turn)
+    }
+}
+
+impl Connection {
+    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize) {
+        let scope = self.scope();
+        self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
+        if matches!(scope, Scope::Replay(_)) {
+            // Of the past: answered long ago.
+            return;
+        }
+        let (who, kind, name, on_error) = match &request {
+            Event::ApprovalRequest(_) => (self.policy.approval, HandlerKind::Approval, None, OnError::Block),
+            Event::QuestionRequest(_) => (self.policy.question, HandlerKind::Question, None, OnError::Block),
+            Event::ToolCallRequest(call) => {
+                let known = self.policy.tools.contains(&call.name);
+                let who = if known { Who::Handler } else { Who::Nobody };
+                (who, HandlerKind::Tool, Some(call.name.clone()), OnError::Block)
+            }
+            Event::HookRequest(hook) => match self.policy.hooks.get(&hook.subscription_id) {
+                Some((on_error, event)) => (Who::Handler, HandlerKind::Hook, Some(event.clone()), *on_error),
+                None => (Who::Nobody, HandlerKind::Hook, Some(hook.event.clone()), OnError::Allow),
+            },
+            other => return self.refuse(&rpc_id, other),
+        };
+        let request_id = request.request_id().unwrap_or_default().to_owned();
+        // While a turn is being cancelled nobody is asked any more; it must not go on by accident, either.
+        let of_turn = matches!(scope, Scope::Turn(..)) && !is_background(&request);
+        let cancelling = of_turn && self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some());
+        let who = if cancelling { Who::Nobody } else { who };
+        let answer = match (who, &kind) {
+            (Who::Nobody, HandlerKind::Approval) => Answer::Approval(Approval::Reject { feedback: None }),
+            (Who::Yolo, _) => Answer::Approval(Approval::Approve),
+            (Who::Nobody, HandlerKind::Question) => Answer::Question(None),
+            (Who::Nobody, HandlerKind::Tool) => {
+                let name = name.as_deref().unwrap_or_default();
+                let reason = if cancelling { "the turn was cancelled" } else { "the program has no such tool" };
+                Answer::Tool(ToolReturnValue::error(format!("{name}: {reason}")))
+            }
+            (Who::Nobody, _) => Answer::Hook(HookDecision::Allow),
+            (Who::Manual | Who::Handler, _) => {
+                let key = self.new_key();
+                let manual = who == Who::Manual;
+                let pending = Pending { rpc_id, request_id, kind, name, on_error, of_turn, manual };
+                self.requests.pending.insert(key, pending);
+                if !manual {
+                    self.outputs.push_back(Output::Ask { key, scope, request });
+                }
+                return;
+            }
+        };
+        self.transmit.extend_from_slice(&self.dialect.answer(&rpc_id, &request_id, &answer));
+    }
+
+    fn refuse(&mut self, rpc_id: &str, request: &Event) {
+        let (code, reason) = match request {
+            Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) => {
+                tracing::warn!(kind, error, "a request's payload can't be read; it is refused");
+                (INVALID_PARAMS, format!("{kind}: {error}"))
+            }
+            other => {
+                let kind = other.type_name();
+                tracing::warn!(kind, "a request of an unknown type; it is refused");
+                (METHOD_NOT_FOUND, format!("unknown request type: {kind}"))
+            }
+        };
+        self.transmit.extend_from_slice(&self.dialect.refuse(rpc_id, code, &reason));
+    }
+
+    /// Answers a request that a function of the program's was asked; too late is fine.
+    pub(crate) fn answer(&mut self, key: RequestKey, answer: &Answer) {
+        if let Some(pending) = self.requests.take(key) {
+            let bytes = self.dialect.answer(&pending.rpc_id, &pending.request_id, answer);
+            self.transmit.extend_from_slice(&bytes);
+        }
+    }
+
+    /// A function of the program's failed: the agent gets the safe answer, the program is told.
+    pub(crate) fn handler_failed(&mut self, key: RequestKey, message: String) {
+        let Some(pending) = self.requests.pending.get(&key) else { return };
+        let answer = match pending.kind {
+            HandlerKind::Question => Answer::Question(None),
+            HandlerKind::Tool => Answer::Tool(ToolReturnValue::error(message.clone())),
+            HandlerKind::Hook => Answer::Hook(match pending.on_error {
+                OnError::Allow => HookDecision::Allow,
+                OnError::Block => HookDecision::Block(format!("the hook failed: {message}")),
+            }),
+            _ => Answer::Approval(Approval::Reject { feedback: None }),
+        };
+        let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
+        tracing::error!(handler = kind.as_str(), name, message, "a function of the program's failed");
+        self.answer(key, &answer);
+        self.tell_failure(kind, name, Some(request_id), message);
+    }
+
+    /// Answers a request by hand.
+    pub(crate) fn respond(&mut self, request_id: &str, answer: ManualAnswer) -> Result<()> {
+        let Some(key) = self.requests.find(request_id) else {
+            if self.requests.resolved.contains(request_id) {
+                return Ok(());
+            }
+            return Err(Error::option("request", format!("no request `{request_id}` awaits an answer")));
+        };
+        let Some(pending) = self.requests.pending.get(&key) else { return Ok(()) };
+        if !pending.manual {
+            return Err(Error::option("request", format!("`{request_id}` is answered by the session's own function")));
+        }
+        let answer = match (&pending.kind, answer) {
+            (HandlerKind::Approval, ManualAnswer::Approval(approval)) => Answer::Approval(approval),
+            (HandlerKind::Question, ManualAnswer::Question(answers)) => Answer::Question(answers),
+            (HandlerKind::Approval, ManualAnswer::Json(json)) => {
+                let answer = Approval::from_json(&json);
+                Answer::Approval(answer.map_err(|error| Error::option("answer", error.to_string()))?)
+            }
+            (HandlerKind::Question, ManualAnswer::Json(json)) => {
+                let answer = Answers::from_json(&json);
+                Answer::Question(answer.map_err(|error| Error::option("answer", error.to_string()))?)
+            }
+            (kind, _) => {
+                return Err(Error::option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
+            }
+        };
+        self.answer(key, &answer);
+        Ok(())
+    }
+}
+
+/// An answer by hand, for whichever kind of request it turns out to be.
+#[derive(Clone, Debug)]
+pub(crate) enum ManualAnswer {
+    Approval(Approval),
+    Question(Option<Answers>),
+    /// As the bindings write it.
+    Json(serde_json::Value),
+}
+
+/// Whether the request comes from an agent in the background, and so outlives the turn.
+fn is_background(request: &Event) -> bool {
+    use crate::wire::ApprovalSource::BackgroundAgent;
+    matches!(request, Event::ApprovalRequest(request) if request.source_kind == Some(BackgroundAgent))
+}

@@ -1,0 +1,320 @@
+//! Turns: how one begins, what is counted of it, and the ways it ends.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Connection, Output, Phase, Timing};
+use crate::dialect::Call;
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnEnd};
+
+/// One of the session's turns.
+pub(crate) type TurnKey = u64;
+
+/// The step that an event belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StepTag {
+    /// Counts on where the agent's numbers start anew, as they do when a `Stop` hook sends it back to work.
+    pub(crate) index: u32,
+    /// The agent's number.
+    pub(crate) n: i64,
+}
+
+/// How a turn came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TurnStatus {
+    /// The agent has said what it had to say.
+    Finished,
+    /// It was cancelled.
+    Cancelled,
+    /// It ran into its limit of steps.
+    MaxStepsReached,
+}
+
+impl TurnStatus {
+    /// The word for it: `finished`, `cancelled`, `max_steps_reached`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Cancelled => "cancelled",
+            Self::MaxStepsReached => "max_steps_reached",
+        }
+    }
+}
+
+/// What came of a turn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PromptResult {
+    /// How it came to its end.
+    pub status: TurnStatus,
+    /// How many steps it took.
+    pub steps: i64,
+    /// The text of the last step.
+    pub text: String,
+    /// The tokens that it took, those of subagents included.
+    pub usage: TokenUsage,
+}
+
+impl PromptResult {
+    /// Makes an error of a turn that did not finish.
+    ///
+    /// # Errors
+    /// [`Error::TurnCancelled`] or [`Error::MaxStepsReached`].
+    ///
+    /// ```no_run
+    /// # async fn example(turn: &mut kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// let text = turn.result().await?.raise_for_status()?.text;
+    /// # Ok(()) }
+    /// ```
+    pub fn raise_for_status(self) -> Result<Self> {
+        match self.status {
+            TurnStatus::Finished => Ok(self),
+            TurnStatus::Cancelled => Err(Error::TurnCancelled),
+            TurnStatus::MaxStepsReached => Err(Error::MaxStepsReached { steps: Some(self.steps) }),
+        }
+    }
+}
+
+/// A turn on its way to a cancelled end.
+#[derive(Debug)]
+pub(super) struct Cancelling {
+    deadline: Instant,
+    /// The agent has answered the cancel, if not yet the prompt.
+    acknowledged: bool,
+    /// Set where a deadline of ours, and not the program, ended the turn: then that is the outcome.
+    because: Option<Error>,
+}
+
+#[derive(Debug)]
+pub(super) struct ActiveTurn {
+    pub(super) key: TurnKey,
+    pub(super) step: StepTag,
+    pub(super) usage: TokenUsage,
+    pub(super) last_heard: Instant,
+    pub(super) cancel: Option<Cancelling>,
+    /// The prompt's call; a late answer to an older one must not end this turn.
+    call: u64,
+    began: Instant,
+    steps: i64,
+    text: String,
+    ended: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct QueuedPrompt {
+    pub(super) key: TurnKey,
+    input: Content,
+}
+
+impl ActiveTurn {
+    /// Counts what the outcome will tell.
+    pub(super) fn observe(&mut self, event: &Event) {
+        match event {
+            Event::StepBegin(step) => {
+                // What came before the first step's begin belongs to that step.
+                if self.steps > 0 {
+                    self.step.index += 1;
+                }
+                self.step.n = step.n;
+                self.steps += 1;
+                self.text.clear();
+            }
+            Event::ContentPart(ContentPart::Text(part)) => self.text.push_str(&part.text),
+            Event::TurnEnd(_) => self.ended = true,
+            _ => {}
+        }
+    }
+
+    pub(super) fn next_deadline(&self, timing: &Timing, waiting_for_us: bool) -> Option<Instant> {
+        if let Some(cancel) = &self.cancel {
+            return Some(cancel.deadline);
+        }
+        let turn = timing.turn.map(|limit| self.began + limit);
+        // An agent that waits for the program's answer is not idle.
+        let idle = timing.idle.filter(|_| !waiting_for_us).map(|limit| self.last_heard + limit);
+        turn.into_iter().chain(idle).min()
+    }
+}
+
+/// Calls `found` with the token counts in an event, also in a subagent's.
+pub(super) fn for_each_usage(event: &Event, found: &mut dyn FnMut(&TokenUsage)) {
+    match event {
+        Event::StatusUpdate(update) => {
+            if let Some(usage) = &update.token_usage {
+                found(usage);
+            }
+        }
+        Event::SubagentEvent(subagent) => for_each_usage(&subagent.event, found),
+        _ => {}
+    }
+}
+
+impl Connection {
+    /// Begins a turn, or queues it behind one that is being cancelled.
+    pub(crate) fn prompt(&mut self, key: TurnKey, input: Content, now: Instant) {
+        let refusal = match (&self.phase, &self.turn) {
+            (Phase::Closed(reason), _) => Some(reason.clone()),
+            (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => {
+                Some(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"))
+            }
+            _ if self.replay.is_some() => Some(Error::local(RpcErrorKind::TurnInProgress, "a replay is running")),
+            _ => None,
+        };
+        if let Some(error) = refusal {
+            self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(error) });
+        } else if self.turn.is_some() {
+            self.queued = Some(QueuedPrompt { key, input });
+        } else {
+            self.begin(key, input, now);
+        }
+    }
+
+    fn begin(&mut self, key: TurnKey, input: Content, now: Instant) {
+        match self.send(Call::Prompt(input)) {
+            Ok(call) => {
+                self.requests.forget_resolved();
+                self.turn = Some(ActiveTurn {
+                    key,
+                    step: StepTag { index: 0, n: 1 },
+                    usage: TokenUsage::default(),
+                    last_heard: now,
+                    cancel: None,
+                    call,
+                    began: now,
+                    steps: 0,
+                    text: String::new(),
+                    ended: false,
+                });
+            }
+            Err(error) => self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(error) }),
+        }
+    }
+
+    /// Cancels a turn; it ends by the agent's answer, or by a deadline.
+    pub(crate) fn cancel(&mut self, key: TurnKey, now: Instant) {
+        self.cancel_because(key, None, now);
+    }
+
+    fn cancel_because(&mut self, key: TurnKey, because: Option<Error>, now: Instant) {
+        if self.queued.as_ref().is_some_and(|queued| queued.key == key) {
+            self.queued = None;
+            let result = PromptResult {
+                status: TurnStatus::Cancelled,
+                steps: 0,
+                text: String::new(),
+                usage: TokenUsage::default(),
+            };
+            self.outputs.push_back(Output::TurnEnded { turn: key, outcome: because.map_or(Ok(result), Err) });
+            return;
+        }
+        match &mut self.turn {
+            Some(turn) if turn.key == key && turn.cancel.is_none() => {
+                let deadline = now + self.timing.cancel;
+                turn.cancel = Some(Cancelling { deadline, acknowledged: false, because });
+            }
+            _ => return,
+        }
+        // People need not answer any more; the agent resolves its requests by itself.
+        for key in self.requests.withdraw_of_turn() {
+            self.outputs.push_back(Output::Withdrawn(key));
+        }
+        if let Err(error) = self.send(Call::Cancel) {
+            tracing::warn!(%error, "the cancel could not be sent");
+        }
+    }
+
+    pub(super) fn cancel_answered(&mut self, outcome: Result<Json>, now: Instant) {
+        let Some(cancel) = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut()) else { return };
+        match outcome {
+            Ok(_) => cancel.acknowledged = true,
+            // The turn ended while the cancel was on its way: its response is on its way, too.
+            Err(Error::Rpc(error)) if error.kind == RpcErrorKind::NoActiveTurn => cancel.acknowledged = true,
+            Err(error) => {
+                tracing::warn!(%error, "the agent refuses to cancel");
+                cancel.deadline = now;
+            }
+        }
+    }
+
+    pub(super) fn prompt_answered(&mut self, call: u64, outcome: Result<Json>, now: Instant) {
+        if self.turn.as_ref().is_none_or(|turn| turn.call != call) {
+            tracing::debug!("a prompt that was given up is answered after all");
+            return;
+        }
+        #[derive(Deserialize)]
+        struct Answer {
+            status: TurnStatus,
+            steps: Option<i64>,
+        }
+        let outcome = outcome.and_then(|result| {
+            result.decode::<Answer>().map_err(|error| {
+                Error::Protocol(format!("the agent's answer to `prompt` can't be read: {error}: {}", result.get()))
+            })
+        });
+        match outcome {
+            Ok(answer) => self.finish(answer.status, answer.steps, now),
+            Err(error) => self.end_turn(Err(error), now),
+        }
+    }
+
+    fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
+        let Some(turn) = &mut self.turn else { return };
+        if !turn.ended {
+            turn.ended = true;
+            let end = TurnEnd { synthesized: Some(true), extra: Default::default() };
+            self.emit(end.into(), 64);
+        }
+        let Some(turn) = &mut self.turn else { return };
+        let result = PromptResult {
+            status,
+            steps: steps.unwrap_or(turn.steps),
+            text: std::mem::take(&mut turn.text),
+            usage: turn.usage.clone(),
+        };
+        let because = turn.cancel.as_mut().and_then(|cancel| cancel.because.take());
+        self.end_turn(because.map_or(Ok(result), Err), now);
+    }
+
+    fn end_turn(&mut self, outcome: Result<PromptResult>, now: Instant) {
+        let Some(turn) = self.turn.take() else { return };
+        for key in self.requests.withdraw_of_turn() {
+            self.outputs.push_back(Output::Withdrawn(key));
+        }
+        self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });
+        if let Some(queued) = self.queued.take() {
+            self.begin(queued.key, queued.input, now);
+        }
+    }
+
+    pub(super) fn turn_deadline(&mut self, now: Instant) {
+        let Some(turn) = &self.turn else { return };
+        if turn.next_deadline(&self.timing, self.requests.waiting()).is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        let key = turn.key;
+        match &turn.cancel {
+            Some(cancel) if cancel.acknowledged => {
+                // Real agents up to 1.5 never answer a prompt that is cancelled with an approval pending, yet go on.
+                let call = turn.call;
+                self.forget_call(call);
+                self.finish(TurnStatus::Cancelled, None, now);
+            }
+            Some(_) => {
+                let waited = self.timing.cancel;
+                let error = Error::Timeout(format!("the agent did not answer the cancel within {waited:?}"));
+                self.outputs.push_back(Output::Hopeless(error));
+            }
+            None => {
+                let (what, limit) = match self.timing.turn {
+                    Some(limit) if now >= turn.began + limit => ("the turn took longer than turn_timeout", limit),
+                    _ => ("nothing was heard of the agent for idle_timeout", self.timing.idle.unwrap_or_default()),
+                };
+                self.cancel_because(key, Some(Error::Timeout(format!("{what} ({limit:?})"))), now);
+            }
+        }
+    }
+}

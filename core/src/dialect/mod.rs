@@ -1,0 +1,148 @@
+//! Protocols behind one seam: above it there are only canonical calls, events, requests and answers, and a set of
+//! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
+
+mod version;
+mod wire;
+
+pub use version::{VersionError, WireVersion};
+pub(crate) use wire::Wire;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{Result, RpcErrorKind};
+use crate::handler::{Answers, Approval, HookDecision};
+use crate::wire::envelope::RpcFailure;
+use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolReturnValue};
+
+/// What the agent can do, as its handshake and version tell. A call for something that is not there fails with
+/// [`Error::Unsupported`](crate::Error::Unsupported), without asking the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The program can offer tools.
+    pub external_tools: bool,
+    /// The agent can ask questions.
+    pub questions: bool,
+    /// A reject may carry feedback that the model sees.
+    pub approval_feedback: bool,
+    /// A running turn can be steered.
+    pub steer: bool,
+    /// Plan mode can be switched.
+    pub plan_mode: bool,
+    /// A session's past can be replayed.
+    pub replay: bool,
+    /// The events that hooks can be set on; empty where there are none.
+    pub hooks: Vec<String>,
+}
+
+/// What we tell the agent when the session opens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hello {
+    pub(crate) client_name: String,
+    pub(crate) client_version: String,
+    pub(crate) tools: Vec<ToolOffer>,
+    pub(crate) hooks: Vec<HookOffer>,
+    pub(crate) supports_question: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ToolOffer {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) parameters: Value,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct HookOffer {
+    pub(crate) id: String,
+    pub(crate) event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) matcher: Option<String>,
+    /// Whole seconds: the agent takes no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<u64>,
+}
+
+/// What the agent says of itself when the session opens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Welcome {
+    pub(crate) protocol_version: String,
+    pub(crate) server: Option<ServerInfo>,
+    pub(crate) slash_commands: Vec<SlashCommand>,
+    pub(crate) external_tools: ExternalToolsResult,
+    pub(crate) capabilities: Capabilities,
+}
+
+/// A call of ours, in no protocol's words.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Initialize(Hello),
+    Prompt(Content),
+    Cancel,
+    Steer(Content),
+    SetPlanMode(bool),
+    Replay,
+}
+
+impl Call {
+    /// The name by which errors and logs speak of it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Initialize(_) => "initialize",
+            Self::Prompt(_) => "prompt",
+            Self::Cancel => "cancel",
+            Self::Steer(_) => "steer",
+            Self::SetPlanMode(_) => "set_plan_mode",
+            Self::Replay => "replay",
+        }
+    }
+}
+
+/// A line of the agent's, in no protocol's words.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    Event(Event),
+    /// `rpc_id` is JSON text and must go back as it came.
+    Request {
+        rpc_id: String,
+        request: Event,
+    },
+    /// A method that we do not know, with an id: it awaits a refusal.
+    UnknownMethod {
+        rpc_id: String,
+        method: String,
+        params: Json,
+    },
+    Response {
+        id: Option<String>,
+        outcome: std::result::Result<Json, RpcFailure>,
+    },
+    /// Not of the protocol; the reason is for the log.
+    Noise(String),
+}
+
+/// Our answer to a request of the agent's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Approval(Approval),
+    Question(Option<Answers>),
+    Tool(ToolReturnValue),
+    Hook(HookDecision),
+}
+
+/// A protocol.
+pub(crate) trait Dialect: Send {
+    /// The bytes of a call, or `Unsupported` where this agent has no such thing.
+    fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>>;
+    /// Reads a line.
+    fn read(&self, line: &[u8]) -> Incoming;
+    /// The bytes of an answer. `request_id` is the request's own, `rpc_id` the envelope's.
+    fn answer(&self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
+    /// The bytes of a refusal.
+    fn refuse(&self, rpc_id: &str, code: i64, message: &str) -> Vec<u8>;
+    /// Takes in the answer to [`Call::Initialize`]; from then on the dialect knows what the agent can do.
+    fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome>;
+    /// What an error code means in answer to a call.
+    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind;
+}

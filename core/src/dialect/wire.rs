@@ -1,0 +1,229 @@
+//! Wire 1.0 to 1.10. The newest version is the canonical model, nearly; this file says what older ones do otherwise,
+//! and what real agents do that no version says.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::handler::{Approval, HookDecision};
+use crate::wire::envelope::{self, Envelope, RpcFailure};
+use crate::wire::value::Key;
+use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, decode_body};
+
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// The Wire protocol, as one agent speaks it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    version: WireVersion,
+    server: Option<ServerInfo>,
+    capabilities: Capabilities,
+}
+
+impl Wire {
+    /// A dialect that offers `version` in the handshake, and is what the agent answers from then on.
+    pub(crate) fn new(version: WireVersion) -> Self {
+        Self { version, server: None, capabilities: Capabilities::default() }
+    }
+
+    fn unsupported(&self, feature: &str) -> Error {
+        let server = self
+            .server
+            .as_ref()
+            .map_or_else(|| "the agent".to_owned(), |server| format!("{} {}", server.name, server.version));
+        Error::Unsupported(format!("{server} (Wire {}) does not support {feature}", self.version))
+    }
+
+    /// What the agent can do. Numbers alone mislead: 1.14 to 1.19 say Wire 1.3 and can steer and ask already.
+    fn find_capabilities(&mut self, hooks: Option<&HooksInfo>, declared: Option<&Map<String, Value>>) {
+        let at_least = |minor| self.version >= WireVersion::new(1, minor);
+        let release: Option<WireVersion> = self.server.as_ref().and_then(|server| server.version.parse().ok());
+        let ahead_of_its_number =
+            self.version == WireVersion::new(1, 3) && release.is_some_and(|release| release >= WireVersion::new(1, 14));
+        let says_question = declared.and_then(|map| map.get("supports_question")).and_then(Value::as_bool);
+        self.capabilities = Capabilities {
+            external_tools: at_least(1),
+            questions: says_question.unwrap_or(at_least(4) || ahead_of_its_number),
+            approval_feedback: at_least(6),
+            steer: at_least(4) || ahead_of_its_number,
+            plan_mode: at_least(4),
+            replay: at_least(3),
+            hooks: hooks.map(|hooks| hooks.supported_events.clone()).unwrap_or_default(),
+        };
+    }
+
+    fn event(&self, params: &RawValue) -> std::result::Result<Event, String> {
+        #[derive(serde::Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "type")]
+            kind: Key<'a>,
+            #[serde(borrow, default)]
+            payload: Option<&'a RawValue>,
+        }
+        let params: Params<'_> = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+        let payload = params.payload.unwrap_or(RawValue::NULL);
+        let kind = match &*params.kind.0 {
+            // Its name until 1.1.
+            "ApprovalRequestResolved" => "ApprovalResponse",
+            kind => kind,
+        };
+        let mut event = Event::decode(kind, payload);
+        modernise(&mut event);
+        Ok(event)
+    }
+}
+
+/// Reads fields by their former names.
+fn modernise(event: &mut Event) {
+    if let Event::SubagentEvent(subagent) = event {
+        if subagent.parent_tool_call_id.is_none() {
+            // Its name until 1.6.
+            if let Some(Value::String(id)) = subagent.extra.remove("task_tool_call_id") {
+                subagent.parent_tool_call_id = Some(id);
+            }
+        }
+        modernise(&mut subagent.event);
+    }
+}
+
+impl Dialect for Wire {
+    fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>> {
+        let can = &self.capabilities;
+        Ok(match call {
+            Call::Initialize(hello) => {
+                let mut params = json!({
+                    "protocol_version": self.version.to_string(),
+                    "client": {"name": hello.client_name, "version": hello.client_version},
+                    // Plan mode is left and entered through questions: only who answers those can have it.
+                    "capabilities": {
+                        "supports_question": hello.supports_question,
+                        "supports_plan_mode": hello.supports_question,
+                    },
+                });
+                if !hello.tools.is_empty() {
+                    params["external_tools"] = json!(hello.tools);
+                }
+                if !hello.hooks.is_empty() {
+                    params["hooks"] = json!(hello.hooks);
+                }
+                envelope::request(id, "initialize", &params)
+            }
+            Call::Prompt(input) => envelope::request(id, "prompt", &json!({"user_input": input})),
+            Call::Cancel => envelope::request(id, "cancel", &json!({})),
+            Call::Steer(_) if !can.steer => return Err(self.unsupported("steer")),
+            Call::Steer(input) => envelope::request(id, "steer", &json!({"user_input": input})),
+            Call::SetPlanMode(_) if !can.plan_mode => return Err(self.unsupported("set_plan_mode")),
+            Call::SetPlanMode(on) => envelope::request(id, "set_plan_mode", &json!({"enabled": on})),
+            Call::Replay if !can.replay => return Err(self.unsupported("replay")),
+            Call::Replay => envelope::request(id, "replay", &json!({})),
+        })
+    }
+
+    fn read(&self, line: &[u8]) -> Incoming {
+        match envelope::parse(line) {
+            Envelope::Notification { method, params } if method == "event" => match self.event(params) {
+                Ok(event) => Incoming::Event(event),
+                Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
+            },
+            Envelope::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+            Envelope::Request { id, method, params } if method == "request" => match self.event(params) {
+                Ok(request) => Incoming::Request { rpc_id: id.to_owned(), request },
+                Err(_) => Incoming::UnknownMethod {
+                    rpc_id: id.to_owned(),
+                    method: method.into_owned(),
+                    params: Json::from_raw(params),
+                },
+            },
+            Envelope::Request { id, method, params } => Incoming::UnknownMethod {
+                rpc_id: id.to_owned(),
+                method: method.into_owned(),
+                params: Json::from_raw(params),
+            },
+            Envelope::Response { id, outcome } => {
+                Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
+            }
+            Envelope::Malformed(reason) => Incoming::Noise(reason),
+        }
+    }
+
+    fn answer(&self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {
+        let result = match answer {
+            Answer::Approval(approval) => {
+                let (response, feedback) = match approval {
+                    Approval::Approve => ("approve", None),
+                    Approval::ApproveForSession => ("approve_for_session", None),
+                    Approval::Reject { feedback } => ("reject", feedback.as_deref()),
+                };
+                let mut result = json!({"request_id": request_id, "response": response});
+                if let Some(feedback) = feedback.filter(|_| self.capabilities.approval_feedback) {
+                    result["feedback"] = json!(feedback);
+                }
+                result
+            }
+            Answer::Question(answers) => {
+                json!({"request_id": request_id, "answers": answers.clone().unwrap_or_default()})
+            }
+            Answer::Tool(value) => json!({"tool_call_id": request_id, "return_value": value}),
+            Answer::Hook(decision) => {
+                let (action, reason) = match decision {
+                    HookDecision::Allow => ("allow", ""),
+                    HookDecision::Block(reason) => ("block", reason.as_str()),
+                };
+                json!({"request_id": request_id, "action": action, "reason": reason})
+            }
+        };
+        envelope::answer(rpc_id, &result)
+    }
+
+    fn refuse(&self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
+        envelope::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
+    }
+
+    fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+        match outcome {
+            Ok(result) => {
+                let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
+                    Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}"))
+                })?;
+                self.version = result.protocol_version.parse().map_err(|error| {
+                    Error::Handshake(format!("the agent's answer to `initialize` names no version: {error}"))
+                })?;
+                self.server = Some(result.server.clone());
+                self.find_capabilities(result.hooks.as_ref(), result.capabilities.as_ref());
+                Ok(Welcome {
+                    protocol_version: result.protocol_version,
+                    server: Some(result.server),
+                    slash_commands: result.slash_commands,
+                    external_tools: result.external_tools.unwrap_or_default(),
+                    capabilities: self.capabilities.clone(),
+                })
+            }
+            Err(failure) if failure.code == METHOD_NOT_FOUND => {
+                self.version = WireVersion::V1_0;
+                self.find_capabilities(None, None);
+                Ok(Welcome {
+                    protocol_version: self.version.to_string(),
+                    capabilities: self.capabilities.clone(),
+                    ..Welcome::default()
+                })
+            }
+            Err(failure) => {
+                Err(Error::Handshake(format!("the agent refuses `initialize`: {} ({})", failure.message, failure.code)))
+            }
+        }
+    }
+
+    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind {
+        match (code, call) {
+            (-32000, Call::Prompt(_) | Call::Initialize(_)) => RpcErrorKind::TurnInProgress,
+            (-32000, Call::Cancel | Call::Steer(_)) => RpcErrorKind::NoActiveTurn,
+            (-32000, Call::Replay) => RpcErrorKind::TurnInProgress,
+            (-32001, _) => RpcErrorKind::LlmNotSet,
+            (-32002, _) => RpcErrorKind::LlmNotSupported,
+            (-32003, _) => RpcErrorKind::LlmServiceError,
+            (-32004, _) => RpcErrorKind::AuthExpired,
+            _ => RpcErrorKind::Other,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The event lane: from the driver to whoever reads a turn, bounded by bytes and by count. A full lane stops the
+//! driver from reading; nothing is dropped unless the turn is being left.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::connection::{PromptResult, StepTag, TurnStatus};
+use crate::error::{Error, Result};
+use crate::wire::{Event, TokenUsage};
+
+/// Beside the bound in bytes: an event takes some memory however short its line.
+const MAX_ITEMS: usize = 4096;
+/// What an event takes beside its line.
+const OVERHEAD: usize = 128;
+/// How far beyond its bound a lane may grow for a call from inside the program's own loop.
+const HARD_FACTOR: usize = 16;
+const HARD_MINIMUM: usize = 4 << 20;
+
+/// An event on its way, with the step that it belongs to.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) event: Event,
+    pub(crate) step: StepTag,
+    size: usize,
+}
+
+/// What becomes of events that nobody has read yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// They wait, and the agent with them.
+    Keep,
+    /// They wait as long as there is room; then they are counted only. So a cancel's answer gets through.
+    KeepWhatFits,
+    /// They are counted only.
+    Discard,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: VecDeque<Delivery>,
+    /// Of events in the queue, and of those handed to a binding but not yet to its user.
+    bytes: usize,
+    items: usize,
+    mode: Mode,
+    discarded: u64,
+    end: Option<Result<PromptResult>>,
+    end_seen: bool,
+    usage: TokenUsage,
+    reader: Option<Waker>,
+    /// Somebody iterates: then `result()` waits for them instead of discarding what they have not read.
+    reader_present: bool,
+    results: Vec<oneshot::Sender<Result<PromptResult>>>,
+    /// The driver waits for room.
+    stalled: bool,
+}
+
+/// One turn's (or replay's, or the session's own) events and outcome, shared by driver and readers.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    state: Mutex<State>,
+    limit: usize,
+    /// Tells the driver that there is room again.
+    room: Arc<Notify>,
+    ended: Notify,
+}
+
+/// What the driver may do with the lane at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Read on.
+    Free,
+    /// Only for a pending call's sake.
+    Full,
+    /// Not even for that.
+    HardFull,
+}
+
+impl Lane {
+    pub(crate) fn new(limit: usize, room: Arc<Notify>) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            bytes: 0,
+            items: 0,
+            mode: Mode::Keep,
+            discarded: 0,
+            end: None,
+            end_seen: false,
+            usage: TokenUsage::default(),
+            reader: None,
+            reader_present: false,
+            results: Vec::new(),
+            stalled: false,
+        };
+        Self { state: Mutex::new(state), limit, room, ended: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code of ours panics while it holds the lock; were it so, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // --- the driver's side ---
+
+    /// Takes an event; the reader is woken by [`Lane::wake`], once a batch.
+    pub(crate) fn push(&self, event: Event, step: StepTag, size: usize) {
+        let mut state = self.lock();
+        let size = size + OVERHEAD;
+        let fits = state.bytes + size <= self.limit && state.items < MAX_ITEMS;
+        let keep = match state.mode {
+            Mode::Keep => true,
+            Mode::KeepWhatFits => fits,
+            Mode::Discard => false,
+        };
+        if keep {
+            state.bytes += size;
+            state.items += 1;
+            state.queue.push_back(Delivery { event, step, size });
+        } else {
+            state.discarded += 1;
+        }
+    }
+
+    /// Whether the driver may read on. Registers it for a notice if not.
+    pub(crate) fn room(&self) -> Room {
+        let mut state = self.lock();
+        let full = state.bytes >= self.limit || state.items >= MAX_ITEMS;
+        if !full || state.mode != Mode::Keep || state.end.is_some() {
+            state.stalled = false;
+            return Room::Free;
+        }
+        state.stalled = true;
+        let hard = (self.limit * HARD_FACTOR).max(HARD_MINIMUM);
+        if state.bytes < hard { Room::Full } else { Room::HardFull }
+    }
+
+    /// Whether `result()` waits behind somebody who iterates.
+    pub(crate) fn has_waiting_results(&self) -> bool {
+        !self.lock().results.is_empty()
+    }
+
+    /// Fails the calls of `result()` that wait behind somebody who does not read on.
+    pub(crate) fn fail_results(&self, error: &Error) {
+        let results = std::mem::take(&mut self.lock().results);
+        for result in results {
+            drop(result.send(Err(error.clone())));
+        }
+    }
+
+    pub(crate) fn set_usage(&self, usage: &TokenUsage) {
+        self.lock().usage.clone_from(usage);
+    }
+
+    /// The turn is over.
+    pub(crate) fn finish(&self, end: Result<PromptResult>) {
+        let (results, reader) = {
+            let mut state = self.lock();
+            if state.end.is_some() {
+                return;
+            }
+            if let Ok(result) = &end {
+                state.usage.clone_from(&result.usage);
+            }
+            state.end = Some(end.clone());
+            (std::mem::take(&mut state.results), state.reader.take())
+        };
+        for result in results {
+            drop(result.send(end.clone()));
+        }
+        self.ended.notify_waiters();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// Wakes the reader if there is something for it.
+    pub(crate) fn wake(&self) {
+        let reader = {
+            let mut state = self.lock();
+            if state.queue.is_empty() { None } else { state.reader.take() }
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    // --- the reader's side ---
+
+    /// The next event. After the last one, an error once if the turn failed, then nothing.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+        let mut state = self.lock();
+        if let Some(delivery) = state.queue.pop_front() {
+            self.give_back(&mut state, delivery.size, 1);
+            return Poll::Ready(Some(Ok(delivery)));
+        }
+        if let Some(end) = &state.end {
+            let failure = end.as_ref().err().filter(|_| !state.end_seen).cloned();
+            state.end_seen = true;
+            return Poll::Ready(failure.map(Err));
+        }
+        if state.reader.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            state.reader = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Takes up to `max` events out, of one step only if `step` (its index) is given; their room is given back by
+    /// [`Lane::acknowledge`], when the user has them. Also tells the step of the next unread event, and whether
+    /// nothing follows: in all, or in the step.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn drain(&self, max: usize, step: Option<u32>) -> (Vec<Delivery>, Option<StepTag>, bool) {
+        let mut state = self.lock();
+        let wanted = |next: &&Delivery| step.is_none_or(|step| next.step.index == step);
+        let fitting = state.queue.iter().take(max).take_while(wanted).count();
+        let drained: Vec<_> = state.queue.drain(..fitting).collect();
+        let next = state.queue.front().map(|delivery| delivery.step);
+        let ended = match next {
+            Some(next) => step.is_some_and(|step| next.index != step),
+            None => state.end.is_some(),
+        };
+        (drained, next, ended)
+    }
+
+    /// Gives back the room of events that were drained.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn acknowledge(&self, size: usize, items: usize) {
+        self.give_back(&mut self.lock(), size, items);
+    }
+
+    fn give_back(&self, state: &mut State, size: usize, items: usize) {
+        state.bytes = state.bytes.saturating_sub(size);
+        state.items = state.items.saturating_sub(items);
+        // Half empty, so that driver and reader do not take turns event by event.
+        if state.stalled && state.bytes <= self.limit / 2 && state.items <= MAX_ITEMS / 2 {
+            state.stalled = false;
+            self.room.notify_one();
+        }
+    }
+
+    /// Whether [`Lane::drain`] would give something; if not, `waker` is woken when it would.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn poll_ready(&self, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        if !state.queue.is_empty() || state.end.is_some() {
+            return true;
+        }
+        state.reader = Some(waker.clone());
+        false
+    }
+
+    #[cfg(feature = "bridge")]
+    pub(crate) fn set_reader_present(&self, present: bool) {
+        let discard = {
+            let mut state = self.lock();
+            state.reader_present = present;
+            !present && !state.results.is_empty()
+        };
+        if discard {
+            self.discard();
+        }
+    }
+
+    /// Waits for the outcome. Without a reader, what is unread and what still comes is only counted.
+    pub(crate) async fn result(&self) -> Result<PromptResult> {
+        let waiting = {
+            let mut state = self.lock();
+            if let Some(end) = &state.end {
+                return end.clone();
+            }
+            let (sender, receiver) = oneshot::channel();
+            state.results.retain(|result| !result.is_closed());
+            state.results.push(sender);
+            (receiver, state.reader_present)
+        };
+        let (receiver, reader_present) = waiting;
+        if reader_present {
+            // The driver may have stalled already; now it may read on, for this call's sake.
+            self.room.notify_one();
+        } else {
+            self.discard();
+        }
+        receiver.await.unwrap_or_else(|_| Err(Error::Internal("a turn was dropped without an end".to_owned())))
+    }
+
+    /// The outcome, if there is one.
+    pub(crate) fn outcome(&self) -> Option<Result<PromptResult>> {
+        self.lock().end.clone()
+    }
+
+    /// Waits for the outcome without touching what is unread.
+    pub(crate) async fn settled(&self) {
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        // Registered before the look, so that an end in between is not missed.
+        ended.as_mut().enable();
+        if self.lock().end.is_none() {
+            ended.await;
+        }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.lock().end.is_some()
+    }
+
+    /// Nobody reads any more: what is unread goes, what still comes is counted.
+    pub(crate) fn discard(&self) {
+        let mut state = self.lock();
+        state.mode = Mode::Discard;
+        let (size, items) = (state.queue.iter().map(|delivery| delivery.size).sum(), state.queue.len());
+        state.discarded += items as u64;
+        state.queue.clear();
+        state.bytes = state.bytes.saturating_sub(size);
+        state.items = state.items.saturating_sub(items);
+        self.room.notify_one();
+    }
+
+    /// The turn is being cancelled: what does not fit any more is counted only.
+    pub(crate) fn stop_holding_up(&self) {
+        let mut state = self.lock();
+        if state.mode == Mode::Keep {
+            state.mode = Mode::KeepWhatFits;
+        }
+        self.room.notify_one();
+    }
+
+    pub(crate) fn usage(&self) -> TokenUsage {
+        self.lock().usage.clone()
+    }
+
+    /// How many events were counted only.
+    pub(crate) fn discarded(&self) -> u64 {
+        self.lock().discarded
+    }
+}
+
+#[cfg(feature = "bridge")]
+impl Delivery {
+    /// What it counts for in its lane.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// The outcome of a replay, which has none of its own.
+pub(crate) fn replayed() -> PromptResult {
+    PromptResult { status: TurnStatus::Finished, steps: 0, text: String::new(), usage: TokenUsage::default() }
+}

@@ -1,0 +1,432 @@
+//! The task that drives one connection: reads while there is room, writes, runs the program's functions, keeps the
+//! deadlines, and sees the agent to its end.
+
+mod handlers;
+pub(crate) mod lane;
+mod shutdown;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+pub(crate) use handlers::Handlers;
+#[cfg(feature = "bridge")]
+pub(crate) use handlers::current_turn;
+use lane::{Lane, Room};
+use shutdown::Shutdown;
+
+use crate::connection::{CallKey, Connection, ManualAnswer, Output, Scope, StepTag, TurnKey};
+use crate::dialect::{Hello, Welcome};
+use crate::error::{Error, Result};
+use crate::session::shared::Shared;
+use crate::transport::Transport;
+use crate::wire::framing::LineBuffer;
+use crate::wire::{Content, HandlerKind, Json};
+
+/// How much is read at a time.
+const CHUNK: usize = 32 * 1024;
+
+/// What a session's handles ask of its driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Prompt {
+        turn: TurnKey,
+        lane: Arc<Lane>,
+        input: Content,
+    },
+    Cancel {
+        turn: TurnKey,
+    },
+    Steer {
+        turn: TurnKey,
+        input: Content,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    SetPlanMode {
+        on: bool,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    Replay {
+        lane: Arc<Lane>,
+    },
+    Respond {
+        request_id: String,
+        answer: ManualAnswer,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    ObserverFailed {
+        kind: HandlerKind,
+        message: String,
+    },
+    Close,
+    #[cfg(feature = "bridge")]
+    Kill,
+}
+
+/// Who waits for the end of a call.
+#[derive(Debug)]
+enum Caller {
+    Reply(oneshot::Sender<Result<()>>),
+    Replay(Arc<Lane>),
+}
+
+/// What a driver is made of.
+pub(crate) struct Setup {
+    pub(crate) connection: Connection,
+    pub(crate) transport: Transport,
+    pub(crate) handlers: Handlers,
+    pub(crate) hello: Hello,
+    pub(crate) max_line_bytes: usize,
+    pub(crate) close_timeout: std::time::Duration,
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) opened: oneshot::Sender<Result<Welcome>>,
+}
+
+pub(crate) struct Driver {
+    connection: Connection,
+    transport: Transport,
+    handlers: Handlers,
+    lines: LineBuffer,
+    unwritten: BytesMut,
+    commands: mpsc::UnboundedReceiver<Command>,
+    shared: Arc<Shared>,
+    opened: Option<oneshot::Sender<Result<Welcome>>>,
+    lanes: HashMap<TurnKey, Arc<Lane>>,
+    callers: HashMap<CallKey, Caller>,
+    outside: Arc<Lane>,
+    /// Rung when a lane that was full has room again.
+    room: Arc<Notify>,
+    shutdown: Shutdown,
+    input_ended: bool,
+}
+
+enum Woken {
+    Command(Option<Command>),
+    Read(std::io::Result<usize>),
+    Written(std::io::Result<usize>),
+    Handled(handlers::Handled),
+    Exited(crate::transport::Exit),
+    Deadline,
+    Room,
+    OpenerLeft,
+}
+
+impl Driver {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let room = Arc::clone(&setup.shared.room);
+        let outside = Arc::new(Lane::new(setup.shared.event_buffer_bytes, Arc::clone(&room)));
+        let mut driver = Self {
+            connection: setup.connection,
+            transport: setup.transport,
+            handlers: setup.handlers,
+            lines: LineBuffer::new(setup.max_line_bytes),
+            unwritten: BytesMut::new(),
+            commands: setup.commands,
+            shared: setup.shared,
+            opened: Some(setup.opened),
+            lanes: HashMap::new(),
+            callers: HashMap::new(),
+            outside,
+            room,
+            shutdown: Shutdown::new(setup.close_timeout),
+            input_ended: false,
+        };
+        driver.handlers.observe(&driver.outside, driver.shared.commands.downgrade());
+        driver.connection.open(setup.hello, Instant::now());
+        driver
+    }
+
+    /// Runs until the agent is gone and reaped.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.pump();
+            if self.shutdown.is_over() {
+                break;
+            }
+            match self.wait().await {
+                Woken::Command(command) => self.obey(command.unwrap_or(Command::Close)),
+                Woken::Read(read) => self.has_read(read),
+                Woken::Written(written) => match written {
+                    Ok(n) => self.unwritten.advance(n),
+                    // The agent is on its way out; its end is told by its exit.
+                    Err(error) => self.stop_writing(&error),
+                },
+                Woken::Handled(handled) => handled.report(&mut self.connection),
+                Woken::Exited(exit) => self.shutdown.exited(exit, Instant::now()),
+                Woken::Deadline => {
+                    self.connection.on_deadline(Instant::now());
+                    self.shutdown_step();
+                }
+                Woken::Room => {}
+                Woken::OpenerLeft => self.begin_close(),
+            }
+        }
+        self.finish().await;
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let readable = !self.input_ended && self.may_read();
+        let deadline = self.connection.next_deadline().into_iter().chain(self.shutdown.deadline()).min();
+        let space = if readable { CHUNK } else { 0 };
+        let transport = &mut self.transport;
+        let opened = &mut self.opened;
+        tokio::select! {
+            command = self.commands.recv() => Woken::Command(command),
+            handled = self.handlers.next(), if !self.handlers.is_idle() => Woken::Handled(handled),
+            read = transport.reader.read_buf(self.lines.space(space)), if readable => Woken::Read(read),
+            written = transport.writer.write(&self.unwritten), if !self.unwritten.is_empty() => Woken::Written(written),
+            exit = transport.process.wait(), if !self.shutdown.has_exited() => Woken::Exited(exit),
+            () = self.room.notified() => Woken::Room,
+            () = sleep_until(deadline) => Woken::Deadline,
+            () = opener_left(opened), if opened.is_some() => Woken::OpenerLeft,
+        }
+    }
+
+    /// Whether the lanes have room. A call that waits for its answer may make the active lane grow, up to a hard
+    /// bound: the answer lies behind events that its caller may be the one to read.
+    fn may_read(&mut self) -> bool {
+        if self.shutdown.drains() {
+            return true;
+        }
+        if self.outside.room() != Room::Free {
+            return false;
+        }
+        let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply(_)));
+        let mut free = true;
+        let lanes: Vec<_> = self.lanes.values().chain(self.replay_lane()).cloned().collect();
+        for lane in lanes {
+            let waited_for = replies || lane.has_waiting_results();
+            match lane.room() {
+                Room::Free => {}
+                Room::Full => free &= waited_for,
+                Room::HardFull => {
+                    free = false;
+                    if waited_for {
+                        self.give_up_calls(&lane);
+                    }
+                }
+            }
+        }
+        free
+    }
+
+    fn replay_lane(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.callers.values().filter_map(|caller| match caller {
+            Caller::Replay(lane) => Some(lane),
+            Caller::Reply(_) => None,
+        })
+    }
+
+    fn give_up_calls(&mut self, lane: &Lane) {
+        let error = Error::EventBufferFull(
+            "the answer lies behind more unread events than may wait; read on, or raise event_buffer_bytes".to_owned(),
+        );
+        lane.fail_results(&error);
+        let replies: Vec<_> =
+            self.callers.iter().filter(|(_, caller)| matches!(caller, Caller::Reply(_))).map(|(key, _)| *key).collect();
+        for key in replies {
+            self.connection.forget_call(key);
+            if let Some(Caller::Reply(reply)) = self.callers.remove(&key) {
+                drop(reply.send(Err(error.clone())));
+            }
+        }
+    }
+
+    fn has_read(&mut self, read: std::io::Result<usize>) {
+        match read {
+            Ok(0) => self.end_of_input(),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the agent's output can't be read");
+                self.end_of_input();
+            }
+        }
+    }
+
+    fn end_of_input(&mut self) {
+        self.input_ended = true;
+        let rest = self.lines.take_rest();
+        if !rest.is_empty() {
+            self.connection.receive(&rest, Instant::now());
+            self.outputs();
+        }
+        self.shutdown.input_ended(Instant::now());
+    }
+
+    fn stop_writing(&mut self, error: &std::io::Error) {
+        tracing::debug!(%error, "the agent's input can't be written");
+        self.unwritten.clear();
+        self.transport.writer = Box::new(tokio::io::sink());
+    }
+
+    /// Takes in the lines that were read, as far as there is room for what they bring; does what comes of them.
+    fn pump(&mut self) {
+        loop {
+            self.outputs();
+            if !self.may_read() {
+                break;
+            }
+            match self.lines.next_line() {
+                Ok(Some(line)) => self.connection.receive(&line, Instant::now()),
+                Ok(None) => break,
+                Err(too_long) => {
+                    let error = Error::Protocol(format!(
+                        "the agent sent a line of {} bytes or more; max_line_bytes is {}",
+                        too_long.size, too_long.limit
+                    ));
+                    self.give_up(&error);
+                    break;
+                }
+            }
+        }
+        self.outputs();
+        self.lines.release_if_empty();
+        for lane in self.lanes.values().chain(self.replay_lane()).chain([&self.outside]) {
+            lane.wake();
+        }
+        self.shutdown_step();
+    }
+
+    fn outputs(&mut self) {
+        while let Some(output) = self.connection.poll_output() {
+            self.output(output);
+        }
+        let bytes = self.connection.take_transmit();
+        if !self.shutdown.input_closed() {
+            self.unwritten.extend_from_slice(&bytes);
+        }
+    }
+
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Opened(outcome) => {
+                let failed = outcome.is_err();
+                let unheard = self.opened.take().is_none_or(|opened| opened.send(outcome).is_err());
+                if failed || unheard {
+                    self.begin_close();
+                }
+            }
+            Output::Event { scope, event, size } => {
+                self.shared.update(&self.connection);
+                match scope {
+                    Scope::Turn(turn, step) => {
+                        if let Some(lane) = self.lanes.get(&turn) {
+                            if let Some((_, usage)) = self.connection.turn_usage() {
+                                lane.set_usage(usage);
+                            }
+                            lane.push(event, step, size);
+                        }
+                    }
+                    Scope::Replay(call) => {
+                        if let Some(Caller::Replay(lane)) = self.callers.get(&call) {
+                            lane.push(event, StepTag::default(), size);
+                        }
+                    }
+                    Scope::Outside if self.handlers.observes() => self.outside.push(event, StepTag::default(), size),
+                    Scope::Outside => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
+                }
+            }
+            Output::Ask { key, scope, request } => {
+                let turn = match scope {
+                    Scope::Turn(turn, _) => Some(turn),
+                    _ => None,
+                };
+                self.handlers.ask(key, turn, request);
+            }
+            Output::Withdrawn(key) => self.handlers.withdraw(key),
+            Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
+            Output::TurnEnded { turn, outcome } => {
+                self.shared.update(&self.connection);
+                self.shared.turn_ended(turn);
+                if let Some(lane) = self.lanes.remove(&turn) {
+                    lane.finish(outcome);
+                }
+            }
+            Output::Hopeless(error) => self.give_up(&error),
+        }
+    }
+
+    fn call_ended(&mut self, call: CallKey, outcome: Result<Json>) {
+        match self.callers.remove(&call) {
+            Some(Caller::Reply(reply)) => drop(reply.send(outcome.map(drop))),
+            Some(Caller::Replay(lane)) => lane.finish(outcome.map(|_| lane::replayed())),
+            None => {}
+        }
+        self.shared.update(&self.connection);
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = Instant::now();
+        match command {
+            Command::Prompt { turn, lane, input } => {
+                self.lanes.insert(turn, lane);
+                self.connection.prompt(turn, input, now);
+            }
+            Command::Cancel { turn } => {
+                if let Some(lane) = self.lanes.get(&turn) {
+                    lane.stop_holding_up();
+                }
+                self.connection.cancel(turn, now);
+            }
+            Command::Steer { turn, input, reply } => {
+                let call = self.connection.steer(turn, input);
+                self.await_call(call, reply);
+            }
+            Command::SetPlanMode { on, reply } => {
+                let call = self.connection.set_plan_mode(on);
+                self.await_call(call, reply);
+            }
+            Command::Replay { lane } => match self.connection.start_replay() {
+                Ok(call) => drop(self.callers.insert(call, Caller::Replay(lane))),
+                Err(error) => lane.finish(Err(error)),
+            },
+            Command::Respond { request_id, answer, reply } => {
+                drop(reply.send(self.connection.respond(&request_id, answer)));
+            }
+            Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
+            Command::Close => self.begin_close(),
+            #[cfg(feature = "bridge")]
+            Command::Kill => self.kill(),
+        }
+    }
+
+    fn await_call(&mut self, call: Result<CallKey>, reply: oneshot::Sender<Result<()>>) {
+        match call {
+            Ok(call) => drop(self.callers.insert(call, Caller::Reply(reply))),
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves when whoever opens the session does not wait for it any more.
+async fn opener_left(opened: &mut Option<oneshot::Sender<Result<Welcome>>>) {
+    match opened {
+        Some(opened) => opened.closed().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Command {
+    /// The session is over: whoever asked hears why.
+    fn fail(self, error: &Error) {
+        match self {
+            Self::Prompt { lane, .. } | Self::Replay { lane } => lane.finish(Err(error.clone())),
+            Self::Steer { reply, .. } | Self::SetPlanMode { reply, .. } | Self::Respond { reply, .. } => {
+                drop(reply.send(Err(error.clone())));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! How a session ends: cancel what runs, close the agent's input, wait, TERM, wait, KILL, reap. Or the other way
+//! round: the agent is gone, and everything pending must hear of it.
+
+use std::time::{Duration, Instant};
+
+use super::Driver;
+use crate::connection::TurnKey;
+use crate::error::{AgentExit, Error};
+use crate::transport::Exit;
+
+/// After its exit: what an agent's descendants that still hold the pipe may delay its end by.
+const DRAIN: Duration = Duration::from_millis(500);
+/// After the end of its output: how long an agent may take to exit by itself.
+const LINGER: Duration = Duration::from_secs(1);
+/// After TERM: how long until KILL.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+/// After its exit: how long the end of its stderr is waited for.
+const STDERR_GRACE: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+enum Stage {
+    Running,
+    /// A close was asked for while a turn runs: it is cancelled first.
+    Cancelling,
+    /// The agent's input is closed (or it closed its output): it should exit by itself.
+    Waiting {
+        until: Instant,
+    },
+    /// TERM was sent.
+    Terminating {
+        until: Instant,
+    },
+    /// KILL was sent.
+    Killed,
+}
+
+#[derive(Debug)]
+pub(super) struct Shutdown {
+    stage: Stage,
+    close_timeout: Duration,
+    /// We want it to end.
+    asked: bool,
+    input_ended: bool,
+    exit: Option<Exit>,
+    /// Until when the rest of its output is read after its exit.
+    drain_until: Option<Instant>,
+}
+
+impl Shutdown {
+    pub(super) fn new(close_timeout: Duration) -> Self {
+        Self { stage: Stage::Running, close_timeout, asked: false, input_ended: false, exit: None, drain_until: None }
+    }
+
+    pub(super) fn exited(&mut self, exit: Exit, now: Instant) {
+        self.exit = Some(exit);
+        self.drain_until = Some(now + DRAIN);
+    }
+
+    pub(super) fn input_ended(&mut self, now: Instant) {
+        self.input_ended = true;
+        if self.exit.is_none() && matches!(self.stage, Stage::Running | Stage::Cancelling) {
+            self.stage = Stage::Waiting { until: now + LINGER };
+        }
+    }
+
+    pub(super) fn has_exited(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// Whether what the agent still says is read whatever the lanes hold: a pipe's worth at the most, or nobody
+    /// wants it.
+    pub(super) fn drains(&self) -> bool {
+        self.asked || self.exit.is_some()
+    }
+
+    /// Whether the agent's input is closed by us, or about to be.
+    pub(super) fn input_closed(&self) -> bool {
+        !matches!(self.stage, Stage::Running | Stage::Cancelling)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.stage {
+            _ if self.exit.is_some() => self.drain_until.filter(|_| !self.input_ended),
+            Stage::Waiting { until } | Stage::Terminating { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// The agent is reaped, and nothing of its output is left to read.
+    pub(super) fn is_over(&self) -> bool {
+        let drained = self.input_ended || self.drain_until.is_some_and(|until| Instant::now() >= until);
+        self.exit.is_some() && drained
+    }
+}
+
+impl Driver {
+    /// The program closes the session, or nobody holds it any more.
+    pub(super) fn begin_close(&mut self) {
+        if self.shutdown.asked {
+            return;
+        }
+        self.shutdown.asked = true;
+        if matches!(self.shutdown.stage, Stage::Running) {
+            self.shutdown.stage = Stage::Cancelling;
+        }
+        let now = Instant::now();
+        let turns: Vec<TurnKey> = self.lanes.keys().copied().collect();
+        for turn in turns {
+            self.lanes[&turn].stop_holding_up();
+            self.connection.cancel(turn, now);
+        }
+    }
+
+    /// The host process ends and has no more time.
+    #[cfg(feature = "bridge")]
+    pub(super) fn kill(&mut self) {
+        self.shutdown.asked = true;
+        self.shutdown.stage = Stage::Killed;
+        self.transport.process.kill();
+    }
+
+    /// The connection can't go on: everything fails with this, and the agent is ended.
+    pub(super) fn give_up(&mut self, error: &Error) {
+        tracing::warn!(%error, "the session is given up");
+        self.shared.close(error.clone());
+        self.connection.close(error);
+        self.shutdown.asked = true;
+        self.shutdown.stage = Stage::Terminating { until: Instant::now() + TERM_GRACE };
+        self.transport.process.terminate();
+    }
+
+    /// Goes on to the next stage where the present one is through.
+    pub(super) fn shutdown_step(&mut self) {
+        let now = Instant::now();
+        if self.shutdown.exit.is_some() {
+            return;
+        }
+        match self.shutdown.stage {
+            Stage::Cancelling if self.lanes.is_empty() && self.unwritten.is_empty() => {
+                self.connection.close(&Error::SessionClosed);
+                self.outputs();
+                // Dropping it closes the pipe: the agent sees the end of its input.
+                self.transport.writer = Box::new(tokio::io::sink());
+                self.shutdown.stage = Stage::Waiting { until: now + self.shutdown.close_timeout };
+            }
+            Stage::Waiting { until } if now >= until => {
+                tracing::debug!("the agent does not end by itself; it gets TERM");
+                self.transport.process.terminate();
+                self.shutdown.stage = Stage::Terminating { until: now + TERM_GRACE };
+            }
+            Stage::Terminating { until } if now >= until => {
+                tracing::debug!("the agent does not end on TERM; it gets KILL");
+                self.transport.process.kill();
+                self.shutdown.stage = Stage::Killed;
+            }
+            _ => {}
+        }
+    }
+
+    /// The agent is gone: whatever still waits hears why.
+    pub(super) async fn finish(mut self) {
+        // Its group may have members that outlived it.
+        self.transport.process.kill();
+        let error = if self.shutdown.asked {
+            Error::SessionClosed
+        } else {
+            let stderr_ended = self.transport.process.stderr_done();
+            drop(tokio::time::timeout(STDERR_GRACE, stderr_ended).await);
+            let exit = self.shutdown.exit.take().unwrap_or_default();
+            let stderr = self.transport.process.stderr_tail();
+            self.connection.end_of_agent(AgentExit { exit_code: exit.code, signal: exit.signal, stderr })
+        };
+        self.shared.close(error.clone());
+        self.connection.close(&error);
+        self.outputs();
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            command.fail(&error);
+        }
+        self.outside.finish(Err(error));
+        self.shared.ended();
+    }
+}

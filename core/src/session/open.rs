@@ -1,0 +1,302 @@
+//! Opening a session: check the options, start the agent, shake hands.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::Instrument as _;
+
+use super::shared::{Link, Shared};
+use super::{Session, Turn, TurnInner};
+use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
+use crate::dialect::{Hello, HookOffer, ToolOffer, Welcome, Wire, WireVersion};
+use crate::driver::lane::Lane;
+use crate::driver::{Driver, Handlers, Setup};
+use crate::error::{Error, Result};
+use crate::handler::{Hook, Responder};
+use crate::options::{Dialect, SessionOptions};
+use crate::transport::{Transport, child};
+use crate::wire::{Content, TokenUsage};
+
+/// Drivers that have not come to their end yet, in all of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    count: AtomicUsize,
+    #[cfg(feature = "bridge")]
+    sessions: std::sync::Mutex<Vec<std::sync::Weak<Shared>>>,
+    changed: Notify,
+}
+
+pub(crate) static LIVE: std::sync::LazyLock<Live> = std::sync::LazyLock::new(Live::default);
+
+struct LiveGuard;
+
+impl LiveGuard {
+    #[cfg_attr(not(feature = "bridge"), allow(unused_variables, reason = "only bindings end sessions from outside"))]
+    fn new(shared: &Arc<Shared>) -> Self {
+        LIVE.count.fetch_add(1, Ordering::AcqRel);
+        #[cfg(feature = "bridge")]
+        LIVE.register(shared);
+        Self
+    }
+}
+
+impl Drop for LiveGuard {
+    fn drop(&mut self) {
+        LIVE.count.fetch_sub(1, Ordering::AcqRel);
+        LIVE.changed.notify_waiters();
+    }
+}
+
+#[cfg(feature = "bridge")]
+impl Live {
+    fn register(&self, shared: &Arc<Shared>) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.push(Arc::downgrade(shared));
+    }
+
+    fn each(&self, act: impl Fn(&Shared)) {
+        let sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        sessions.iter().filter_map(std::sync::Weak::upgrade).for_each(|session| act(&session));
+    }
+
+    /// Begins to close every session of the process.
+    pub(crate) fn close_all(&self) {
+        self.each(Shared::begin_close);
+    }
+
+    /// Ends every agent of the process.
+    pub(crate) fn kill_all(&self) {
+        self.each(Shared::kill);
+    }
+
+    /// Waits until no session's agent is left: for the end of a host process.
+    pub(crate) async fn until_none(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl SessionOptions {
+    /// Starts the agent and shakes hands with it. Dropping the future stops the agent again.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] names a wrong option, [`Error::Spawn`] what could not be started,
+    /// [`Error::Handshake`] or [`Error::Timeout`] what the agent did instead of answering, [`Error::AgentExited`] how
+    /// it ended, [`Error::Unsupported`] an option that this agent has no use for.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use kimi_agent::Session;
+    /// let error = Session::builder().executable("/no/such/kimi").start().await.unwrap_err();
+    /// assert_eq!(error.code(), "spawn_error");
+    /// # }
+    /// ```
+    pub async fn start(mut self) -> Result<Session> {
+        self.validate()?;
+        // The agent keeps its session under this name; without one, the program could not resume it.
+        let id = self.session_id.get_or_insert_with(|| uuid::Uuid::new_v4().to_string()).clone();
+        let launch = self.launch()?;
+        let work_dir = launch.current_dir.clone();
+        let transport = child::spawn(launch, self.on_stderr.clone()).await?;
+        self.open(transport, id, work_dir).await
+    }
+
+    /// Opens a session over a transport.
+    pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
+        let dialect = match &self.dialect {
+            Dialect::Auto => Wire::new(WireVersion::LATEST),
+            Dialect::Wire(version) => Wire::new(*version),
+            other => return Err(Error::Unsupported(format!("this release does not speak the dialect `{other}`"))),
+        };
+        let hooks: HashMap<String, Hook> =
+            self.hooks.iter().enumerate().map(|(n, hook)| (format!("hook-{}", n + 1), hook.clone())).collect();
+        let policy = self.policy(&hooks);
+        let hello = self.hello();
+        let wanted: Vec<String> = self.hooks.iter().map(|hook| hook.event.clone()).collect();
+        let tools = !self.tools.is_empty();
+        let timing = Timing {
+            handshake: self.handshake_timeout,
+            cancel: self.cancel_timeout,
+            turn: self.turn_timeout,
+            idle: self.idle_timeout,
+        };
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(commands, self.event_buffer_bytes));
+        let pid = transport.process.pid();
+        let (opened, welcome) = oneshot::channel();
+        let driver = Driver::new(Setup {
+            connection: Connection::new(Box::new(dialect), timing, policy),
+            transport,
+            handlers: Handlers::new(self.on_approval, self.on_question, self.tools, hooks, self.on_event),
+            hello,
+            max_line_bytes: self.max_line_bytes,
+            close_timeout: self.close_timeout,
+            commands: receiver,
+            shared: Arc::clone(&shared),
+            opened,
+        });
+        let live = LiveGuard::new(&shared);
+        let span = tracing::info_span!("session", session = id);
+        tokio::spawn(
+            async move {
+                driver.run().await;
+                drop(live);
+            }
+            .instrument(span),
+        );
+        let welcome = welcome.await.unwrap_or_else(|_| Err(shared.closed_reason()))?;
+        let session = Session { shared, id, work_dir, pid, welcome };
+        check_wishes(&session.welcome, tools, &wanted)?;
+        Ok(session)
+    }
+
+    fn policy(&self, hooks: &HashMap<String, Hook>) -> Policy {
+        fn who<H>(responder: &Responder<H>) -> Who {
+            match responder {
+                Responder::Unset => Who::Nobody,
+                Responder::Manual => Who::Manual,
+                Responder::Handler(_) => Who::Handler,
+            }
+        }
+        Policy {
+            approval: if self.yolo { Who::Yolo } else { who(&self.on_approval) },
+            question: who(&self.on_question),
+            tools: self.tools.iter().map(|tool| tool.name.clone()).collect(),
+            hooks: hooks.iter().map(|(id, hook)| (id.clone(), (hook.on_error, hook.event.clone()))).collect(),
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            client_name: self.client_name.clone().unwrap_or_else(|| "kimi-agent".to_owned()),
+            client_version: self.client_version.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+            tools: self
+                .tools
+                .iter()
+                .map(|tool| ToolOffer {
+                    name: tool.name.clone(),
+                    description: tool.description.clone(),
+                    parameters: tool.parameters.clone(),
+                })
+                .collect(),
+            hooks: self
+                .hooks
+                .iter()
+                .enumerate()
+                .map(|(n, hook)| HookOffer {
+                    id: format!("hook-{}", n + 1),
+                    event: hook.event.clone(),
+                    matcher: hook.matcher.clone(),
+                    // Rounded up: the agent must not give up before we do.
+                    timeout: hook.timeout.map(|timeout| timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)),
+                })
+                .collect(),
+            supports_question: self.on_question.is_set(),
+        }
+    }
+}
+
+/// An option that this agent would silently ignore is an error.
+fn check_wishes(welcome: &Welcome, tools: bool, hooks: &[String]) -> Result<()> {
+    let can = &welcome.capabilities;
+    let agent = welcome.server.as_ref().map_or_else(
+        || format!("the agent (Wire {})", welcome.protocol_version),
+        |server| format!("{} {} (Wire {})", server.name, server.version, welcome.protocol_version),
+    );
+    if tools && !can.external_tools {
+        return Err(Error::Unsupported(format!("{agent} does not support `tools`")));
+    }
+    for event in hooks {
+        if can.hooks.is_empty() {
+            return Err(Error::Unsupported(format!("{agent} does not support `hooks`")));
+        }
+        if !can.hooks.contains(event) {
+            let known = can.hooks.join(", ");
+            return Err(Error::Unsupported(format!("{agent} has no hook on `{event}`; it has: {known}")));
+        }
+    }
+    for tool in &welcome.external_tools.rejected {
+        tracing::warn!(tool = tool.name, reason = tool.reason, "the agent refuses a tool");
+    }
+    Ok(())
+}
+
+/// One prompt, one turn: opens a session, runs the turn, closes the session again. Returns at once; whatever goes
+/// wrong, the start of the agent included, comes out of the turn.
+///
+/// Needs a tokio runtime, as a session does.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> kimi_agent::Result<()> {
+/// # let agent = kimi_agent::testing::scripted_agent(serde_json::json!([[{"text": "4"}]]));
+/// use kimi_agent::SessionOptions;
+/// let mut turn = kimi_agent::prompt("What is 2 + 2?", SessionOptions::new().executable(&agent));
+/// assert_eq!(turn.result().await?.text, "4");
+/// # Ok(()) }
+/// ```
+pub fn prompt(content: impl Into<Content>, options: SessionOptions) -> Turn {
+    one_shot(content.into(), options, tokio::runtime::Handle::try_current().ok())
+}
+
+#[cfg(feature = "bridge")]
+pub(crate) fn one_shot_on(content: Content, options: SessionOptions, runtime: tokio::runtime::Handle) -> Turn {
+    one_shot(content, options, Some(runtime))
+}
+
+fn one_shot(content: Content, options: SessionOptions, runtime: Option<tokio::runtime::Handle>) -> Turn {
+    let room = Arc::new(Notify::new());
+    let lane = Arc::new(Lane::new(options.event_buffer_bytes, Arc::clone(&room)));
+    let link = Arc::new(Link::default());
+    let inner = TurnInner { lane: Arc::clone(&lane), link: Arc::clone(&link), id: "turn-1".to_owned() };
+    match runtime {
+        Some(runtime) => drop(runtime.spawn(run_one_shot(content, options, lane, link, room))),
+        None => lane.finish(Err(Error::Internal("`prompt` was called outside a tokio runtime".to_owned()))),
+    }
+    Turn::new(Arc::new(inner))
+}
+
+async fn run_one_shot(content: Content, options: SessionOptions, lane: Arc<Lane>, link: Arc<Link>, room: Arc<Notify>) {
+    let started = tokio::select! {
+        started = options.start() => started,
+        () = link.until_cancelled() => {
+            let nothing = PromptResult {
+                status: TurnStatus::Cancelled,
+                steps: 0,
+                text: String::new(),
+                usage: TokenUsage::default(),
+            };
+            return lane.finish(Ok(nothing));
+        }
+    };
+    let session = match started {
+        Ok(session) => session,
+        Err(error) => return lane.finish(Err(error)),
+    };
+    match session.shared.prompt(Arc::clone(&lane), content) {
+        Ok(key) => link.connect(Arc::clone(&session.shared), key),
+        Err(error) => return lane.finish(Err(error)),
+    }
+    // The lane was made before the session whose driver is to hear of its room.
+    let forward = async {
+        loop {
+            room.notified().await;
+            session.shared.room.notify_one();
+        }
+    };
+    tokio::select! {
+        () = lane.settled() => {}
+        () = forward => {}
+    }
+}

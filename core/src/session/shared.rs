@@ -1,0 +1,267 @@
+//! What a session's handles and its driver share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::SessionState;
+use crate::connection::{Connection, ManualAnswer, TurnKey};
+use crate::driver::Command;
+use crate::driver::lane::Lane;
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::wire::{Content, StatusUpdate, TokenUsage};
+
+#[derive(Debug)]
+struct Active {
+    key: TurnKey,
+    /// The program has left it: the next prompt waits for its end instead of being refused.
+    leaving: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    active: Option<Active>,
+    closed: Option<Error>,
+    usage: TokenUsage,
+    status: StatusUpdate,
+    next_turn: TurnKey,
+}
+
+/// Shared by a session's handles and its driver.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) room: Arc<Notify>,
+    pub(crate) event_buffer_bytes: usize,
+    state: Mutex<State>,
+    over: AtomicBool,
+    over_notice: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(commands: mpsc::UnboundedSender<Command>, event_buffer_bytes: usize) -> Self {
+        let state = State {
+            active: None,
+            closed: None,
+            usage: TokenUsage::default(),
+            status: StatusUpdate::unchanged(),
+            next_turn: 1,
+        };
+        Self {
+            commands,
+            room: Arc::new(Notify::new()),
+            event_buffer_bytes,
+            state: Mutex::new(state),
+            over: AtomicBool::new(false),
+            over_notice: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // --- the driver's side ---
+
+    /// Takes over what the connection has learnt.
+    pub(crate) fn update(&self, connection: &Connection) {
+        let mut state = self.lock();
+        if state.usage != *connection.usage() {
+            state.usage.clone_from(connection.usage());
+        }
+        if state.status != *connection.status() {
+            state.status.clone_from(connection.status());
+        }
+    }
+
+    pub(crate) fn turn_ended(&self, key: TurnKey) {
+        let mut state = self.lock();
+        if state.active.as_ref().is_some_and(|active| active.key == key) {
+            state.active = None;
+        }
+    }
+
+    /// From now on every call fails with this. The first reason counts.
+    pub(crate) fn close(&self, reason: Error) {
+        self.lock().closed.get_or_insert(reason);
+    }
+
+    /// The agent is gone and reaped.
+    pub(crate) fn ended(&self) {
+        self.over.store(true, Ordering::Release);
+        self.over_notice.notify_waiters();
+    }
+
+    // --- the handles' side ---
+
+    /// Waits until the agent is gone and reaped.
+    pub(crate) async fn until_ended(&self) {
+        let notice = self.over_notice.notified();
+        tokio::pin!(notice);
+        notice.as_mut().enable();
+        if !self.over.load(Ordering::Acquire) {
+            notice.await;
+        }
+    }
+
+    pub(crate) fn lane(&self) -> Arc<Lane> {
+        Arc::new(Lane::new(self.event_buffer_bytes, Arc::clone(&self.room)))
+    }
+
+    /// Why calls fail now.
+    pub(crate) fn closed_reason(&self) -> Error {
+        self.lock().closed.clone().unwrap_or(Error::SessionClosed)
+    }
+
+    pub(crate) fn state(&self) -> SessionState {
+        let state = self.lock();
+        match (&state.closed, &state.active) {
+            (Some(_), _) => SessionState::Closed,
+            (None, Some(_)) => SessionState::Active,
+            (None, None) => SessionState::Idle,
+        }
+    }
+
+    pub(crate) fn usage(&self) -> TokenUsage {
+        self.lock().usage.clone()
+    }
+
+    pub(crate) fn status(&self) -> StatusUpdate {
+        self.lock().status.clone()
+    }
+
+    /// Registers a turn, then sends its prompt. Returns at once.
+    pub(crate) fn prompt(&self, lane: Arc<Lane>, input: Content) -> Result<TurnKey> {
+        let mut state = self.lock();
+        if let Some(reason) = &state.closed {
+            return Err(reason.clone());
+        }
+        if state.active.as_ref().is_some_and(|active| !active.leaving) {
+            return Err(Error::local(
+                RpcErrorKind::TurnInProgress,
+                "a turn is running; wait for its result, cancel it, or let go of it",
+            ));
+        }
+        let key = state.next_turn;
+        state.next_turn += 1;
+        state.active = Some(Active { key, leaving: false });
+        self.commands.send(Command::Prompt { turn: key, lane, input }).map_err(|_| Error::SessionClosed)?;
+        Ok(key)
+    }
+
+    /// Begins to cancel a turn.
+    pub(crate) fn cancel(&self, key: TurnKey) {
+        {
+            let mut state = self.lock();
+            match &mut state.active {
+                Some(active) if active.key == key => active.leaving = true,
+                _ => return,
+            }
+        }
+        // A driver that is gone has ended the turn already.
+        drop(self.commands.send(Command::Cancel { turn: key }));
+    }
+
+    /// Sends a command and waits for its reply.
+    pub(crate) async fn ask(&self, command: impl FnOnce(oneshot::Sender<Result<()>>) -> Command) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        if self.lock().closed.is_some() || self.commands.send(command(reply)).is_err() {
+            return Err(self.closed_reason());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.closed_reason()))
+    }
+
+    pub(crate) async fn respond(&self, request_id: &str, answer: ManualAnswer) -> Result<()> {
+        let request_id = request_id.to_owned();
+        self.ask(|reply| Command::Respond { request_id, answer, reply }).await
+    }
+
+    /// Ends the agent without asking it.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn kill(&self) {
+        self.close(Error::SessionClosed);
+        drop(self.commands.send(Command::Kill));
+    }
+
+    pub(crate) fn begin_close(&self) {
+        self.close(Error::SessionClosed);
+        drop(self.commands.send(Command::Close));
+    }
+}
+
+/// The way from a turn to its session, which a one-shot turn has not yet when it begins.
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    target: OnceLock<(Arc<Shared>, TurnKey)>,
+    cancelled: AtomicBool,
+    changed: Notify,
+}
+
+impl Link {
+    pub(crate) fn to(shared: Arc<Shared>, key: TurnKey) -> Self {
+        let link = Self::default();
+        link.connect(shared, key);
+        link
+    }
+
+    /// The turn has its session.
+    pub(crate) fn connect(&self, shared: Arc<Shared>, key: TurnKey) {
+        drop(self.target.set((shared, key)));
+        self.changed.notify_waiters();
+        if self.is_cancelled() {
+            self.cancel();
+        }
+    }
+
+    pub(crate) fn target(&self) -> Option<&(Arc<Shared>, TurnKey)> {
+        self.target.get()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        match self.target() {
+            Some((shared, key)) => shared.cancel(*key),
+            None => self.changed.notify_waiters(),
+        }
+    }
+
+    /// Waits until the turn is cancelled before it has a session.
+    pub(crate) async fn until_cancelled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_cancelled() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits for the session, or for the end of the turn that never gets one.
+    pub(crate) async fn connected(&self, lane: &Lane) -> Result<&(Arc<Shared>, TurnKey)> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(target) = self.target() {
+                return Ok(target);
+            }
+            tokio::select! {
+                () = changed => {}
+                () = lane.settled() => {
+                    return match (self.target(), lane.outcome()) {
+                        (Some(target), _) => Ok(target),
+                        (None, Some(Err(error))) => Err(error),
+                        (None, _) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended")),
+                    };
+                }
+            }
+        }
+    }
+}

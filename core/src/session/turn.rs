@@ -1,0 +1,323 @@
+//! A turn: its events, one by one or by step, and its outcome.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+
+use super::shared::Link;
+use crate::connection::{ManualAnswer, PromptResult, StepTag};
+use crate::driver::Command;
+use crate::driver::lane::Lane;
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::handler::{Answers, Approval};
+use crate::wire::{ApprovalRequest, Content, Event, QuestionRequest, TokenUsage};
+
+/// What all handles of one turn share. Dropping the last one leaves the turn, which cancels it.
+#[derive(Debug)]
+pub(crate) struct TurnInner {
+    pub(crate) lane: Arc<Lane>,
+    pub(crate) link: Arc<Link>,
+    pub(crate) id: String,
+}
+
+impl TurnInner {
+    /// Cancels, and waits for the end.
+    pub(crate) async fn cancel(&self) -> Result<()> {
+        if self.lane.is_settled() {
+            return Ok(());
+        }
+        self.lane.stop_holding_up();
+        self.link.cancel();
+        self.lane.settled().await;
+        match self.lane.outcome() {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) async fn steer(&self, input: Content) -> Result<()> {
+        if self.lane.is_settled() {
+            return Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended"));
+        }
+        let (shared, turn) = self.link.connected(&self.lane).await?;
+        let turn = *turn;
+        shared.ask(|reply| Command::Steer { turn, input, reply }).await
+    }
+
+    pub(crate) async fn respond(&self, request_id: &str, answer: ManualAnswer) -> Result<()> {
+        let (shared, _) = self.link.connected(&self.lane).await?;
+        shared.respond(request_id, answer).await
+    }
+
+    /// Nobody reads this turn any more: it is cancelled in the background.
+    pub(crate) fn leave(&self) {
+        self.lane.discard();
+        if !self.lane.is_settled() {
+            self.link.cancel();
+        }
+    }
+}
+
+impl Drop for TurnInner {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// A turn under way: a stream of events, and an outcome.
+///
+/// It is read by event or by [step](Turn::steps), once. Not reading is fine: [`Turn::result`] alone runs it to its
+/// end. Dropping it cancels it; the session's next prompt waits for that and starts clean.
+///
+/// ```
+/// # use kimi_agent::{Session, testing::scripted_agent};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> kimi_agent::Result<()> {
+/// # let agent = scripted_agent(serde_json::json!([[{"text": ["Hel", "lo"]}]]));
+/// let session = Session::builder().executable(&agent).start().await?;
+/// let mut turn = session.prompt("Say hello")?;
+/// let mut text = String::new();
+/// while let Some(event) = turn.next().await {
+///     text.push_str(event?.text().unwrap_or_default());
+/// }
+/// assert_eq!(text, "Hello");
+/// assert_eq!(turn.result().await?.text, "Hello");
+/// # session.close().await
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping a turn cancels it"]
+pub struct Turn {
+    inner: Arc<TurnInner>,
+    /// An event that was taken out and belongs to a step that has not been asked for yet.
+    held: Option<(Event, StepTag)>,
+}
+
+impl Turn {
+    pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
+        Self { inner, held: None }
+    }
+
+    #[cfg(feature = "bridge")]
+    pub(crate) fn into_inner(self) -> Arc<TurnInner> {
+        self.inner
+    }
+
+    /// Its name within the session.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// The tokens that it took so far.
+    pub fn usage(&self) -> TokenUsage {
+        self.inner.lane.usage()
+    }
+
+    /// How many events nobody got, because nobody read them: after [`Turn::result`] without reading, or a
+    /// [`Turn::cancel`] while many were unread.
+    pub fn discarded(&self) -> u64 {
+        self.inner.lane.discarded()
+    }
+
+    /// The next event; nothing after the last. A turn that fails ends with one error.
+    ///
+    /// May be dropped while it waits, without losing anything.
+    pub async fn next(&mut self) -> Option<Result<Event>> {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.poll_tagged(cx).map(|next| next.map(|next| next.map(|(event, _)| event)))
+    }
+
+    fn poll_tagged(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(Event, StepTag)>>> {
+        if let Some(held) = self.held.take() {
+            return Poll::Ready(Some(Ok(held)));
+        }
+        self.inner.lane.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| (delivery.event, delivery.step))))
+    }
+
+    /// The turn step by step; each step is a stream of its events.
+    ///
+    /// ```
+    /// # use kimi_agent::{Session, testing::scripted_agent};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kimi_agent::Result<()> {
+    /// # let agent = scripted_agent(serde_json::json!([[{"text": "one"}, {"step": 2}, {"text": "two"}]]));
+    /// # let session = Session::builder().executable(&agent).start().await?;
+    /// # let mut turn = session.prompt("Count")?;
+    /// let mut seen = Vec::new();
+    /// let mut steps = turn.steps();
+    /// while let Some(mut step) = steps.next().await {
+    ///     let n = step.n();
+    ///     while let Some(event) = step.next().await {
+    ///         seen.extend(event?.text().map(|text| (n, text.to_owned())));
+    ///     }
+    /// }
+    /// assert_eq!(seen, [(1, "one".to_owned()), (2, "two".to_owned())]);
+    /// # Ok(()) }
+    /// ```
+    pub fn steps(&mut self) -> Steps<'_> {
+        Steps { turn: self, current: None, failure: None }
+    }
+
+    /// The outcome. What has not been read by then is passed over, and only counted.
+    ///
+    /// # Errors
+    /// What ended the turn: the agent's own error, its death, a deadline. A cancelled turn is no error; see
+    /// [`PromptResult::raise_for_status`].
+    pub async fn result(&mut self) -> Result<PromptResult> {
+        self.held = None;
+        self.inner.lane.result().await
+    }
+
+    /// Stops the turn, and waits for its end. Events that are under way are still delivered, as far as they fit.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if the agent does not answer within `cancel_timeout`; the session is over then.
+    pub async fn cancel(&self) -> Result<()> {
+        self.inner.cancel().await
+    }
+
+    /// Tells the model something while the turn runs (from Wire 1.4 on).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the agent can't, `NoActiveTurn` once the turn has ended.
+    pub async fn steer(&self, input: impl Into<Content>) -> Result<()> {
+        self.inner.steer(input.into()).await
+    }
+
+    /// Answers an approval request by hand, where [`on_approval_manual`](crate::SessionOptions::on_approval_manual)
+    /// is set.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where no such request awaits an answer.
+    pub async fn respond(&self, request: &ApprovalRequest, approval: Approval) -> Result<()> {
+        self.inner.respond(&request.id, ManualAnswer::Approval(approval)).await
+    }
+
+    /// Answers a question by hand, where [`on_question_manual`](crate::SessionOptions::on_question_manual) is set;
+    /// `None` dismisses it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] where no such request awaits an answer.
+    pub async fn respond_question(&self, request: &QuestionRequest, answers: Option<Answers>) -> Result<()> {
+        self.inner.respond(&request.id, ManualAnswer::Question(answers)).await
+    }
+}
+
+impl Stream for Turn {
+    type Item = Result<Event>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.poll_event(cx)
+    }
+}
+
+/// A turn step by step; see [`Turn::steps`].
+#[derive(Debug)]
+pub struct Steps<'a> {
+    turn: &'a mut Turn,
+    current: Option<StepTag>,
+    failure: Option<Error>,
+}
+
+impl Steps<'_> {
+    /// The next step. What is left unread of the step before is passed over. A failure of the turn is the last step's
+    /// last item, or a step of its own if none was open.
+    pub async fn next(&mut self) -> Option<Step<'_>> {
+        loop {
+            let turn = &mut *self.turn;
+            match std::future::poll_fn(|cx| turn.poll_tagged(cx)).await {
+                Some(Ok((event, tag))) if self.current != Some(tag) => {
+                    // A step is known by its number only once it has begun.
+                    self.current = Some(tag);
+                    self.turn.held = Some((event, tag));
+                    break;
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    self.failure = Some(error);
+                    break;
+                }
+                None => return None,
+            }
+        }
+        let tag = self.current.unwrap_or_default();
+        Some(Step { turn: self.turn, tag, failure: self.failure.take() })
+    }
+}
+
+/// One step of a turn.
+#[derive(Debug)]
+pub struct Step<'a> {
+    turn: &'a mut Turn,
+    tag: StepTag,
+    failure: Option<Error>,
+}
+
+impl Step<'_> {
+    /// The agent's number for it, from 1.
+    pub fn n(&self) -> i64 {
+        self.tag.n
+    }
+
+    /// The step's next event; nothing after the last.
+    pub async fn next(&mut self) -> Option<Result<Event>> {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        if let Some(error) = self.failure.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match std::task::ready!(self.turn.poll_tagged(cx)) {
+            Some(Ok((event, tag))) if tag != self.tag => {
+                self.turn.held = Some((event, tag));
+                Poll::Ready(None)
+            }
+            next => Poll::Ready(next.map(|next| next.map(|(event, _)| event))),
+        }
+    }
+}
+
+impl Stream for Step<'_> {
+    type Item = Result<Event>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.poll_event(cx)
+    }
+}
+
+/// A session's past, event by event; see [`Session::replay`](crate::Session::replay).
+#[derive(Debug)]
+pub struct Replay {
+    pub(crate) lane: Arc<Lane>,
+}
+
+impl Replay {
+    /// The next event; nothing after the last.
+    pub async fn next(&mut self) -> Option<Result<Event>> {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.lane.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event)))
+    }
+}
+
+impl Stream for Replay {
+    type Item = Result<Event>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.poll_event(cx)
+    }
+}
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        self.lane.discard();
+    }
+}
