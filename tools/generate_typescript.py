@@ -6,12 +6,11 @@ import argparse
 import re
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
-from catalog import load_catalog
+from catalog import ROOT, load_catalog
 
-TARGET = Path(__file__).resolve().parent.parent / "bindings-node" / "lib" / "wire.ts"
+TARGET = ROOT / "bindings-node" / "lib" / "wire.ts"
 WIDTH = 120
 
 HEADER = """\

@@ -268,6 +268,15 @@ function checkList(option: string, value: unknown): void {
   if (!Array.isArray(value)) throw new InvalidOption(option, `invalid option \`${option}\`: it must be a list`);
 }
 
+function checkDefinition(option: string, value: unknown): void {
+  if (typeof value !== "object" || value === null) {
+    throw new InvalidOption(option, `invalid option \`${option}\`: it must be an object`);
+  }
+  const { handler, timeout } = value as { handler?: unknown; timeout?: unknown };
+  checkFunction(`${option}.handler`, handler);
+  checkNumber(`${option}.timeout`, timeout);
+}
+
 /** Divides options into data and functions. What the data mean is judged by the core. */
 export function prepareOptions(options: SessionOptions): PreparedOptions {
   const data: string[] = [];
@@ -331,8 +340,7 @@ function divideFunctions(options: SessionOptions): { callbacks: Callbacks; funct
 function prepareTools(tools: readonly ExternalTool[]): ExternalTool[] {
   checkList("tools", tools);
   return tools.map((each, index) => {
-    checkFunction(`tools[${String(index)}].handler`, (each as unknown as JsonObject)["handler"]);
-    checkNumber(`tools[${String(index)}].timeout`, each.timeout);
+    checkDefinition(`tools[${String(index)}]`, each);
     const parameters: unknown = each.parameters;
     if (!isStandardSchema(parameters)) return each;
     return tool({ ...each, parameters, handler: (args, context) => each.handler(args as JsonObject, context) });
@@ -342,8 +350,7 @@ function prepareTools(tools: readonly ExternalTool[]): ExternalTool[] {
 function prepareHooks(hooks: readonly HookDefinition[]): readonly HookDefinition[] {
   checkList("hooks", hooks);
   hooks.forEach((each, index) => {
-    checkFunction(`hooks[${String(index)}].handler`, each.handler);
-    checkNumber(`hooks[${String(index)}].timeout`, each.timeout);
+    checkDefinition(`hooks[${String(index)}]`, each);
   });
   return [...hooks];
 }

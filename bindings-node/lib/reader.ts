@@ -31,7 +31,7 @@ export class Step implements AsyncIterableIterator<Event> {
     return Promise.resolve({ done: true, value: undefined });
   }
 
-  throw(error: unknown): Promise<never> {
+  throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
     this.#events.close();
     return Promise.reject(error);
   }

@@ -101,16 +101,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
       this.#removeListener();
     });
     this.#keep = keep;
-    bridge.addTurn(native.key, {
-      onReadable: weakly(this, (turn) => {
-        turn.#reader.pump();
-      }),
-      onSettled: weakly(this, (turn) => {
-        turn.#removeListener();
-        turn.#reader.pump();
-      }),
-    });
-    const onAbort = signal && weakly<Turn>(this, (turn) => void turn.cancel().catch(() => undefined));
+    bridge.addTurn(native.key, { onReadable: weakly(this, Turn.#onReadable), onSettled: weakly(this, Turn.#onSettled) });
+    const onAbort = signal && weakly(this, Turn.#onAbort);
     if (signal && onAbort) signal.addEventListener("abort", onAbort, { once: true });
     this.#remains = { bridge, native, signal, onAbort };
     collected.register(this, this.#remains, this);
@@ -136,9 +128,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return Promise.resolve({ done: true, value: undefined });
   }
 
-  throw(error: unknown): Promise<never> {
-    this.#reader.leave();
-    return Promise.reject(error);
+  throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
+    return this.#leaveWith(error);
   }
 
   [Symbol.asyncIterator](): this {
@@ -150,7 +141,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     const steps: AsyncIterableIterator<Step> = {
       next: () => this.#reader.nextStep(),
       return: () => this.return(),
-      throw: (error: unknown) => this.throw(error),
+      throw: (error: unknown) => this.#leaveWith(error),
       [Symbol.asyncIterator]: () => steps,
     };
     return steps;
@@ -188,6 +179,25 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     await this.cancel().catch(() => undefined);
   }
 
+  #leaveWith(error: unknown): Promise<never> {
+    this.#reader.leave();
+    return Promise.reject(error);
+  }
+
+  // Functions made in the constructor would keep the turn from being collected: they share a scope that knows it.
+  static readonly #onReadable = (turn: Turn): void => {
+    turn.#reader.pump();
+  };
+
+  static readonly #onSettled = (turn: Turn): void => {
+    turn.#removeListener();
+    turn.#reader.pump();
+  };
+
+  static readonly #onAbort = (turn: Turn): void => {
+    turn.cancel().catch(() => undefined);
+  };
+
   #removeListener(): void {
     const { signal, onAbort } = this.#remains;
     if (signal && onAbort) signal.removeEventListener("abort", onAbort);
@@ -204,9 +214,7 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
   constructor(bridge: Bridge, native: NativeTurn, session: object) {
     this.#session = session;
     this.#reader = new Reader(bridge, native, this);
-    const pump = weakly<Replay>(this, (replay) => {
-      replay.#reader.pump();
-    });
+    const pump = weakly(this, Replay.#pump);
     bridge.addTurn(native.key, { onReadable: pump, onSettled: pump });
     collected.register(this, { bridge, native, signal: undefined, onAbort: undefined });
   }
@@ -220,7 +228,7 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
     return Promise.resolve({ done: true, value: undefined });
   }
 
-  throw(error: unknown): Promise<never> {
+  throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
     this.#reader.leave();
     return Promise.reject(error);
   }
@@ -233,6 +241,10 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
     this.#reader.leave();
     return Promise.resolve();
   }
+
+  static readonly #pump = (replay: Replay): void => {
+    replay.#reader.pump();
+  };
 }
 
 /** A function that does nothing once its object has been collected. */

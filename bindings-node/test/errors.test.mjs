@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { test } from "node:test";
+
+import errors from "../dist/errors.js";
+import * as esm from "../dist/index.mjs";
+
+const { fromNative, translated } = errors;
+const { KimiAgentError, PromptResult } = esm;
+const rpc = { rpc_code: -32003, message: "overloaded", data: { retry: 1 } };
+
+const ALL = [
+  ["internal_error", "KimiAgentError", "KimiAgentError"],
+  ["spawn_error", "SpawnError", "KimiAgentError"],
+  ["handshake_error", "HandshakeError", "KimiAgentError"],
+  ["agent_exited", "AgentExited", "KimiAgentError", { exitCode: 3, signal: null, stderr: "end" }],
+  ["protocol_error", "ProtocolError", "KimiAgentError"],
+  ["unsupported", "Unsupported", "KimiAgentError"],
+  ["session_closed", "SessionClosed", "KimiAgentError"],
+  ["timeout", "Timeout", "KimiAgentError"],
+  ["event_buffer_full", "EventBufferFull", "KimiAgentError"],
+  ["invalid_option", "InvalidOption", "KimiAgentError", { option: "workDir" }],
+  ["rpc_error", "RpcError", "KimiAgentError", { rpcCode: -32003, data: { retry: 1 }, message: "overloaded" }],
+  ["turn_in_progress", "TurnInProgress", "RpcError"],
+  ["no_active_turn", "NoActiveTurn", "RpcError"],
+  ["llm_not_set", "LlmNotSet", "RpcError"],
+  ["llm_not_supported", "LlmNotSupported", "RpcError"],
+  ["llm_service_error", "LlmServiceError", "RpcError", { rpcCode: -32003, message: "overloaded" }],
+  ["auth_expired", "AuthExpired", "RpcError"],
+  ["turn_cancelled", "TurnCancelled", "KimiAgentError"],
+  ["max_steps_reached", "MaxStepsReached", "KimiAgentError", { steps: 7 }],
+];
+
+for (const [code, name, parent, properties = {}] of ALL) {
+  test(`${code} is ${name}`, () => {
+    const fields = { option: "work_dir", exit_code: 3, signal: null, stderr: "end", steps: 7, ...rpc };
+    const error = fromNative(code, "what happened", fields);
+    assert.equal(error.constructor, esm[name]);
+    assert.ok(error instanceof esm[parent] && error instanceof KimiAgentError && error instanceof Error);
+    assert.equal(error.code, code);
+    assert.equal(error.name, name);
+    assert.ok(String(error.stack).includes(error.message));
+    for (const [key, value] of Object.entries(properties)) assert.deepEqual(error[key], value, key);
+  });
+}
+
+test("every exported error is in the list", () => {
+  const isError = (value) => value === KimiAgentError || value?.prototype instanceof KimiAgentError;
+  const classes = Object.values(esm).filter(isError);
+  assert.deepEqual(classes.map((each) => each.name).sort(), ALL.map(([, name]) => name).sort());
+});
+
+test("an option is named as Node writes it", () => {
+  const error = fromNative("invalid_option", "invalid option `work_dir`: no such directory", { option: "work_dir" });
+  assert.equal(error.message, "invalid option `workDir`: no such directory");
+});
+
+test("a code from the future is still an error of this package", () => {
+  const error = fromNative("brand_new", "hm");
+  assert.ok(error instanceof KimiAgentError);
+  assert.equal(error.message, "brand_new: hm");
+});
+
+test("what the addon throws is translated, and nothing else", () => {
+  const throwing = (thrown) => () =>
+    translated(() => {
+      throw thrown;
+    });
+  const described = new Error(JSON.stringify({ code: "session_closed", message: "closed", fields: {} }));
+  assert.throws(throwing(described), { name: "SessionClosed", message: "closed" });
+  for (const other of [new TypeError("x"), new Error("{no json"), "text"]) {
+    assert.throws(throwing(other), (error) => error === other);
+  }
+});
+
+test("raiseForStatus throws unless the turn finished", () => {
+  const fields = { steps: 2, text: "t", usage: {} };
+  const finished = new PromptResult({ status: "finished", ...fields });
+  assert.equal(finished.raiseForStatus(), finished);
+  const cancelled = new PromptResult({ status: "cancelled", ...fields });
+  assert.throws(() => cancelled.raiseForStatus(), { code: "turn_cancelled" });
+  const limited = new PromptResult({ status: "max_steps_reached", ...fields });
+  assert.throws(() => limited.raiseForStatus(), { code: "max_steps_reached", steps: 2 });
+});
+
+test("import and require give the same classes", () => {
+  const cjs = createRequire(import.meta.url)("../dist/index.js");
+  const names = Object.keys(esm).filter((name) => name !== "__esModule");
+  assert.deepEqual(Object.keys(cjs).sort(), names.sort());
+  for (const name of names) assert.equal(cjs[name], esm[name], name);
+});

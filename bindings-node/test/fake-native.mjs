@@ -1,0 +1,273 @@
+// An addon in JavaScript that does what the test says: for what is written in TypeScript alone.
+
+class FakeBridge {
+  queue = [];
+  jobsDone = [];
+  refs = [];
+  level = undefined;
+  #woken = false;
+
+  constructor(wake) {
+    this.wake = wake;
+    FakeBridge.last = this;
+  }
+
+  /** Like the addon: one wake-up for any number of deliveries, and never from within a call. */
+  deliver(...deliveries) {
+    this.queue.push(...deliveries);
+    if (this.#woken) return;
+    this.#woken = true;
+    setImmediate(() => {
+      this.#woken = false;
+      this.wake();
+    });
+  }
+
+  drain() {
+    return JSON.stringify(this.queue.splice(0));
+  }
+
+  jobDone(id, value, error) {
+    this.jobsDone.push({ id, value, error });
+    this.onJobDone?.();
+  }
+
+  ref() {
+    this.refs.push("ref");
+  }
+
+  unref() {
+    this.refs.push("unref");
+  }
+
+  setLogLevel(level) {
+    this.level = level;
+  }
+
+  close() {}
+
+  get alive() {
+    return this.refs.at(-1) === "ref";
+  }
+}
+
+export class NativeFailure extends Error {
+  constructor(code, message, fields = {}) {
+    super(JSON.stringify({ code, message, fields }));
+  }
+}
+
+class FakeTurn {
+  id = "turn";
+  events = [];
+  calls = [];
+  acknowledged = 0;
+  settled = null;
+  #armed = false;
+
+  constructor(module, key) {
+    this.module = module;
+    this.key = key;
+  }
+
+  /** The agent sends events: `[step, event]` each, or bare text for a text part of step 1. */
+  push(...events) {
+    for (const event of events) {
+      this.events.push(typeof event === "string" ? [1, text(event)] : event);
+    }
+    this.#readable();
+  }
+
+  /** The turn ends, with a result or with an error. */
+  settle(outcome = { result: { status: "finished", steps: 1, text: "", usage: USAGE } }) {
+    this.settled = outcome;
+    this.#readable();
+    this.module.bridge.deliver(["settled", this.key]);
+    for (const ticket of this.waiting ?? []) this.#answer(ticket);
+  }
+
+  #readable() {
+    if (!this.#armed) return;
+    this.#armed = false;
+    this.module.bridge.deliver(["readable", this.key]);
+  }
+
+  #answer(ticket) {
+    const { result, error } = this.settled;
+    if (error) this.module.bridge.deliver(["failed", ticket, error.code, error.message, error.fields ?? {}]);
+    else this.module.bridge.deliver(["done", ticket, result]);
+  }
+
+  drain(max, step) {
+    const here = [];
+    while (here.length < max && this.events.length > 0 && (step === null || this.events[0][0] === step)) {
+      here.push(this.events.shift()[1]);
+    }
+    const next = this.events[0]?.[0] ?? null;
+    const over = this.settled !== null && this.events.length === 0;
+    return JSON.stringify({ events: here, step: next, ended: over || (step !== null && next !== null && next !== step) });
+  }
+
+  acknowledge(count) {
+    this.acknowledged += count;
+  }
+
+  wait() {
+    if (this.events.length > 0 || this.settled !== null) return true;
+    this.#armed = true;
+    return false;
+  }
+
+  outcome() {
+    return this.settled === null ? null : JSON.stringify(this.settled);
+  }
+
+  result() {
+    const ticket = this.module.ticket();
+    if (this.settled) this.#answer(ticket);
+    else (this.waiting ??= []).push(ticket);
+    return ticket;
+  }
+
+  readerStarted() {
+    this.calls.push("readerStarted");
+  }
+
+  readerLeft() {
+    this.calls.push("readerLeft");
+    this.cancelled();
+  }
+
+  cancel() {
+    this.calls.push("cancel");
+    const ticket = this.module.ticket();
+    this.cancelled();
+    this.module.bridge.deliver(["done", ticket, null]);
+    return ticket;
+  }
+
+  cancelled() {
+    if (this.settled) return;
+    this.events = [];
+    this.settle({ result: { status: "cancelled", steps: 1, text: "", usage: USAGE } });
+  }
+
+  steer(content) {
+    this.calls.push(["steer", JSON.parse(content)]);
+    const ticket = this.module.ticket();
+    this.module.bridge.deliver(["failed", ticket, "no_active_turn", "no", { rpc_code: -32000, message: "no" }]);
+    return ticket;
+  }
+
+  respond(id, answer) {
+    this.calls.push(["respond", id, JSON.parse(answer)]);
+  }
+
+  usage() {
+    return JSON.stringify(USAGE);
+  }
+
+  abandon() {
+    this.calls.push("abandon");
+    this.module.abandoned.push(this.key);
+  }
+}
+
+class FakeSession {
+  id = "session";
+  workDir = "/work";
+  state = "idle";
+  protocolVersion = "1.10";
+  pid = 4242;
+
+  constructor(module, key) {
+    this.module = module;
+    this.key = key;
+  }
+
+  info() {
+    return JSON.stringify({
+      server: { name: "fake", version: "1" },
+      capabilities: {},
+      slash_commands: [],
+      external_tools: { accepted: [], rejected: [] },
+    });
+  }
+
+  usage() {
+    return JSON.stringify(USAGE);
+  }
+
+  prompt(content) {
+    if (this.turn && !this.turn.settled) throw new NativeFailure("turn_in_progress", "busy", { rpc_code: -32000 });
+    this.prompted = JSON.parse(content);
+    return (this.turn = new FakeTurn(this.module, this.module.ticket()));
+  }
+
+  replay() {
+    return (this.turn = new FakeTurn(this.module, this.module.ticket()));
+  }
+
+  setPlanMode() {
+    return this.#done();
+  }
+
+  respond(id, answer) {
+    this.responded = [id, JSON.parse(answer)];
+  }
+
+  close() {
+    this.state = "closed";
+    return this.#done();
+  }
+
+  #done() {
+    const ticket = this.module.ticket();
+    this.module.bridge.deliver(["done", ticket, null]);
+    return ticket;
+  }
+
+  abandon() {
+    this.module.abandoned.push(this.key);
+  }
+}
+
+export const USAGE = { input_other: 0, output: 0, input_cache_read: 0, input_cache_creation: 0 };
+
+export function text(words) {
+  return { type: "ContentPart", payload: { type: "text", text: words } };
+}
+
+export function fakeModule() {
+  let counter = 0;
+  const module = {
+    abandoned: [],
+    sessions: [],
+    ticket: () => (counter += 1),
+    Bridge: class extends FakeBridge {
+      constructor(wake) {
+        super(wake);
+        module.bridge = this;
+      }
+    },
+    NativeSession: {
+      open(bridge, options, callbacks) {
+        module.opened = { options: JSON.parse(options), callbacks: JSON.parse(callbacks) };
+        const session = new FakeSession(module, module.ticket());
+        module.session = session;
+        module.sessions.push(session);
+        const ticket = module.ticket();
+        if (module.openFailure) bridge.deliver(["failed", ticket, ...module.openFailure]);
+        else bridge.deliver(["done", ticket, null]);
+        return { session, ticket };
+      },
+      oneShot(bridge, content, options, callbacks) {
+        module.opened = { options: JSON.parse(options), callbacks: JSON.parse(callbacks), content: JSON.parse(content) };
+        const turn = new FakeTurn(module, module.ticket());
+        return { turn, sessionKey: module.ticket() };
+      },
+    },
+    runScriptedAgent: () => 0,
+  };
+  return module;
+}

@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { test } from "node:test";
+import { setImmediate as tick } from "node:timers/promises";
+
+import bridgeModule from "../dist/bridge.js";
+import sessionModule from "../dist/session.js";
+import { Block, hook, reject, setLogger } from "../dist/index.mjs";
+import { fakeModule } from "./fake-native.mjs";
+
+async function open(options) {
+  const module = fakeModule();
+  const session = await sessionModule.Session.open(new bridgeModule.Bridge(module), options);
+  let id = 0;
+  const run = (kind, payload, { name = null, inTurn = false } = {}) => {
+    module.bridge.deliver(["job", (id += 1), module.session.key, kind, name, payload, inTurn]);
+    return id;
+  };
+  const answers = async (count) => {
+    while (module.bridge.jobsDone.length < count) {
+      await new Promise((resolve) => {
+        module.bridge.onJobDone = resolve;
+      });
+    }
+    return module.bridge.jobsDone;
+  };
+  return { module, session, run, answers };
+}
+
+test("each kind of handler gets its request, and its answer goes back as JSON", async () => {
+  const seen = [];
+  const note = (kind, answer) => (request, { signal }) => {
+    assert.ok(signal instanceof AbortSignal);
+    seen.push([kind, request]);
+    return answer;
+  };
+  const { run, answers, session } = await open({
+    onApproval: note("approval", reject("later")),
+    onQuestion: note("question"),
+    onEvent: note("event", 1n),
+    onStderr: note("stderr", "ignored"),
+    tools: [{ name: "add", description: "adds", parameters: {}, handler: note("tool", { sum: 3 }) }],
+    hooks: [hook({ event: "Stop", handler: note("hook0") }), { event: "Stop", handler: note("hook1", new Block("no")) }],
+  });
+  run("approval", { id: "1" });
+  run("question", { id: "2" });
+  run("event", { type: "TurnEnd", payload: {} });
+  run("stderr", "a line");
+  run("tool", { a: 1, b: 2 }, { name: "add" });
+  run("hook", { id: "3" }, { name: "0" });
+  run("hook", { id: "4" }, { name: "1" });
+  const done = await answers(7);
+  assert.deepEqual(seen, [
+    ["approval", { id: "1" }],
+    ["question", { id: "2" }],
+    ["event", { type: "TurnEnd", payload: {} }],
+    ["stderr", "a line"],
+    ["tool", { a: 1, b: 2 }],
+    ["hook0", { id: "3" }],
+    ["hook1", { id: "4" }],
+  ]);
+  assert.deepEqual(
+    done.sort((a, b) => a.id - b.id).map(({ value }) => value),
+    ['{"reject":"later"}', "null", "null", "null", '{"sum":3}', "null", '{"block":"no"}'],
+  );
+  assert.ok(session);
+});
+
+test("what a handler throws, now or later, goes back as text", async () => {
+  const { run, answers, session } = await open({
+    onApproval: () => {
+      throw new Error("sync");
+    },
+    onQuestion: async () => {
+      await tick();
+      throw "a string";
+    },
+    tools: [{ name: "t", description: "", parameters: {}, handler: () => 10n }],
+    hooks: [{ event: "Stop", handler: () => Promise.reject(Object.create(null)) }],
+  });
+  run("approval", {});
+  run("question", {});
+  run("tool", {}, { name: "t" });
+  run("hook", {}, { name: "0" });
+  const done = (await answers(4)).sort((a, b) => a.id - b.id);
+  assert.deepEqual(done[0], { id: 1, value: null, error: "sync" });
+  assert.deepEqual(done[1], { id: 2, value: null, error: "a string" });
+  assert.match(done[2].error, /BigInt/);
+  assert.match(done[3].error, /no text/);
+  assert.ok(session);
+});
+
+test("handlers run side by side, and one that is cancelled is aborted and not answered", async () => {
+  const aborted = [];
+  let release;
+  const gate = new Promise((resolve) => (release = resolve));
+  const { run, answers, module, session } = await open({
+    onApproval: async ({ id }, { signal }) => {
+      signal.addEventListener("abort", () => aborted.push(id));
+      if (id === "slow") await gate;
+      return "approve";
+    },
+  });
+  const slow = run("approval", { id: "slow" });
+  run("approval", { id: "quick" });
+  assert.equal((await answers(1))[0].id, 2);
+  assert.equal(module.bridge.alive, true);
+  module.bridge.deliver(["cancel_job", slow]);
+  await tick();
+  await tick();
+  assert.deepEqual(aborted, ["slow"]);
+  assert.equal(module.bridge.alive, false);
+  release();
+  await tick();
+  assert.equal(module.bridge.jobsDone.length, 1);
+  assert.ok(session);
+});
+
+test("handlers see the asynchronous context of their caller", async () => {
+  const storage = new AsyncLocalStorage();
+  const seen = [];
+  const { run, answers, session } = await storage.run("opened", () =>
+    open({ onApproval: () => (seen.push(storage.getStore()), "reject") }),
+  );
+  const turn = storage.run("prompted", () => session.prompt("hi"));
+  storage.run("elsewhere", () => {
+    run("approval", {});
+    run("approval", {}, { inTurn: true });
+  });
+  await answers(2);
+  assert.deepEqual(seen, ["opened", "prompted"]);
+  assert.ok(turn);
+});
+
+test("a job for a session that is unknown is answered with a failure", async () => {
+  const { module, answers } = await open({});
+  module.bridge.deliver(["job", 9, 12345, "approval", null, {}, false]);
+  assert.deepEqual(await answers(1), [{ id: 9, value: null, error: "the session is gone" }]);
+});
+
+test("the log goes where the program says, and a logger that throws is only a warning", async () => {
+  const { module } = await open({});
+  const records = [];
+  assert.equal(module.bridge.level, undefined);
+  setLogger((record) => {
+    records.push(record);
+    if (record.level === "error") throw new Error("no disk");
+  }, "debug");
+  assert.equal(module.bridge.level, "debug");
+  const warned = new Promise((resolve) => process.once("warning", resolve));
+  module.bridge.deliver(["log", "error", "kimi_agent::driver", "first"], ["log", "info", "x", "second"]);
+  assert.match((await warned).message, /no disk/);
+  assert.deepEqual(records, [
+    { level: "error", target: "kimi_agent::driver", message: "first" },
+    { level: "info", target: "x", message: "second" },
+  ]);
+  setLogger(null);
+  assert.equal(module.bridge.level, null);
+});

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { isAbsolute, join } from "node:path";
+import { after, test } from "node:test";
+
+import native from "../dist/native.js";
+import { scriptedAgent } from "../dist/testing.mjs";
+
+const root = join(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "..");
+const require = createRequire(import.meta.url);
+const folder = mkdtempSync(join(tmpdir(), "kimi-agent-test-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+function run(code, cwd = folder) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", code], { cwd, encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  return stdout;
+}
+
+test("without its native module the package says for which platform, and which file", async () => {
+  cpSync(join(root, "dist"), join(folder, "dist"), { recursive: true });
+  const bare = await import(join(folder, "dist/index.mjs"));
+  const file = join(folder, native.nativeFileName());
+  await assert.rejects(bare.createSession(), ({ message }) => {
+    assert.ok(message.includes(`${process.platform}-${process.arch}`) && message.includes(file), message);
+    return true;
+  });
+});
+
+test("zod is not loaded by a program that does not use it", () => {
+  const index = JSON.stringify(join(root, "dist/index.mjs"));
+  const found = run(`
+    import { createRequire } from "node:module";
+    import { tool } from ${index};
+    tool({ name: "t", description: "", parameters: {}, handler: () => "" });
+    console.log(Object.keys(createRequire(${index}).cache).filter((file) => file.includes("zod")).length);
+  `);
+  assert.equal(found.trim(), "0");
+});
+
+test("a release without the symbols of `using` gets them, others keep theirs", () => {
+  const file = join(root, "dist/dispose.js");
+  const before = Symbol.asyncDispose;
+  require(file);
+  assert.equal(Symbol.asyncDispose, before);
+  const seen = run(`
+    import vm from "node:vm";
+    import { readFileSync } from "node:fs";
+    const context = vm.createContext({ exports: {} });
+    vm.runInContext("for (const name of ['dispose', 'asyncDispose']) if (Object.getOwnPropertyDescriptor(Symbol, name)?.configurable !== false) delete Symbol[name];", context);
+    vm.runInContext(readFileSync(${JSON.stringify(file)}, "utf8"), context);
+    console.log(vm.runInContext("typeof Symbol.dispose + typeof Symbol.asyncDispose", context));
+  `);
+  assert.equal(seen.trim(), "symbolsymbol");
+});
+
+test("a script becomes a file for the agent, which goes with the process", () => {
+  const script = [[{ text: "hello" }]];
+  const [node, program, file] = scriptedAgent(script);
+  assert.equal(node, process.execPath);
+  assert.ok(existsSync(program), program);
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), script);
+  assert.notEqual(scriptedAgent(script)[2], file);
+  assert.ok(isAbsolute(scriptedAgent("script.json")[2]));
+
+  const testing = JSON.stringify(join(root, "dist/testing.mjs"));
+  const gone = run(`import { scriptedAgent } from ${testing}; console.log(scriptedAgent([])[2]);`).trim();
+  assert.ok(gone.endsWith(".json") && !existsSync(gone), gone);
+});

@@ -1,0 +1,162 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { z } from "zod";
+import { z as z3 } from "zod-3-25";
+import { z as z4in3 } from "zod-3-25/v4";
+
+import { InvalidOption, tool } from "../dist/index.mjs";
+
+const context = { signal: new AbortController().signal };
+const described = { name: "t", description: "A tool." };
+
+const cases = [
+  {
+    name: "scalars, some optional",
+    schema: (lib) =>
+      lib.object({
+        query: lib.string().min(1).describe("What to look for"),
+        limit: lib.number().int().min(1).max(100).optional(),
+        exact: lib.boolean().default(false),
+      }),
+    good: [[{ query: "a" }, { query: "a", exact: false }], [{ query: "a", limit: 3, exact: true }]],
+    bad: [
+      [{}, "query: "],
+      [{ query: 1 }, "query: "],
+      [{ query: "" }, "query: "],
+      [{ query: "a", limit: 1.5 }, "limit: "],
+      [{ query: "a", limit: 101 }, "limit: "],
+      ["text", "invalid arguments: Invalid input"],
+    ],
+  },
+  {
+    name: "lists, enums and nesting",
+    schema: (lib) =>
+      lib.object({
+        unit: lib.enum(["c", "f"]),
+        places: lib.array(lib.object({ name: lib.string(), tags: lib.array(lib.string()).optional() })),
+        near: lib.object({ lat: lib.number(), lon: lib.number() }).nullable(),
+      }),
+    good: [
+      [{ unit: "c", places: [{ name: "x", tags: ["y"] }], near: null }],
+      [{ unit: "f", places: [], near: { lat: 1, lon: 2 } }],
+    ],
+    bad: [
+      [{ unit: "k", places: [], near: null }, "unit: "],
+      [{ unit: "c", places: [{ name: "x" }, { name: 1 }], near: null }, "places[1].name: "],
+      [{ unit: "c", places: [{ name: "x", tags: [1] }], near: null }, "places[0].tags[0]: "],
+      [{ unit: "c", places: [], near: { lat: 1 } }, "near.lon: "],
+      [{ unit: "c", places: [] }, "near: "],
+    ],
+  },
+  {
+    name: "unions, records and literals",
+    schema: (lib) =>
+      lib.object({
+        where: lib.union([lib.string(), lib.object({ id: lib.number() })]),
+        kind: lib.literal("fixed"),
+        counts: lib.record(lib.string(), lib.number()),
+      }),
+    good: [[{ where: "x", kind: "fixed", counts: {} }], [{ where: { id: 1 }, kind: "fixed", counts: { a: 1 } }]],
+    bad: [
+      [{ where: 1, kind: "fixed", counts: {} }, "where: "],
+      [{ where: "x", kind: "other", counts: {} }, "kind: "],
+      [{ where: "x", kind: "fixed", counts: { a: "b" } }, "counts.a: "],
+    ],
+  },
+];
+
+for (const [version, lib] of [
+  ["zod 4", z],
+  ["zod 4 in zod 3.25", z4in3],
+]) {
+  describe(`a schema of ${version}`, () => {
+    for (const { name, schema, good, bad } of cases) {
+      test(`${name}: the JSON Schema and the check agree`, async () => {
+        const made = tool({ ...described, parameters: schema(lib), handler: (args) => ({ args }) });
+        assert.equal(made.parameters.type, "object");
+        assert.equal(made.parameters.$schema, undefined);
+        const validate = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(made.parameters);
+        for (const [args, parsed = args] of good) {
+          assert.ok(validate(args), JSON.stringify([args, validate.errors]));
+          assert.deepEqual(await made.handler(args, context), { args: parsed });
+        }
+        for (const [args, path] of bad) {
+          assert.ok(!validate(args), JSON.stringify(args));
+          await assert.rejects(made.handler(args, context), ({ message }) => {
+            assert.ok(message.startsWith("invalid arguments: ") && message.includes(path), message);
+            return true;
+          });
+        }
+      });
+    }
+  });
+}
+
+test("descriptions reach the model, and what it sends is the schema's input", async () => {
+  const parameters = z.object({
+    when: z
+      .string()
+      .describe("ISO date")
+      .transform((text) => new Date(text)),
+    times: z.number().default(2),
+  });
+  const made = tool({ ...described, timeout: 500, parameters, handler: ({ when, times }) => [when.getTime(), times] });
+  assert.equal(made.timeout, 500);
+  assert.deepEqual(made.parameters.properties.when, { type: "string", description: "ISO date" });
+  assert.deepEqual(made.parameters.required, ["when"]);
+  assert.deepEqual(await made.handler({ when: "1970-01-01T00:00:01Z" }, context), [1000, 2]);
+});
+
+test("checks that take their time are waited for", async () => {
+  const parameters = z.object({ id: z.string().refine(async (id) => Promise.resolve(id !== "b"), "is taken") });
+  const made = tool({ ...described, parameters, handler: ({ id }) => id });
+  assert.equal(await made.handler({ id: "a" }, context), "a");
+  await assert.rejects(made.handler({ id: "b" }, context), { message: "invalid arguments: id: is taken" });
+});
+
+test("several faults are all named", async () => {
+  const parameters = z.object({ a: z.string(), b: z.number() });
+  const made = tool({ ...described, parameters, handler: () => "" });
+  await assert.rejects(made.handler({}, context), /a: .*; b: /);
+});
+
+test("a schema of zod 3 is refused, with the way out", () => {
+  assert.throws(
+    () => tool({ ...described, parameters: z3.object({}), handler: () => "" }),
+    (error) => {
+      assert.ok(error instanceof InvalidOption);
+      assert.equal(error.option, "tools");
+      assert.match(error.message, /tool `t`.*zod\/v4/);
+      return true;
+    },
+  );
+});
+
+test("a schema that is no object, or has no JSON Schema, is refused", () => {
+  assert.throws(() => tool({ ...described, parameters: z.string(), handler: () => "" }), /must be an object/);
+  const parameters = z.object({ big: z.bigint() });
+  assert.throws(() => tool({ ...described, parameters, handler: () => "" }), /cannot become JSON Schema/);
+});
+
+test("other libraries' schemas do when they can become JSON Schema", async () => {
+  const standard = {
+    version: 1,
+    vendor: "other",
+    validate: (value) => ("a" in value ? { value } : { issues: [{ message: "missing", path: [{ key: "a" }] }] }),
+  };
+  const parameters = { "~standard": { ...standard, jsonSchema: { input: () => ({ type: "object" }) } } };
+  const made = tool({ ...described, parameters, handler: (args) => args.a });
+  assert.equal(await made.handler({ a: 1 }, context), 1);
+  await assert.rejects(made.handler({}, context), { message: "invalid arguments: a: missing" });
+  const plain = { ...described, parameters: { "~standard": standard }, handler: () => "" };
+  assert.throws(() => tool(plain), /other offers/);
+});
+
+test("a JSON Schema is passed on, and arguments come as they are", async () => {
+  const parameters = { type: "object", properties: { a: { type: "integer" } }, required: ["a"] };
+  const made = tool({ ...described, parameters, handler: (args) => args });
+  assert.equal(made.parameters, parameters);
+  assert.deepEqual(await made.handler({ b: 1 }, context), { b: 1 });
+});
