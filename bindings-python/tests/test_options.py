@@ -1,0 +1,198 @@
+"""What the program hands over, on its way to the core: options, input, answers."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+import pathlib
+import typing
+import uuid
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+
+import kimi_agent
+from kimi_agent import Block, Hook, InvalidOption, Reject, SessionOptions, TextPart, ToolReturnValue, tool
+from kimi_agent._encode import to_jsonable
+from kimi_agent._handlers import Handlers, encode_answer
+from kimi_agent._session import encode_input, encode_options
+
+NAMES = """
+    work_dir session_id model thinking yolo config_file config executable env mcp_configs agent_file skills_dir tools
+    max_steps_per_turn max_retries_per_step on_approval on_question hooks on_event on_stderr client_name client_version
+    extra_args dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout max_line_bytes
+    event_buffer_bytes
+"""
+PARTS = {"is_error": False, "output": [{"type": "text", "text": "a"}], "message": "", "display": []}
+
+
+class Word(str):
+    pass
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Pair(NamedTuple):
+    left: int
+    right: Any
+
+
+@dataclass
+class Record:
+    name: str
+    at: datetime.date
+
+
+@tool
+def add(a: int) -> int:
+    """Adds."""
+    return a
+
+
+def encode(**options: Any) -> dict[str, Any]:
+    return encode_options(options, Handlers(options))
+
+
+def test_every_option_is_typed() -> None:
+    assert sorted(SessionOptions.__annotations__) == sorted(NAMES.split())
+
+
+def test_options_become_json() -> None:
+    hook = Hook("PreToolUse", "Shell", lambda request: None, 2.5, on_error="block")
+    found = encode(
+        work_dir=pathlib.Path("/tmp"),
+        executable=[pathlib.Path("/bin/kimi"), "-x"],
+        env={"A": "b"},
+        model=None,
+        handshake_timeout=1.5,
+        on_event=print,
+        tools=[add],
+        hooks=(hook,),
+    )
+    assert found == {
+        "work_dir": str(pathlib.Path("/tmp")),
+        "executable": [str(pathlib.Path("/bin/kimi")), "-x"],
+        "env": {"A": "b"},
+        "model": None,
+        "handshake_timeout": 1.5,
+        "tools": [{"name": "add", "description": "Adds.", "parameters": add.parameters, "timeout": None}],
+        "hooks": [{"event": "PreToolUse", "matcher": "Shell", "timeout": 2.5, "on_error": "block"}],
+    }
+
+
+def test_the_core_is_told_which_functions_there_are() -> None:
+    found = Handlers({"on_approval": "manual", "on_question": print, "on_event": None}).callbacks()
+    assert found == {"on_approval": "manual", "on_question": True, "on_event": False, "on_stderr": False}
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "message"),
+    [
+        ({"on_approval": "approve"}, "on_approval", "on_approval: expected a function or \"manual\", got 'approve'"),
+        ({"on_event": "manual"}, "on_event", "on_event: expected a function, got 'manual'"),
+        ({"tools": add}, "tools", r"tools: expected a list, got FunctionTool\('add'\)"),
+        ({"tools": [add, print]}, "tools", r"tools\[1\]: expected an ExternalTool \(@tool makes one of a function\)"),
+        ({"hooks": [3]}, "hooks", r"hooks\[0\]: expected a Hook, got 3"),
+        ({"config": {"a": object()}}, "config", "config: builtins.object has no JSON form"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], option: str, message: str) -> None:
+    with pytest.raises(InvalidOption, match=message) as caught:
+        encode(**options)
+    assert caught.value.option == option
+
+
+def test_hooks() -> None:
+    hook = Hook("Stop", handler=print)
+    assert (hook.event, hook.matcher, hook.handler, hook.timeout, hook.on_error) == ("Stop", None, print, None, "allow")
+    assert repr(Hook("PreToolUse", "Shell", print)) == "Hook('PreToolUse', 'Shell')"
+    with pytest.raises(InvalidOption, match="hooks: the handler of 'Stop' is no function: 3"):
+        Hook("Stop", None, typing.cast(Any, 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "wire"),
+    [
+        ("hi", "hi"),
+        (TextPart("hi"), [{"type": "text", "text": "hi"}]),
+        ({"type": "text", "text": "hi"}, [{"type": "text", "text": "hi"}]),
+        (
+            ["a", TextPart("b"), {"type": "text", "text": "c"}],
+            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}, {"type": "text", "text": "c"}],
+        ),
+        ([], []),
+    ],
+)
+def test_input(content: Any, wire: Any) -> None:
+    assert encode_input(content) == wire
+
+
+def test_wrong_input_is_named() -> None:
+    with pytest.raises(TypeError, match=r"content\[1\]: expected text or a content part, got StepBegin\(n=1\)"):
+        encode_input(typing.cast(Any, ["a", kimi_agent.StepBegin(1)]))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "answer"),
+    [
+        ("approve", "approval", "approve"),
+        (Reject("no"), "approval", {"reject": "no"}),
+        (Block("no"), "hook", {"block": "no"}),
+        (None, "hook", None),
+        ({"Which?": ("a", "b")}, "question", {"Which?": ["a", "b"]}),
+        (TextPart("a"), "event", None),
+        ([TextPart("a")], "tool", PARTS),
+        (TextPart("a"), "tool", PARTS),
+        (ToolReturnValue.error("no"), "tool", {"is_error": True, "output": "", "message": "no", "display": []}),
+        ([], "tool", []),
+    ],
+)
+def test_answers(value: Any, kind: str, answer: Any) -> None:
+    assert encode_answer(value, kind) == answer
+
+
+@pytest.mark.parametrize(
+    ("value", "json"),
+    [
+        (None, None),
+        (True, True),
+        (Word("a"), "a"),
+        (Color.RED, "red"),
+        (1.5, 1.5),
+        ({1, 2}, [1, 2]),
+        ((1, "a"), [1, "a"]),
+        (Pair(1, Color.RED), {"left": 1, "right": "red"}),
+        ({Color.RED: pathlib.PurePosixPath("a"), 3: decimal.Decimal("1.10")}, {"red": "a", "3": "1.10"}),
+        (Record("a", datetime.date(2024, 2, 29)), {"name": "a", "at": "2024-02-29"}),
+        (uuid.UUID(int=0), "00000000-0000-0000-0000-000000000000"),
+        (TextPart("a"), {"type": "text", "text": "a"}),
+    ],
+)
+def test_values_as_json(value: Any, json: Any) -> None:
+    found = to_jsonable(value)
+    assert (found, type(found)) == (json, type(json))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (object(), "builtins.object has no JSON form"),
+        (float("nan"), "nan has no JSON form"),
+        ({True: 1}, "key True: JSON has string keys only"),
+        (b"raw", "builtins.bytes has no JSON form"),
+    ],
+)
+def test_values_without_json_form(value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        to_jsonable(value)
+
+
+def test_a_value_that_contains_itself() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    with pytest.raises(TypeError, match="nested more than 200 deep, or containing itself"):
+        to_jsonable(ring)
