@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::history::last_session;
 use super::io::{Gone, Input, Io};
 use super::script::{Script, Turn};
-use super::server::{Incoming, Server};
+use super::server::{Incoming, Outcome, Server};
 use super::template::{at, fill, fill_all};
 use crate::wire::Content;
 use crate::wire::envelope::RpcFailure;
@@ -105,6 +105,8 @@ pub(crate) struct Agent {
     pub(crate) prompt: String,
     pub(crate) steer: String,
     pub(crate) rounds: Vec<i64>,
+    /// Whether a turn of the script runs; after its end there may be more to do.
+    pub(crate) in_turn: bool,
     pub(crate) cancelled: bool,
     pub(crate) step: i64,
     pub(crate) step_is_open: bool,
@@ -214,6 +216,7 @@ impl Agent {
             prompt: String::new(),
             steer: String::new(),
             rounds: Vec::new(),
+            in_turn: false,
             cancelled: false,
             step: 0,
             step_is_open: false,
@@ -271,6 +274,11 @@ impl Agent {
                     if until.is_none() {
                         return Ok(None);
                     }
+                }
+                // It is for a prompt that waits to be taken up.
+                Some(Incoming::Cancel) if !self.in_turn => {
+                    self.prompts.pop_back();
+                    self.server.finish(Outcome::Cancelled);
                 }
                 Some(Incoming::Cancel) if self.cancelled => {}
                 Some(Incoming::Cancel) => return Err(Stop::Cancelled),

@@ -275,9 +275,9 @@ impl Server {
         }
     }
 
-    /// Leaves the prompt without an answer.
-    pub(crate) fn abandon(&mut self) {
-        self.turn = Some(Turn::Abandoned);
+    /// Leaves the prompt without an answer. A client that has not cancelled it yet may still do so.
+    pub(crate) fn abandon(&mut self, cancelled: bool) {
+        self.turn = (!cancelled).then_some(Turn::Abandoned);
     }
 
     /// Puts bytes between the messages, as they are.

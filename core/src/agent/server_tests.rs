@@ -117,7 +117,7 @@ fn a_turn_runs_from_its_prompt_to_its_end() {
 fn a_prompt_left_without_answer_lets_the_next_one_pass() {
     let server = &mut server(1);
     call(server, "prompt", json!({"user_input": "a"}));
-    server.abandon();
+    server.abandon(false);
     let (incoming, answers) = call(server, "cancel", json!({}));
     assert_eq!((incoming, &answers[0]["result"]), (None, &json!({})));
     assert_eq!(error_code(&call(server, "cancel", json!({}))).0, -32000);

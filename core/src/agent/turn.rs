@@ -33,6 +33,7 @@ impl Agent {
         self.prompt = prompt.text();
         self.steers.clear();
         self.steers_unawaited = 0;
+        self.in_turn = true;
         self.cancelled = false;
         self.step = 0;
         self.step_is_open = false;
@@ -58,23 +59,23 @@ impl Agent {
             return self.end(End::Finished);
         }
         self.cancellable(&turn.actions)?;
-        if self.server.is_running() {
+        if self.in_turn {
             let end = if self.cancelled { End::Cancelled } else { turn.end.clone() };
             self.end(end)?;
         }
         Ok(())
     }
 
-    /// Where a `wait_cancel` lies ahead, a cancel leads there; else it ends the turn.
+    /// A cancel ends the turn, unless the script has something to say to it: then it leads there, whenever it comes.
     fn cancellable(&mut self, actions: &[Action]) -> Flow {
         let mut next = 0;
         while let Some(action) = actions.get(next) {
             next = match self.action(action) {
                 Ok(()) => next + 1,
                 Err(Stop::Cancelled) => {
-                    let ahead = actions[next..].iter().position(|action| matches!(action.kind, Kind::WaitCancel));
+                    let waits = |action: &Action| matches!(action.kind, Kind::WaitCancel | Kind::NeverAnswer);
                     self.cancelled = true;
-                    next + ahead.ok_or(Stop::Cancelled)? + 1
+                    next + actions[next..].iter().position(waits).ok_or(Stop::Cancelled)?
                 }
                 Err(stop) => return Err(stop),
             };
@@ -129,7 +130,7 @@ impl Agent {
                 }
             }
             Kind::Status(status) => {
-                if self.server.is_running() && self.step == 0 {
+                if self.in_turn && self.step == 0 {
                     self.begin_step()?;
                 }
                 let status = self.filled(status);
@@ -159,7 +160,8 @@ impl Agent {
             Kind::End(end) => self.end(end.clone())?,
             Kind::NeverAnswer => {
                 self.flush()?;
-                self.server.abandon();
+                self.in_turn = false;
+                self.server.abandon(self.cancelled);
             }
             // A cancel ends the wait by way of `Stop::Cancelled`.
             Kind::WaitCancel => {
@@ -289,12 +291,13 @@ impl Agent {
         }
         match end {
             // Up to kimi-cli 1.5 such a turn is never answered; the next one works.
-            End::Cancelled if !asking.is_empty() && !self.server.speaks(2) => self.server.abandon(),
+            End::Cancelled if !asking.is_empty() && !self.server.speaks(2) => self.server.abandon(true),
             End::Cancelled => self.server.finish(Outcome::Cancelled),
             End::Finished => self.server.finish(Outcome::Finished),
             End::MaxSteps(steps) => self.server.finish(Outcome::MaxStepsReached(steps.unwrap_or(self.step))),
             End::Failed(failure) => self.server.finish(Outcome::Failed(failure)),
         }
+        self.in_turn = false;
         self.flush()
     }
 

@@ -1,0 +1,8 @@
+//! The scripted agent as a process, spoken to in raw lines.
+
+mod actions;
+mod cancel;
+mod client;
+mod process;
+mod requests;
+mod versions;
