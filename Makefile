@@ -1,0 +1,145 @@
+# Thin recipes: what there is to say about a step is said where the step is written down.
+# `make help` lists the targets.
+
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+CACHE := $(CURDIR)/.cache
+DIST := $(CURDIR)/dist
+VENV := $(CACHE)/venv
+PY := $(VENV)/bin/python
+FEATURES := --features bridge
+
+# The first Python from 3.10 on that can make a virtual environment.
+PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
+
+PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core/src' '*.toml' Cargo.lock)
+NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core/src' '*.toml' Cargo.lock)
+
+say = @printf '\n=== %s\n' "$(1)"
+
+.PHONY: help
+help: ## Lists the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -ts $$'\t'
+
+# --- set-up ---
+
+$(VENV)/.ready: bindings-python/requirements-dev.txt tools/check_tools.sh
+	$(call say,Setting up the Python environment)
+	@tools/check_tools.sh "$(PYTHON)"
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(PY) -m pip install -q -r bindings-python/requirements-dev.txt
+	@touch $@
+
+bindings-node/node_modules/.ready: bindings-node/package-lock.json
+	$(call say,Setting up the Node packages)
+	@cd bindings-node && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: setup
+setup: $(VENV)/.ready bindings-node/node_modules/.ready ## Installs what building and testing needs, below .cache and node_modules.
+
+# --- the packages ---
+
+$(DIST)/.wheel: $(VENV)/.ready $(PY_SOURCES)
+	$(call say,Building the wheel)
+	@mkdir -p $(DIST) && rm -f $(DIST)/*.whl
+	@cd bindings-python && $(VENV)/bin/maturin build -q --release --locked --interpreter $(PY) --out $(DIST)
+	@ls -l $(DIST)/*.whl && touch $@
+
+$(DIST)/.npm: bindings-node/node_modules/.ready $(NODE_SOURCES)
+	$(call say,Building the npm package)
+	@mkdir -p $(DIST) && rm -f $(DIST)/*.tgz
+	@cd bindings-node && npm run --silent build && npm pack --silent --pack-destination $(DIST)
+	@ls -l $(DIST)/*.tgz && touch $@
+
+$(VENV)/.installed: $(DIST)/.wheel
+	@$(PY) -m pip install -q --force-reinstall --no-deps $(DIST)/*.whl && touch $@
+
+.PHONY: wheels
+wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into dist/.
+
+.PHONY: build
+build: $(VENV)/.installed $(DIST)/.npm ## Builds everything, and installs the wheel into .cache/venv.
+	@cargo build -q --locked -p kimi-agent -p scenario-runner --all-targets $(FEATURES)
+
+# --- the two commands ---
+
+.PHONY: demo
+demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; AGENT=kimi takes the kimi on PATH.
+	@tools/demo.sh "$(PY)" "$(AGENT)"
+
+.PHONY: test
+test: test-rust test-python test-node test-generated test-scenarios test-docs test-exit test-packages test-real ## Runs everything.
+	$(call say,All tests have passed)
+
+# --- the checks, one by one ---
+
+.PHONY: test-rust
+test-rust: ## The core: unit, property, integration and documentation tests.
+	$(call say,Testing the core)
+	@cargo test -q --locked -p kimi-agent $(FEATURES)
+
+.PHONY: test-python
+test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10 on that is here.
+	$(call say,Testing the Python package)
+	@$(PY) tools/each_python.py $(DIST) -- -m pytest -q bindings-python/tests
+
+.PHONY: test-node
+test-node: $(DIST)/.npm ## The Node package.
+	$(call say,Testing the Node package)
+	@cd bindings-node && npm test --silent
+
+.PHONY: test-generated
+test-generated: $(VENV)/.ready ## What is generated from the catalogue of messages is up to date.
+	$(call say,Checking generated files)
+	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check
+
+.PHONY: test-scenarios
+test-scenarios: build ## One suite of scenarios through all three languages, compared line by line.
+	$(call say,Playing the scenarios)
+	@$(PY) -m pytest -q tests/harness
+	@$(PY) tests/run_scenarios.py
+
+.PHONY: test-docs
+test-docs: build ## Every code block in the documents.
+	$(call say,Running the code blocks of the documents)
+	@$(PY) tests/docs/run.py
+
+.PHONY: test-exit
+test-exit: build ## 200 exits of each Python in the middle of a turn.
+	$(call say,Leaving Python in the middle of a turn)
+	@$(PY) tools/each_python.py $(DIST) -- tests/exit/run.py
+
+.PHONY: test-packages
+test-packages: wheels ## The wheel and the tarball, in fresh environments.
+	$(call say,Trying the packages in fresh environments)
+	@tests/packages/run.sh "$(PYTHON)" $(DIST)
+
+.PHONY: test-real
+test-real: build ## Real kimi-cli releases, with a scripted model on loopback, in all three languages.
+	$(call say,Driving real kimi-cli releases)
+	@$(PY) tests/run_scenarios.py --real 1.49.0,1.51.0
+
+.PHONY: lint
+lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
+	$(call say,Linting Rust)
+	@cargo fmt --all --check
+	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps -p kimi-agent $(FEATURES)
+	$(call say,Linting Python)
+	@$(VENV)/bin/ruff check -q bindings-python tests tools && $(VENV)/bin/ruff format -q --check bindings-python tests tools
+	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)
+	$(call say,Linting TypeScript)
+	@cd bindings-node && npm run --silent lint && npm run --silent check:package
+
+.PHONY: fmt
+fmt: $(VENV)/.ready ## Formats Rust and Python.
+	@cargo fmt --all
+	@$(VENV)/bin/ruff format -q bindings-python tests tools && $(VENV)/bin/ruff check -q --fix bindings-python tests tools
+
+.PHONY: clean
+clean: ## Removes build products, not what was downloaded.
+	@cargo clean -q && rm -rf $(DIST) bindings-node/dist bindings-node/*.node
