@@ -127,8 +127,8 @@ export class Bridge {
         this.#turns.get(delivery[1])?.onSettled();
         break;
       case "job": {
-        const [, id, session, kind, name, payload, inTurn] = delivery;
-        void this.#run(id, session, { kind, name, payload }, inTurn);
+        const [, id, session, kind, index, payload, inTurn] = delivery;
+        void this.#run(id, session, { kind, index, payload }, inTurn);
         break;
       }
       case "cancel_job":

@@ -231,11 +231,6 @@ const RPC = {
   auth_expired: AuthExpired,
 } as const;
 
-/** `work_dir` as Node writes it: `workDir`. */
-export function camelCase(name: string): string {
-  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-}
-
 function has<T extends object>(table: T, key: string): key is keyof T & string {
   return Object.hasOwn(table, key);
 }
@@ -244,11 +239,7 @@ function has<T extends object>(table: T, key: string): key is keyof T & string {
 export function fromNative(code: string, message: string, fields: ErrorFields = {}): KimiAgentError {
   if (has(SIMPLE, code)) return new SIMPLE[code](message);
   if (has(RPC, code)) return new RPC[code](fields.message ?? message, fields.rpc_code ?? -32000, fields.data);
-  if (code === "invalid_option") {
-    const option = fields.option ?? "";
-    const inNode = camelCase(option);
-    return new InvalidOption(inNode, option ? message.replaceAll(option, inNode) : message);
-  }
+  if (code === "invalid_option") return new InvalidOption(fields.option ?? "", message);
   if (code === "agent_exited") {
     return new AgentExited(message, fields.exit_code, fields.signal, fields.stderr);
   }

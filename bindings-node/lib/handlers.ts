@@ -9,7 +9,7 @@ import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest }
 /** A request for a handler, as the addon delivers it. */
 export interface Job {
   kind: JobKind;
-  name: string | null;
+  index: number | null;
   payload: unknown;
 }
 
@@ -36,16 +36,16 @@ export function errorText(thrown: unknown): string {
   }
 }
 
-function call({ kind, name, payload }: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
+function call({ kind, index, payload }: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
   switch (kind) {
     case "approval":
       return functions.approval?.(payload as ApprovalRequest, context);
     case "question":
       return functions.question?.(payload as QuestionRequest, context);
     case "tool":
-      return functions.tools.get(name ?? "")?.handler(payload as JsonObject, context);
+      return functions.tools[index ?? -1]?.handler(payload as JsonObject, context);
     case "hook":
-      return functions.hooks[Number(name)]?.handler(payload as HookRequest, context);
+      return functions.hooks[index ?? -1]?.handler(payload as HookRequest, context);
     case "event":
       return functions.event?.(payload as Event, context);
     case "stderr":

@@ -48,7 +48,7 @@ export {
   type SessionOptions,
 } from "./options.js";
 export type { Step } from "./reader.js";
-export { createSession, prompt, type PromptOptions, Session } from "./session.js";
+export { type Capabilities, createSession, prompt, type PromptOptions, Session } from "./session.js";
 export {
   type ExternalTool,
   type JsonSchema,

@@ -18,20 +18,20 @@ export type Delivery =
   | ["failed", ticket: number, code: string, message: string, fields: ErrorFields]
   | ["readable", turnKey: number]
   | ["settled", turnKey: number]
-  | ["job", jobId: number, sessionKey: number, kind: JobKind, name: string | null, payload: unknown, inTurn: boolean]
+  | ["job", jobId: number, sessionKey: number, kind: JobKind, index: number | null, payload: unknown, inTurn: boolean]
   | ["cancel_job", jobId: number]
   | ["log", level: LogLevel, target: string, message: string];
 
 /**
- * Which handler a job is for. Its `name` is the tool's name, or the position of the hook in the options as text; its
- * payload the request's, for a tool the parsed arguments, for stderr the line.
+ * Which handler a job is for; its `index` is the tool's or the hook's place in the options. Its payload is the
+ * request's, for a tool the parsed arguments, for stderr the line.
  */
 export type JobKind = "approval" | "question" | "tool" | "hook" | "event" | "stderr";
 
 /** How grave a log record is. */
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
 
-/** What an error carries besides code and text, in the core's own spelling. */
+/** What an error carries besides code and text. */
 export interface ErrorFields {
   option?: string;
   exit_code?: number | null;
@@ -61,8 +61,9 @@ export interface NativeBridge {
 }
 
 /**
- * A session. `optionsJson` holds the options that are data, named as in the core, timeouts in milliseconds;
- * `callbacksJson` says which functions there are (see {@link Callbacks}).
+ * A session. `optionsJson` holds the options that are data, named as in Node, timeouts in milliseconds;
+ * `callbacksJson` says which functions there are: `on_approval` and `on_question` are `"handler"`, `on_event` and
+ * `on_stderr` true, `tools` and `hooks` as in the options without their handlers.
  */
 export interface NativeSession {
   readonly key: number;
@@ -71,35 +72,25 @@ export interface NativeSession {
   readonly state: "idle" | "active" | "closed";
   readonly protocolVersion: string;
   readonly pid: number | null;
-  /** `{server, capabilities, slash_commands, external_tools}` as JSON. */
+  /** `{server, capabilities, slash_commands, external_tools}` as JSON, `server` null if it is unknown. */
   info(): string;
   /** The session's token usage as JSON. */
   usage(): string;
   prompt(contentJson: string): NativeTurn;
   replay(): NativeTurn;
   setPlanMode(on: boolean): number;
-  respond(requestId: string, answerJson: string): void;
+  respond(requestId: string, answerJson: string): number;
   close(): number;
   /** Lets go without waiting, as when the session was garbage collected. */
   abandon(): void;
-}
-
-/** The functions that a session has, as the addon needs to know them. */
-export interface Callbacks {
-  on_approval?: "handler" | "manual";
-  on_question?: "handler" | "manual";
-  on_event?: true;
-  on_stderr?: true;
-  tools?: { name: string; description: string; parameters: unknown; timeout?: number }[];
-  hooks?: { event: string; matcher?: string; timeout?: number; on_error?: string }[];
 }
 
 /** A batch of events, as {@link NativeTurn.drain} gives it. */
 export interface Batch {
   /** Canonical events; an unknown one is `{"type":"UnknownEvent","payload":{"type","payload","error"?}}`. */
   events: unknown[];
-  /** The number of the step that the next unread event belongs to; absent or null while there is none. */
-  step?: number | null;
+  /** The step of the next unread event: its place in the turn, and the agent's number; null while there is none. */
+  next: [index: number, n: number] | null;
   /** Nothing follows: in the turn, or in the step that was asked for. */
   ended: boolean;
 }
@@ -109,8 +100,8 @@ export interface NativeTurn {
   readonly key: number;
   readonly id: string;
   /**
-   * Up to `max` events that are there now, as the JSON of a {@link Batch}. With a step number: only events of that
-   * step. `drain(0, null)` looks what comes next.
+   * Up to `max` events that are there now, as the JSON of a {@link Batch}. With the index of a step: only events of
+   * that step. `drain(0, null)` looks what comes next.
    */
   drain(max: number, step: number | null): string;
   /** Gives back the credit of `count` drained events: the program has them now. */
@@ -121,15 +112,14 @@ export interface NativeTurn {
   outcome(): string | null;
   /** A ticket for the result; runs the turn to its end if nobody reads it. */
   result(): number;
+  /** Somebody reads: a result that is awaited does not run the turn to its end by itself. */
   readerStarted(): void;
-  /** The reader left early: the turn is cancelled and the rest of its events is discarded. */
-  readerLeft(): void;
   cancel(): number;
   steer(contentJson: string): number;
-  respond(requestId: string, answerJson: string): void;
+  respond(requestId: string, answerJson: string): number;
   /** The turn's token usage as JSON. */
   usage(): string;
-  /** Lets go without waiting, as when the turn was garbage collected. */
+  /** The program has left the turn: what is unread is discarded, and it is cancelled in the background. */
   abandon(): void;
 }
 

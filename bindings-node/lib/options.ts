@@ -1,7 +1,6 @@
 /** What a session can be opened with. */
 
 import { InvalidOption } from "./errors.js";
-import type { Callbacks } from "./native.js";
 import { type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
@@ -185,7 +184,7 @@ export interface HandlerFunctions {
   question?: QuestionHandler;
   event?: (event: Event, context: HandlerContext) => unknown;
   stderr?: (line: string, context: HandlerContext) => unknown;
-  tools: ReadonlyMap<string, ExternalTool>;
+  tools: readonly ExternalTool[];
   hooks: readonly HookDefinition[];
 }
 
@@ -196,161 +195,81 @@ export interface PreparedOptions {
   functions: HandlerFunctions;
 }
 
-type Kind = "data" | "number" | "function";
+/** The names of the options whose values are functions, or hold some. */
+const WITH_FUNCTIONS = new Set(["tools", "hooks", "onApproval", "onQuestion", "onEvent", "onStderr"]);
 
-/** Every option; the compiler sees to it that none is missing. */
-const KINDS: Record<keyof SessionOptions, Kind> = {
-  workDir: "data",
-  sessionId: "data",
-  model: "data",
-  thinking: "data",
-  yolo: "data",
-  configFile: "data",
-  config: "data",
-  executable: "data",
-  env: "data",
-  mcpConfigs: "data",
-  agentFile: "data",
-  skillsDir: "data",
-  tools: "function",
-  maxStepsPerTurn: "number",
-  maxRetriesPerStep: "number",
-  onApproval: "function",
-  onQuestion: "function",
-  hooks: "function",
-  onEvent: "function",
-  onStderr: "function",
-  clientName: "data",
-  clientVersion: "data",
-  extraArgs: "data",
-  dialect: "data",
-  handshakeTimeout: "number",
-  cancelTimeout: "number",
-  closeTimeout: "number",
-  idleTimeout: "number",
-  turnTimeout: "number",
-  maxLineBytes: "number",
-  eventBufferBytes: "number",
-};
-
-/** The names of all options. */
-export const OPTION_NAMES = Object.keys(KINDS) as (keyof SessionOptions)[];
-
-/** `workDir` as the core writes it: `work_dir`. */
-function snakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+function wrong(option: string, reason: string, options?: ErrorOptions): InvalidOption {
+  return new InvalidOption(option, `invalid option \`${option}\`: ${reason}`, options);
 }
 
 function json(option: string, value: unknown): string {
+  // JSON would make null of them, and null means that the option is not set.
+  if (typeof value === "number" && !Number.isFinite(value)) throw wrong(option, `${String(value)} is not finite`);
   try {
     const text = JSON.stringify(value) as string | undefined;
     if (text !== undefined) return text;
   } catch (error) {
-    throw new InvalidOption(option, `invalid option \`${option}\`: ${String(error)}`, { cause: error });
+    throw wrong(option, String(error), { cause: error });
   }
-  throw new InvalidOption(option, `invalid option \`${option}\`: a ${typeof value} is no JSON`);
+  throw wrong(option, `a ${typeof value} is no JSON`);
 }
 
-/** JSON would make null of NaN and infinity, and null means that the option is not set. */
-function checkNumber(option: string, value: unknown): void {
-  if (typeof value === "number" && !Number.isFinite(value)) {
-    throw new InvalidOption(option, `invalid option \`${option}\`: ${String(value)} is not a finite number`);
-  }
-}
-
-function checkFunction(option: string, value: unknown, orManual = false): void {
-  if (typeof value === "function" || (orManual && value === "manual")) return;
-  const expected = orManual ? 'a function or "manual"' : "a function";
-  throw new InvalidOption(option, `invalid option \`${option}\`: it must be ${expected}`);
-}
-
-function checkList(option: string, value: unknown): void {
-  if (!Array.isArray(value)) throw new InvalidOption(option, `invalid option \`${option}\`: it must be a list`);
-}
-
-function checkDefinition(option: string, value: unknown): void {
-  if (typeof value !== "object" || value === null) {
-    throw new InvalidOption(option, `invalid option \`${option}\`: it must be an object`);
-  }
-  const { handler, timeout } = value as { handler?: unknown; timeout?: unknown };
-  checkFunction(`${option}.handler`, handler);
-  checkNumber(`${option}.timeout`, timeout);
-}
-
-/** Divides options into data and functions. What the data mean is judged by the core. */
+/** Divides options into data and functions. What is right and what is wrong with the data is for the core to say. */
 export function prepareOptions(options: SessionOptions): PreparedOptions {
+  const functions: HandlerFunctions = { tools: [], hooks: [] };
+  const callbacks: string[] = [];
   const data: string[] = [];
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    if (!Object.hasOwn(KINDS, name)) throw new InvalidOption(name, `invalid option \`${name}\`: there is no such option`);
-    if (value === undefined || KINDS[name as keyof SessionOptions] === "function") continue;
-    if (KINDS[name as keyof SessionOptions] === "number") checkNumber(name, value);
-    data.push(`${JSON.stringify(snakeCase(name))}:${json(name, value)}`);
+    if (value === undefined) continue;
+    const announced = WITH_FUNCTIONS.has(name) ? takeFunctions(name, value, functions) : undefined;
+    if (announced) callbacks.push(announced);
+    else data.push(`${JSON.stringify(name)}:${json(name, value)}`);
   }
-  const { callbacks, functions } = divideFunctions(options);
-  return { optionsJson: `{${data.join(",")}}`, callbacksJson: json("tools", callbacks), functions };
+  return { optionsJson: `{${data.join(",")}}`, callbacksJson: `{${callbacks.join(",")}}`, functions };
 }
 
-function divideFunctions(options: SessionOptions): { callbacks: Callbacks; functions: HandlerFunctions } {
-  const { onApproval, onQuestion, onEvent, onStderr } = options;
-  const callbacks: Callbacks = {};
-  const tools = prepareTools(options.tools ?? []);
-  const hooks = prepareHooks(options.hooks ?? []);
-  const functions: HandlerFunctions = { tools: new Map(tools.map((each) => [each.name, each])), hooks };
-
-  if (onApproval !== undefined) {
-    checkFunction("onApproval", onApproval, true);
-    callbacks.on_approval = onApproval === "manual" ? "manual" : "handler";
-    if (onApproval !== "manual") functions.approval = onApproval;
+/** Takes the functions out of an option and says what the addon has to know of them; nothing if there are none. */
+function takeFunctions(name: string, value: unknown, functions: HandlerFunctions): string | undefined {
+  if (name === "tools" || name === "hooks") {
+    if (!Array.isArray(value)) return undefined;
+    const items = value.map((item: unknown) => definition(name, item));
+    if (name === "tools") functions.tools = items as unknown as ExternalTool[];
+    else functions.hooks = items as unknown as HookDefinition[];
+    const described = items.map(({ handler: _, ...rest }) => `{${fields(name, rest)}}`);
+    return `"${name}":[${described.join(",")}]`;
   }
-  if (onQuestion !== undefined) {
-    checkFunction("onQuestion", onQuestion, true);
-    callbacks.on_question = onQuestion === "manual" ? "manual" : "handler";
-    if (onQuestion !== "manual") functions.question = onQuestion;
+  if (typeof value !== "function") return undefined;
+  switch (name) {
+    case "onApproval":
+      functions.approval = value as ApprovalHandler;
+      return '"on_approval":"handler"';
+    case "onQuestion":
+      functions.question = value as QuestionHandler;
+      return '"on_question":"handler"';
+    case "onEvent":
+      functions.event = value as NonNullable<SessionOptions["onEvent"]>;
+      return '"on_event":true';
+    default:
+      functions.stderr = value as NonNullable<SessionOptions["onStderr"]>;
+      return '"on_stderr":true';
   }
-  if (onEvent !== undefined) {
-    checkFunction("onEvent", onEvent);
-    callbacks.on_event = true;
-    functions.event = onEvent;
-  }
-  if (onStderr !== undefined) {
-    checkFunction("onStderr", onStderr);
-    callbacks.on_stderr = true;
-    functions.stderr = onStderr;
-  }
-  if (tools.length > 0) {
-    callbacks.tools = tools.map(({ name, description, parameters, timeout }) => ({
-      name,
-      description,
-      parameters,
-      ...(timeout !== undefined && { timeout }),
-    }));
-  }
-  if (hooks.length > 0) {
-    callbacks.hooks = hooks.map(({ event, matcher, timeout, onError }) => ({
-      event,
-      ...(matcher !== undefined && { matcher }),
-      ...(timeout !== undefined && { timeout }),
-      ...(onError !== undefined && { on_error: onError }),
-    }));
-  }
-  return { callbacks, functions };
 }
 
-/** A tool written as a plain object may have a zod schema, too. */
-function prepareTools(tools: readonly ExternalTool[]): ExternalTool[] {
-  checkList("tools", tools);
-  return tools.map((each, index) => {
-    checkDefinition(`tools[${String(index)}]`, each);
-    const parameters: unknown = each.parameters;
-    if (!isStandardSchema(parameters)) return each;
-    return tool({ ...each, parameters, handler: (args, context) => each.handler(args as JsonObject, context) });
-  });
+/** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
+function definition(option: string, item: unknown): JsonObject {
+  if (typeof item !== "object" || item === null) throw wrong(option, `there is ${String(item)} in it`);
+  const given = item as JsonObject;
+  const name = String(given["name"] ?? given["event"]);
+  if (typeof given["handler"] !== "function") throw wrong(option, `the handler of \`${name}\` is no function`);
+  const { parameters } = given;
+  if (option !== "tools" || !isStandardSchema(parameters)) return given;
+  const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;
+  return { ...tool({ ...(item as ExternalTool), parameters, handler }) };
 }
 
-function prepareHooks(hooks: readonly HookDefinition[]): readonly HookDefinition[] {
-  checkList("hooks", hooks);
-  hooks.forEach((each, index) => {
-    checkDefinition(`hooks[${String(index)}]`, each);
-  });
-  return [...hooks];
+function fields(option: string, item: JsonObject): string {
+  return Object.entries(item)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${JSON.stringify(name)}:${json(option, value)}`)
+    .join(",");
 }

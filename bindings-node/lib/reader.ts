@@ -53,6 +53,7 @@ export class Reader {
 
   #batch: Event[] = [];
   #next = 0;
+  /** The step that is being read, by its place in the turn. */
   #step: number | null = null;
   #stepQueue: PullQueue<Event> | undefined;
 
@@ -94,7 +95,7 @@ export class Reader {
     this.#batch = [];
     this.#next = 0;
     translated(() => {
-      this.#native.readerLeft();
+      this.#native.abandon();
     });
     this.#stepQueue?.close();
     this.#events.close();
@@ -152,12 +153,13 @@ export class Reader {
   #pollStep(): IteratorResult<Step, undefined> | undefined {
     if (this.#step !== null && !this.#skipStep(this.#step)) return undefined;
     for (;;) {
-      const { step = null, ended } = this.#drain(0, null);
-      if (step !== null) {
-        this.#step = step;
-        const queue = new PullQueue(() => this.#pollEvent(step), this.#onWaiting);
+      const { next, ended } = this.#drain(0, null);
+      if (next !== null) {
+        const [index, n] = next;
+        this.#step = index;
+        const queue = new PullQueue(() => this.#pollEvent(index), this.#onWaiting);
         this.#stepQueue = queue;
-        return { done: false, value: new Step(step, queue) };
+        return { done: false, value: new Step(n, queue) };
       }
       if (ended) {
         this.#finish();

@@ -8,7 +8,7 @@ import { answerJson, Handlers } from "./handlers.js";
 import type { NativeSession } from "./native.js";
 import { type ApprovalAnswer, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
 import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
-import type { ExternalToolsResult, JsonObject, ServerInfo, SlashCommand, TokenUsage } from "./wire.js";
+import type { ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage } from "./wire.js";
 
 /** What a single prompt can be given. */
 export interface PromptOptions {
@@ -16,9 +16,27 @@ export interface PromptOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** What the agent can do, by what it said and by the protocol that it speaks. */
+export interface Capabilities {
+  /** The program can offer tools. */
+  externalTools: boolean;
+  /** The agent can ask questions. */
+  questions: boolean;
+  /** A reject may carry feedback that the model sees. */
+  approvalFeedback: boolean;
+  /** A running turn can be steered. */
+  steer: boolean;
+  /** Plan mode can be switched. */
+  planMode: boolean;
+  /** A session's past can be replayed. */
+  replay: boolean;
+  /** The events that hooks can be set on; empty where there are none. */
+  hooks: string[];
+}
+
 interface Info {
   server: ServerInfo | null;
-  capabilities: JsonObject;
+  capabilities: Capabilities;
   slash_commands: SlashCommand[];
   external_tools: ExternalToolsResult;
 }
@@ -99,7 +117,7 @@ export class Session implements AsyncDisposable {
   }
 
   /** What the agent can do. */
-  get capabilities(): JsonObject {
+  get capabilities(): Capabilities {
     return this.#described().capabilities;
   }
 
@@ -137,11 +155,9 @@ export class Session implements AsyncDisposable {
   }
 
   /** Answers a request that came outside a turn, where `onApproval` or `onQuestion` is `"manual"`. */
-  // eslint-disable-next-line @typescript-eslint/require-await -- what it throws must come as a rejection
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    translated(() => {
-      this.#native.respond(requestId(request), answerJson(answer));
-    });
+    const ticket = translated(() => this.#native.respond(requestId(request), answerJson(answer)));
+    await this.#bridge.wait(ticket, this);
   }
 
   /** Cancels what is running, ends the agent and waits until it is gone. Twice is fine. */
@@ -154,8 +170,18 @@ export class Session implements AsyncDisposable {
   }
 
   #described(): Info {
-    return (this.#info ??= JSON.parse(this.#native.info()) as Info);
+    return (this.#info ??= describe(this.#native.info()));
   }
+}
+
+function describe(json: string): Info {
+  const info = JSON.parse(json) as Omit<Info, "capabilities"> & { capabilities: Record<string, unknown> };
+  const capabilities = Object.entries(info.capabilities).map(([name, value]) => [camelCase(name), value] as const);
+  return { ...info, capabilities: Object.fromEntries(capabilities) as unknown as Capabilities };
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** Opens a session: starts an agent and waits until it is ready. */

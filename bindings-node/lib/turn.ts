@@ -164,11 +164,9 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   }
 
   /** Answers a request of this turn, where `onApproval` or `onQuestion` is `"manual"`. */
-  // eslint-disable-next-line @typescript-eslint/require-await -- what it throws must come as a rejection
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    translated(() => {
-      this.#native.respond(requestId(request), answerJson(answer));
-    });
+    const ticket = translated(() => this.#native.respond(requestId(request), answerJson(answer)));
+    await this.#bridge.wait(ticket, this);
   }
 
   /** Cancels the turn if it is still running. */

@@ -70,7 +70,7 @@ class FakeTurn {
     this.key = key;
   }
 
-  /** The agent sends events: `[step, event]` each, or bare text for a text part of step 1. */
+  /** The agent sends events: `[step, event]` each, or bare text for a text part of step 1; a step has its number less one as index. */
   push(...events) {
     for (const event of events) {
       this.events.push(typeof event === "string" ? [1, text(event)] : event);
@@ -98,14 +98,14 @@ class FakeTurn {
     else this.module.bridge.deliver(["done", ticket, result]);
   }
 
-  drain(max, step) {
+  drain(max, index) {
     const here = [];
-    while (here.length < max && this.events.length > 0 && (step === null || this.events[0][0] === step)) {
-      here.push(this.events.shift()[1]);
-    }
-    const next = this.events[0]?.[0] ?? null;
-    const over = this.settled !== null && this.events.length === 0;
-    return JSON.stringify({ events: here, step: next, ended: over || (step !== null && next !== null && next !== step) });
+    const wanted = () => index === null || this.events[0][0] === index + 1;
+    while (here.length < max && this.events.length > 0 && wanted()) here.push(this.events.shift()[1]);
+    const n = this.events[0]?.[0];
+    const over = this.settled !== null && n === undefined;
+    const next = n === undefined ? null : [n - 1, n];
+    return JSON.stringify({ events: here, next, ended: over || (n !== undefined && index !== null && n !== index + 1) });
   }
 
   acknowledge(count) {
@@ -133,17 +133,10 @@ class FakeTurn {
     this.calls.push("readerStarted");
   }
 
-  readerLeft() {
-    this.calls.push("readerLeft");
-    this.cancelled();
-  }
-
   cancel() {
     this.calls.push("cancel");
-    const ticket = this.module.ticket();
     this.cancelled();
-    this.module.bridge.deliver(["done", ticket, null]);
-    return ticket;
+    return this.module.done();
   }
 
   cancelled() {
@@ -161,6 +154,7 @@ class FakeTurn {
 
   respond(id, answer) {
     this.calls.push(["respond", id, JSON.parse(answer)]);
+    return this.module.done();
   }
 
   usage() {
@@ -170,6 +164,7 @@ class FakeTurn {
   abandon() {
     this.calls.push("abandon");
     this.module.abandoned.push(this.key);
+    this.cancelled();
   }
 }
 
@@ -188,7 +183,7 @@ class FakeSession {
   info() {
     return JSON.stringify({
       server: { name: "fake", version: "1" },
-      capabilities: {},
+      capabilities: { plan_mode: true, hooks: [] },
       slash_commands: [],
       external_tools: { accepted: [], rejected: [] },
     });
@@ -209,22 +204,17 @@ class FakeSession {
   }
 
   setPlanMode() {
-    return this.#done();
+    return this.module.done();
   }
 
   respond(id, answer) {
     this.responded = [id, JSON.parse(answer)];
+    return this.module.done();
   }
 
   close() {
     this.state = "closed";
-    return this.#done();
-  }
-
-  #done() {
-    const ticket = this.module.ticket();
-    this.module.bridge.deliver(["done", ticket, null]);
-    return ticket;
+    return this.module.done();
   }
 
   abandon() {
@@ -244,6 +234,11 @@ export function fakeModule() {
     abandoned: [],
     sessions: [],
     ticket: () => (counter += 1),
+    done() {
+      const ticket = module.ticket();
+      module.bridge.deliver(["done", ticket, null]);
+      return ticket;
+    },
     Bridge: class extends FakeBridge {
       constructor(wake) {
         super(wake);

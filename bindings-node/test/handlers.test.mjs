@@ -12,8 +12,8 @@ async function open(options) {
   const module = fakeModule();
   const session = await sessionModule.Session.open(new bridgeModule.Bridge(module), options);
   let id = 0;
-  const run = (kind, payload, { name = null, inTurn = false } = {}) => {
-    module.bridge.deliver(["job", (id += 1), module.session.key, kind, name, payload, inTurn]);
+  const run = (kind, payload, { index = null, inTurn = false } = {}) => {
+    module.bridge.deliver(["job", (id += 1), module.session.key, kind, index, payload, inTurn]);
     return id;
   };
   const answers = async (count) => {
@@ -46,9 +46,9 @@ test("each kind of handler gets its request, and its answer goes back as JSON", 
   run("question", { id: "2" });
   run("event", { type: "TurnEnd", payload: {} });
   run("stderr", "a line");
-  run("tool", { a: 1, b: 2 }, { name: "add" });
-  run("hook", { id: "3" }, { name: "0" });
-  run("hook", { id: "4" }, { name: "1" });
+  run("tool", { a: 1, b: 2 }, { index: 0 });
+  run("hook", { id: "3" }, { index: 0 });
+  run("hook", { id: "4" }, { index: 1 });
   const done = await answers(7);
   assert.deepEqual(seen, [
     ["approval", { id: "1" }],
@@ -80,8 +80,8 @@ test("what a handler throws, now or later, goes back as text", async () => {
   });
   run("approval", {});
   run("question", {});
-  run("tool", {}, { name: "t" });
-  run("hook", {}, { name: "0" });
+  run("tool", {}, { index: 0 });
+  run("hook", {}, { index: 0 });
   const done = (await answers(4)).sort((a, b) => a.id - b.id);
   assert.deepEqual(done[0], { id: 1, value: null, error: "sync" });
   assert.deepEqual(done[1], { id: 2, value: null, error: "a string" });

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { inspect } from "node:util";
 
 import { z } from "zod";
 
 import { Hook, InvalidOption } from "../dist/index.mjs";
 import optionsModule from "../dist/options.js";
 
-const { prepareOptions, OPTION_NAMES } = optionsModule;
+const { prepareOptions } = optionsModule;
 
 const prepare = (options) => {
   const { optionsJson, callbacksJson, functions } = prepareOptions(options);
@@ -15,7 +16,7 @@ const prepare = (options) => {
 
 const handler = () => undefined;
 
-test("only what is set is passed on, under the core's names", () => {
+test("only what is set is passed on, under its own name", () => {
   assert.deepEqual(prepare({}).options, {});
   assert.deepEqual(prepare({ thinking: undefined, model: "k" }).options, { model: "k" });
   const options = {
@@ -29,14 +30,14 @@ test("only what is set is passed on, under the core's names", () => {
     maxLineBytes: 1024,
   };
   assert.deepEqual(prepare(options).options, {
-    work_dir: ".",
+    workDir: ".",
     thinking: false,
-    mcp_configs: [{ mcpServers: {} }],
+    mcpConfigs: [{ mcpServers: {} }],
     env: { A: "1" },
     executable: ["kimi", "x"],
-    max_steps_per_turn: 3,
-    idle_timeout: 1500,
-    max_line_bytes: 1024,
+    maxStepsPerTurn: 3,
+    idleTimeout: 1500,
+    maxLineBytes: 1024,
   });
 });
 
@@ -52,14 +53,13 @@ test("functions are announced, not passed", () => {
       new Hook({ event: "PreToolUse", matcher: "Sh", handler, timeout: 5, onError: "block" }),
     ],
   });
-  assert.deepEqual(options, {});
+  assert.deepEqual(options, { onQuestion: "manual" });
   assert.deepEqual(callbacks, {
     on_approval: "handler",
-    on_question: "manual",
     on_event: true,
     on_stderr: true,
     tools: [{ name: "t", description: "d", parameters: { type: "object" }, timeout: 10 }],
-    hooks: [{ event: "Stop" }, { event: "PreToolUse", matcher: "Sh", timeout: 5, on_error: "block" }],
+    hooks: [{ event: "Stop" }, { event: "PreToolUse", matcher: "Sh", timeout: 5, onError: "block" }],
   });
   assert.deepEqual(Object.keys(functions).sort(), ["approval", "event", "hooks", "stderr", "tools"]);
 });
@@ -68,43 +68,33 @@ test("a plain tool may have a zod schema", async () => {
   const tools = [{ name: "t", description: "d", parameters: z.object({ a: z.number() }), handler: ({ a }) => a + 1 }];
   const { callbacks, functions } = prepare({ tools });
   assert.deepEqual(callbacks.tools[0].parameters.properties, { a: { type: "number" } });
-  assert.equal(await functions.tools.get("t").handler({ a: 1 }), 2);
+  assert.equal(await functions.tools[0].handler({ a: 1 }), 2);
+});
+
+test("what is no function where one belongs is left to the core to refuse", () => {
+  const options = { onApproval: "always", onEvent: 1, tools: {}, hooks: "x", wrokDir: "." };
+  assert.deepEqual(prepare(options).options, options);
 });
 
 for (const [option, options] of [
-  ["wrokDir", { wrokDir: "." }],
-  ["work_dir", { work_dir: "." }],
   ["config", { config: { big: 1n } }],
   ["model", { model: () => "k" }],
   ["idleTimeout", { idleTimeout: Infinity }],
   ["maxStepsPerTurn", { maxStepsPerTurn: NaN }],
-  ["onApproval", { onApproval: "always" }],
-  ["onQuestion", { onQuestion: 1 }],
-  ["onEvent", { onEvent: "manual" }],
-  ["onStderr", { onStderr: {} }],
-  ["tools", { tools: {} }],
-  ["tools[0].handler", { tools: [{ name: "t" }] }],
-  ["tools[0].timeout", { tools: [{ name: "t", handler, timeout: NaN }] }],
-  ["hooks[1].handler", { hooks: [{ event: "a", handler }, { event: "b" }] }],
-  ["hooks[0]", { hooks: [null] }],
+  ["tools", { tools: [{ name: "t" }] }],
+  ["tools", { tools: [{ name: "t", handler, timeout: NaN }] }],
+  ["tools", { tools: [{ name: "t", handler, parameters: z.string() }] }],
+  ["hooks", { hooks: [{ event: "a", handler }, { event: "b" }] }],
+  ["hooks", { hooks: [null] }],
 ]) {
-  test(`what is wrong with ${option} is said by its name: ${JSON.stringify(Object.keys(options))}`, () => {
+  test(`what is wrong with ${option} is said by its name: ${inspect(options)}`, () => {
     assert.throws(
       () => prepareOptions(options),
       (error) => {
         assert.ok(error instanceof InvalidOption, String(error));
         assert.equal(error.option, option);
-        assert.ok(error.message.includes(`\`${option}\``), error.message);
         return true;
       },
     );
   });
 }
-
-test("every option of the specification is there", () => {
-  const specified = `workDir sessionId model thinking yolo configFile config executable env mcpConfigs agentFile
-    skillsDir tools maxStepsPerTurn maxRetriesPerStep onApproval onQuestion hooks onEvent onStderr clientName
-    clientVersion extraArgs dialect handshakeTimeout cancelTimeout closeTimeout idleTimeout turnTimeout maxLineBytes
-    eventBufferBytes`;
-  assert.deepEqual([...OPTION_NAMES].sort(), specified.split(/\s+/).sort());
-});
