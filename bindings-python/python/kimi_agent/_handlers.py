@@ -13,8 +13,8 @@ from typing import Any, Union
 
 from ._encode import to_jsonable
 from ._errors import InvalidOption
+from ._interface import Callbacks
 from ._message import Message
-from ._native import Callbacks
 from ._options import Block, Hook, Reject
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import ToolReturnValue

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
+from ._interface import Delivery, ErrorTuple
 
 if TYPE_CHECKING:
     from ._handlers import Handlers
@@ -130,7 +131,7 @@ class LoopMailbox:
                 # One delivery that goes wrong must not cost the others.
                 _logger.exception("a delivery of the core could not be handled: %r", delivery)
 
-    def _deliver(self, delivery: _native.Delivery) -> None:
+    def _deliver(self, delivery: Delivery) -> None:
         if delivery[0] == "readable":
             stream = self._streams.get(delivery[1])
             if stream is not None:
@@ -147,7 +148,7 @@ class LoopMailbox:
             _, level, target, message = delivery
             logging.getLogger(target.replace("::", ".")).log(level, "%s", message)
 
-    def _done(self, ticket: int, value: Any, error: _native.ErrorTuple | None) -> None:
+    def _done(self, ticket: int, value: Any, error: ErrorTuple | None) -> None:
         future = self._tickets.get(ticket)
         if future is None or future.done():
             return

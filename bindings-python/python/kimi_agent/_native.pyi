@@ -11,58 +11,13 @@ True, `"allow"` or `{"block": reason}`. What it may be is judged by the core.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, TypedDict, final
+from typing import Any, Literal, final
 
-from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage
-
-ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]
-"""Code, message and fields of an error, as `_errors.from_native` takes them."""
-
-Delivery: TypeAlias = (
-    tuple[Literal["done"], int, Any, ErrorTuple | None]
-    | tuple[Literal["readable"], int]
-    | tuple[Literal["job"], int, int, str, int | None, Any, bool]
-    | tuple[Literal["cancel_job"], int]
-    | tuple[Literal["log"], int, str, str]
-)
-"""What a mailbox delivers:
-
-- `("done", ticket, value, None)` or `("done", ticket, None, error)`: an operation has ended.
-- `("readable", stream_key)`: a stream whose `wait` returned False has something, or has ended.
-- `("job", job_id, session_key, kind, index, payload, in_turn)`: a function of the program is to be called, and
-  `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event" or "stderr";
-  `index` the place in the options' `tools` or `hooks`; `payload` the request as an object of `_wire`, for a tool its
-  arguments as a dict, for "event" the event, for "stderr" a line. `in_turn`: it belongs to the running turn.
-- `("cancel_job", job_id)`: nobody waits for the job any more.
-- `("log", level, target, message)`: a record for `logging`; the level is `logging`'s number.
-"""
+from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
+from ._wire import Event, StatusUpdate, TokenUsage
 
 class NativeError(Exception):
     """An error of the core's; `args` is an `ErrorTuple`."""
-
-class Callbacks(TypedDict):
-    """Which functions the program has."""
-
-    on_approval: bool | Literal["manual"]
-    on_question: bool | Literal["manual"]
-    on_event: bool
-    on_stderr: bool
-
-class Info(TypedDict):
-    """What the agent said when the session opened; `capabilities` are the fields of `Capabilities`."""
-
-    server: ServerInfo | None
-    capabilities: dict[str, Any]
-    slash_commands: list[SlashCommand]
-    external_tools: ExternalToolsResult | None
-
-class Outcome(TypedDict):
-    """How a turn ended."""
-
-    status: Literal["finished", "cancelled", "max_steps_reached"]
-    steps: int
-    text: str
-    usage: TokenUsage
 
 @final
 class Mailbox:
@@ -106,11 +61,12 @@ class Session:
     @property
     def state(self) -> Literal["idle", "active", "closed"]: ...
     @property
-    def protocol_version(self) -> str: ...
+    def protocol_version(self) -> str | None: ...
     @property
     def pid(self) -> int | None: ...
     def info(self) -> Info: ...
     def usage(self) -> TokenUsage: ...
+    def status(self) -> StatusUpdate: ...
     def prompt(self, content: str | list[dict[str, Any]]) -> Turn: ...
     def replay(self) -> Turn:
         """A stream of past events; has neither outcome text nor usage."""
@@ -131,12 +87,12 @@ class Turn:
     def key(self) -> int: ...
     @property
     def id(self) -> str: ...
-    def drain(self, max: int, by_step: bool) -> tuple[list[Event], tuple[int, int], bool]:
-        """Up to `max` events that are there; the step that they belong to; whether the stream has ended, so that
-        after these there is none.
+    def drain(self, max: int, step: int | None) -> tuple[list[Event], tuple[int, int] | None, bool]:
+        """Up to `max` events that are there; the step of the next unread one, if there is one; whether nothing
+        more follows.
 
-        With `by_step` all of them belong to one step, which is named by its place in the turn and by the agent's
-        number; else the step means nothing.
+        A step is its place in the turn, and the agent's number. With the place of a `step`, only its events are taken,
+        and it is asked whether more of them follow.
         """
     def wait(self) -> bool:
         """True: `drain` has something to say. False: it has not, and "readable" will be delivered when it has."""
@@ -149,6 +105,8 @@ class Turn:
     def outcome(self) -> Outcome | ErrorTuple | None:
         """None while the turn runs."""
     def usage(self) -> TokenUsage: ...
+    @property
+    def discarded(self) -> int: ...
     def result(self) -> int:
         """A ticket, done with an `Outcome`; where nobody reads, events are dropped so that the turn can end."""
     def cancel(self) -> int:

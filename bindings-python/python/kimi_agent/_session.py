@@ -18,7 +18,15 @@ from ._loop import LoopMailbox, called, current_mailbox, in_this_process
 from ._message import Message
 from ._options import Answers, Approval, SessionOptions, UserInput
 from ._stream import EventIterator, Steps, Stream
-from ._wire import ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, TokenUsage
+from ._wire import (
+    ApprovalRequest,
+    ExternalToolsResult,
+    QuestionRequest,
+    ServerInfo,
+    SlashCommand,
+    StatusUpdate,
+    TokenUsage,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -97,6 +105,11 @@ class Turn(Stream):
     def usage(self) -> TokenUsage:
         """The tokens that it has taken until now."""
         return self._native.usage()
+
+    @property
+    def discarded(self) -> int:
+        """How many events nobody got, because nobody read them."""
+        return self._native.discarded
 
     @property
     def steps(self) -> Steps:
@@ -188,7 +201,7 @@ class Session:
         return self._native.state
 
     @property
-    def protocol_version(self) -> str:
+    def protocol_version(self) -> str | None:
         """The version of Wire that the agent speaks."""
         return self._native.protocol_version
 
@@ -208,8 +221,8 @@ class Session:
         return self._native.info()["slash_commands"]
 
     @property
-    def external_tools(self) -> ExternalToolsResult | None:
-        """Which of the program's tools the agent took, and why not the others; None if it says nothing of them."""
+    def external_tools(self) -> ExternalToolsResult:
+        """Which of the program's tools the agent took, and why not the others."""
         return self._native.info()["external_tools"]
 
     @property
@@ -221,6 +234,11 @@ class Session:
     def usage(self) -> TokenUsage:
         """The tokens of all turns until now."""
         return self._native.usage()
+
+    @property
+    def status(self) -> StatusUpdate:
+        """How things stand, all updates put together: context, plan mode, MCP servers."""
+        return self._native.status()
 
     def prompt(self, content: UserInput) -> Turn:
         """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""

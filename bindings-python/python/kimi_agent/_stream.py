@@ -36,8 +36,8 @@ class Stream:
         "_mailbox",
         "_mode",
         "_native",
+        "_next",
         "_reader",
-        "_step",
         "_waiter",
     )
 
@@ -46,7 +46,7 @@ class Stream:
         self._mailbox = mailbox
         self._buffer: deque[Event] = deque()
         self._fetched = 0
-        self._step = (0, 0)
+        self._next: tuple[int, int] | None = None
         self._ended = False
         self._mode: Literal["events", "steps"] | None = None
         self._reader: object = None
@@ -89,18 +89,19 @@ class Stream:
         self._buffer.clear()
         self._acknowledge()
 
-    async def _fill(self) -> bool:
-        """Fetches the next batch, when the last one is used up. False: there is none.
+    async def _fill(self, most: int = _BATCH, step: int | None = None) -> bool:
+        """Fetches the next batch, when the last one is used up; with `step` only of that step. False: the end.
 
-        Raises what ended the stream, if it did not end by itself.
+        True with nothing in the buffer: what comes next, `_next`, is of another step. Raises what ended the stream,
+        if it did not end by itself.
         """
         self._acknowledge()
         while not self._ended:
-            events, step, self._ended = self._native.drain(_BATCH, self._mode == "steps")
-            if events:
-                self._buffer.extend(events)
-                self._fetched += len(events)
-                self._step = step
+            events, self._next, ended = self._native.drain(most, step)
+            self._ended = ended and self._next is None
+            self._buffer.extend(events)
+            self._fetched += len(events)
+            if events or self._next is not None:
                 return True
             if not self._ended and not self._native.wait():
                 await self._wait()
@@ -198,12 +199,14 @@ class Steps:
         if not self._reading:
             stream._start_reading(self, "steps")
             self._reading = True
-        while not stream._buffer or stream._step == self._current:
+        while True:
             stream._buffer.clear()
-            if not await self._fill():
+            # A look at what comes first; then whatever is left of the current step is passed over.
+            if not (await self._fill(0, None) if self._current is None else await self._fill(_BATCH, self._current[0])):
                 raise StopAsyncIteration
-        self._current = stream._step
-        return Step(self, stream._step)
+            if not stream._buffer and stream._next is not None and stream._next != self._current:
+                self._current = stream._next
+                return Step(self, stream._next)
 
     async def aclose(self) -> None:
         """Stops reading."""
@@ -213,9 +216,9 @@ class Steps:
         if in_this_process():
             self._leave()
 
-    async def _fill(self) -> bool:
+    async def _fill(self, most: int, step: int | None) -> bool:
         try:
-            more = await self._stream._fill()
+            more = await self._stream._fill(most, step)
         except KimiAgentError:
             self._leave()
             raise
@@ -224,12 +227,10 @@ class Steps:
         return more
 
     async def _next_of(self, step: tuple[int, int]) -> Event | None:
-        stream = self._stream
-        if self._current != step or (not stream._buffer and not self._left and not await self._fill()):
+        buffer = self._stream._buffer
+        if self._current != step or (not buffer and (self._left or not await self._fill(_BATCH, step[0]))):
             return None
-        if not stream._buffer or stream._step != step:
-            return None
-        return stream._buffer.popleft()
+        return buffer.popleft() if buffer else None
 
     def _leave(self) -> None:
         self._left = True

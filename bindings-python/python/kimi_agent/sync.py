@@ -23,7 +23,7 @@ from ._errors import KimiAgentError
 from ._loop import in_this_process
 from ._options import SessionOptions, UserInput
 from ._session import Answer, Capabilities, PromptResult, Request
-from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage
+from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -167,6 +167,11 @@ class Turn(_Events):
         return self._turn.usage
 
     @property
+    def discarded(self) -> int:
+        """How many events nobody got, because nobody read them."""
+        return self._turn.discarded
+
+    @property
     def steps(self) -> Steps:
         """The turn step by step: `for step in turn.steps`, in it `for event in step`."""
         return Steps(self._turn.steps)
@@ -223,7 +228,7 @@ class Session:
         return self._session.state
 
     @property
-    def protocol_version(self) -> str:
+    def protocol_version(self) -> str | None:
         """The version of Wire that the agent speaks."""
         return self._session.protocol_version
 
@@ -243,8 +248,8 @@ class Session:
         return self._session.slash_commands
 
     @property
-    def external_tools(self) -> ExternalToolsResult | None:
-        """Which of the program's tools the agent took, and why not the others; None if it says nothing of them."""
+    def external_tools(self) -> ExternalToolsResult:
+        """Which of the program's tools the agent took, and why not the others."""
         return self._session.external_tools
 
     @property
@@ -256,6 +261,11 @@ class Session:
     def usage(self) -> TokenUsage:
         """The tokens of all turns until now."""
         return self._session.usage
+
+    @property
+    def status(self) -> StatusUpdate:
+        """How things stand, all updates put together: context, plan mode, MCP servers."""
+        return self._session.status
 
     def prompt(self, content: UserInput) -> Turn:
         """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""

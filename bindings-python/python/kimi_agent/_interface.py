@@ -1,0 +1,58 @@
+"""The shapes of what passes between Python and the core; `_native.pyi` says when."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, TypedDict, Union
+
+from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage
+
+__all__ = ["Callbacks", "Delivery", "ErrorTuple", "Info", "Outcome"]
+
+ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]
+"""Code, message and fields of an error, as `_errors.from_native` takes them."""
+
+Delivery: TypeAlias = Union[
+    tuple[Literal["done"], int, Any, Union[ErrorTuple, None]],
+    tuple[Literal["readable"], int],
+    tuple[Literal["job"], int, int, str, Union[int, None], Any, bool],
+    tuple[Literal["cancel_job"], int],
+    tuple[Literal["log"], int, str, str],
+]
+"""What a mailbox delivers:
+
+- `("done", ticket, value, None)` or `("done", ticket, None, error)`: an operation has ended.
+- `("readable", stream_key)`: a stream whose `wait` returned False has something, or has ended.
+- `("job", job_id, session_key, kind, index, payload, in_turn)`: a function of the program is to be called, and
+  `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event" or "stderr";
+  `index` the place in the options' `tools` or `hooks`; `payload` the request as an object of `_wire`, for a tool its
+  arguments as a dict, for "event" the event, for "stderr" a line. `in_turn`: it belongs to the running turn.
+- `("cancel_job", job_id)`: nobody waits for the job any more.
+- `("log", level, target, message)`: a record for `logging`; the level is `logging`'s number.
+"""
+
+
+class Callbacks(TypedDict):
+    """Which functions the program has."""
+
+    on_approval: bool | Literal["manual"]
+    on_question: bool | Literal["manual"]
+    on_event: bool
+    on_stderr: bool
+
+
+class Info(TypedDict):
+    """What the agent said when the session opened; `capabilities` are the fields of `Capabilities`."""
+
+    server: ServerInfo | None
+    capabilities: dict[str, Any]
+    slash_commands: list[SlashCommand]
+    external_tools: ExternalToolsResult
+
+
+class Outcome(TypedDict):
+    """How a turn ended."""
+
+    status: Literal["finished", "cancelled", "max_steps_reached"]
+    steps: int
+    text: str
+    usage: TokenUsage
