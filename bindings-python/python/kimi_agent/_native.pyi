@@ -16,6 +16,8 @@ from typing import Any, Literal, final
 from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
 from ._wire import Event, StatusUpdate, TokenUsage
 
+__all__ = ["Mailbox", "NativeError", "Session", "Turn", "run_scripted_agent", "shutdown"]
+
 class NativeError(Exception):
     """An error of the core's; `args` is an `ErrorTuple`."""
 
