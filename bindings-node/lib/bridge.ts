@@ -1,5 +1,7 @@
 /** The one place where the addon and JavaScript meet: tickets, wake-ups, jobs, and what keeps the process alive. */
 
+import { isMainThread } from "node:worker_threads";
+
 import { fromNative } from "./errors.js";
 import { log } from "./log.js";
 import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
@@ -52,7 +54,15 @@ export class Bridge {
 
   /** The bridge of this JavaScript environment. */
   static get(): Bridge {
-    return (this.#instance ??= new Bridge(loadNative()));
+    if (this.#instance) return this.#instance;
+    const module = loadNative();
+    if (isMainThread) {
+      // Agents that are left get the chance to end in order, instead of dying with this process.
+      process.once("exit", () => {
+        module.shutdown();
+      });
+    }
+    return (this.#instance = new Bridge(module));
   }
 
   /** Waits for a ticket; `owner` is not collected meanwhile. */

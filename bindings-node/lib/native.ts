@@ -138,6 +138,8 @@ export interface NativeModule {
       callbacksJson: string,
     ): { turn: NativeTurn; sessionKey: number };
   };
+  /** Closes every session of the process, within bounds; blocks meanwhile. */
+  shutdown(): void;
   /** Runs the scripted agent on this process's stdin and stdout; `argv` is without the program. Returns its exit code. */
   runScriptedAgent(argv: string[]): number;
 }

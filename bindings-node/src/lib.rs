@@ -8,6 +8,7 @@ mod session;
 mod turn;
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use kimi_agent::Error;
 use kimi_agent::bridge;
@@ -16,6 +17,9 @@ use serde_json::{Map, Value, json};
 
 /// The process's one runtime, shared by all of its JavaScript environments.
 static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+
+/// How long agents may take to end by themselves when the process exits, before they are ended.
+const EXIT_GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) fn runtime() -> napi::Result<tokio::runtime::Handle> {
     if let Some(runtime) = RUNTIME.get() {
@@ -47,6 +51,14 @@ pub(crate) fn parse_object(what: &str, text: &str) -> napi::Result<Map<String, V
     match parse(what, text)? {
         Value::Object(map) => Ok(map),
         _ => Err(thrown(&Error::InvalidOption { option: what.to_owned(), reason: "expected an object".to_owned() })),
+    }
+}
+
+/// Closes every session of the process, within bounds. Called at its exit.
+#[napi]
+pub fn shutdown() {
+    if let Some(runtime) = RUNTIME.get() {
+        runtime.block_on(bridge::close_all(EXIT_GRACE));
     }
 }
 

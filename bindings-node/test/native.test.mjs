@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { getEventListeners, once } from "node:events";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
+
+import { z } from "zod";
+
+import { createSession, prompt, Reject, tool } from "../dist/index.mjs";
+import { scriptedAgent } from "../dist/testing.mjs";
+
+const dist = (name) => JSON.stringify(fileURLToPath(new URL(`../dist/${name}`, import.meta.url)));
+
+const texts = (events) =>
+  events.flatMap(({ type, payload }) => (type === "ContentPart" && payload.type === "text" ? [payload.text] : []));
+
+async function collect(iterable) {
+  const found = [];
+  for await (const item of iterable) found.push(item);
+  return found;
+}
+
+async function withSession(script, options, use) {
+  const session = await createSession({ executable: scriptedAgent(script), ...options });
+  try {
+    return await use(session);
+  } finally {
+    await session.close();
+    assert.equal(session.state, "closed");
+  }
+}
+
+test("a turn is streamed, and has a result", async () => {
+  await withSession([[{ text: ["hel", "lo"] }]], {}, async (session) => {
+    assert.equal(session.state, "idle");
+    assert.equal(session.protocolVersion, "1.10");
+    assert.equal(session.capabilities.planMode, true);
+    const turn = session.prompt("hi");
+    assert.deepEqual(texts(await collect(turn)), ["hel", "lo"]);
+    const result = (await turn.result()).raiseForStatus();
+    assert.equal(result.text, "hello");
+    assert.equal(result.steps, 1);
+  });
+});
+
+test("steps hold their own events", async () => {
+  await withSession([[{ text: "a" }, { step: 2 }, { text: "b" }]], {}, async (session) => {
+    const seen = [];
+    for await (const step of session.prompt("hi").steps) seen.push([step.n, ...texts(await collect(step))]);
+    assert.deepEqual(seen, [
+      [1, "a"],
+      [2, "b"],
+    ]);
+  });
+});
+
+test("a tool with a schema is called, and told the model what is wrong", async () => {
+  const handler = ({ a, b }) => ({ sum: a + b });
+  const add = tool({ name: "add", description: "", parameters: z.object({ a: z.number(), b: z.number() }), handler });
+  const call = (args) => [{ external_tool: { id: "t", name: "add", arguments: args } }, { text: "{{last.output}}" }];
+  await withSession([call({ a: 1, b: 2 }), call({ a: 1, b: "x" })], { tools: [add] }, async (session) => {
+    assert.deepEqual(session.externalTools, { accepted: ["add"], rejected: [] });
+    assert.equal((await session.prompt("go").result()).text, '{"sum":3}');
+    const events = await collect(session.prompt("go"));
+    const { return_value } = events.find(({ type }) => type === "ToolResult").payload;
+    assert.equal(return_value.is_error, true);
+    assert.match(return_value.message, /^invalid arguments: b: /);
+    assert.equal(events.filter(({ type }) => type === "HandlerFailed").length, 1);
+  });
+});
+
+test("approvals are answered by a handler, or by hand", async () => {
+  const approve = { action: "run", description: "ls" };
+  const result = { output: "listed", message: "", is_error: false };
+  const turn = [
+    { tool_call: { id: "c", name: "Shell", arguments: {}, approve, result } },
+    { text: "{{last.response}} {{last.feedback}}" },
+  ];
+  await withSession([turn], { onApproval: () => new Reject("later") }, async (session) => {
+    assert.equal((await session.prompt("go").result()).text, "reject later");
+  });
+  await withSession([turn], { onApproval: "manual" }, async (session) => {
+    const running = session.prompt("go");
+    for await (const event of running) {
+      if (event.type === "ApprovalRequest") await running.respond(event, "approve_for_session");
+    }
+    assert.match((await running.result()).text, /^approve_for_session/);
+  });
+});
+
+test("leaving the loop cancels, and the next prompt starts clean", async () => {
+  await withSession([[{ text: "a" }, { wait_cancel: true }], [{ text: "b" }]], {}, async (session) => {
+    const turn = session.prompt("hi");
+    for await (const event of turn) if (event.type === "ContentPart") break;
+    assert.deepEqual(texts(await collect(session.prompt("again"))), ["b"]);
+    assert.equal((await turn.result()).status, "cancelled");
+  });
+});
+
+test("an AbortSignal cancels, and loses its listener", async () => {
+  const controller = new AbortController();
+  await withSession([[{ text: "a" }, { wait_cancel: true }]], {}, async (session) => {
+    const turn = session.prompt("hi", { signal: controller.signal });
+    for await (const event of turn) if (event.type === "ContentPart") controller.abort();
+    assert.equal((await turn.result()).status, "cancelled");
+    assert.equal(getEventListeners(controller.signal, "abort").length, 0);
+  });
+});
+
+test("the agent's death fails what is pending, typed", async () => {
+  await withSession([[{ text: "a" }, { stderr: "ouch" }, { exit: 3 }]], {}, async (session) => {
+    const turn = session.prompt("hi");
+    const expected = { name: "AgentExited", code: "agent_exited", exitCode: 3, stderr: /ouch/ };
+    await Promise.all([assert.rejects(collect(turn), expected), assert.rejects(turn.result(), expected)]);
+    assert.throws(() => session.prompt("more"), { name: /AgentExited|SessionClosed/ });
+  });
+});
+
+test("one prompt alone", async () => {
+  const turn = prompt("hi", { executable: scriptedAgent([[{ text: "{{prompt}}" }]]) });
+  assert.deepEqual(texts(await collect(turn)), ["hi"]);
+  await assert.rejects(prompt("hi", { executable: "/no/such/agent" }).result(), { code: "spawn_error" });
+});
+
+test("wrong options are named", async () => {
+  await assert.rejects(createSession({ wrokDir: "." }), { option: "wrokDir", message: /workDir/ });
+  await assert.rejects(createSession({ onEvent: 1 }), { option: "onEvent" });
+  await assert.rejects(createSession({ cancelTimeout: "soon" }), { option: "cancelTimeout" });
+  await assert.rejects(createSession({ tools: [{ name: "t", handler: () => "" }] }), { option: "tools" });
+  assert.throws(() => prompt("hi", { hooks: [{ event: "Stop", handler: () => null, onError: "x" }] }), { option: "hooks" });
+});
+
+test("a session that is open and idle lets the process end, and its agent with it", () => {
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [
+      "--input-type=module",
+      "-e",
+      `import { createSession } from ${dist("index.mjs")};
+       import { scriptedAgent } from ${dist("testing.mjs")};
+       globalThis.session = await createSession({ executable: scriptedAgent([[{ text: "a" }]]) });
+       await session.prompt("hi").result();
+       console.log(session.pid);`,
+    ],
+    { encoding: "utf8", timeout: 60_000 },
+  );
+  assert.equal(status, 0, stderr);
+  assert.throws(() => process.kill(Number(stdout), 0), { code: "ESRCH" });
+});
+
+test("a running turn keeps the process alive until its handlers are done", () => {
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [
+      "--input-type=module",
+      "-e",
+      `import { createSession } from ${dist("index.mjs")};
+       import { scriptedAgent } from ${dist("testing.mjs")};
+       const turn = [{ external_tool: { id: "t", name: "t", arguments: {} } }, { text: "end" }];
+       const handler = () => new Promise((resolve) => setImmediate(() => resolve("x")));
+       const tools = [{ name: "t", description: "", parameters: { type: "object" }, handler }];
+       const session = await createSession({ executable: scriptedAgent([turn]), tools });
+       session.prompt("hi").result().then(({ text }) => console.log(text));`,
+    ],
+    { encoding: "utf8", timeout: 60_000 },
+  );
+  assert.equal(status, 0, stderr);
+  assert.equal(stdout, "end\n");
+});
+
+test("worker threads have sessions of their own, and may be ended in the middle of a turn", async () => {
+  const code = `
+    const { parentPort, workerData } = require("node:worker_threads");
+    const { createSession } = require(${dist("index.js")});
+    (async () => {
+      globalThis.session = await createSession({ executable: workerData });
+      for await (const event of session.prompt("hi")) if (event.type === "ContentPart") parentPort.postMessage(session.pid);
+    })();`;
+  const workerData = scriptedAgent([[{ text: "a" }, { wait_cancel: true }]]);
+  const workers = [0, 1].map(() => new Worker(code, { eval: true, workerData }));
+  const pids = await Promise.all(workers.map(async (worker) => (await once(worker, "message"))[0]));
+  assert.notEqual(pids[0], pids[1]);
+  await Promise.all(workers.map((worker) => worker.terminate()));
+  // This thread goes on as if nothing had been.
+  await withSession([[{ text: "b" }]], {}, async (session) => {
+    assert.equal((await session.prompt("hi").result()).text, "b");
+  });
+});
