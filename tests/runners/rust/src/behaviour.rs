@@ -1,0 +1,179 @@
+//! Options of a scenario: plain ones as they are, functions made of what describes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kimi_agent::wire::{Event, ToolReturnValue};
+use kimi_agent::{
+    Answers, Approval, Executable, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, Naming, Result,
+    SessionOptions, parse_hook, parse_tool,
+};
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::trace::{canonical, print};
+
+/// Where what handlers are called with goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    pub(crate) events: UnboundedSender<Event>,
+    pub(crate) stderr: UnboundedSender<String>,
+    pub(crate) trace_handlers: bool,
+}
+
+impl Records {
+    fn called(&self, line: impl FnOnce() -> Value) {
+        if self.trace_handlers {
+            print(&line());
+        }
+    }
+}
+
+/// Session options from a scenario's.
+///
+/// # Errors
+/// Wrong options are the SDK's to refuse.
+pub(crate) fn options(described: &Map<String, Value>, agent: Executable, records: &Records) -> Result<SessionOptions> {
+    let mut plain = described.clone();
+    let on_approval = take_answers(&mut plain, "on_approval");
+    let on_question = take_answers(&mut plain, "on_question");
+    let on_event = take_record(&mut plain, "on_event");
+    let on_stderr = take_record(&mut plain, "on_stderr");
+    let tools = take_list(&mut plain, "tools");
+    let hooks = take_list(&mut plain, "hooks");
+    let own_agent = plain.get("executable").is_none_or(Value::is_null);
+
+    let mut options = SessionOptions::from_json(plain, Naming::Snake)?;
+    if own_agent {
+        options = options.executable(agent);
+    }
+    for described in tools {
+        options = options.tool(tool(described, records.clone())?);
+    }
+    for described in hooks {
+        options = options.hook(hook(described, records.clone())?);
+    }
+    if let Some(answers) = on_approval {
+        let records = records.clone();
+        options = options.on_approval(move |request| {
+            records.called(|| json!({"handler": "approval", "request": payload(request)}));
+            let answer = answers.next();
+            async move { Approval::from_json(&given(answer).await?) }
+        });
+    }
+    if let Some(answers) = on_question {
+        let records = records.clone();
+        options = options.on_question(move |request| {
+            records.called(|| json!({"handler": "question", "request": payload(request)}));
+            let answer = answers.next();
+            async move { Answers::from_json(&given(answer).await?) }
+        });
+    }
+    if on_event {
+        let events = records.events.clone();
+        options = options.on_event(move |event| drop(events.send(event)));
+    }
+    if on_stderr {
+        let stderr = records.stderr.clone();
+        options = options.on_stderr(move |line| drop(stderr.send(line.to_owned())));
+    }
+    Ok(options)
+}
+
+fn payload(request: impl Into<Event>) -> Value {
+    canonical(&request.into())["payload"].take()
+}
+
+/// Answers used in their order, the last one again and again.
+#[derive(Clone, Debug)]
+struct AnswerList(Arc<(Vec<Value>, AtomicUsize)>);
+
+impl AnswerList {
+    fn next(&self) -> Value {
+        let (answers, used) = &*self.0;
+        let place = used.fetch_add(1, Ordering::Relaxed).min(answers.len().saturating_sub(1));
+        answers.get(place).cloned().unwrap_or_default()
+    }
+}
+
+fn take_answers(options: &mut Map<String, Value>, name: &str) -> Option<AnswerList> {
+    let answers = options.get(name)?.get("answers")?.as_array()?.clone();
+    options.remove(name);
+    Some(AnswerList(Arc::new((answers, AtomicUsize::new(0)))))
+}
+
+fn take_record(options: &mut Map<String, Value>, name: &str) -> bool {
+    let record = options.get(name).is_some_and(|value| value == "record");
+    if record {
+        options.remove(name);
+    }
+    record
+}
+
+/// A list is ours to read; anything else stays, for the SDK to refuse.
+fn take_list(options: &mut Map<String, Value>, name: &str) -> Vec<Value> {
+    match options.get_mut(name).map(Value::take) {
+        Some(Value::Array(list)) => list,
+        Some(other) => {
+            options.insert(name.to_owned(), other);
+            Vec::new()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// What a handler gives by a behaviour that all kinds of them have.
+async fn given(behaviour: Value) -> Result<Value, HandlerError> {
+    if let Some(message) = behaviour.get("raise").and_then(Value::as_str) {
+        return Err(message.into());
+    }
+    if behaviour.get("hang").is_some() {
+        return std::future::pending().await;
+    }
+    Ok(behaviour.get("return").cloned().unwrap_or(behaviour))
+}
+
+fn tool(mut described: Value, records: Records) -> Result<ExternalTool> {
+    let behaviour = take_behaviour(&mut described);
+    let spec = parse_tool(described, Naming::Snake)?;
+    let name = spec.name.clone();
+    let mut tool = ExternalTool::new(spec.name, spec.description, spec.parameters, move |arguments| {
+        records.called(|| json!({"handler": "tool", "name": name, "arguments": arguments}));
+        let behaviour = behaviour.clone();
+        async move {
+            if behaviour.get("echo").is_some() {
+                return arguments.into_tool_return();
+            }
+            if let Some(value) = behaviour.get("return_value") {
+                return Ok(serde_json::from_value::<ToolReturnValue>(value.clone())?);
+            }
+            given(behaviour).await?.into_tool_return()
+        }
+    });
+    if let Some(timeout) = spec.timeout {
+        tool = tool.timeout(timeout);
+    }
+    Ok(tool)
+}
+
+fn hook(mut described: Value, records: Records) -> Result<Hook> {
+    let behaviour = take_behaviour(&mut described);
+    let spec = parse_hook(described, Naming::Snake)?;
+    let mut hook = Hook::new(spec.event, move |request| {
+        records.called(|| json!({"handler": "hook", "request": payload(request)}));
+        let behaviour = behaviour.clone();
+        async move { HookDecision::from_json(&given(behaviour).await?) }
+    })
+    .on_error(spec.on_error);
+    if let Some(matcher) = spec.matcher {
+        hook = hook.matcher(matcher);
+    }
+    if let Some(timeout) = spec.timeout {
+        hook = hook.timeout(timeout);
+    }
+    Ok(hook)
+}
+
+fn take_behaviour(described: &mut Value) -> Value {
+    described.as_object_mut().and_then(|map| map.remove("behaviour")).unwrap_or_default()
+}

@@ -1,0 +1,310 @@
+//! The operations of a program.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use kimi_agent::testing::{ScriptedAgent, scripted_agent};
+use kimi_agent::wire::{Content, Event};
+use kimi_agent::{Answers, Approval, Error, Executable, HandlerError, Result, Session, SessionOptions, Turn};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::behaviour::{Records, options};
+use crate::case::{Case, Problem, text};
+use crate::trace::{outcome, print, print_done, print_error, print_event};
+use crate::turns::Held;
+
+/// Plays one scenario.
+pub(crate) struct Player<'a> {
+    case: &'a Case,
+    /// Keeps the script's file.
+    agent: Option<ScriptedAgent>,
+    executable: Executable,
+    records: Records,
+    outside: mpsc::UnboundedReceiver<Event>,
+    stderr: mpsc::UnboundedReceiver<String>,
+    session: Option<Session>,
+    turns: HashMap<String, Held>,
+    /// The last request that was printed.
+    request: Option<Event>,
+}
+
+impl<'a> Player<'a> {
+    pub(crate) fn new(case: &'a Case) -> Result<Self, Problem> {
+        let agent = case.agent.script.clone().map(scripted_agent);
+        let executable = match (&agent, std::env::var("SCENARIO_EXECUTABLE")) {
+            (Some(agent), _) => agent.into(),
+            (None, Ok(list)) => {
+                let list: Vec<String> = serde_json::from_str(&list).map_err(|error| error.to_string())?;
+                list.into()
+            }
+            (None, Err(_)) => return Err("there is neither a script nor $SCENARIO_EXECUTABLE".to_owned()),
+        };
+        let (events, outside) = mpsc::unbounded_channel();
+        let (lines, stderr) = mpsc::unbounded_channel();
+        let records = Records { events, stderr: lines, trace_handlers: case.trace_handlers };
+        let (session, turns, request) = (None, HashMap::new(), None);
+        Ok(Self { case, agent, executable, records, outside, stderr, session, turns, request })
+    }
+
+    /// Ends what the program left open.
+    pub(crate) async fn finish(mut self) {
+        self.turns.clear();
+        if let Some(session) = self.session.take() {
+            drop(session.close().await);
+        }
+        drop(self.agent);
+    }
+
+    /// Does one operation.
+    ///
+    /// # Errors
+    /// What is wrong with the program; what the SDK fails with is printed.
+    pub(crate) async fn step(&mut self, op: &Value) -> Result<(), Problem> {
+        let done = match text(op, "op")? {
+            "open" => self.open().await,
+            "prompt" => {
+                let session = self.session()?;
+                match session.prompt(input(op)?) {
+                    Ok(turn) => {
+                        self.turns.insert(name(op), Held::Here(Box::new(turn)));
+                        Ok(Value::Null)
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            "next" => self.next(op).await?,
+            "drain" => {
+                let mut request = None;
+                let read = drain(self.turn(op)?, &mut request).await;
+                self.request = request.or(self.request.take());
+                read
+            }
+            "steps" => self.steps(op).await?,
+            "result" => self.turn(op)?.result().await.map(|result| outcome(&result)),
+            "raise_for_status" => match self.turn(op)?.result().await {
+                Ok(result) => result.raise_for_status().map(|_| Value::Null),
+                Err(error) => Err(error),
+            },
+            "cancel" => self.held(op)?.cancel().await?.map(|()| Value::Null),
+            "steer" => self.held(op)?.steer(input(op)?).await?.map(|()| Value::Null),
+            "respond" => self.respond(op).await?,
+            "set_plan_mode" => {
+                let on = op["on"].as_bool().ok_or("`on` must be a boolean")?;
+                self.session()?.set_plan_mode(on).await.map(|()| Value::Null)
+            }
+            "replay" => self.replay().await?,
+            "usage" => {
+                let turn = self.held(op)?.usage().await?;
+                Ok(json!({"turn": turn, "session": self.session()?.usage()}))
+            }
+            "state" => Ok(json!({"state": self.session()?.state().as_str()})),
+            "info" => self.info(),
+            "leave" => {
+                self.take(op)?.leave();
+                Ok(Value::Null)
+            }
+            "one_shot" => self.one_shot(op).await?,
+            "close" => {
+                let closed = self.session()?.close().await;
+                closed.map(|()| Value::Null)
+            }
+            "touch" => touch(Path::new(text(op, "path")?))?,
+            "read" => Ok(json!({"content": std::fs::read_to_string(text(op, "path")?).ok()})),
+            "exists" => Ok(json!({"exists": Path::new(text(op, "path")?).exists()})),
+            "wait_outside" => self.wait_outside(text(op, "until")?).await?,
+            "spawn_result" => {
+                let waiting = self.take(op)?.wait()?;
+                self.turns.insert(name(op), waiting);
+                Ok(Value::Null)
+            }
+            "join" => {
+                let (turn, result) = self.take(op)?.join().await?;
+                self.turns.insert(name(op), turn);
+                result.map(|result| outcome(&result))
+            }
+            other => return Err(format!("there is no operation `{other}`")),
+        };
+        match done {
+            Ok(outputs) => print_done(op, outputs),
+            Err(error) => print_error(op, &error),
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> Result<SessionOptions> {
+        options(&self.case.options, self.executable.clone(), &self.records)
+    }
+
+    async fn open(&mut self) -> Result<Value> {
+        self.session = Some(self.options()?.start().await?);
+        Ok(Value::Null)
+    }
+
+    fn session(&self) -> Result<&Session, Problem> {
+        self.session.as_ref().ok_or_else(|| "no session is open".to_owned())
+    }
+
+    fn held(&self, op: &Value) -> Result<&Held, Problem> {
+        self.turns.get(&name(op)).ok_or_else(|| format!("there is no turn `{}`", name(op)))
+    }
+
+    fn take(&mut self, op: &Value) -> Result<Held, Problem> {
+        self.turns.remove(&name(op)).ok_or_else(|| format!("there is no turn `{}`", name(op)))
+    }
+
+    fn turn(&mut self, op: &Value) -> Result<&mut Turn, Problem> {
+        let name = name(op);
+        self.turns.get_mut(&name).ok_or_else(|| format!("there is no turn `{name}`"))?.here()
+    }
+
+    async fn next(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        let until = op["until"].as_str();
+        let mut left = match (op["count"].as_u64(), until) {
+            (Some(count), None) => count,
+            (None, Some(_)) => u64::MAX,
+            _ => return Err("either `count` or `until` must be there".to_owned()),
+        };
+        while left > 0 {
+            match self.turn(op)?.next().await {
+                Some(Ok(event)) => {
+                    left = if until == Some(event.type_name()) { 0 } else { left - 1 };
+                    show(event, &mut self.request);
+                }
+                Some(Err(error)) => return Ok(Err(error)),
+                None => return Ok(Ok(json!({"ended": true}))),
+            }
+        }
+        Ok(Ok(Value::Null))
+    }
+
+    async fn steps(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        let mut request = None;
+        let mut steps = self.turn(op)?.steps();
+        let mut failure = None;
+        while let Some(mut step) = steps.next().await {
+            let mut announced = false;
+            let n = step.n();
+            while let Some(event) = step.next().await {
+                match event {
+                    Ok(event) => {
+                        // Only with an event: a failure between steps is in none.
+                        if !std::mem::replace(&mut announced, true) {
+                            print(&json!({"step": n}));
+                        }
+                        show(event, &mut request);
+                    }
+                    Err(error) => failure = Some(error),
+                }
+            }
+        }
+        self.request = request.or(self.request.take());
+        Ok(failure.map_or(Ok(Value::Null), Err))
+    }
+
+    async fn respond(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        let request = self.request.clone().ok_or("no request has been seen")?;
+        let answer = &op["answer"];
+        let by_session = op["scope"] == "session";
+        let done = match &request {
+            Event::ApprovalRequest(request) => match Approval::from_json(answer) {
+                Err(error) => Err(nonsense(&error)),
+                Ok(answer) if by_session => self.session()?.respond(request, answer).await,
+                Ok(answer) => self.turn(op)?.respond(request, answer).await,
+            },
+            Event::QuestionRequest(request) => match Answers::from_json(answer) {
+                Err(error) => Err(nonsense(&error)),
+                Ok(answers) if by_session => self.session()?.respond_question(request, answers).await,
+                Ok(answers) => self.turn(op)?.respond_question(request, answers).await,
+            },
+            other => return Err(format!("a {} is not answered by hand", other.type_name())),
+        };
+        Ok(done.map(|()| Value::Null))
+    }
+
+    async fn replay(&mut self) -> Result<Result<Value>, Problem> {
+        let mut past = self.session()?.replay();
+        while let Some(event) = past.next().await {
+            match event {
+                Ok(event) => print_event(&event),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(Value::Null))
+    }
+
+    fn info(&self) -> Result<Value> {
+        let Some(session) = &self.session else { return Err(Error::SessionClosed) };
+        let commands: Vec<_> = session.slash_commands().iter().map(|command| &command.name).collect();
+        let mut info = json!({
+            "protocol_version": session.protocol_version(),
+            "capabilities": session.capabilities(),
+            "external_tools": session.external_tools(),
+            "slash_commands": commands,
+        });
+        if let Some(server) = session.server() {
+            info["server"] = json!(server);
+        }
+        Ok(info)
+    }
+
+    async fn one_shot(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        let options = match self.options() {
+            Ok(options) => options,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut turn = kimi_agent::prompt(input(op)?, options);
+        if let Err(error) = drain(&mut turn, &mut self.request).await {
+            return Ok(Err(error));
+        }
+        Ok(turn.result().await.map(|result| outcome(&result)))
+    }
+
+    async fn wait_outside(&mut self, until: &str) -> Result<Result<Value>, Problem> {
+        const OVER: &str = "nothing can come any more";
+        if until == "stderr" {
+            let line = self.stderr.recv().await.ok_or(OVER)?;
+            print(&json!({"stderr": line}));
+            return Ok(Ok(Value::Null));
+        }
+        loop {
+            let event = self.outside.recv().await.ok_or(OVER)?;
+            let found = event.type_name() == until;
+            show(event, &mut self.request);
+            if found {
+                return Ok(Ok(Value::Null));
+            }
+        }
+    }
+}
+
+fn name(op: &Value) -> String {
+    op["as"].as_str().unwrap_or("turn").to_owned()
+}
+
+fn input(op: &Value) -> Result<Content, Problem> {
+    serde_json::from_value(op["input"].clone()).map_err(|error| format!("`input`: {error}"))
+}
+
+/// Prints an event, and keeps a request for `respond`.
+fn show(event: Event, request: &mut Option<Event>) {
+    print_event(&event);
+    if matches!(event, Event::ApprovalRequest(_) | Event::QuestionRequest(_)) {
+        *request = Some(event);
+    }
+}
+
+async fn drain(turn: &mut Turn, request: &mut Option<Event>) -> Result<Value> {
+    while let Some(event) = turn.next().await {
+        show(event?, request);
+    }
+    Ok(Value::Null)
+}
+
+fn nonsense(error: &HandlerError) -> Error {
+    Error::InvalidOption { option: "answer".to_owned(), reason: error.to_string() }
+}
+
+fn touch(path: &Path) -> Result<Result<Value>, Problem> {
+    std::fs::write(path, "").map(|()| Ok(Value::Null)).map_err(|error| format!("{}: {error}", path.display()))
+}

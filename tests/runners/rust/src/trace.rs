@@ -1,0 +1,74 @@
+//! The trace: one JSON object a line, keys in alphabetical order, the same in every language.
+
+use std::io::Write;
+
+use kimi_agent::wire::Event;
+use kimi_agent::{Error, PromptResult};
+use serde_json::{Map, Value, json};
+
+/// Writes a line at once: a runner may be ended at any moment.
+pub(crate) fn print(line: &Value) {
+    let mut out = std::io::stdout().lock();
+    // Without a reader there is nobody to tell.
+    drop(writeln!(out, "{}", sorted(line)).and_then(|()| out.flush()));
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            entries.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
+    }
+}
+
+/// An event as the wire has it: one of an unknown type stands as what it was.
+pub(crate) fn canonical(event: &Event) -> Value {
+    let mut value = serde_json::to_value(event).unwrap_or_else(|error| json!({"unwritable": error.to_string()}));
+    unwrap_unknown(&mut value);
+    value
+}
+
+fn unwrap_unknown(event: &mut Value) {
+    if event["type"] == "UnknownEvent" {
+        *event = event["payload"].take();
+    } else if event["type"] == "SubagentEvent" {
+        unwrap_unknown(&mut event["payload"]["event"]);
+    }
+}
+
+pub(crate) fn print_event(event: &Event) {
+    print(&json!({"event": canonical(event)}));
+}
+
+/// The last line of an operation: what it gave, or `ok` where there is nothing to give.
+pub(crate) fn print_done(op: &Value, outputs: Value) {
+    let mut line = Map::from_iter([("op".to_owned(), op["op"].clone())]);
+    match outputs {
+        Value::Object(outputs) => line.extend(outputs),
+        _ => drop(line.insert("ok".to_owned(), json!(true))),
+    }
+    print(&Value::Object(line));
+}
+
+/// The last line of an operation that failed. Texts differ between systems: they are there only if asked for.
+pub(crate) fn print_error(op: &Value, error: &Error) {
+    let mut line = json!({"op": op["op"], "error": error.code()});
+    let fields = error.fields();
+    for name in ["exit_code", "signal", "rpc_code", "option"] {
+        if let Some(value) = fields.get(name).filter(|value| !value.is_null()) {
+            line[name] = value.clone();
+        }
+    }
+    if op["message"] == true {
+        line["message"] = json!(error.to_string());
+    }
+    print(&line);
+}
+
+pub(crate) fn outcome(result: &PromptResult) -> Value {
+    json!({"status": result.status, "steps": result.steps, "text": result.text, "usage": result.usage})
+}

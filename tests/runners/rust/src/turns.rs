@@ -1,0 +1,96 @@
+//! The turns of a program, by name; one whose outcome is waited for beside the program lives in a task.
+
+use kimi_agent::wire::{Content, TokenUsage};
+use kimi_agent::{PromptResult, Result, Turn};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::case::Problem;
+
+type Outcome = Result<PromptResult>;
+
+/// What the program may want of a turn whose outcome is being waited for.
+pub(crate) enum Ask {
+    Cancel(oneshot::Sender<Result<()>>),
+    Steer(Content, oneshot::Sender<Result<()>>),
+    Usage(oneshot::Sender<TokenUsage>),
+}
+
+pub(crate) enum Held {
+    Here(Box<Turn>),
+    Waiting { asks: mpsc::UnboundedSender<Ask>, task: JoinHandle<(Box<Turn>, Outcome)> },
+}
+
+impl Held {
+    /// Starts to wait for the outcome.
+    pub(crate) fn wait(self) -> Result<Self, Problem> {
+        let Self::Here(turn) = self else { return Err("its outcome is waited for already".to_owned()) };
+        let (asks, asked) = mpsc::unbounded_channel();
+        Ok(Self::Waiting { asks, task: tokio::spawn(wait(turn, asked)) })
+    }
+
+    /// The outcome, and the turn itself again.
+    pub(crate) async fn join(self) -> Result<(Self, Outcome), Problem> {
+        let Self::Waiting { asks, task } = self else { return Err("its outcome is not waited for".to_owned()) };
+        let joined = task.await.map(|(turn, outcome)| (Self::Here(turn), outcome)).map_err(|error| error.to_string());
+        drop(asks);
+        joined
+    }
+
+    /// Leaves it, as a program does that drops it.
+    pub(crate) fn leave(self) {
+        match self {
+            Self::Here(turn) => drop(turn),
+            Self::Waiting { task, .. } => task.abort(),
+        }
+    }
+
+    pub(crate) fn here(&mut self) -> Result<&mut Turn, Problem> {
+        match self {
+            Self::Here(turn) => Ok(turn),
+            Self::Waiting { .. } => Err("its outcome is waited for, nothing else".to_owned()),
+        }
+    }
+
+    pub(crate) async fn cancel(&self) -> Result<Result<()>, Problem> {
+        match self {
+            Self::Here(turn) => Ok(turn.cancel().await),
+            Self::Waiting { asks, .. } => ask(asks, Ask::Cancel).await,
+        }
+    }
+
+    pub(crate) async fn steer(&self, input: Content) -> Result<Result<()>, Problem> {
+        match self {
+            Self::Here(turn) => Ok(turn.steer(input).await),
+            Self::Waiting { asks, .. } => ask(asks, |reply| Ask::Steer(input, reply)).await,
+        }
+    }
+
+    pub(crate) async fn usage(&self) -> Result<TokenUsage, Problem> {
+        match self {
+            Self::Here(turn) => Ok(turn.usage()),
+            Self::Waiting { asks, .. } => ask(asks, Ask::Usage).await,
+        }
+    }
+}
+
+async fn ask<T>(asks: &mpsc::UnboundedSender<Ask>, make: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Problem> {
+    let (reply, answer) = oneshot::channel();
+    asks.send(make(reply)).map_err(|_| "its outcome is there already; `join` it first".to_owned())?;
+    answer.await.map_err(|_| "its outcome came meanwhile; `join` it first".to_owned())
+}
+
+async fn wait(mut turn: Box<Turn>, mut asks: mpsc::UnboundedReceiver<Ask>) -> (Box<Turn>, Outcome) {
+    loop {
+        let ask = tokio::select! {
+            outcome = turn.result() => return (turn, outcome),
+            Some(ask) = asks.recv() => ask,
+        };
+        // Nobody waiting for the reply is fine.
+        match ask {
+            Ask::Cancel(reply) => drop(reply.send(turn.cancel().await)),
+            Ask::Steer(input, reply) => drop(reply.send(turn.steer(input).await)),
+            Ask::Usage(reply) => drop(reply.send(turn.usage())),
+        }
+    }
+}
