@@ -107,7 +107,7 @@ def test_wrong_options_are_named(options: dict[str, Any], option: str, message: 
 
 
 def test_hooks() -> None:
-    hook = Hook("Stop", handler=print)
+    hook = Hook("Stop", None, print)
     assert (hook.event, hook.matcher, hook.handler, hook.timeout, hook.on_error) == ("Stop", None, print, None, "allow")
     assert repr(Hook("PreToolUse", "Shell", print)) == "Hook('PreToolUse', 'Shell')"
     with pytest.raises(InvalidOption, match="hooks: the handler of 'Stop' is no function: 3"):

@@ -202,6 +202,7 @@ def test_every_class_is_documented_and_exported() -> None:
     assert len(public) > 50
     for each in public:
         assert getattr(kimi_agent, each.__name__) is each
+        assert each.__name__ in kimi_agent.__all__
         assert each.__doc__
         assert each.__slots__ == each.__match_args__ == tuple(each._fields)
         names = list(inspect.signature(each.__init__).parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict, Union, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Union
 
 from ._errors import InvalidOption
 from ._tool import ExternalTool
@@ -77,7 +77,6 @@ class Hook:
 
     __slots__ = ("_event", "_handler", "_matcher", "_on_error", "_timeout")
 
-    @overload
     def __init__(
         self,
         event: str,
@@ -85,25 +84,8 @@ class Hook:
         handler: HookHandler,
         timeout: float | None = None,
         on_error: Literal["allow", "block"] = "allow",
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        event: str,
-        *,
-        handler: HookHandler,
-        timeout: float | None = None,
-        on_error: Literal["allow", "block"] = "allow",
-    ) -> None: ...
-    def __init__(
-        self,
-        event: str,
-        matcher: str | None = None,
-        handler: HookHandler | None = None,
-        timeout: float | None = None,
-        on_error: Literal["allow", "block"] = "allow",
     ) -> None:
-        if handler is None or not callable(handler):
+        if not callable(handler):
             raise InvalidOption(f"hooks: the handler of {event!r} is no function: {handler!r}", "hooks")
         self._event = event
         self._matcher = matcher

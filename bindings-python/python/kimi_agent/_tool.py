@@ -153,7 +153,12 @@ class _Call:
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, timeout: float | None = None
+    function: None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 @overload
 def tool(
