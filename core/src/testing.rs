@@ -223,7 +223,7 @@ mod before_main {
 
     #[used]
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
-    #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
+    #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
     #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
     static BEFORE_MAIN: extern "C" fn() = become_the_agent;
 
