@@ -20,7 +20,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
-from harness import coverage, play, runners  # noqa: E402
+from harness import coverage, play, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
@@ -36,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], help="part of a name; may be repeated")
     parser.add_argument("--update", action="store_true", help="write 'expect' of scripted scenarios anew")
     parser.add_argument("--python", help="the interpreter for the Python runner; this one if left out")
+    parser.add_argument("--show", action="store_true", help="print the traces also of what passes")
     parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
     chosen = parser.parse_args()
     chosen.languages = [name.strip() for name in chosen.languages.split(",")]
@@ -85,6 +86,10 @@ def main() -> int:
         reasons = sorted(set(one.skips.values()))
         note = f"  [not in {', '.join(one.skips)}: {'; '.join(reasons)}]" if one.skips else ""
         print(f"{verdict.status}  {one.title}{note}")
+        for language, outcome in one.outcomes.items() if chosen.show else ():
+            print(f"  the trace in {language}:")
+            for line in outcome.lines:
+                print(f"    {trace.compact(line)}")
         for complaint in verdict.complaints:
             print("  " + complaint.replace("\n", "\n  "))
     if not chosen.real and not chosen.only and set(chosen.languages) == set(LANGUAGES):

@@ -167,6 +167,9 @@ def judge(play: Play, languages: list[str]) -> Verdict:
 
 def _judge_trace(play: Play, language: str, outcome: runners.Outcome) -> list[str]:
     expect = play.scenario.expect
+    broken = [line for line in outcome.lines if str(line.get("error")).startswith("runner_")]
+    if broken:
+        return [f"{language}: {trace.compact(line)}{_quoted(outcome.stderr)}" for line in broken]
     if play.scenario.real:
         wrong = trace.unmet(expect or [], outcome.lines)
         if not wrong and play.unused.get(language):
