@@ -212,6 +212,32 @@ impl Event {
     }
 }
 
+/// How deep events nest in one another: each level is a recursion, and a line of an agent's must not overflow the
+/// stack.
+struct Depth;
+
+thread_local! {
+    static DEPTH: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+impl Depth {
+    const MAX: u32 = 32;
+
+    fn enter() -> Option<Self> {
+        let depth = DEPTH.get();
+        (depth < Self::MAX).then(|| {
+            DEPTH.set(depth + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Depth {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -222,7 +248,14 @@ impl<'de> Deserialize<'de> for Event {
             payload: Option<&'a RawValue>,
         }
         let json = Json::deserialize(deserializer)?;
+        let _depth = Depth::enter().ok_or_else(|| D::Error::custom("events are nested too deeply"))?;
         let tagged: Tagged<'_> = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        if &*tagged.kind.0 == "UnknownEvent"
+            && let Some(unknown) = tagged.payload.and_then(|payload| serde_json::from_str(payload.get()).ok())
+        {
+            // As such an event is written by us.
+            return Ok(Self::Unknown(unknown));
+        }
         Ok(Self::decode(&tagged.kind.0, tagged.payload.unwrap_or(RawValue::NULL)))
     }
 }
