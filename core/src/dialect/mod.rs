@@ -133,6 +133,10 @@ pub(crate) enum Answer {
 
 /// A protocol.
 pub(crate) trait Dialect: Send {
+    /// The welcome of a protocol that has no handshake.
+    fn unasked(&mut self) -> Option<Welcome> {
+        None
+    }
     /// The bytes of a call, or `Unsupported` where this agent has no such thing.
     fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>>;
     /// Reads a line.

@@ -17,6 +17,8 @@ const METHOD_NOT_FOUND: i64 = -32601;
 #[derive(Debug)]
 pub(crate) struct Wire {
     version: WireVersion,
+    /// Whatever the agent says its version is.
+    pinned: bool,
     server: Option<ServerInfo>,
     capabilities: Capabilities,
 }
@@ -24,7 +26,23 @@ pub(crate) struct Wire {
 impl Wire {
     /// A dialect that offers `version` in the handshake, and is what the agent answers from then on.
     pub(crate) fn new(version: WireVersion) -> Self {
-        Self { version, server: None, capabilities: Capabilities::default() }
+        Self { version, pinned: false, server: None, capabilities: Capabilities::default() }
+    }
+
+    /// A dialect that keeps to `version` whatever the agent says. With 1.0 that is: no handshake at all, as agents
+    /// need whose answer to one is silence.
+    pub(crate) fn pinned(version: WireVersion) -> Self {
+        Self { pinned: true, ..Self::new(version) }
+    }
+
+    fn welcome_without_handshake(&mut self) -> Welcome {
+        self.version = WireVersion::V1_0;
+        self.find_capabilities(None, None);
+        Welcome {
+            protocol_version: self.version.to_string(),
+            capabilities: self.capabilities.clone(),
+            ..Welcome::default()
+        }
     }
 
     fn unsupported(&self, feature: &str) -> Error {
@@ -62,20 +80,20 @@ impl Wire {
             payload: Option<&'a RawValue>,
         }
         let params: Params<'_> = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
-        let payload = params.payload.unwrap_or(RawValue::NULL);
-        let kind = match &*params.kind.0 {
-            // Its name until 1.1.
-            "ApprovalRequestResolved" => "ApprovalResponse",
-            kind => kind,
-        };
-        let mut event = Event::decode(kind, payload);
+        let mut event = Event::decode(&params.kind.0, params.payload.unwrap_or(RawValue::NULL));
         modernise(&mut event);
         Ok(event)
     }
 }
 
-/// Reads fields by their former names.
+/// Reads types and fields by their former names.
 fn modernise(event: &mut Event) {
+    if let Event::Unknown(unknown) = event
+        && unknown.kind == "ApprovalRequestResolved"
+    {
+        // Its name until 1.1.
+        *event = Event::decode("ApprovalResponse", unknown.payload.raw());
+    }
     if let Event::SubagentEvent(subagent) = event {
         if subagent.parent_tool_call_id.is_none() {
             // Its name until 1.6.
@@ -88,6 +106,11 @@ fn modernise(event: &mut Event) {
 }
 
 impl Dialect for Wire {
+    fn unasked(&mut self) -> Option<Welcome> {
+        let none = self.pinned && self.version == WireVersion::V1_0;
+        none.then(|| self.welcome_without_handshake())
+    }
+
     fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>> {
         let can = &self.capabilities;
         Ok(match call {
@@ -110,6 +133,8 @@ impl Dialect for Wire {
                 envelope::request(id, "initialize", &params)
             }
             Call::Prompt(input) => envelope::request(id, "prompt", &json!({"user_input": input})),
+            // Agents of 1.0 take no parameters there, not even none.
+            Call::Cancel if self.version == WireVersion::V1_0 => envelope::bare_request(id, "cancel"),
             Call::Cancel => envelope::request(id, "cancel", &json!({})),
             Call::Steer(_) if !can.steer => return Err(self.unsupported("steer")),
             Call::Steer(input) => envelope::request(id, "steer", &json!({"user_input": input})),
@@ -186,28 +211,23 @@ impl Dialect for Wire {
                 let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
                     Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}"))
                 })?;
-                self.version = result.protocol_version.parse().map_err(|error| {
+                let version = result.protocol_version.parse().map_err(|error| {
                     Error::Handshake(format!("the agent's answer to `initialize` names no version: {error}"))
                 })?;
+                if !self.pinned {
+                    self.version = version;
+                }
                 self.server = Some(result.server.clone());
                 self.find_capabilities(result.hooks.as_ref(), result.capabilities.as_ref());
                 Ok(Welcome {
-                    protocol_version: result.protocol_version,
+                    protocol_version: if self.pinned { self.version.to_string() } else { result.protocol_version },
                     server: Some(result.server),
                     slash_commands: result.slash_commands,
                     external_tools: result.external_tools.unwrap_or_default(),
                     capabilities: self.capabilities.clone(),
                 })
             }
-            Err(failure) if failure.code == METHOD_NOT_FOUND => {
-                self.version = WireVersion::V1_0;
-                self.find_capabilities(None, None);
-                Ok(Welcome {
-                    protocol_version: self.version.to_string(),
-                    capabilities: self.capabilities.clone(),
-                    ..Welcome::default()
-                })
-            }
+            Err(failure) if failure.code == METHOD_NOT_FOUND => Ok(self.welcome_without_handshake()),
             Err(failure) => {
                 Err(Error::Handshake(format!("the agent refuses `initialize`: {} ({})", failure.message, failure.code)))
             }

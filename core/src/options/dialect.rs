@@ -21,7 +21,8 @@ pub enum Dialect {
     /// Whatever the agent turns out to speak.
     #[default]
     Auto,
-    /// This version of Wire, whatever the agent says.
+    /// This version of Wire, whatever the agent says. 1.0 has no handshake: it is for kimi-cli up to 0.79, some of
+    /// which do not even refuse one.
     Wire(WireVersion),
     /// What was spoken before Wire 1.0. Not supported yet: a session does not start with it.
     Legacy,

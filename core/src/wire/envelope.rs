@@ -118,6 +118,11 @@ pub(crate) fn request(id: &str, method: &str, params: &impl Serialize) -> Vec<u8
     line(&Request { jsonrpc: "2.0", id, method, params })
 }
 
+/// The same without parameters.
+pub(crate) fn bare_request(id: &str, method: &str) -> Vec<u8> {
+    line(&serde_json::json!({"jsonrpc": "2.0", "id": id, "method": method}))
+}
+
 /// An answer to a request of the agent's; `id` is JSON text.
 pub(crate) fn answer(id: &str, result: &impl Serialize) -> Vec<u8> {
     #[derive(Serialize)]

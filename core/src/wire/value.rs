@@ -41,6 +41,10 @@ impl Json {
         serde_json::from_str(self.get())
     }
 
+    pub(crate) fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
     pub(crate) fn from_raw(raw: &RawValue) -> Self {
         Self(raw.to_owned())
     }
