@@ -90,7 +90,7 @@ impl fmt::Display for AgentExit {
         match (&self.signal, self.exit_code) {
             (Some(signal), _) => write!(f, "the agent was ended by {signal}")?,
             (None, Some(code)) => write!(f, "the agent exited with code {code}")?,
-            (None, None) => f.write_str("the agent closed its output")?,
+            (None, None) => f.write_str("the agent closed its pipes")?,
         }
         let stderr = self.stderr.trim();
         if stderr.is_empty() { Ok(()) } else { write!(f, "; the end of its stderr:\n{stderr}") }

@@ -92,6 +92,8 @@ pub(crate) struct Connection {
     turn: Option<ActiveTurn>,
     queued: Option<QueuedPrompt>,
     replay: Option<CallKey>,
+    /// Whether the agent's lines are read at the moment, or it waits for room.
+    listening: bool,
     transmit: Vec<u8>,
     outputs: VecDeque<Output>,
     status: StatusUpdate,
@@ -116,6 +118,7 @@ impl Connection {
             turn: None,
             queued: None,
             replay: None,
+            listening: true,
             transmit: Vec::new(),
             outputs: VecDeque::new(),
             status: StatusUpdate::unchanged(),
@@ -126,10 +129,22 @@ impl Connection {
 
     /// Begins the handshake.
     pub(crate) fn open(&mut self, hello: Hello, now: Instant) {
+        if let Some(welcome) = self.dialect.unasked() {
+            self.opened(Ok(welcome));
+            return;
+        }
         self.phase = Phase::Opening { deadline: now + self.timing.handshake };
         if let Err(error) = self.send(Call::Initialize(hello)) {
-            self.outputs.push_back(Output::Opened(Err(error)));
+            self.opened(Err(error));
         }
+    }
+
+    fn opened(&mut self, outcome: Result<Welcome>) {
+        self.phase = match &outcome {
+            Ok(_) => Phase::Open,
+            Err(error) => Phase::Closed(error.clone()),
+        };
+        self.outputs.push_back(Output::Opened(outcome));
     }
 
     /// What is to be done, oldest first.
@@ -207,14 +222,12 @@ impl Connection {
 
     /// Takes in a line of the agent's.
     pub(crate) fn receive(&mut self, line: &[u8], now: Instant) {
-        if line.iter().all(u8::is_ascii_whitespace) || matches!(self.phase, Phase::Closed(_)) {
+        if line.iter().all(u8::is_ascii_whitespace) || self.is_closed() {
             return;
         }
-        if let Some(turn) = &mut self.turn {
-            turn.last_heard = now;
-        }
+        self.heard(now);
         match self.dialect.read(line) {
-            Incoming::Event(event) => self.event(event, line.len(), now),
+            Incoming::Event(event) => self.event(event, line.len()),
             Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len()),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
@@ -253,7 +266,7 @@ impl Connection {
         self.outputs.push_back(Output::Event { scope, event, size });
     }
 
-    fn event(&mut self, event: Event, size: usize, _now: Instant) {
+    fn event(&mut self, event: Event, size: usize) {
         if let Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) = &event {
             tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
         }
@@ -292,10 +305,7 @@ impl Connection {
         };
         if matches!(call, Call::Initialize(_)) {
             let opened = self.dialect.welcome(outcome);
-            if opened.is_ok() {
-                self.phase = Phase::Open;
-            }
-            self.outputs.push_back(Output::Opened(opened));
+            self.opened(opened);
             return;
         }
         let outcome = outcome.map_err(|failure| {
@@ -308,7 +318,7 @@ impl Connection {
         });
         match call {
             Call::Prompt(_) => self.prompt_answered(key, outcome, now),
-            Call::Cancel => self.cancel_answered(outcome, now),
+            Call::Cancel => self.cancel_answered(key, outcome, now),
             Call::Replay => {
                 self.replay = None;
                 self.outputs.push_back(Output::CallEnded { call: key, outcome });
@@ -327,7 +337,9 @@ impl Connection {
     ) {
         let size = message.len();
         let event = HandlerFailed { handler, name, request_id, message, extra: Default::default() };
-        self.emit(event.into(), size);
+        // Of the present, also where a replay tells of the past.
+        let scope = self.turn.as_ref().map_or(Scope::Outside, |turn| Scope::Turn(turn.key, turn.step));
+        self.outputs.push_back(Output::Event { scope, event: event.into(), size });
     }
 
     /// A function that answers nothing (`on_event`, `on_stderr`) failed.
@@ -339,13 +351,42 @@ impl Connection {
         }
     }
 
+    /// Tells whether the agent's lines are read at the moment; an agent that must wait for that is not idle.
+    pub(crate) fn set_listening(&mut self, listening: bool, now: Instant) {
+        if listening && !self.listening {
+            self.heard(now);
+        }
+        self.listening = listening;
+    }
+
+    /// Whether the agent can't go on before we do something.
+    fn agent_waits(&self) -> bool {
+        self.requests.waiting() || !self.listening
+    }
+
+    /// From now on the agent may be expected to say something.
+    fn heard(&mut self, now: Instant) {
+        if let Some(turn) = &mut self.turn {
+            turn.last_heard = now;
+        }
+    }
+
+    /// The turn that is on its way to a cancelled end.
+    pub(crate) fn cancelling(&self) -> Option<TurnKey> {
+        self.turn.as_ref().filter(|turn| turn.cancel.is_some()).map(|turn| turn.key)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed(_))
+    }
+
     /// When [`Connection::on_deadline`] wants to be called.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let opening = match &self.phase {
             Phase::Opening { deadline } => Some(*deadline),
             _ => None,
         };
-        let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.requests.waiting()));
+        let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.agent_waits()));
         opening.into_iter().chain(turn).min()
     }
 
@@ -354,10 +395,11 @@ impl Connection {
         if let Phase::Opening { deadline } = self.phase
             && now >= deadline
         {
-            let waited = self.timing.handshake;
-            let error = Error::Timeout(format!("the agent did not answer the handshake within {waited:?}"));
-            self.phase = Phase::Closed(error.clone());
-            self.outputs.push_back(Output::Opened(Err(error)));
+            let mut message = format!("the agent did not answer the handshake within {:?}", self.timing.handshake);
+            if !self.early_noise.is_empty() {
+                message.push_str(&format!("; it printed \"{}\"", self.early_noise.join("\n").trim()));
+            }
+            self.opened(Err(Error::Timeout(message)));
             return;
         }
         self.turn_deadline(now);
@@ -376,14 +418,16 @@ impl Connection {
 
     /// The connection is over, for this reason: everything pending fails with it, at once.
     pub(crate) fn close(&mut self, reason: &Error) {
-        if matches!(self.phase, Phase::Closed(_)) {
+        if self.is_closed() {
             return;
         }
         if matches!(self.phase, Phase::Opening { .. } | Phase::New) {
             self.outputs.push_back(Output::Opened(Err(reason.clone())));
         }
         self.phase = Phase::Closed(reason.clone());
-        for pending in std::mem::take(&mut self.calls).into_values() {
+        let mut calls: Vec<_> = std::mem::take(&mut self.calls).into_values().collect();
+        calls.sort_by_key(|pending| pending.key);
+        for pending in calls {
             if !matches!(pending.call, Call::Prompt(_) | Call::Cancel | Call::Initialize(_)) {
                 self.outputs.push_back(Output::CallEnded { call: pending.key, outcome: Err(reason.clone()) });
             }

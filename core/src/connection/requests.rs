@@ -1,6 +1,7 @@
 //! Requests of the agent's: who answers each, and what is said where nobody does. Approvals fail closed.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use super::{Connection, Output, Scope};
 use crate::dialect::Answer;
@@ -36,6 +37,8 @@ pub(crate) struct Policy {
     pub(crate) tools: HashSet<String>,
     /// By subscription id: what counts where the hook fails, and its event.
     pub(crate) hooks: HashMap<String, (OnError, String)>,
+    /// Whether anybody sees what comes outside turns.
+    pub(crate) observed: bool,
 }
 
 #[derive(Debug)]
@@ -63,8 +66,10 @@ impl Requests {
         !self.pending.is_empty()
     }
 
-    fn find(&self, request_id: &str) -> Option<RequestKey> {
-        self.pending.iter().filter(|(_, pending)| pending.request_id == request_id).map(|(key, _)| *key).max()
+    /// The newest such request: ids may repeat, also across kinds.
+    fn find(&self, request_id: &str, which: impl Fn(&Pending) -> bool) -> Option<RequestKey> {
+        let matches = |pending: &Pending| pending.request_id == request_id && which(pending);
+        self.pending.iter().filter(|(_, pending)| matches(pending)).map(|(key, _)| *key).max()
     }
 
     fn take(&mut self, key: RequestKey) -> Option<Pending> {
@@ -77,12 +82,13 @@ impl Requests {
 
     /// The agent says that a request is resolved.
     pub(super) fn resolved(&mut self, request_id: &str) -> Option<RequestKey> {
-        let key = self.find(request_id)?;
+        let key = self.find(request_id, |pending| pending.kind == HandlerKind::Approval)?;
         self.take(key).map(|_| key)
     }
 
     fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<RequestKey> {
-        let keys: Vec<_> = self.pending.iter().filter(|(_, pending)| which(pending)).map(|(key, _)| *key).collect();
+        let mut keys: Vec<_> = self.pending.iter().filter(|(_, pending)| which(pending)).map(|(key, _)| *key).collect();
+        keys.sort_unstable();
         for key in &keys {
             self.take(*key);
         }
@@ -130,7 +136,8 @@ impl Connection {
         // While a turn is being cancelled nobody is asked any more; it must not go on by accident, either.
         let of_turn = matches!(scope, Scope::Turn(..)) && !is_background(&request);
         let cancelling = of_turn && self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some());
-        let who = if cancelling { Who::Nobody } else { who };
+        let unseen = who == Who::Manual && scope == Scope::Outside && !self.policy.observed;
+        let who = if cancelling || unseen { Who::Nobody } else { who };
         let answer = match (who, &kind) {
             (Who::Nobody, HandlerKind::Approval) => Answer::Approval(Approval::Reject { feedback: None }),
             (Who::Yolo, _) => Answer::Approval(Approval::Approve),
@@ -171,34 +178,37 @@ impl Connection {
     }
 
     /// Answers a request that a function of the program's was asked; too late is fine.
-    pub(crate) fn answer(&mut self, key: RequestKey, answer: &Answer) {
+    pub(crate) fn answer(&mut self, key: RequestKey, answer: &Answer, now: Instant) {
         if let Some(pending) = self.requests.take(key) {
+            self.heard(now);
             let bytes = self.dialect.answer(&pending.rpc_id, &pending.request_id, answer);
             self.transmit.extend_from_slice(&bytes);
         }
     }
 
     /// A function of the program's failed: the agent gets the safe answer, the program is told.
-    pub(crate) fn handler_failed(&mut self, key: RequestKey, message: String) {
+    pub(crate) fn handler_failed(&mut self, key: RequestKey, message: String, now: Instant) {
         let Some(pending) = self.requests.pending.get(&key) else { return };
-        let answer = match pending.kind {
-            HandlerKind::Question => Answer::Question(None),
-            HandlerKind::Tool => Answer::Tool(ToolReturnValue::error(message.clone())),
-            HandlerKind::Hook => Answer::Hook(match pending.on_error {
-                OnError::Allow => HookDecision::Allow,
-                OnError::Block => HookDecision::Block(format!("the hook failed: {message}")),
-            }),
-            _ => Answer::Approval(Approval::Reject { feedback: None }),
-        };
+        let answer = pending.safe_answer(&message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
         tracing::error!(handler = kind.as_str(), name, message, "a function of the program's failed");
-        self.answer(key, &answer);
+        self.answer(key, &answer, now);
         self.tell_failure(kind, name, Some(request_id), message);
     }
 
+    /// Nobody reads the turn that this request came in: one that is to be answered by hand gets the safe answer.
+    pub(crate) fn unseen(&mut self, request_id: &str, now: Instant) {
+        let Some(key) = self.requests.find(request_id, |pending| pending.manual) else { return };
+        let Some(pending) = self.requests.pending.get(&key) else { return };
+        tracing::warn!(request_id, "nobody reads the turn to answer a request of it by hand; the safe answer is given");
+        let answer = pending.safe_answer("nobody reads the turn");
+        self.answer(key, &answer, now);
+    }
+
     /// Answers a request by hand.
-    pub(crate) fn respond(&mut self, request_id: &str, answer: ManualAnswer) -> Result<()> {
-        let Some(key) = self.requests.find(request_id) else {
+    pub(crate) fn respond(&mut self, request_id: &str, answer: ManualAnswer, now: Instant) -> Result<()> {
+        let manual = self.requests.find(request_id, |pending| pending.manual);
+        let Some(key) = manual.or_else(|| self.requests.find(request_id, |_| true)) else {
             if self.requests.resolved.contains(request_id) {
                 return Ok(());
             }
@@ -223,8 +233,23 @@ impl Connection {
                 return Err(Error::option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
             }
         };
-        self.answer(key, &answer);
+        self.answer(key, &answer, now);
         Ok(())
+    }
+}
+
+impl Pending {
+    /// What is said where nobody says anything else.
+    fn safe_answer(&self, reason: &str) -> Answer {
+        match self.kind {
+            HandlerKind::Question => Answer::Question(None),
+            HandlerKind::Tool => Answer::Tool(ToolReturnValue::error(reason)),
+            HandlerKind::Hook => Answer::Hook(match self.on_error {
+                OnError::Allow => HookDecision::Allow,
+                OnError::Block => HookDecision::Block(format!("the hook failed: {reason}")),
+            }),
+            _ => Answer::Approval(Approval::Reject { feedback: None }),
+        }
     }
 }
 

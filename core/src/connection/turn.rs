@@ -83,6 +83,8 @@ impl PromptResult {
 #[derive(Debug)]
 pub(super) struct Cancelling {
     deadline: Instant,
+    /// The cancel's own call; a late answer to an older one says nothing of this turn.
+    call: Option<u64>,
     /// The agent has answered the cancel, if not yet the prompt.
     acknowledged: bool,
     /// Set where a deadline of ours, and not the program, ended the turn: then that is the outcome.
@@ -129,13 +131,13 @@ impl ActiveTurn {
         }
     }
 
-    pub(super) fn next_deadline(&self, timing: &Timing, waiting_for_us: bool) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, timing: &Timing, agent_waits: bool) -> Option<Instant> {
         if let Some(cancel) = &self.cancel {
             return Some(cancel.deadline);
         }
         let turn = timing.turn.map(|limit| self.began + limit);
-        // An agent that waits for the program's answer is not idle.
-        let idle = timing.idle.filter(|_| !waiting_for_us).map(|limit| self.last_heard + limit);
+        // An agent that waits for the program is not idle.
+        let idle = timing.idle.filter(|_| !agent_waits).map(|limit| self.last_heard + limit);
         turn.into_iter().chain(idle).min()
     }
 }
@@ -214,7 +216,7 @@ impl Connection {
         match &mut self.turn {
             Some(turn) if turn.key == key && turn.cancel.is_none() => {
                 let deadline = now + self.timing.cancel;
-                turn.cancel = Some(Cancelling { deadline, acknowledged: false, because });
+                turn.cancel = Some(Cancelling { deadline, call: None, acknowledged: false, because });
             }
             _ => return,
         }
@@ -222,13 +224,18 @@ impl Connection {
         for key in self.requests.withdraw_of_turn() {
             self.outputs.push_back(Output::Withdrawn(key));
         }
-        if let Err(error) = self.send(Call::Cancel) {
-            tracing::warn!(%error, "the cancel could not be sent");
+        let sent = self.send(Call::Cancel);
+        let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
+        match (sent, cancel) {
+            (Ok(call), Some(cancel)) => cancel.call = Some(call),
+            (Err(error), _) => tracing::warn!(%error, "the cancel could not be sent"),
+            _ => {}
         }
     }
 
-    pub(super) fn cancel_answered(&mut self, outcome: Result<Json>, now: Instant) {
-        let Some(cancel) = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut()) else { return };
+    pub(super) fn cancel_answered(&mut self, call: u64, outcome: Result<Json>, now: Instant) {
+        let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
+        let Some(cancel) = cancel.filter(|cancel| cancel.call == Some(call)) else { return };
         match outcome {
             Ok(_) => cancel.acknowledged = true,
             // The turn ended while the cancel was on its way: its response is on its way, too.
@@ -257,8 +264,15 @@ impl Connection {
         });
         match outcome {
             Ok(answer) => self.finish(answer.status, answer.steps, now),
-            Err(error) => self.end_turn(Err(error), now),
+            Err(error) => {
+                let because = self.take_because();
+                self.end_turn(Err(because.unwrap_or(error)), now);
+            }
         }
+    }
+
+    fn take_because(&mut self) -> Option<Error> {
+        self.turn.as_mut()?.cancel.as_mut()?.because.take()
     }
 
     fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
@@ -275,7 +289,7 @@ impl Connection {
             text: std::mem::take(&mut turn.text),
             usage: turn.usage.clone(),
         };
-        let because = turn.cancel.as_mut().and_then(|cancel| cancel.because.take());
+        let because = self.take_because();
         self.end_turn(because.map_or(Ok(result), Err), now);
     }
 
@@ -292,7 +306,7 @@ impl Connection {
 
     pub(super) fn turn_deadline(&mut self, now: Instant) {
         let Some(turn) = &self.turn else { return };
-        if turn.next_deadline(&self.timing, self.requests.waiting()).is_none_or(|deadline| now < deadline) {
+        if turn.next_deadline(&self.timing, self.agent_waits()).is_none_or(|deadline| now < deadline) {
             return;
         }
         let key = turn.key;
@@ -306,7 +320,8 @@ impl Connection {
             Some(_) => {
                 let waited = self.timing.cancel;
                 let error = Error::Timeout(format!("the agent did not answer the cancel within {waited:?}"));
-                self.outputs.push_back(Output::Hopeless(error));
+                self.outputs.push_back(Output::Hopeless(error.clone()));
+                self.close(&error);
             }
             None => {
                 let (what, limit) = match self.timing.turn {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc::WeakUnboundedSender;
@@ -51,10 +51,10 @@ pub(super) struct Handled {
 }
 
 impl Handled {
-    pub(super) fn report(self, connection: &mut Connection) {
+    pub(super) fn report(self, connection: &mut Connection, now: Instant) {
         match (self.key, self.outcome) {
-            (Some(key), Ok(answer)) => connection.answer(key, &answer),
-            (Some(key), Err(error)) => connection.handler_failed(key, error.to_string()),
+            (Some(key), Ok(answer)) => connection.answer(key, &answer, now),
+            (Some(key), Err(error)) => connection.handler_failed(key, error.to_string(), now),
             (None, _) => {}
         }
     }

@@ -53,8 +53,17 @@ struct State {
     /// Somebody iterates: then `result()` waits for them instead of discarding what they have not read.
     reader_present: bool,
     results: Vec<oneshot::Sender<Result<PromptResult>>>,
+    /// Ids of requests that were discarded before anybody saw them.
+    unseen: Vec<String>,
     /// The driver waits for room.
     stalled: bool,
+}
+
+impl State {
+    /// Whether somebody waits for the outcome, and has not gone away meanwhile.
+    fn awaited(&self) -> bool {
+        self.results.iter().any(|result| !result.is_closed())
+    }
 }
 
 /// One turn's (or replay's, or the session's own) events and outcome, shared by driver and readers.
@@ -92,6 +101,7 @@ impl Lane {
             reader: None,
             reader_present: false,
             results: Vec::new(),
+            unseen: Vec::new(),
             stalled: false,
         };
         Self { state: Mutex::new(state), limit, room, ended: Notify::new() }
@@ -120,6 +130,20 @@ impl Lane {
             state.queue.push_back(Delivery { event, step, size });
         } else {
             state.discarded += 1;
+            state.unseen.extend(event.request_id().map(str::to_owned));
+        }
+    }
+
+    /// Takes the ids of requests that nobody has seen, nor will.
+    pub(crate) fn take_unseen(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().unseen)
+    }
+
+    /// Whether what does not fit is counted only, for now.
+    pub(crate) fn set_lossy(&self, lossy: bool) {
+        let mut state = self.lock();
+        if state.mode != Mode::Discard {
+            state.mode = if lossy { Mode::KeepWhatFits } else { Mode::Keep };
         }
     }
 
@@ -138,7 +162,7 @@ impl Lane {
 
     /// Whether `result()` waits behind somebody who iterates.
     pub(crate) fn has_waiting_results(&self) -> bool {
-        !self.lock().results.is_empty()
+        self.lock().awaited()
     }
 
     /// Fails the calls of `result()` that wait behind somebody who does not read on.
@@ -255,7 +279,7 @@ impl Lane {
         let discard = {
             let mut state = self.lock();
             state.reader_present = present;
-            !present && !state.results.is_empty()
+            !present && state.awaited()
         };
         if discard {
             self.discard();
@@ -310,7 +334,8 @@ impl Lane {
         state.mode = Mode::Discard;
         let (size, items) = (state.queue.iter().map(|delivery| delivery.size).sum(), state.queue.len());
         state.discarded += items as u64;
-        state.queue.clear();
+        let queue = std::mem::take(&mut state.queue);
+        state.unseen.extend(queue.iter().filter_map(|delivery| delivery.event.request_id().map(str::to_owned)));
         state.bytes = state.bytes.saturating_sub(size);
         state.items = state.items.saturating_sub(items);
         self.room.notify_one();

@@ -137,7 +137,7 @@ impl Driver {
             input_ended: false,
         };
         driver.handlers.observe(&driver.outside, driver.shared.commands.downgrade());
-        driver.connection.open(setup.hello, Instant::now());
+        driver.connection.open(setup.hello, now());
         driver
     }
 
@@ -152,18 +152,18 @@ impl Driver {
                 Woken::Command(command) => self.obey(command.unwrap_or(Command::Close)),
                 Woken::Read(read) => self.has_read(read),
                 Woken::Written(written) => match written {
+                    Ok(0) => self.cannot_write(&std::io::ErrorKind::WriteZero.into()),
                     Ok(n) => self.unwritten.advance(n),
-                    // The agent is on its way out; its end is told by its exit.
-                    Err(error) => self.stop_writing(&error),
+                    Err(error) => self.cannot_write(&error),
                 },
-                Woken::Handled(handled) => handled.report(&mut self.connection),
-                Woken::Exited(exit) => self.shutdown.exited(exit, Instant::now()),
-                Woken::Deadline => {
-                    self.connection.on_deadline(Instant::now());
-                    self.shutdown_step();
-                }
+                Woken::Handled(handled) => handled.report(&mut self.connection, now()),
+                Woken::Exited(exit) => self.shutdown.exited(exit, now()),
+                Woken::Deadline => self.on_deadline(),
                 Woken::Room => {}
-                Woken::OpenerLeft => self.begin_close(),
+                Woken::OpenerLeft => {
+                    self.opened = None;
+                    self.begin_close();
+                }
             }
         }
         self.finish().await;
@@ -171,6 +171,7 @@ impl Driver {
 
     async fn wait(&mut self) -> Woken {
         let readable = !self.input_ended && self.may_read();
+        self.connection.set_listening(readable, now());
         let deadline = self.connection.next_deadline().into_iter().chain(self.shutdown.deadline()).min();
         let space = if readable { CHUNK } else { 0 };
         let transport = &mut self.transport;
@@ -190,27 +191,32 @@ impl Driver {
     /// Whether the lanes have room. A call that waits for its answer may make the active lane grow, up to a hard
     /// bound: the answer lies behind events that its caller may be the one to read.
     fn may_read(&mut self) -> bool {
-        if self.shutdown.drains() {
+        let drains = self.shutdown.drains();
+        let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply(_)));
+        // A function that takes its time over events outside turns must not hold up a call, nor a cancel.
+        self.outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
+        if drains {
             return true;
         }
         if self.outside.room() != Room::Free {
             return false;
         }
-        let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply(_)));
         let mut free = true;
-        let lanes: Vec<_> = self.lanes.values().chain(self.replay_lane()).cloned().collect();
-        for lane in lanes {
-            let waited_for = replies || lane.has_waiting_results();
+        let mut overgrown = None;
+        for lane in self.lanes.values().chain(self.replay_lane()) {
             match lane.room() {
                 Room::Free => {}
-                Room::Full => free &= waited_for,
+                Room::Full => free &= replies || lane.has_waiting_results(),
                 Room::HardFull => {
                     free = false;
-                    if waited_for {
-                        self.give_up_calls(&lane);
+                    if replies || lane.has_waiting_results() {
+                        overgrown = Some(Arc::clone(lane));
                     }
                 }
             }
+        }
+        if let Some(lane) = overgrown {
+            self.give_up_calls(&lane);
         }
         free
     }
@@ -248,31 +254,55 @@ impl Driver {
         }
     }
 
+    /// What was read and not yet taken in still is, as far as there is room.
     fn end_of_input(&mut self) {
         self.input_ended = true;
-        let rest = self.lines.take_rest();
-        if !rest.is_empty() {
-            self.connection.receive(&rest, Instant::now());
-            self.outputs();
-        }
-        self.shutdown.input_ended(Instant::now());
+        self.shutdown.input_ended(now());
+        self.stop_writing();
     }
 
-    fn stop_writing(&mut self, error: &std::io::Error) {
+    /// An agent that hears nothing any more is as good as gone.
+    fn cannot_write(&mut self, error: &std::io::Error) {
         tracing::debug!(%error, "the agent's input can't be written");
+        self.shutdown.output_ended(now());
+        self.stop_writing();
+    }
+
+    /// Closes the pipe: the agent sees the end of its input.
+    fn stop_writing(&mut self) {
         self.unwritten.clear();
         self.transport.writer = Box::new(tokio::io::sink());
+    }
+
+    fn on_deadline(&mut self) {
+        let cancelling = self.connection.cancelling();
+        self.connection.on_deadline(now());
+        if cancelling != self.connection.cancelling()
+            && let Some(lane) = self.connection.cancelling().and_then(|turn| self.lanes.get(&turn))
+        {
+            // The cancel's answer must get through.
+            lane.stop_holding_up();
+        }
     }
 
     /// Takes in the lines that were read, as far as there is room for what they bring; does what comes of them.
     fn pump(&mut self) {
         loop {
             self.outputs();
+            if self.connection.is_closed() {
+                // Nobody wants it any more.
+                self.lines.clear();
+                break;
+            }
             if !self.may_read() {
                 break;
             }
             match self.lines.next_line() {
-                Ok(Some(line)) => self.connection.receive(&line, Instant::now()),
+                Ok(Some(line)) => self.connection.receive(&line, now()),
+                // A last line may lack its end.
+                Ok(None) if self.input_ended && !self.lines.is_empty() => {
+                    self.connection.receive(&self.lines.take_rest(), now());
+                }
                 Ok(None) => break,
                 Err(too_long) => {
                     let error = Error::Protocol(format!(
@@ -284,12 +314,23 @@ impl Driver {
                 }
             }
         }
+        self.answer_unseen();
         self.outputs();
         self.lines.release_if_empty();
         for lane in self.lanes.values().chain(self.replay_lane()).chain([&self.outside]) {
             lane.wake();
         }
         self.shutdown_step();
+    }
+
+    fn answer_unseen(&mut self) {
+        for lane in self.lanes.values().chain([&self.outside]) {
+            for request_id in lane.take_unseen() {
+                self.connection.unseen(&request_id, now());
+            }
+        }
+        // Answered long ago.
+        self.replay_lane().for_each(|lane| drop(lane.take_unseen()));
     }
 
     fn outputs(&mut self) {
@@ -361,7 +402,7 @@ impl Driver {
     }
 
     fn obey(&mut self, command: Command) {
-        let now = Instant::now();
+        let now = now();
         match command {
             Command::Prompt { turn, lane, input } => {
                 self.lanes.insert(turn, lane);
@@ -386,7 +427,7 @@ impl Driver {
                 Err(error) => lane.finish(Err(error)),
             },
             Command::Respond { request_id, answer, reply } => {
-                drop(reply.send(self.connection.respond(&request_id, answer)));
+                drop(reply.send(self.connection.respond(&request_id, answer, now)));
             }
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
             Command::Close => self.begin_close(),
@@ -403,6 +444,11 @@ impl Driver {
     }
 }
 
+/// The clock of the runtime's timers, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
@@ -415,6 +461,24 @@ async fn opener_left(opened: &mut Option<oneshot::Sender<Result<Welcome>>>) {
     match opened {
         Some(opened) => opened.closed().await,
         None => std::future::pending().await,
+    }
+}
+
+impl Drop for Driver {
+    /// Where the runtime ends before the session, or a defect of ours ends this task, everybody still hears of it.
+    fn drop(&mut self) {
+        let error = if std::thread::panicking() {
+            Error::Internal("the session's driver panicked".to_owned())
+        } else {
+            Error::SessionClosed
+        };
+        self.shared.close(error.clone());
+        for lane in self.lanes.values().chain(self.replay_lane()) {
+            lane.finish(Err(error.clone()));
+        }
+        self.refuse_commands(&error);
+        self.outside.finish(Err(error));
+        self.shared.ended();
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Driver;
+use super::{Driver, now};
 use crate::connection::TurnKey;
 use crate::error::{AgentExit, Error};
 use crate::transport::Exit;
@@ -22,7 +22,8 @@ enum Stage {
     Running,
     /// A close was asked for while a turn runs: it is cancelled first.
     Cancelling,
-    /// The agent's input is closed (or it closed its output): it should exit by itself.
+    /// The agent's input is closed, or will be when all is written (or the agent closed a pipe): it should exit by
+    /// itself.
     Waiting {
         until: Instant,
     },
@@ -40,6 +41,8 @@ pub(super) struct Shutdown {
     close_timeout: Duration,
     /// We want it to end.
     asked: bool,
+    /// Its end is our doing, though nobody asked for it: it closed a pipe and lived on.
+    forced: bool,
     input_ended: bool,
     exit: Option<Exit>,
     /// Until when the rest of its output is read after its exit.
@@ -48,7 +51,15 @@ pub(super) struct Shutdown {
 
 impl Shutdown {
     pub(super) fn new(close_timeout: Duration) -> Self {
-        Self { stage: Stage::Running, close_timeout, asked: false, input_ended: false, exit: None, drain_until: None }
+        Self {
+            stage: Stage::Running,
+            close_timeout,
+            asked: false,
+            forced: false,
+            input_ended: false,
+            exit: None,
+            drain_until: None,
+        }
     }
 
     pub(super) fn exited(&mut self, exit: Exit, now: Instant) {
@@ -58,6 +69,10 @@ impl Shutdown {
 
     pub(super) fn input_ended(&mut self, now: Instant) {
         self.input_ended = true;
+        self.output_ended(now);
+    }
+
+    pub(super) fn output_ended(&mut self, now: Instant) {
         if self.exit.is_none() && matches!(self.stage, Stage::Running | Stage::Cancelling) {
             self.stage = Stage::Waiting { until: now + LINGER };
         }
@@ -88,7 +103,7 @@ impl Shutdown {
 
     /// The agent is reaped, and nothing of its output is left to read.
     pub(super) fn is_over(&self) -> bool {
-        let drained = self.input_ended || self.drain_until.is_some_and(|until| Instant::now() >= until);
+        let drained = self.input_ended || self.drain_until.is_some_and(|until| now() >= until);
         self.exit.is_some() && drained
     }
 }
@@ -103,7 +118,7 @@ impl Driver {
         if matches!(self.shutdown.stage, Stage::Running) {
             self.shutdown.stage = Stage::Cancelling;
         }
-        let now = Instant::now();
+        let now = now();
         let turns: Vec<TurnKey> = self.lanes.keys().copied().collect();
         for turn in turns {
             self.lanes[&turn].stop_holding_up();
@@ -125,29 +140,37 @@ impl Driver {
         self.shared.close(error.clone());
         self.connection.close(error);
         self.shutdown.asked = true;
-        self.shutdown.stage = Stage::Terminating { until: Instant::now() + TERM_GRACE };
+        if !matches!(self.shutdown.stage, Stage::Terminating { .. } | Stage::Killed) {
+            self.terminate();
+        }
+    }
+
+    fn terminate(&mut self) {
+        self.shutdown.stage = Stage::Terminating { until: now() + TERM_GRACE };
+        self.stop_writing();
         self.transport.process.terminate();
     }
 
     /// Goes on to the next stage where the present one is through.
     pub(super) fn shutdown_step(&mut self) {
-        let now = Instant::now();
+        let now = now();
         if self.shutdown.exit.is_some() {
             return;
         }
         match self.shutdown.stage {
-            Stage::Cancelling if self.lanes.is_empty() && self.unwritten.is_empty() => {
+            Stage::Cancelling if self.lanes.is_empty() => {
                 self.connection.close(&Error::SessionClosed);
                 self.outputs();
-                // Dropping it closes the pipe: the agent sees the end of its input.
-                self.transport.writer = Box::new(tokio::io::sink());
                 self.shutdown.stage = Stage::Waiting { until: now + self.shutdown.close_timeout };
+                self.shutdown_step();
             }
             Stage::Waiting { until } if now >= until => {
                 tracing::debug!("the agent does not end by itself; it gets TERM");
-                self.transport.process.terminate();
-                self.shutdown.stage = Stage::Terminating { until: now + TERM_GRACE };
+                self.shutdown.forced = !self.shutdown.asked;
+                self.terminate();
             }
+            // An agent that reads nothing must not delay the end: whatever is not written by then never is.
+            Stage::Waiting { .. } if self.unwritten.is_empty() => self.stop_writing(),
             Stage::Terminating { until } if now >= until => {
                 tracing::debug!("the agent does not end on TERM; it gets KILL");
                 self.transport.process.kill();
@@ -166,18 +189,24 @@ impl Driver {
         } else {
             let stderr_ended = self.transport.process.stderr_done();
             drop(tokio::time::timeout(STDERR_GRACE, stderr_ended).await);
-            let exit = self.shutdown.exit.take().unwrap_or_default();
+            // How we ended it is no news; that it closed a pipe is.
+            let exit = self.shutdown.exit.take().filter(|_| !self.shutdown.forced).unwrap_or_default();
             let stderr = self.transport.process.stderr_tail();
             self.connection.end_of_agent(AgentExit { exit_code: exit.code, signal: exit.signal, stderr })
         };
         self.shared.close(error.clone());
         self.connection.close(&error);
         self.outputs();
-        self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
-            command.fail(&error);
-        }
+        self.refuse_commands(&error);
         self.outside.finish(Err(error));
         self.shared.ended();
+    }
+
+    /// From now on commands do not even arrive.
+    pub(super) fn refuse_commands(&mut self, error: &Error) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            command.fail(error);
+        }
     }
 }

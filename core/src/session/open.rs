@@ -116,7 +116,7 @@ impl SessionOptions {
     pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
         let dialect = match &self.dialect {
             Dialect::Auto => Wire::new(WireVersion::LATEST),
-            Dialect::Wire(version) => Wire::new(*version),
+            Dialect::Wire(version) => Wire::pinned(*version),
             other => return Err(Error::Unsupported(format!("this release does not speak the dialect `{other}`"))),
         };
         let hooks: HashMap<String, Hook> =
@@ -174,6 +174,7 @@ impl SessionOptions {
             question: who(&self.on_question),
             tools: self.tools.iter().map(|tool| tool.name.clone()).collect(),
             hooks: hooks.iter().map(|(id, hook)| (id.clone(), (hook.on_error, hook.event.clone()))).collect(),
+            observed: self.on_event.is_some(),
         }
     }
 
@@ -267,7 +268,17 @@ fn one_shot(content: Content, options: SessionOptions, runtime: Option<tokio::ru
     Turn::new(Arc::new(inner))
 }
 
+/// Where the runtime ends before the session has begun, the turn still ends.
+struct Unfinished(Arc<Lane>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.0.finish(Err(Error::SessionClosed));
+    }
+}
+
 async fn run_one_shot(content: Content, options: SessionOptions, lane: Arc<Lane>, link: Arc<Link>, room: Arc<Notify>) {
+    let _unfinished = Unfinished(Arc::clone(&lane));
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {

@@ -58,6 +58,16 @@ impl LineBuffer {
         self.bytes.split().freeze()
     }
 
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.limit);
+    }
+
+    /// Whether nothing is left, not even a part of a line.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Gives the memory back when nothing is buffered, so that an idle session holds none.
     pub(crate) fn release_if_empty(&mut self) {
         if self.bytes.is_empty() && self.bytes.capacity() > 0 {
