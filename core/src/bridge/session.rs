@@ -47,6 +47,8 @@ pub struct BridgeSession {
     pub key: u64,
     id: String,
     slot: Arc<OnceLock<Arc<Session>>>,
+    /// Ends the opening where it is still under way.
+    closing: Arc<tokio::sync::watch::Sender<bool>>,
     mailbox: Arc<Mailbox>,
     runtime: Handle,
 }
@@ -68,11 +70,25 @@ impl BridgeSession {
         let id = options.session_id.get_or_insert_with(|| uuid::Uuid::new_v4().to_string()).clone();
         log::route(&id, &mailbox);
         let slot = Arc::new(OnceLock::new());
-        let session =
-            Self { key, id, slot: Arc::clone(&slot), mailbox: Arc::clone(&mailbox), runtime: runtime.clone() };
+        let (closing, mut closed) = tokio::sync::watch::channel(false);
+        let closing = Arc::new(closing);
+        let session = Self {
+            key,
+            id,
+            slot: Arc::clone(&slot),
+            closing: Arc::clone(&closing),
+            mailbox: Arc::clone(&mailbox),
+            runtime: runtime.clone(),
+        };
         let ticket = mailbox.run(&runtime, async move {
-            let session = options.start().await?;
-            drop(slot.set(Arc::new(session)));
+            let session = tokio::select! {
+                session = options.start() => session?,
+                _ = closed.wait_for(|closed| *closed) => return Err(Error::SessionClosed),
+            };
+            let session = slot.get_or_init(|| Arc::new(session));
+            if *closing.borrow() {
+                session.shared().begin_close();
+            }
             Ok(Reply::Nothing)
         });
         Ok((session, ticket))
@@ -193,8 +209,9 @@ impl BridgeSession {
         }))
     }
 
-    /// Closes it; the ticket ends when the agent is gone.
+    /// Closes it; the ticket ends when the agent is gone. A session that is not open yet never will be.
     pub fn close(&self) -> u64 {
+        self.closing.send_replace(true);
         let session = self.slot.get().cloned();
         self.mailbox.run(&self.runtime, async move {
             if let Some(session) = session {
@@ -206,6 +223,7 @@ impl BridgeSession {
 
     /// Closes it in the background.
     pub fn abandon(&self) {
+        self.closing.send_replace(true);
         if let Some(session) = self.slot.get() {
             session.shared().begin_close();
         }

@@ -109,7 +109,8 @@ impl Session {
     /// ```
     pub fn replay(&self) -> Replay {
         let lane = self.shared.lane();
-        if self.shared.commands.send(Command::Replay { lane: Arc::clone(&lane) }).is_err() {
+        let closed = self.shared.closed().is_some();
+        if closed || self.shared.commands.send(Command::Replay { lane: Arc::clone(&lane) }).is_err() {
             lane.finish(Err(self.shared.closed_reason()));
         }
         Replay { lane }

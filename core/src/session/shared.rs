@@ -1,6 +1,6 @@
 //! What a session's handles and its driver share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -109,9 +109,14 @@ impl Shared {
         Arc::new(Lane::new(self.event_buffer_bytes, Arc::clone(&self.room)))
     }
 
+    /// Why calls fail, if they do.
+    pub(crate) fn closed(&self) -> Option<Error> {
+        self.lock().closed.clone()
+    }
+
     /// Why calls fail now.
     pub(crate) fn closed_reason(&self) -> Error {
-        self.lock().closed.clone().unwrap_or(Error::SessionClosed)
+        self.closed().unwrap_or(Error::SessionClosed)
     }
 
     pub(crate) fn state(&self) -> SessionState {
@@ -144,9 +149,10 @@ impl Shared {
             ));
         }
         let key = state.next_turn;
+        self.commands.send(Command::Prompt { turn: key, lane, input }).map_err(|_| Error::SessionClosed)?;
+        // The driver looks at it only with the lock that is held here.
         state.next_turn += 1;
         state.active = Some(Active { key, leaving: false });
-        self.commands.send(Command::Prompt { turn: key, lane, input }).map_err(|_| Error::SessionClosed)?;
         Ok(key)
     }
 
@@ -208,6 +214,8 @@ impl Link {
     /// The turn has its session.
     pub(crate) fn connect(&self, shared: Arc<Shared>, key: TurnKey) {
         drop(self.target.set((shared, key)));
+        // With the one in `cancel`: one of the two sees what the other wrote.
+        fence(Ordering::SeqCst);
         self.changed.notify_waiters();
         if self.is_cancelled() {
             self.cancel();
@@ -224,6 +232,7 @@ impl Link {
 
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
         match self.target() {
             Some((shared, key)) => shared.cancel(*key),
             None => self.changed.notify_waiters(),

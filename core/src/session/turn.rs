@@ -231,7 +231,7 @@ impl Steps<'_> {
         loop {
             let turn = &mut *self.turn;
             match std::future::poll_fn(|cx| turn.poll_tagged(cx)).await {
-                Some(Ok((event, tag))) if self.current != Some(tag) => {
+                Some(Ok((event, tag))) if self.current.is_none_or(|current| current.index != tag.index) => {
                     // A step is known by its number only once it has begun.
                     self.current = Some(tag);
                     self.turn.held = Some((event, tag));
@@ -274,7 +274,7 @@ impl Step<'_> {
             return Poll::Ready(Some(Err(error)));
         }
         match std::task::ready!(self.turn.poll_tagged(cx)) {
-            Some(Ok((event, tag))) if tag != self.tag => {
+            Some(Ok((event, tag))) if tag.index != self.tag.index => {
                 self.turn.held = Some((event, tag));
                 Poll::Ready(None)
             }
