@@ -1,0 +1,89 @@
+// Options of a scenario as this package calls them: plain ones as they are, functions made of what describes them.
+import { Block, Reject } from "../../../bindings-node/dist/index.mjs";
+import { camelCase, canonical, print } from "./trace.mjs";
+
+/** The case's options; `recorded` gets what `"record"` asks for, `called` what handlers are called with. */
+export function sessionOptions(described, { executable, recorded, called }) {
+  const options = {};
+  for (const [name, value] of Object.entries(described)) options[camelCase(name)] = option(name, value, recorded, called);
+  options.executable ??= executable;
+  return options;
+}
+
+/** What goes into `called` of a case that traces its handlers. */
+export function traceCall(line) {
+  const { request } = line;
+  print(request ? { ...line, request: canonical({ payload: request }).payload } : line);
+}
+
+function option(name, value, recorded, called) {
+  if (name.endsWith("_timeout")) return milliseconds(value);
+  if (name === "on_approval" && value?.answers) return answers(value.answers, "approval", called);
+  if (name === "on_question" && value?.answers) return answers(value.answers, "question", called);
+  if ((name === "on_event" || name === "on_stderr") && value === "record") return (item) => recorded[name].push(item);
+  if (name === "tools" && Array.isArray(value)) return value.map((item) => tool(item, called));
+  if (name === "hooks" && Array.isArray(value)) return value.map((item) => hook(item, called));
+  return value;
+}
+
+/** Scenarios have seconds. What is no number is passed on, for the package to refuse. */
+function milliseconds(value) {
+  return typeof value === "number" ? value * 1000 : value;
+}
+
+/** A handler that gives the answers in their order, the last one again and again. */
+function answers(list, handler, called) {
+  let used = 0;
+  return (request) => {
+    called({ handler, request });
+    const answer = list[Math.min(used, list.length - 1)];
+    used += 1;
+    return given(answer);
+  };
+}
+
+/** What a handler gives by a behaviour that all kinds of them have. */
+function given(behaviour) {
+  if (typeof behaviour?.raise === "string") throw new Error(behaviour.raise);
+  if (behaviour?.hang !== undefined) return new Promise(() => undefined);
+  if (behaviour?.return !== undefined) return behaviour.return;
+  return answer(behaviour);
+}
+
+/** An answer as a program writes it. */
+export function answer(value) {
+  if (typeof value?.reject === "string") return new Reject(value.reject);
+  if (typeof value?.block === "string") return new Block(value.block);
+  return value;
+}
+
+function tool(described, called) {
+  if (typeof described !== "object" || described === null) return described;
+  const { behaviour, ...rest } = described;
+  const handler = async (args) => {
+    called({ handler: "tool", name: described.name, arguments: args });
+    if (behaviour?.echo !== undefined) return args;
+    if (behaviour?.return_value !== undefined) return behaviour.return_value;
+    return given(behaviour);
+  };
+  return { ...renamed(rest), handler };
+}
+
+function hook(described, called) {
+  if (typeof described !== "object" || described === null) return described;
+  const { behaviour, ...rest } = described;
+  const handler = (request) => {
+    called({ handler: "hook", request });
+    return given(behaviour);
+  };
+  return { ...renamed(rest), handler };
+}
+
+/** The keys of a tool or a hook in camel case, its timeout in milliseconds. */
+function renamed(described) {
+  const entries = Object.entries(described).map(([name, value]) => [
+    camelCase(name),
+    name === "timeout" ? milliseconds(value) : value,
+  ]);
+  return Object.fromEntries(entries);
+}

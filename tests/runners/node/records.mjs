@@ -1,0 +1,15 @@
+/** What handlers have got, for the program to wait for. */
+export class Records {
+  #items = [];
+  #wake = () => undefined;
+
+  push(item) {
+    this.#items.push(item);
+    this.#wake();
+  }
+
+  async next() {
+    while (this.#items.length === 0) await new Promise((resolve) => (this.#wake = resolve));
+    return this.#items.shift();
+  }
+}

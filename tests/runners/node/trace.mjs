@@ -1,0 +1,43 @@
+// The trace: one JSON object a line, keys in alphabetical order, the same in every language.
+import { writeSync } from "node:fs";
+
+/** Writes a line at once: a runner may be ended at any moment. */
+export function print(line) {
+  let rest = Buffer.from(`${JSON.stringify(sorted(line))}\n`);
+  while (rest.length > 0) rest = rest.subarray(writeSync(1, rest));
+}
+
+function sorted(value) {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(entries.map(([key, item]) => [key, sorted(item)]));
+}
+
+/** An event as the wire has it: one of an unknown type stands as what it was. */
+export function canonical(event) {
+  if (event.type === "UnknownEvent") return event.payload;
+  if (event.type !== "SubagentEvent") return event;
+  return { ...event, payload: { ...event.payload, event: canonical(event.payload.event) } };
+}
+
+/** What an operation prints that failed. Texts differ between systems: they are there only if asked for. */
+export function errorLine(op, error) {
+  const { code, exitCode, signal, rpcCode, option, message } = error;
+  const fields = { exit_code: exitCode, signal, rpc_code: rpcCode, option: option && snakeCase(option) };
+  const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
+  return { op: op.op, error: code, ...known, ...(op.message === true && { message }) };
+}
+
+/** What an operation prints that gave a result. */
+export function outcome({ status, steps, text, usage }) {
+  return { status, steps, text, usage };
+}
+
+export function snakeCase(name) {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+export function camelCase(name) {
+  return name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+}
