@@ -21,7 +21,7 @@ TESTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(TESTS))
 
 from harness import coverage, play, runners, trace  # noqa: E402
-from harness.scenario import LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
+from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
 
@@ -31,7 +31,7 @@ def say(text: str) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--languages", default=",".join(LANGUAGES), help="rust,python,node or some of them")
+    parser.add_argument("--languages", help="rust,python,python-sync,node or some of them")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these kimi-cli releases")
     parser.add_argument("--only", action="append", default=[], help="part of a name; may be repeated")
     parser.add_argument("--update", action="store_true", help="write 'expect' of scripted scenarios anew")
@@ -39,7 +39,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--show", action="store_true", help="print the traces also of what passes")
     parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
     chosen = parser.parse_args()
-    chosen.languages = [name.strip() for name in chosen.languages.split(",")]
+    default = REAL_LANGUAGES if chosen.real else LANGUAGES
+    chosen.languages = [name.strip() for name in chosen.languages.split(",")] if chosen.languages else list(default)
     for name in chosen.languages:
         if name not in LANGUAGES:
             parser.error(f"no such language: {name}")

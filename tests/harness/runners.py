@@ -35,13 +35,14 @@ class Outcome:
 
 def command(language: str, python: str | None = None) -> list[str]:
     """What starts the runner. `SCENARIO_RUNNER_<LANGUAGE>`, a JSON list, takes the place of all of this."""
-    chosen = os.environ.get(f"SCENARIO_RUNNER_{language.upper()}")
+    chosen = os.environ.get(f"SCENARIO_RUNNER_{language.upper().replace('-', '_')}")
     if chosen:
         return [str(part) for part in json.loads(chosen)]
     if language == "rust":
         return [str(_built_rust_runner())]
-    if language == "python":
-        return [python or sys.executable, str(_present("tests/runners/python/runner.py"))]
+    if language in ("python", "python-sync"):
+        api = "sync" if language == "python-sync" else "async"
+        return [python or sys.executable, str(_present("tests/runners/python/runner.py")), f"--api={api}"]
     return ["node", str(_present("tests/runners/node/runner.mjs"))]
 
 

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LANGUAGES = ("rust", "python", "node")
+LANGUAGES = ("rust", "python", "python-sync", "node")
+"""The Python package has two APIs; the blocking one counts as a language."""
+
+REAL_LANGUAGES = ("rust", "python", "node")
+"""What real agents are played through, unless others are asked for."""
 
 _KEYS = {
     "name", "about", "agent", "options", "program", "expect", "keep", "unordered", "skip", "trace_handlers",

@@ -1,0 +1,131 @@
+"""Options of a scenario: plain ones as they are, functions made of what describes them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Reject, ToolReturnValue
+from output import print_line
+
+if TYPE_CHECKING:
+    from apis import Api, Record
+
+__all__ = ["HANG", "Records", "answer_of", "make_options"]
+
+HANG = object()
+"""What a behaviour decides that never returns."""
+
+Decide = Callable[[Any], Any]
+
+
+class Records:
+    """Where what handlers are called with goes."""
+
+    def __init__(self, api: Api, trace_handlers: bool) -> None:
+        self.events: Record = api.record()
+        self.stderr: Record = api.record()
+        self.trace_handlers = trace_handlers
+
+    def called(self, handler: str, request: Any) -> None:
+        if self.trace_handlers:
+            print_line({"handler": handler, "request": request.to_payload()})
+
+    def tool_called(self, name: str, arguments: Any) -> None:
+        if self.trace_handlers:
+            print_line({"handler": "tool", "name": name, "arguments": arguments})
+
+
+def make_options(described: dict[str, Any], executable: list[str], records: Records, api: Api) -> dict[str, Any]:
+    """Session options from a scenario's. Wrong ones are the package's to refuse."""
+    options = dict(described)
+    for name in ("on_approval", "on_question"):
+        value = options.get(name)
+        if isinstance(value, dict) and isinstance(value.get("answers"), list):
+            options[name] = api.handler(_answerer(name.removeprefix("on_"), value["answers"], records))
+    for name, record in (("on_event", records.events), ("on_stderr", records.stderr)):
+        if options.get(name) == "record":
+            options[name] = api.handler(record.put)
+    if isinstance(options.get("tools"), list):
+        options["tools"] = [_tool(item, records, api) for item in options["tools"]]
+    if isinstance(options.get("hooks"), list):
+        options["hooks"] = [_hook(item, records, api) for item in options["hooks"]]
+    if options.get("executable") is None:
+        options["executable"] = executable
+    return options
+
+
+def answer_of(value: Any) -> Any:
+    """The answer to a request, as a program gives it."""
+    if isinstance(value, dict) and set(value) == {"reject"} and isinstance(value["reject"], str):
+        return Reject(value["reject"])
+    return value
+
+
+def _answerer(kind: str, answers: list[Any], records: Records) -> Decide:
+    """Answers used in their order, the last one again and again."""
+    lock = threading.Lock()
+    used = 0
+
+    def decide(request: Any) -> Any:
+        nonlocal used
+        records.called(kind, request)
+        with lock:
+            answer = answers[min(used, len(answers) - 1)] if answers else None
+            used += 1
+        return answer_of(_given(answer))
+
+    return decide
+
+
+def _given(behaviour: Any) -> Any:
+    """What a handler gives by a behaviour that all kinds of them have."""
+    if isinstance(behaviour, dict):
+        if isinstance(behaviour.get("raise"), str):
+            raise RuntimeError(behaviour["raise"])
+        if "hang" in behaviour:
+            return HANG
+        if "return" in behaviour:
+            return behaviour["return"]
+    return behaviour
+
+
+def _tool(described: Any, records: Records, api: Api) -> Any:
+    if not isinstance(described, dict):
+        return described
+    fields = {name: value for name, value in described.items() if name != "behaviour"}
+    behaviour = described.get("behaviour", {})
+
+    def decide(arguments: Any) -> Any:
+        records.tool_called(str(fields.get("name")), arguments)
+        if "echo" in behaviour:
+            return arguments
+        if "return_value" in behaviour:
+            return ToolReturnValue.from_payload(behaviour["return_value"])
+        return _given(behaviour)
+
+    try:
+        return ExternalTool(**fields, handler=api.handler(decide))
+    except TypeError as error:
+        # Where the program makes the tool Python says so at once, not when the session opens.
+        raise InvalidOption(str(error), "tools") from None
+
+
+def _hook(described: Any, records: Records, api: Api) -> Any:
+    if not isinstance(described, dict):
+        return described
+    fields = {name: value for name, value in described.items() if name != "behaviour"}
+    fields.setdefault("matcher", None)
+    behaviour = described.get("behaviour")
+
+    def decide(request: Any) -> Any:
+        records.called("hook", request)
+        if isinstance(behaviour, dict) and isinstance(behaviour.get("block"), str):
+            return Block(behaviour["block"])
+        return _given(behaviour)
+
+    try:
+        return Hook(**fields, handler=api.handler(decide))
+    except TypeError as error:
+        raise InvalidOption(str(error), "hooks") from None

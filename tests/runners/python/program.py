@@ -1,0 +1,252 @@
+"""The operations of a program."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from apis import Api, Job
+from behaviour import Records, answer_of, make_options
+from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest
+from kimi_agent.testing import scripted_agent
+from output import Line, canonical, outcome, print_done, print_error, print_event, print_line
+
+__all__ = ["Player", "Problem", "read_case"]
+
+
+class Problem(Exception):
+    """What is wrong with a scenario, for whoever wrote it."""
+
+
+def read_case(path: Path) -> dict[str, Any]:
+    """A scenario file, as the orchestrator hands it out."""
+    case: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return case
+
+
+class Held:
+    """A turn of the program's, and how far it has been read."""
+
+    def __init__(self, turn: Any) -> None:
+        self.turn = turn
+        self.events: AsyncIterator[Event] | None = None
+        self.waiting: Job | None = None
+
+
+class Player:
+    """Plays one scenario."""
+
+    def __init__(self, case: dict[str, Any], api: Api) -> None:
+        self.program: list[Line] = case["program"]
+        self._api = api
+        self._described: dict[str, Any] = case.get("options", {})
+        self._executable = _executable(case["agent"])
+        self._records = Records(api, case.get("trace_handlers") is True)
+        self._session: Any = None
+        self._turns: dict[str, Held] = {}
+        # The last request that was printed.
+        self._request: ApprovalRequest | QuestionRequest | None = None
+
+    async def finish(self) -> None:
+        """Ends what the program left open."""
+        self._turns.clear()
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                await self._api.call(session.close)
+            except KimiAgentError:
+                pass
+
+    async def step(self, op: Line) -> None:
+        """Does one operation. What the package fails with is printed, a `Problem` is the program's own."""
+        does: Callable[[Line], Coroutine[Any, Any, Line | None]] | None = getattr(self, f"_do_{op.get('op')}", None)
+        if does is None:
+            raise Problem(f"there is no operation {op.get('op')!r}")
+        try:
+            outputs = await does(op)
+        except KimiAgentError as error:
+            print_error(op, error)
+        else:
+            print_done(op, outputs)
+
+    async def _do_open(self, op: Line) -> None:
+        self._session = await self._api.open(self._options())
+
+    async def _do_prompt(self, op: Line) -> None:
+        self._turns[_name(op)] = Held(self._opened().prompt(_input(op)))
+
+    async def _do_next(self, op: Line) -> Line | None:
+        left, until = op.get("count"), op.get("until")
+        if (left is None) == (until is None):
+            raise Problem("either `count` or `until` must be there")
+        held = self._held(op)
+        while left != 0:
+            try:
+                event = await anext(self._events(held))
+            except StopAsyncIteration:
+                return {"ended": True}
+            self._show(event)
+            if left is not None:
+                left -= 1
+            elif canonical(event)["type"] == until:
+                break
+        return None
+
+    async def _do_drain(self, op: Line) -> None:
+        async for event in self._events(self._held(op)):
+            self._show(event)
+
+    async def _do_steps(self, op: Line) -> None:
+        async for step in self._api.iterate(self._held(op).turn.steps):
+            announced = False
+            async for event in self._api.iterate(step):
+                # Only with an event: a failure between steps is in none.
+                if not announced:
+                    print_line({"step": step.n})
+                    announced = True
+                self._show(event)
+
+    async def _do_result(self, op: Line) -> Line:
+        return outcome(await self._api.call(self._held(op).turn.result))
+
+    async def _do_raise_for_status(self, op: Line) -> None:
+        (await self._api.call(self._held(op).turn.result)).raise_for_status()
+
+    async def _do_cancel(self, op: Line) -> None:
+        await self._api.call(self._held(op).turn.cancel)
+
+    async def _do_steer(self, op: Line) -> None:
+        await self._api.call(self._held(op).turn.steer, _input(op))
+
+    async def _do_respond(self, op: Line) -> None:
+        if self._request is None:
+            raise Problem("no request has been seen")
+        by = self._opened() if op.get("scope") == "session" else self._held(op).turn
+        await self._api.call(by.respond, self._request, answer_of(op.get("answer")))
+
+    async def _do_set_plan_mode(self, op: Line) -> None:
+        await self._api.call(self._opened().set_plan_mode, op["on"])
+
+    async def _do_replay(self, op: Line) -> None:
+        async for event in self._api.iterate(self._opened().replay()):
+            print_event(event)
+
+    async def _do_usage(self, op: Line) -> Line:
+        turn = self._held(op).turn
+        return {"turn": turn.usage.to_payload(), "session": self._opened().usage.to_payload()}
+
+    async def _do_state(self, op: Line) -> Line:
+        return {"state": self._opened().state}
+
+    async def _do_info(self, op: Line) -> Line:
+        session = self._opened()
+        info: Line = {
+            "protocol_version": session.protocol_version,
+            "capabilities": asdict(session.capabilities),
+            "external_tools": session.external_tools.to_payload(),
+            "slash_commands": [command.name for command in session.slash_commands],
+        }
+        if session.server is not None:
+            info["server"] = session.server.to_payload()
+        return info
+
+    async def _do_leave(self, op: Line) -> None:
+        # The last reference goes.
+        self._held(op)
+        del self._turns[_name(op)]
+
+    async def _do_one_shot(self, op: Line) -> Line:
+        turn = self._api.one_shot(_input(op), self._options())
+        async for event in self._api.iterate(turn):
+            self._show(event)
+        return outcome(await self._api.call(turn.result))
+
+    async def _do_close(self, op: Line) -> None:
+        await self._api.call(self._opened().close)
+
+    async def _do_touch(self, op: Line) -> None:
+        try:
+            Path(op["path"]).write_text("")
+        except OSError as error:
+            raise Problem(str(error)) from None
+
+    async def _do_read(self, op: Line) -> Line:
+        try:
+            return {"content": Path(op["path"]).read_text("utf-8")}
+        except OSError:
+            return {"content": None}
+
+    async def _do_exists(self, op: Line) -> Line:
+        return {"exists": Path(op["path"]).exists()}
+
+    async def _do_wait_outside(self, op: Line) -> None:
+        if op["until"] == "stderr":
+            print_line({"stderr": await self._records.stderr.get()})
+            return
+        while True:
+            event = await self._records.events.get()
+            self._show(event)
+            if canonical(event)["type"] == op["until"]:
+                return
+
+    async def _do_spawn_result(self, op: Line) -> None:
+        held = self._held(op)
+        if held.waiting is not None:
+            raise Problem("its outcome is waited for already")
+        held.waiting = self._api.start(held.turn.result)
+
+    async def _do_join(self, op: Line) -> Line:
+        held = self._held(op)
+        waiting, held.waiting = held.waiting, None
+        if waiting is None:
+            raise Problem("its outcome is not waited for")
+        return outcome(await waiting.join())
+
+    def _options(self) -> dict[str, Any]:
+        return make_options(self._described, self._executable, self._records, self._api)
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise Problem("no session is open")
+        return self._session
+
+    def _held(self, op: Line) -> Held:
+        held = self._turns.get(_name(op))
+        if held is None:
+            raise Problem(f"there is no turn {_name(op)!r}")
+        return held
+
+    def _events(self, held: Held) -> AsyncIterator[Event]:
+        if held.events is None:
+            held.events = self._api.iterate(held.turn)
+        return held.events
+
+    def _show(self, event: Event) -> None:
+        """Prints an event, and keeps a request for `respond`."""
+        print_event(event)
+        if isinstance(event, (ApprovalRequest, QuestionRequest)):
+            self._request = event
+
+
+def _executable(agent: dict[str, Any]) -> list[str]:
+    """Whom the session talks to: the scripted agent, or `$SCENARIO_EXECUTABLE`."""
+    if "script" in agent:
+        return scripted_agent(agent["script"])
+    if "SCENARIO_EXECUTABLE" not in os.environ:
+        raise Problem("there is neither a script nor $SCENARIO_EXECUTABLE")
+    executable: list[str] = json.loads(os.environ["SCENARIO_EXECUTABLE"])
+    return executable
+
+
+def _name(op: Line) -> str:
+    return str(op.get("as", "turn"))
+
+
+def _input(op: Line) -> Any:
+    if "input" not in op:
+        raise Problem("`input` must be there")
+    return op["input"]

@@ -1,0 +1,68 @@
+"""Plays scenarios through the Python package: `runner.py [--api=sync] CASE.json …`. `tests/README.md` has the format.
+
+The trace goes to stdout, one JSON object a line. What is wrong with a scenario itself is a line, too:
+`{"error": "runner_problem", "message": …}`. With `--api=sync` (or `SCENARIO_API=sync`) the same program goes through the
+blocking API.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from apis import Api, Blocking, Coroutines
+from output import print_line
+from program import Player, Problem, read_case
+
+# Longer than any scenario takes, even on a machine that does much else.
+WATCHDOG = 120.0
+
+
+async def play(player: Player) -> None:
+    """One scenario, from its first operation to the closing of what it left open."""
+    try:
+        for op in player.program:
+            try:
+                await player.step(op)
+            except Problem as problem:
+                print_line({"op": op.get("op"), "error": "runner_problem", "message": str(problem)})
+    finally:
+        await player.finish()
+
+
+def run(path: str, api: Api) -> None:
+    """Plays the scenario of a file."""
+    case = read_case(Path(path))
+    print_line({"case": case["name"]})
+    try:
+        api.run(play(Player(case, api)), WATCHDOG)
+    except Problem as problem:
+        print_line({"error": "runner_problem", "message": str(problem)})
+
+
+def main() -> int:
+    """Exits with 2 where the files are no scenarios."""
+    api: Api = Blocking() if os.environ.get("SCENARIO_API") == "sync" else Coroutines()
+    files: list[str] = []
+    for argument in sys.argv[1:]:
+        if argument == "--api=sync":
+            api = Blocking()
+        elif argument == "--api=async":
+            api = Coroutines()
+        else:
+            files.append(argument)
+    if not files:
+        print_line({"error": "runner_problem", "message": "usage: runner.py [--api=sync] CASE.json …"})
+        return 2
+    for path in files:
+        try:
+            run(path, api)
+        except (OSError, ValueError, KeyError) as error:
+            print_line({"error": "runner_problem", "message": f"{path}: {error!r}"})
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
