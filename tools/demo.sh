@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs the demo in three languages: demo.sh PYTHON [AGENT]. Without an agent the scripted one plays; AGENT=kimi is the one
+# on PATH. Each gets a directory of its own with the same mistake in it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$1
+agent=${2:-}
+if [[ -n $agent ]] && ! command -v "$agent" >/dev/null; then
+    echo "there is no \`$agent\` on PATH; kimi-cli (a release up to 1.51) brings kimi" >&2
+    exit 1
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Where Node looks for the package of the program there.
+mkdir -p demo/node_modules && ln -sfn ../../bindings-node demo/node_modules/kimi-agent
+cargo build -q --locked -p kimi-agent --example demo
+
+run() {
+    local name=$1 dir
+    shift
+    dir=$scratch/${name,,}
+    mkdir "$dir" && cp demo/prices.py "$dir"
+    printf '\n=== %s: %s\n' "$name" "$1"
+    shift
+    "$@" "$dir" "$agent"
+    # What has become of the file.
+    diff --unchanged-line-format= --old-line-format='- %L' --new-line-format='+ %L' demo/prices.py "$dir/prices.py" || true
+}
+
+run Python demo/demo.py "$python" demo/demo.py
+run Node demo/demo.mjs node demo/demo.mjs
+run Rust core/examples/demo.rs cargo run -q --locked -p kimi-agent --example demo --
