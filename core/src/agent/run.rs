@@ -86,6 +86,8 @@ pub(crate) struct Agent {
     /// Actions of which nothing is written before they are over.
     pub(crate) bulk: usize,
     pub(crate) ignore_eof: bool,
+    /// Before it is set nothing is read, so that what comes before the handshake comes before its answer.
+    reads: bool,
     /// Prompts that came while the actions after a turn were still under way.
     prompts: VecDeque<Content>,
     /// What the user has said while the turn ran, and no step has taken up yet.
@@ -205,6 +207,7 @@ impl Agent {
             session_file,
             bulk: 0,
             ignore_eof: false,
+            reads: false,
             prompts: VecDeque::new(),
             steers: VecDeque::new(),
             steers_unawaited: 0,
@@ -229,6 +232,7 @@ impl Agent {
         let mut turns = script.turns.into_iter();
         let mut run = || -> Flow {
             self.actions(&script.before_handshake)?;
+            self.reads = true;
             loop {
                 let prompt = self.next_prompt()?;
                 self.turn(prompt, turns.next().unwrap_or_else(Turn::exhausted))?;
@@ -257,6 +261,10 @@ impl Agent {
     pub(crate) fn wait(&mut self, until: Option<Instant>) -> Flow<Option<String>> {
         loop {
             self.flush()?;
+            if !self.reads && until.is_some() {
+                sleep_until(until);
+                return Ok(None);
+            }
             let line = match self.io.read(until) {
                 Input::Line(line) => line,
                 Input::Nothing => return Ok(None),
