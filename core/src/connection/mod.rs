@@ -476,3 +476,6 @@ impl StatusUpdate {
         newer(&mut self.mcp_status, &other.mcp_status);
     }
 }
+
+#[cfg(test)]
+mod tests;

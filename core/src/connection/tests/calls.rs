@@ -1,0 +1,207 @@
+use super::*;
+
+#[test]
+fn what_the_agent_cannot_do_fails_without_a_byte() {
+    let mut peer = Peer::open_at("1.2", timing(), Policy::default());
+    peer.prompt(1);
+    peer.said();
+    let errors = [
+        peer.connection.steer(1, "more".into()).unwrap_err(),
+        peer.connection.set_plan_mode(true).unwrap_err(),
+        Peer::open_at("1.2", timing(), Policy::default()).connection.start_replay().unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), "unsupported");
+        assert!(error.to_string().contains("Agent 1.49.0 (Wire 1.2)"), "{error}");
+    }
+    assert_eq!(peer.said(), [""; 0]);
+}
+
+#[test]
+fn releases_ahead_of_their_number_can_do_what_they_can() {
+    let mut peer = Peer::new(timing(), Policy::default());
+    peer.connection.open(Hello::default(), peer.now);
+    let mut result = welcome("1.3");
+    result["server"]["version"] = json!("1.14.0");
+    peer.answer("initialize", &result);
+    let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+    assert!(welcome.capabilities.steer && welcome.capabilities.questions && !welcome.capabilities.plan_mode);
+}
+
+#[test]
+fn each_call_ends_with_its_own_answer() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    let steer = peer.connection.steer(1, "more".into()).expect("sent");
+    let plan = peer.connection.set_plan_mode(true).expect("sent");
+    assert_eq!(peer.said(), ["prompt", "steer", "set_plan_mode"]);
+    peer.event("StatusUpdate", &json!({"plan_mode": true}));
+    peer.line(&json!({"id": format!("set_plan_mode-{plan}"), "result": {"status": "ok"}}));
+    peer.line(&json!({"id": format!("steer-{steer}"), "error": {"code": -32603, "message": "no"}}));
+    // A second answer to one is nobody's.
+    peer.line(&json!({"id": format!("steer-{steer}"), "result": {}}));
+    assert_eq!(peer.trace(), ["1.0 StatusUpdate", r#"call {"status":"ok"}"#, "call rpc_error"]);
+    assert_eq!(peer.connection.status().plan_mode, Some(true));
+}
+
+#[test]
+fn codes_mean_what_they_mean_for_the_call() {
+    let mut peer = Peer::open();
+    for (code, meaning) in [
+        (-32000, "turn_in_progress"),
+        (-32001, "llm_not_set"),
+        (-32002, "llm_not_supported"),
+        (-32003, "llm_service_error"),
+        (-32004, "auth_expired"),
+        (-32603, "rpc_error"),
+    ] {
+        peer.prompt(1);
+        peer.refuse("prompt", code);
+        assert_eq!(peer.trace(), [format!("turn 1 {meaning}")]);
+    }
+    peer.prompt(2);
+    peer.connection.steer(2, "more".into()).expect("sent");
+    peer.refuse("steer", -32000);
+    assert_eq!(peer.trace(), ["call no_active_turn"]);
+}
+
+#[test]
+fn only_a_running_turn_can_be_steered() {
+    let mut peer = Peer::open();
+    assert_eq!(peer.connection.steer(1, "more".into()).unwrap_err().code(), "no_active_turn");
+    peer.prompt(1);
+    assert_eq!(peer.connection.steer(2, "more".into()).unwrap_err().code(), "no_active_turn");
+    peer.cancel(1);
+    assert_eq!(peer.connection.steer(1, "more".into()).unwrap_err().code(), "no_active_turn");
+    assert_eq!(peer.said(), ["prompt", "cancel"]);
+}
+
+#[test]
+fn a_replay_tells_of_the_past_and_changes_nothing() {
+    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Yolo, ..Policy::default() });
+    peer.connection.start_replay().expect("sent");
+    assert_eq!(peer.connection.start_replay().unwrap_err().code(), "turn_in_progress");
+    peer.prompt(1);
+    assert_eq!(peer.trace(), ["turn 1 turn_in_progress"]);
+    peer.said();
+    peer.event("TurnBegin", &json!({"user_input": "hi"}));
+    peer.event("StatusUpdate", &json!({"plan_mode": true, "token_usage": usage(5)}));
+    peer.request("r1", "ApprovalRequest", &approval("a1"));
+    peer.request("r2", "Sparkle", &json!({}));
+    peer.event("ApprovalResponse", &json!({"request_id": "a1", "response": "approve"}));
+    peer.answer("replay", &json!({"status": "finished", "events": 3, "requests": 1}));
+    assert_eq!(
+        peer.trace(),
+        [
+            "replay TurnBegin",
+            "replay StatusUpdate",
+            "replay ApprovalRequest",
+            "replay Sparkle",
+            "replay ApprovalResponse",
+            r#"call {"status":"finished","events":3,"requests":1}"#,
+        ]
+    );
+    assert_eq!(peer.said(), [""; 0]);
+    assert_eq!((peer.connection.usage().output, peer.connection.status().plan_mode), (0, None));
+    // And the session goes on.
+    peer.prompt(2);
+    peer.finish();
+    assert_eq!(peer.trace(), ["2.0 TurnEnd", "turn 2 finished"]);
+    peer.prompt(3);
+    assert_eq!(peer.connection.start_replay().unwrap_err().code(), "turn_in_progress");
+}
+
+#[test]
+fn a_call_that_was_given_up_ends_for_nobody() {
+    let mut peer = Peer::open();
+    let call = peer.connection.set_plan_mode(true).expect("sent");
+    peer.connection.forget_call(call);
+    peer.answer("set_plan_mode", &json!({"status": "ok"}));
+    peer.connection.close(&Error::SessionClosed);
+    assert_eq!(peer.trace(), [""; 0]);
+}
+
+#[test]
+fn noise_changes_nothing() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.said();
+    let nested = format!(r#"{{"method":"event","params":{}"#, "[".repeat(10_000));
+    for line in [
+        "",
+        "   ",
+        "null",
+        "[]",
+        "17",
+        "true",
+        "\"text\"",
+        "{",
+        "{}",
+        "not JSON",
+        "\u{feff}",
+        r#"[{"jsonrpc":"2.0","method":"event"}]"#,
+        r#"{"jsonrpc":"2.0","method":"event"}"#,
+        r#"{"jsonrpc":"2.0","method":"event","params":{"type":7}}"#,
+        r#"{"jsonrpc":"2.0","method":"progress","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"nobody","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?","data":null}}"#,
+        r#"{"jsonrpc":"2.0","id":"prompt-1","error":"no object"}"#,
+        &nested,
+    ] {
+        peer.text(line);
+        assert_eq!(peer.trace(), [""; 0], "{line:.60}");
+        assert_eq!(peer.said(), [""; 0], "{line:.60}");
+    }
+    peer.connection.receive(b"{\"method\":\"\xff\"}", peer.now);
+    assert_eq!(peer.trace(), [""; 0]);
+}
+
+#[test]
+fn what_is_not_known_is_delivered_whole() {
+    let mut peer = Peer::open();
+    peer.event("Sparkle", &json!({"colour": "gold"}));
+    peer.event("StepBegin", &json!({"n": "one"}));
+    let unknown: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
+        .map(|output| match output {
+            Output::Event { event: Event::Unknown(event), .. } => event,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!((unknown[0].kind.as_str(), unknown[0].payload.get()), ("Sparkle", r#"{"colour":"gold"}"#));
+    assert_eq!(unknown[0].error, None);
+    assert_eq!((unknown[1].kind.as_str(), unknown[1].payload.get()), ("StepBegin", r#"{"n":"one"}"#));
+    assert!(unknown[1].error.as_ref().is_some_and(|error| error.starts_with("n: ")), "{:?}", unknown[1].error);
+}
+
+#[test]
+fn close_settles_everything_once_and_in_order() {
+    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+    peer.prompt(1);
+    peer.connection.steer(1, "more".into()).expect("sent");
+    peer.connection.set_plan_mode(true).expect("sent");
+    peer.request("r1", "ApprovalRequest", &approval("a1"));
+    peer.cancel(1);
+    peer.request("r2", "ApprovalRequest", &{
+        let mut background = approval("a2");
+        background["source_kind"] = json!("background_agent");
+        background
+    });
+    peer.prompt(2);
+    peer.trace();
+    let reason = Error::AgentExited(AgentExit::default());
+    peer.connection.close(&reason);
+    assert_eq!(
+        peer.trace(),
+        ["call agent_exited", "call agent_exited", "withdrawn", "turn 1 agent_exited", "turn 2 agent_exited"]
+    );
+    peer.connection.close(&Error::SessionClosed);
+    peer.finish();
+    assert_eq!(peer.trace(), [""; 0]);
+    // The first reason stays.
+    peer.prompt(3);
+    assert_eq!(peer.trace(), ["turn 3 agent_exited"]);
+    assert_eq!(peer.connection.set_plan_mode(true).unwrap_err(), reason);
+    assert_eq!(peer.connection.start_replay().unwrap_err(), reason);
+    assert_eq!(peer.connection.next_deadline(), None);
+}

@@ -1,0 +1,150 @@
+use super::*;
+
+fn opening() -> Peer {
+    let mut peer = Peer::new(timing(), Policy::default());
+    peer.connection.open(Hello::default(), peer.now);
+    peer
+}
+
+#[test]
+fn an_answer_opens_the_session_and_tells_what_the_agent_can_do() {
+    let mut peer = opening();
+    assert!(peer.connection.next_deadline().is_some());
+    peer.answer("initialize", &welcome("1.10"));
+    let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+    assert_eq!(welcome.server.expect("a server").name, "Agent");
+    assert_eq!(welcome.capabilities.hooks, ["Stop"]);
+    assert!(welcome.capabilities.steer && welcome.capabilities.external_tools && welcome.capabilities.replay);
+    assert_eq!(peer.connection.next_deadline(), None);
+}
+
+#[test]
+fn an_agent_that_knows_no_handshake_speaks_1_0() {
+    let mut peer = opening();
+    peer.refuse("initialize", -32601);
+    let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+    assert_eq!(welcome.protocol_version, "1.0");
+    assert_eq!(welcome.server, None);
+    assert_eq!(welcome.capabilities, crate::Capabilities::default());
+    peer.prompt(1);
+    peer.cancel(1);
+    peer.look();
+    // Agents up to kimi-cli 0.72 take no parameters there.
+    assert_eq!(peer.sent.last().expect("a cancel").get("params"), None);
+}
+
+#[test]
+fn one_that_must_speak_1_0_is_not_asked() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), Policy::default());
+    peer.connection.open(Hello::default(), peer.now);
+    assert_eq!(peer.trace(), ["opened 1.0"]);
+    assert_eq!(peer.connection.next_deadline(), None);
+    peer.prompt(1);
+    assert_eq!(peer.said(), ["prompt"]);
+}
+
+#[test]
+fn a_version_that_was_asked_for_stays() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 2)), timing(), Policy::default());
+    peer.connection.open(Hello::default(), peer.now);
+    peer.answer("initialize", &welcome("1.10"));
+    assert_eq!(peer.trace(), ["opened 1.2"]);
+    assert_eq!(peer.connection.set_plan_mode(true).unwrap_err().code(), "unsupported");
+}
+
+#[test]
+fn a_refusal_ends_it_once() {
+    let mut peer = opening();
+    peer.refuse("initialize", -32602);
+    assert_eq!(peer.trace(), ["opened handshake_error"]);
+    assert_eq!(peer.connection.next_deadline(), None);
+    peer.connection.close(&Error::SessionClosed);
+    assert_eq!(peer.trace(), [""; 0]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_told_with_its_place() {
+    for (result, part) in [
+        (json!({"server": {"name": "A", "version": "1"}, "slash_commands": []}), "protocol_version"),
+        (json!({"protocol_version": "one", "server": {"name": "A", "version": "1"}}), "`one`"),
+        (json!({"protocol_version": "1.10", "server": {"name": 7, "version": "1"}}), "server.name"),
+    ] {
+        let mut peer = opening();
+        peer.answer("initialize", &result);
+        let Some(Output::Opened(Err(error))) = peer.connection.poll_output() else { panic!("open with {result}") };
+        assert_eq!(error.code(), "handshake_error");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn silence_has_a_deadline_and_noise_is_quoted() {
+    let mut peer = opening();
+    peer.text("Loading the model…");
+    peer.wait(59 * SECOND);
+    peer.connection.on_deadline(peer.now);
+    assert_eq!(peer.trace(), [""; 0]);
+    peer.pass();
+    let Some(Output::Opened(Err(error))) = peer.connection.poll_output() else { panic!("open") };
+    assert!(error.is_timeout() && error.to_string().contains("Loading the model…"), "{error}");
+    // What comes after is nobody's.
+    peer.answer("initialize", &welcome("1.10"));
+    peer.connection.on_deadline(peer.now);
+    assert_eq!(peer.trace(), [""; 0]);
+    assert_eq!(peer.connection.next_deadline(), None);
+}
+
+#[test]
+fn an_agent_that_talks_of_other_things_and_leaves_never_spoke_wire() {
+    let mut peer = opening();
+    peer.text("kimi --wire is gone, use something else");
+    let exit = AgentExit { exit_code: Some(0), ..AgentExit::default() };
+    let error = peer.connection.end_of_agent(exit.clone());
+    assert_eq!(error.code(), "handshake_error");
+    let text = error.to_string();
+    assert!(text.contains("\"kimi --wire is gone, use something else\"") && text.contains("0.52 to 1.51"), "{text}");
+    // One that had nothing to say has just exited.
+    assert_eq!(opening().connection.end_of_agent(exit.clone()), Error::AgentExited(exit.clone()));
+    // And noise of one that speaks Wire is no reason.
+    let mut peer = Peer::open();
+    peer.text("noise");
+    assert_eq!(peer.connection.end_of_agent(exit.clone()), Error::AgentExited(exit));
+}
+
+#[test]
+fn events_before_the_answer_are_outside_turns() {
+    let mut peer = opening();
+    peer.event("MCPLoadingBegin", &json!({}));
+    assert_eq!(peer.trace(), ["outside MCPLoadingBegin"]);
+}
+
+#[test]
+fn the_offer_holds_what_the_agent_reads_and_no_more() {
+    let mut peer = Peer::new(timing(), Policy::default());
+    let hello = Hello {
+        client_name: "me".into(),
+        client_version: "1".into(),
+        tools: vec![crate::dialect::ToolOffer { name: "t".into(), description: "d".into(), parameters: json!({}) }],
+        hooks: vec![crate::dialect::HookOffer {
+            id: "h".into(),
+            event: "Stop".into(),
+            matcher: None,
+            timeout: Some(2),
+        }],
+        supports_question: true,
+    };
+    peer.connection.open(hello, peer.now);
+    peer.look();
+    assert_eq!(
+        peer.sent[0]["params"],
+        json!({
+            "protocol_version": "1.10",
+            "client": {"name": "me", "version": "1"},
+            "capabilities": {"supports_question": true, "supports_plan_mode": true},
+            "external_tools": [{"name": "t", "description": "d", "parameters": {}}],
+            // Null for the matcher would fail the whole handshake.
+            "hooks": [{"id": "h", "event": "Stop", "timeout": 2}],
+        })
+    );
+    assert!(peer.sent[0]["id"].is_string());
+}

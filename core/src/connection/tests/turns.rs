@@ -1,0 +1,198 @@
+use super::*;
+
+fn result(peer: &mut Peer) -> PromptResult {
+    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
+    match outputs.into_iter().last() {
+        Some(Output::TurnEnded { outcome: Ok(result), .. }) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_turn_lives_until_its_prompt_is_answered() {
+    let mut peer = Peer::open();
+    peer.event("Notification", &json!({}));
+    peer.prompt(1);
+    peer.event("TurnBegin", &json!({"user_input": "hi"}));
+    peer.event("StepBegin", &json!({"n": 1}));
+    peer.event("ContentPart", &json!({"type": "text", "text": "Hello"}));
+    peer.event("TurnEnd", &json!({}));
+    // Real agents say something after the end, at times.
+    peer.event("ApprovalResponse", &json!({"request_id": "a", "response": "reject"}));
+    peer.finish();
+    peer.event("StatusUpdate", &json!({}));
+    assert_eq!(
+        peer.trace(),
+        [
+            "outside Notification",
+            "1.0 TurnBegin",
+            "1.0 StepBegin",
+            "1.0 ContentPart",
+            "1.0 TurnEnd",
+            "1.0 ApprovalResponse",
+            "turn 1 finished",
+            "outside StatusUpdate",
+        ]
+    );
+}
+
+#[test]
+fn a_missing_end_is_made_once_and_marked() {
+    let mut peer = Peer::open();
+    for turn in [1, 2] {
+        peer.prompt(turn);
+        peer.finish();
+        let Some(Output::Event { event: Event::TurnEnd(end), .. }) = peer.connection.poll_output() else {
+            panic!("no end")
+        };
+        assert_eq!(end.synthesized, Some(true));
+        assert_eq!(peer.trace(), [format!("turn {turn} finished")]);
+    }
+}
+
+#[test]
+fn steps_are_told_apart_where_their_numbers_restart() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.event("TurnBegin", &json!({"user_input": "hi"}));
+    for n in [1, 2, 1] {
+        peer.event("StepBegin", &json!({"n": n}));
+        peer.event("ContentPart", &json!({"type": "text", "text": format!("step {n} ")}));
+        peer.event("ContentPart", &json!({"type": "text", "text": "goes on"}));
+    }
+    let steps: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
+        .filter_map(|output| match output {
+            Output::Event { scope: Scope::Turn(_, step), event: Event::StepBegin(_), .. } => Some((step.index, step.n)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(steps, [(0, 1), (1, 2), (2, 1)]);
+    peer.finish();
+    let result = result(&mut peer);
+    assert_eq!((result.steps, result.text.as_str()), (3, "step 1 goes on"));
+}
+
+#[test]
+fn the_agents_own_count_of_steps_is_believed() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.event("StepBegin", &json!({"n": 1}));
+    peer.answer("prompt", &json!({"status": "max_steps_reached", "steps": 7}));
+    let result = result(&mut peer);
+    assert_eq!((result.status, result.steps), (TurnStatus::MaxStepsReached, 7));
+    assert_eq!(result.raise_for_status().unwrap_err().code(), "max_steps_reached");
+}
+
+#[test]
+fn usage_is_summed_by_turn_and_by_session_also_from_subagents() {
+    let mut peer = Peer::open();
+    for turn in [1, 2] {
+        peer.prompt(turn);
+        peer.event("StepBegin", &json!({"n": 1}));
+        peer.event("StatusUpdate", &json!({"token_usage": usage(10), "context_usage": 0.25}));
+        let inner = json!({"type": "StatusUpdate", "payload": {"token_usage": usage(3), "context_usage": 0.5}});
+        let nested = json!({"type": "SubagentEvent", "payload": {"parent_tool_call_id": "b", "event": inner}});
+        peer.event("SubagentEvent", &json!({"parent_tool_call_id": "a", "event": nested}));
+        // A subagent's steps and words are its own.
+        let inner = json!({"type": "StepBegin", "payload": {"n": 2}});
+        peer.event("SubagentEvent", &json!({"parent_tool_call_id": "a", "event": inner}));
+        let inner = json!({"type": "ContentPart", "payload": {"type": "text", "text": "inner"}});
+        peer.event("SubagentEvent", &json!({"parent_tool_call_id": "a", "event": inner}));
+        peer.event("StatusUpdate", &json!({"token_usage": null, "context_usage": null}));
+        let (key, so_far) = peer.connection.turn_usage().expect("a turn");
+        assert_eq!((key, so_far.output, so_far.input_other), (turn, 13, 2));
+        peer.finish();
+        let result = result(&mut peer);
+        assert_eq!((result.usage.output, result.steps, result.text.as_str()), (13, 1, ""));
+    }
+    peer.event("StatusUpdate", &json!({"token_usage": usage(1)}));
+    assert_eq!(peer.connection.usage().output, 27);
+    assert_eq!(peer.connection.status().context_usage, Some(0.25));
+    assert!(peer.connection.turn_usage().is_none());
+}
+
+#[test]
+fn a_second_prompt_while_one_runs_is_refused_here() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.prompt(2);
+    assert_eq!(peer.trace(), ["turn 2 turn_in_progress"]);
+    assert_eq!(peer.said(), ["prompt"]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_ends_the_turn_and_no_more() {
+    let mut peer = Peer::open();
+    for result in [json!({}), json!({"status": "exploded"}), json!(null), json!([])] {
+        peer.prompt(1);
+        peer.answer("prompt", &result);
+        assert_eq!(peer.trace(), ["turn 1 protocol_error"], "{result}");
+    }
+    peer.prompt(2);
+    peer.finish();
+    assert_eq!(peer.trace(), ["2.0 TurnEnd", "turn 2 finished"]);
+}
+
+#[test]
+fn a_turn_may_take_its_time_and_no_longer() {
+    let limits = Timing { turn: Some(30 * SECOND), ..timing() };
+    let mut peer = Peer::open_with(limits, Policy { approval: Who::Manual, ..Policy::default() });
+    peer.prompt(1);
+    peer.wait(29 * SECOND);
+    // Also while a person is asked: it was asked for.
+    peer.request("r", "ApprovalRequest", &approval("a"));
+    peer.connection.on_deadline(peer.now);
+    assert_eq!(peer.trace(), ["1.0 ApprovalRequest"]);
+    peer.pass();
+    assert_eq!(peer.trace(), ["withdrawn"]);
+    assert_eq!(peer.said(), ["prompt", "cancel"]);
+    peer.answer_both();
+    assert_eq!(peer.trace(), ["1.0 TurnEnd", "turn 1 timeout"]);
+}
+
+impl Peer {
+    fn answer_both(&mut self) {
+        self.answer("cancel", &json!({}));
+        self.answer("prompt", &json!({"status": "cancelled"}));
+    }
+}
+
+#[test]
+fn an_error_of_a_turn_that_ran_out_of_time_is_the_time() {
+    let mut peer = Peer::open_with(Timing { turn: Some(SECOND), ..timing() }, Policy::default());
+    peer.prompt(1);
+    peer.pass();
+    peer.refuse("prompt", -32003);
+    assert_eq!(peer.trace(), ["turn 1 timeout"]);
+}
+
+#[test]
+fn silence_ends_a_turn_but_not_while_the_agent_waits_for_us() {
+    let limits = Timing { idle: Some(90 * SECOND), ..timing() };
+    let mut peer = Peer::open_with(limits, Policy { approval: Who::Manual, ..Policy::default() });
+    assert_eq!(peer.connection.next_deadline(), None);
+    peer.prompt(1);
+    peer.wait(80 * SECOND);
+    peer.request("r", "ApprovalRequest", &approval("a"));
+    assert_eq!(peer.connection.next_deadline(), None);
+    peer.wait(3600 * SECOND);
+    peer.connection.on_deadline(peer.now);
+    peer.connection.respond("a", ManualAnswer::Approval(crate::Approval::Approve), peer.now).expect("answered");
+    // From the answer on, not from the question.
+    assert_eq!(peer.connection.next_deadline(), Some(peer.now + 90 * SECOND));
+    // Nor while nobody reads what it says.
+    peer.connection.set_listening(false, peer.now);
+    assert_eq!(peer.connection.next_deadline(), None);
+    peer.wait(3600 * SECOND);
+    peer.connection.set_listening(true, peer.now);
+    assert_eq!(peer.connection.next_deadline(), Some(peer.now + 90 * SECOND));
+    peer.wait(80 * SECOND);
+    peer.event("StepBegin", &json!({"n": 1}));
+    peer.connection.set_listening(true, peer.now);
+    assert_eq!(peer.connection.next_deadline(), Some(peer.now + 90 * SECOND));
+    peer.trace();
+    peer.pass();
+    assert_eq!(peer.said(), ["prompt", "\"r\" {\"request_id\":\"a\",\"response\":\"approve\"}", "cancel"]);
+    peer.answer_both();
+    assert_eq!(peer.trace(), ["1.0 TurnEnd", "turn 1 timeout"]);
+}
