@@ -139,6 +139,19 @@ impl Connection {
         }
     }
 
+    /// The agent turned out to speak this, which has no handshake.
+    pub(crate) fn assume(&mut self, mut dialect: Box<dyn Dialect>) {
+        let welcome = dialect.unasked();
+        if self.is_closed() {
+            return;
+        }
+        self.dialect = dialect;
+        if let (Phase::Opening { .. }, Some(welcome)) = (&self.phase, welcome) {
+            self.calls.clear();
+            self.opened(Ok(welcome));
+        }
+    }
+
     fn opened(&mut self, outcome: Result<Welcome>) {
         self.phase = match &outcome {
             Ok(_) => Phase::Open,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Connection, Output, Phase, Timing};
 use crate::dialect::Call;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnEnd};
+use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
 
 /// One of the session's turns.
 pub(crate) type TurnKey = u64;
@@ -176,6 +176,7 @@ impl Connection {
     }
 
     fn begin(&mut self, key: TurnKey, input: Content, now: Instant) {
+        let unannounced = Some(&input).filter(|_| !self.dialect.begins_turns()).cloned();
         match self.send(Call::Prompt(input)) {
             Ok(call) => {
                 self.requests.forget_resolved();
@@ -191,6 +192,10 @@ impl Connection {
                     text: String::new(),
                     ended: false,
                 });
+                if let Some(user_input) = unannounced {
+                    let begin = TurnBegin { user_input, synthesized: Some(true), extra: Default::default() };
+                    self.emit(begin.into(), 64);
+                }
             }
             Err(error) => self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(error) }),
         }

@@ -1,16 +1,18 @@
 //! Protocols behind one seam: above it there are only canonical calls, events, requests and answers, and a set of
 //! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
 
+mod legacy;
 mod version;
 mod wire;
 
+pub(crate) use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
 pub(crate) use wire::Wire;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Result, RpcErrorKind};
+use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::envelope::RpcFailure;
 use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolReturnValue};
@@ -131,8 +133,19 @@ pub(crate) enum Answer {
     Hook(HookDecision),
 }
 
+/// The error for what an agent has not, naming it, the agent and what it speaks.
+fn unsupported(server: Option<&ServerInfo>, version: &str, feature: &str) -> Error {
+    let server = server.map_or_else(|| "the agent".to_owned(), |server| format!("{} {}", server.name, server.version));
+    Error::Unsupported(format!("{server} (Wire {version}) does not support {feature}"))
+}
+
 /// A protocol.
-pub(crate) trait Dialect: Send {
+pub(crate) trait Dialect: Send + std::fmt::Debug {
+    /// Whether the agent tells that a turn has begun.
+    fn begins_turns(&self) -> bool {
+        true
+    }
+
     /// The welcome of a protocol that has no handshake.
     fn unasked(&mut self) -> Option<Welcome> {
         None

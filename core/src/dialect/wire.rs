@@ -35,22 +35,24 @@ impl Wire {
         Self { pinned: true, ..Self::new(version) }
     }
 
+    /// A dialect for an agent that answers no handshake; `server` is what its executable says of itself.
+    pub(crate) fn without_handshake(server: ServerInfo) -> Self {
+        Self { server: Some(server), ..Self::pinned(WireVersion::V1_0) }
+    }
+
     fn welcome_without_handshake(&mut self) -> Welcome {
         self.version = WireVersion::V1_0;
         self.find_capabilities(None, None);
         Welcome {
             protocol_version: self.version.to_string(),
+            server: self.server.clone(),
             capabilities: self.capabilities.clone(),
             ..Welcome::default()
         }
     }
 
     fn unsupported(&self, feature: &str) -> Error {
-        let server = self
-            .server
-            .as_ref()
-            .map_or_else(|| "the agent".to_owned(), |server| format!("{} {}", server.name, server.version));
-        Error::Unsupported(format!("{server} (Wire {}) does not support {feature}", self.version))
+        super::unsupported(self.server.as_ref(), &self.version.to_string(), feature)
     }
 
     /// What the agent can do. Numbers alone mislead: 1.14 to 1.19 say Wire 1.3 and can steer and ask already.
@@ -70,8 +72,11 @@ impl Wire {
             hooks: hooks.map(|hooks| hooks.supported_events.clone()).unwrap_or_default(),
         };
     }
+}
 
-    fn event(&self, params: &RawValue) -> std::result::Result<Event, String> {
+/// Reads a line of an agent that wraps messages as Wire does; `decode` knows their types.
+pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) -> Incoming {
+    let message = |params: &RawValue| -> std::result::Result<Event, String> {
         #[derive(serde::Deserialize)]
         struct Params<'a> {
             #[serde(borrow, rename = "type")]
@@ -80,9 +85,26 @@ impl Wire {
             payload: Option<&'a RawValue>,
         }
         let params: Params<'_> = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
-        let mut event = Event::decode(&params.kind.0, params.payload.unwrap_or(RawValue::NULL));
-        modernise(&mut event);
-        Ok(event)
+        Ok(decode(&params.kind.0, params.payload.unwrap_or(RawValue::NULL)))
+    };
+    match envelope::parse(line) {
+        Envelope::Notification { method, params } if method == "event" => match message(params) {
+            Ok(event) => Incoming::Event(event),
+            Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
+        },
+        Envelope::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+        Envelope::Request { id, method, params } => match message(params) {
+            Ok(request) if method == "request" => Incoming::Request { rpc_id: id.to_owned(), request },
+            _ => Incoming::UnknownMethod {
+                rpc_id: id.to_owned(),
+                method: method.into_owned(),
+                params: Json::from_raw(params),
+            },
+        },
+        Envelope::Response { id, outcome } => {
+            Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
+        }
+        Envelope::Malformed(reason) => Incoming::Noise(reason),
     }
 }
 
@@ -146,30 +168,11 @@ impl Dialect for Wire {
     }
 
     fn read(&self, line: &[u8]) -> Incoming {
-        match envelope::parse(line) {
-            Envelope::Notification { method, params } if method == "event" => match self.event(params) {
-                Ok(event) => Incoming::Event(event),
-                Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
-            },
-            Envelope::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
-            Envelope::Request { id, method, params } if method == "request" => match self.event(params) {
-                Ok(request) => Incoming::Request { rpc_id: id.to_owned(), request },
-                Err(_) => Incoming::UnknownMethod {
-                    rpc_id: id.to_owned(),
-                    method: method.into_owned(),
-                    params: Json::from_raw(params),
-                },
-            },
-            Envelope::Request { id, method, params } => Incoming::UnknownMethod {
-                rpc_id: id.to_owned(),
-                method: method.into_owned(),
-                params: Json::from_raw(params),
-            },
-            Envelope::Response { id, outcome } => {
-                Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
-            }
-            Envelope::Malformed(reason) => Incoming::Noise(reason),
-        }
+        read_with(line, |kind, payload| {
+            let mut event = Event::decode(kind, payload);
+            modernise(&mut event);
+            event
+        })
     }
 
     fn answer(&self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {

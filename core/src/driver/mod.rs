@@ -58,6 +58,10 @@ pub(crate) enum Command {
         answer: ManualAnswer,
         reply: oneshot::Sender<Result<()>>,
     },
+    /// The agent turned out to speak this.
+    Assume {
+        dialect: Box<dyn crate::dialect::Dialect>,
+    },
     ObserverFailed {
         kind: HandlerKind,
         message: String,
@@ -429,6 +433,7 @@ impl Driver {
             Command::Respond { request_id, answer, reply } => {
                 drop(reply.send(self.connection.respond(&request_id, answer, now)));
             }
+            Command::Assume { dialect } => self.connection.assume(dialect),
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
             Command::Close => self.begin_close(),
             #[cfg(feature = "bridge")]

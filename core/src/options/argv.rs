@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::SessionOptions;
 use super::executable::{Surroundings, resolve};
-use crate::{Error, Result};
+use super::{Dialect, SessionOptions};
+use crate::session::Release;
+use crate::{Error, Result, WireVersion};
 
 /// How the agent is started.
 #[derive(Debug)]
@@ -25,6 +26,9 @@ pub(crate) struct Launch {
     pub(crate) private: PrivateFiles,
 }
 
+/// The release from which on a session can be given a name.
+const SESSION_SINCE: Release = Release::new(0, 64);
+
 /// Files that only this user can read, removed on drop.
 #[derive(Default)]
 pub(crate) struct PrivateFiles(Option<TempDir>);
@@ -33,6 +37,11 @@ impl SessionOptions {
     /// Finds the program, and writes what must not be seen in its arguments to private files.
     pub(crate) fn launch(&self) -> Result<Launch> {
         self.launch_from(&|name| std::env::var_os(name))
+    }
+
+    /// The program to start, and its first arguments.
+    pub(crate) fn program(&self) -> Result<(PathBuf, Vec<OsString>)> {
+        resolve(self.executable.as_ref(), &Surroundings { env: &self.env, host: &|name| std::env::var_os(name) })
     }
 
     fn launch_from(&self, host: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch> {
@@ -81,6 +90,36 @@ impl SessionOptions {
         }
         args.extend(self.extra_args.iter().cloned());
         Ok(Launch { program, args, env: self.env.clone(), current_dir, private })
+    }
+
+    /// Whether this agent is given a name for its session, also where the program has none.
+    pub(crate) fn names_sessions(&self, release: Option<Release>) -> bool {
+        match (self.dialect, release) {
+            (Dialect::Auto, Some(release)) => release >= SESSION_SINCE,
+            (Dialect::Auto, None) => true,
+            (Dialect::Wire(version), _) => version > WireVersion::V1_0,
+            _ => false,
+        }
+    }
+
+    /// Refuses options that this release has no flag for.
+    pub(crate) fn check_release(&self, release: Release) -> Result<()> {
+        let wanted = [
+            ("session_id", self.session_id.is_some(), SESSION_SINCE),
+            ("thinking", self.thinking == Some(false), Release::new(0, 67)),
+            ("config", self.config.is_some(), Release::new(0, 68)),
+            ("config_file", self.config_file.is_some(), Release::new(0, 68)),
+            ("skills_dir", self.skills_dir.is_some(), Release::new(0, 69)),
+            ("max_steps_per_turn", self.max_steps_per_turn.is_some(), Release::new(0, 73)),
+            ("max_retries_per_step", self.max_retries_per_step.is_some(), Release::new(0, 73)),
+        ];
+        match wanted.into_iter().find(|(_, set, since)| *set && release < *since) {
+            Some((option, _, since)) => Err(Error::Unsupported(format!(
+                "kimi-cli {release} does not support `{}` (it came with {since})",
+                self.naming.name(option)
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn absolute(&self, option: &str, path: &Path) -> Result<PathBuf> {

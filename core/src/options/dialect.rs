@@ -24,7 +24,7 @@ pub enum Dialect {
     /// This version of Wire, whatever the agent says. 1.0 has no handshake: it is for kimi-cli up to 0.79, some of
     /// which do not even refuse one.
     Wire(WireVersion),
-    /// What was spoken before Wire 1.0. Not supported yet: a session does not start with it.
+    /// What kimi-cli 0.52 to 0.58 speaks. Such an agent can't ask for approvals: a session with it needs `yolo`.
     Legacy,
     /// The Agent Client Protocol. Not supported yet: a session does not start with it.
     Acp,

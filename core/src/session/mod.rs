@@ -1,5 +1,6 @@
 //! Sessions: opening one, what it knows, and its end.
 
+mod detect;
 mod open;
 pub(crate) mod shared;
 mod turn;
@@ -7,6 +8,7 @@ mod turn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use detect::Release;
 pub use open::prompt;
 #[cfg(feature = "bridge")]
 pub(crate) use open::{LIVE, one_shot_on};

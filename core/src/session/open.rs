@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
+use super::detect::{self, Release, Subject};
 use super::shared::{Link, Shared};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
-use crate::dialect::{Hello, HookOffer, ToolOffer, Welcome, Wire, WireVersion};
+use crate::dialect::{Dialect as Protocol, Hello, HookOffer, Legacy, ToolOffer, Welcome, Wire, WireVersion};
 use crate::driver::lane::Lane;
-use crate::driver::{Driver, Handlers, Setup};
+use crate::driver::{Command, Driver, Handlers, Setup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::options::{Dialect, SessionOptions};
@@ -102,23 +103,78 @@ impl SessionOptions {
     /// assert_eq!(error.code(), "spawn_error");
     /// # }
     /// ```
-    pub async fn start(mut self) -> Result<Session> {
+    pub async fn start(self) -> Result<Session> {
         self.validate()?;
-        // The agent keeps its session under this name; without one, the program could not resume it.
-        let id = self.session_id.get_or_insert_with(|| uuid::Uuid::new_v4().to_string()).clone();
+        let subject = self.subject()?;
+        let auto = self.dialect == Dialect::Auto;
+        let known = subject.recall().filter(|_| auto);
+        match self.clone().attempt(&subject, known).await {
+            Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match subject.ask().await {
+                Some(release) => self.attempt(&subject, Some(release)).await,
+                None => Err(error),
+            },
+            outcome => outcome,
+        }
+    }
+
+    /// Starts the agent; `release` is what it is known to be.
+    async fn attempt(mut self, subject: &Subject, release: Option<Release>) -> Result<Session> {
+        let dialect = self.dialect_for(release)?;
+        let id = self.session_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        if self.names_sessions(release) {
+            // The agent keeps its session under this name; without one, the program could not resume it.
+            self.session_id = Some(id.clone());
+        }
         let launch = self.launch()?;
         let work_dir = launch.current_dir.clone();
         let transport = child::spawn(launch, self.on_stderr.clone()).await?;
-        self.open(transport, id, work_dir).await
+        let subject = Some(subject).filter(|_| self.dialect == Dialect::Auto);
+        self.open_as(transport, dialect, id, work_dir, subject).await
+    }
+
+    fn subject(&self) -> Result<Subject> {
+        let (program, args) = self.program()?;
+        Ok(Subject { program, args, env: self.env.clone(), dir: self.work_dir.clone() })
+    }
+
+    /// The protocol to begin with, if this agent can do what the options want.
+    fn dialect_for(&self, release: Option<Release>) -> Result<Box<dyn Protocol>> {
+        if let Some(release) = release {
+            self.check_release(release)?;
+        }
+        let half_duplex = self.dialect == Dialect::Legacy || release.is_some_and(Release::is_legacy);
+        if half_duplex && !self.yolo {
+            let agent = release.map_or_else(|| "a legacy agent".to_owned(), |release| format!("kimi-cli {release}"));
+            return Err(Error::Unsupported(format!(
+                "{agent} does not support approvals: it reads nothing while a turn runs, so one would block it for \
+                 ever; set `yolo` to do without them"
+            )));
+        }
+        match (&self.dialect, release) {
+            (Dialect::Auto, Some(release)) => Ok(release.dialect()),
+            (Dialect::Auto, None) => Ok(Box::new(Wire::new(WireVersion::LATEST))),
+            (Dialect::Wire(version), _) => Ok(Box::new(Wire::pinned(*version))),
+            (Dialect::Legacy, _) => Ok(Box::new(Legacy::new(None))),
+            (Dialect::Acp, _) => Err(Error::Unsupported("this release does not speak the dialect `acp`".to_owned())),
+        }
     }
 
     /// Opens a session over a transport.
+    #[cfg(test)]
     pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
-        let dialect = match &self.dialect {
-            Dialect::Auto => Wire::new(WireVersion::LATEST),
-            Dialect::Wire(version) => Wire::pinned(*version),
-            other => return Err(Error::Unsupported(format!("this release does not speak the dialect `{other}`"))),
-        };
+        let dialect = self.dialect_for(None)?;
+        self.open_as(transport, dialect, id, work_dir, None).await
+    }
+
+    /// Opens a session over a transport. `subject` is asked what it is if the agent does not tell.
+    async fn open_as(
+        self,
+        transport: Transport,
+        dialect: Box<dyn Protocol>,
+        id: String,
+        work_dir: std::path::PathBuf,
+        subject: Option<&Subject>,
+    ) -> Result<Session> {
         let hooks: HashMap<String, Hook> =
             self.hooks.iter().enumerate().map(|(n, hook)| (format!("hook-{}", n + 1), hook.clone())).collect();
         let policy = self.policy(&hooks);
@@ -136,7 +192,7 @@ impl SessionOptions {
         let pid = transport.process.pid();
         let (opened, welcome) = oneshot::channel();
         let driver = Driver::new(Setup {
-            connection: Connection::new(Box::new(dialect), timing, policy),
+            connection: Connection::new(dialect, timing, policy),
             transport,
             handlers: Handlers::new(self.on_approval, self.on_question, self.tools, hooks, self.on_event),
             hello,
@@ -155,7 +211,7 @@ impl SessionOptions {
             }
             .instrument(span),
         );
-        let welcome = welcome.await.unwrap_or_else(|_| Err(shared.closed_reason()))?;
+        let welcome = find_out(welcome, &shared, subject, self.yolo).await?;
         let session = Session { shared, id, work_dir, pid, welcome };
         check_wishes(&session.welcome, tools, &wanted)?;
         Ok(session)
@@ -205,6 +261,49 @@ impl SessionOptions {
                 .collect(),
             supports_question: self.on_question.is_set(),
         }
+    }
+}
+
+/// Waits for the agent to open the session. Where it does not tell what it is, its executable is asked.
+async fn find_out(
+    mut welcome: oneshot::Receiver<Result<Welcome>>,
+    shared: &Shared,
+    subject: Option<&Subject>,
+    yolo: bool,
+) -> Result<Welcome> {
+    let silent = async {
+        match subject {
+            Some(subject) => subject.after_silence().await,
+            None => std::future::pending().await,
+        }
+    };
+    let heard = |answer: Result<Result<Welcome>, _>| answer.unwrap_or_else(|_| Err(shared.closed_reason()));
+    let release = tokio::select! {
+        answer = &mut welcome => {
+            let welcome = heard(answer)?;
+            match subject {
+                // It knows no handshake: 1.0, of some release.
+                Some(subject) if welcome.server.is_none() => match subject.ask().await {
+                    Some(release) => release,
+                    None => return Ok(welcome),
+                },
+                _ => return Ok(welcome),
+            }
+        }
+        release = silent => release,
+    };
+    if release.is_legacy() && !yolo {
+        return Err(Error::Unsupported(format!(
+            "kimi-cli {release} does not support approvals: set `yolo` to do without them"
+        )));
+    }
+    let found = release.dialect().unasked();
+    drop(shared.commands.send(Command::Assume { dialect: release.dialect() }));
+    // Either it had opened the session before, or it does so now.
+    match (found, welcome.await) {
+        (_, Ok(Err(error))) => Err(error),
+        (Some(found), _) => Ok(found),
+        (None, answer) => heard(answer),
     }
 }
 

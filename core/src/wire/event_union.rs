@@ -178,6 +178,11 @@ pub(crate) fn decode_body<T: for<'de> Deserialize<'de>>(payload: &str) -> Result
 }
 
 impl Event {
+    /// An event of a known type that can't be read.
+    pub(crate) fn undecoded(kind: &str, payload: &RawValue, error: String) -> Self {
+        Self::unknown(kind, Json::from_raw(payload), Some(error))
+    }
+
     fn unknown(kind: &str, payload: Json, error: Option<String>) -> Self {
         Self::Unknown(UnknownEvent { kind: kind.to_owned(), payload, error, extra: Default::default() })
     }
