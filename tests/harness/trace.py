@@ -18,6 +18,8 @@ _HEX = re.compile(r"[0-9a-f]{12,64}")
 # A bare run of hex digits is an id only where an id is expected: elsewhere it may be anybody's text.
 _ID_KEYS = frozenset({"id", "request_id", "source_id", "agent_id", "session_id"})
 _CLOCK_KEYS = frozenset({"duration_ms", "created_at", "wait_s"})
+# Private files are in a directory with a name of its own.
+_PRIVATE = re.compile(r"[^\s\"'=]*[/\\]kimi-agent-\w+(?=[/\\])")
 _PLAN_FILE = re.compile(r"(/plans/)[a-z0-9-]+(\.md)")
 
 # Reports that a real agent may send at any moment between others.
@@ -43,6 +45,7 @@ def normalise(lines: Iterable[Line], directory: str) -> list[Line]:
                 return named(value)
             text = value.replace(directory, "{dir}")
             text = _UUID.sub(lambda found: named(found.group()), text)
+            text = _PRIVATE.sub("<private>", text)
             return _PLAN_FILE.sub(r"\1<plan>\2", text)
         if key in _CLOCK_KEYS and isinstance(value, (int, float)) and not isinstance(value, bool):
             return 0

@@ -1,5 +1,6 @@
 // The operations of a program.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
 
 import { createSession, KimiAgentError, prompt } from "../../../bindings-node/dist/index.mjs";
 import { scriptedAgent } from "../../../bindings-node/dist/testing.mjs";
@@ -179,6 +180,13 @@ export class Player {
     return outcome(await turn.result());
   }
 
+  async state({ until }) {
+    const { session } = this;
+    // Nothing announces what happens between turns.
+    while (until !== undefined && session.state !== until && !this.#stopped) await setTimeout(5);
+    return { state: session.state };
+  }
+
   info() {
     const { protocolVersion, server, capabilities, externalTools, slashCommands } = this.session;
     return {
@@ -217,7 +225,7 @@ const OPERATIONS = {
   set_plan_mode: (player, op) => player.session.setPlanMode(op.on),
   replay: (player) => player.drain(player.session.replay()),
   usage: (player, op) => ({ turn: player.anyTurn(op).usage, session: player.session.usage }),
-  state: (player) => ({ state: player.session.state }),
+  state: (player, op) => player.state(op),
   info: (player) => player.info(),
   leave: (player, op) => player.leave(op),
   one_shot: (player, op) => player.oneShot(op),

@@ -10,6 +10,7 @@ import asyncio
 import os
 import queue
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -47,6 +48,7 @@ class Api(Protocol):
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls a method that is a coroutine in one API and blocks in the other."""
 
+    async def pause(self, seconds: float) -> None: ...
     def iterate(self, source: Any) -> AsyncIterator[Any]: ...
     def start(self, function: Callable[[], Any]) -> Job: ...
     def record(self) -> Record: ...
@@ -93,6 +95,9 @@ class Coroutines:
 
     async def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         return await function(*args)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     def iterate(self, source: Any) -> AsyncIterator[Any]:
         return aiter(source)
@@ -196,6 +201,9 @@ class Blocking:
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         return function(*args)
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def iterate(self, source: Any) -> AsyncIterator[Any]:
         return _Iterator(iter(source))

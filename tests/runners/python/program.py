@@ -140,7 +140,11 @@ class Player:
         return {"turn": turn.usage.to_payload(), "session": self._opened().usage.to_payload()}
 
     async def _do_state(self, op: Line) -> Line:
-        return {"state": self._opened().state}
+        session = self._opened()
+        # Nothing announces what happens between turns.
+        while op.get("until") not in (None, session.state):
+            await self._api.pause(0.005)
+        return {"state": session.state}
 
     async def _do_info(self, op: Line) -> Line:
         session = self._opened()

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{Content, Event};
@@ -98,7 +99,7 @@ impl<'a> Player<'a> {
                 let turn = self.held(op)?.usage().await?;
                 Ok(json!({"turn": turn, "session": self.session()?.usage()}))
             }
-            "state" => Ok(json!({"state": self.session()?.state().as_str()})),
+            "state" => self.state(op["until"].as_str()).await?,
             "info" => self.info(),
             "leave" => {
                 self.take(op)?.leave();
@@ -231,6 +232,15 @@ impl<'a> Player<'a> {
             }
         }
         Ok(Ok(Value::Null))
+    }
+
+    async fn state(&self, until: Option<&str>) -> Result<Result<Value>, Problem> {
+        let session = self.session()?;
+        // Nothing announces what happens between turns.
+        while until.is_some_and(|until| session.state().as_str() != until) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(Ok(json!({"state": session.state().as_str()})))
     }
 
     fn info(&self) -> Result<Value> {
