@@ -259,6 +259,7 @@ pub(crate) enum ManualAnswer {
     Approval(Approval),
     Question(Option<Answers>),
     /// As the bindings write it.
+    #[cfg_attr(not(feature = "bridge"), allow(dead_code, reason = "only the bindings write it"))]
     Json(serde_json::Value),
 }
 

@@ -142,13 +142,10 @@ impl SessionOptions {
         if let Some(release) = release {
             self.check_release(release)?;
         }
-        let half_duplex = self.dialect == Dialect::Legacy || release.is_some_and(Release::is_legacy);
-        if half_duplex && !self.yolo {
+        let legacy = self.dialect == Dialect::Legacy || release.is_some_and(Release::is_legacy);
+        if legacy && !self.yolo {
             let agent = release.map_or_else(|| "a legacy agent".to_owned(), |release| format!("kimi-cli {release}"));
-            return Err(Error::Unsupported(format!(
-                "{agent} does not support approvals: it reads nothing while a turn runs, so one would block it for \
-                 ever; set `yolo` to do without them"
-            )));
+            return Err(half_duplex(&agent));
         }
         match (&self.dialect, release) {
             (Dialect::Auto, Some(release)) => Ok(release.dialect()),
@@ -271,40 +268,36 @@ async fn find_out(
     subject: Option<&Subject>,
     yolo: bool,
 ) -> Result<Welcome> {
-    let silent = async {
-        match subject {
-            Some(subject) => subject.after_silence().await,
-            None => std::future::pending().await,
-        }
-    };
-    let heard = |answer: Result<Result<Welcome>, _>| answer.unwrap_or_else(|_| Err(shared.closed_reason()));
+    let heard =
+        |answer: std::result::Result<Result<Welcome>, _>| answer.unwrap_or_else(|_| Err(shared.closed_reason()));
+    let Some(subject) = subject else { return heard(welcome.await) };
     let release = tokio::select! {
         answer = &mut welcome => {
             let welcome = heard(answer)?;
-            match subject {
-                // It knows no handshake: 1.0, of some release.
-                Some(subject) if welcome.server.is_none() => match subject.ask().await {
-                    Some(release) => release,
-                    None => return Ok(welcome),
-                },
-                _ => return Ok(welcome),
+            if welcome.server.is_some() {
+                return Ok(welcome);
             }
+            // It knows no handshake: 1.0, of some release.
+            let Some(release) = subject.ask().await else { return Ok(welcome) };
+            let told = release.dialect().unasked();
+            drop(shared.commands.send(Command::Assume { dialect: release.dialect() }));
+            return Ok(told.unwrap_or(welcome));
         }
-        release = silent => release,
+        release = subject.after_silence() => release,
     };
     if release.is_legacy() && !yolo {
-        return Err(Error::Unsupported(format!(
-            "kimi-cli {release} does not support approvals: set `yolo` to do without them"
-        )));
+        return Err(half_duplex(&format!("kimi-cli {release}")));
     }
-    let found = release.dialect().unasked();
     drop(shared.commands.send(Command::Assume { dialect: release.dialect() }));
-    // Either it had opened the session before, or it does so now.
-    match (found, welcome.await) {
-        (_, Ok(Err(error))) => Err(error),
-        (Some(found), _) => Ok(found),
-        (None, answer) => heard(answer),
-    }
+    heard(welcome.await)
+}
+
+/// An agent that can't be asked for approvals must not be given the chance to ask.
+fn half_duplex(agent: &str) -> Error {
+    Error::Unsupported(format!(
+        "{agent} does not support approvals: it reads nothing while a turn runs, so one would block it for ever; \
+         set `yolo` to do without them"
+    ))
 }
 
 /// An option that this agent would silently ignore is an error.
