@@ -1,0 +1,229 @@
+"""How blocks of each language are run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from blocks import Block, Mistake, with_preamble
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+NODE_PACKAGE = ROOT / "bindings-node"
+# No block takes long; this is for one that hangs.
+PATIENCE = 180
+
+CARGO_TOML = """\
+[package]
+name = "doc-blocks"
+version = "0.0.0"
+edition = "2024"
+publish = false
+
+[workspace]
+
+[dependencies]
+kimi-agent = {{ path = {core}, features = ["bridge"] }}
+schemars = "1"
+serde = {{ version = "1", features = ["derive"] }}
+serde_json = {{ version = "1", features = ["raw_value", "preserve_order"] }}
+tokio = {{ version = "1", features = ["macros", "rt-multi-thread", "test-util", "time"] }}
+"""
+TSCONFIG = {
+    "compilerOptions": {
+        "target": "ES2022",
+        "lib": ["ES2022", "ESNext.Disposable"],
+        "module": "NodeNext",
+        "moduleResolution": "NodeNext",
+        "types": ["node"],
+        "strict": True,
+        "noImplicitReturns": True,
+        "noFallthroughCasesInSwitch": True,
+        "exactOptionalPropertyTypes": True,
+        "skipLibCheck": True,
+        "rootDir": "src",
+        "outDir": "built",
+    },
+    "include": ["src"],
+}
+
+
+class Failure(Exception):
+    """A block does not work."""
+
+
+class Workshop:
+    """Where blocks are built and run."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self._node = scratch / "node"
+        self._rust_program: Path | None = None
+        self._rust_index: dict[str, int] = {}
+        self._typescript_failure = ""
+        self._rust_failure = ""
+
+    # --- what several blocks share ---
+
+    def prepare(self, blocks: list[Block]) -> None:
+        """Makes agents, and compiles what is compiled together."""
+        (self.scratch / "agents").mkdir()
+        for script in (HERE / "scripts").glob("*.json"):
+            self._make_agent(script)
+        modules = self._node / "node_modules"
+        modules.mkdir(parents=True)
+        (modules / "kimi-agent").symlink_to(NODE_PACKAGE)
+        for name in ("zod", "@types"):
+            (modules / name).symlink_to(NODE_PACKAGE / "node_modules" / name)
+        self._compile_typescript([block for block in blocks if block.language == "ts"])
+        self._compile_rust([block for block in blocks if block.language == "rust"])
+
+    def _make_agent(self, script: Path) -> None:
+        agent = self.scratch / "agents" / script.stem
+        command = shlex.join([sys.executable, "-m", "kimi_agent.testing.agent", str(script)])
+        agent.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        agent.chmod(0o755)
+
+    def _source(self, block: Block, suffix: str) -> str:
+        name = block.directives.get("setup")
+        if name is None:
+            return block.code
+        preamble = HERE / "preambles" / f"{name}{suffix}"
+        if not preamble.exists():
+            raise Mistake(f"{block.place}: there is no preambles/{preamble.name}")
+        return with_preamble(block, preamble)
+
+    def _compile_typescript(self, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        source = self._node / "src"
+        source.mkdir()
+        for block in blocks:
+            (source / f"{block.name}.mts").write_text(self._source(block, ".ts"), encoding="utf-8")
+        (self._node / "tsconfig.json").write_text(json.dumps(TSCONFIG))
+        compiler = NODE_PACKAGE / "node_modules" / "typescript" / "bin" / "tsc"
+        done = _run(["node", str(compiler), "-p", str(self._node)], self._node, {})
+        self._typescript_failure = "" if done.returncode == 0 else done.stdout + done.stderr
+
+    def _compile_rust(self, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        # Kept, so that a second run compiles only what has changed.
+        crate = ROOT / ".cache" / "doc-blocks"
+        shutil.rmtree(crate / "src", ignore_errors=True)
+        (crate / "src").mkdir(parents=True)
+        (crate / "Cargo.toml").write_text(CARGO_TOML.format(core=json.dumps(str(ROOT / "core"))))
+        # The versions that everything else is tested with.
+        shutil.copyfile(ROOT / "Cargo.lock", crate / "Cargo.lock")
+        arms = []
+        for number, block in enumerate(blocks):
+            code = self._source(block, ".rs")
+            report = "pub fn run() -> std::process::ExitCode {\n    std::process::Termination::report(main())\n}\n"
+            (crate / "src" / f"{block.name}.rs").write_text(f"{code}\n{report}", encoding="utf-8")
+            arms.append((number, block.name))
+            self._rust_index[block.place] = number
+        (crate / "src" / "main.rs").write_text(_main(arms))
+        target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
+        done = _run(["cargo", "build", "-q"], crate, {"CARGO_TARGET_DIR": target}, patience=1800)
+        self._rust_failure = "" if done.returncode == 0 else done.stderr
+        self._rust_program = Path(target) / "debug" / "doc-blocks"
+
+    # --- one block ---
+
+    def run(self, block: Block) -> str:
+        """Runs a block; returns what it prints. Raises `Failure`."""
+        place = self.scratch / "runs" / block.name
+        place.mkdir(parents=True)
+        (place / "README.md").write_text("# A project\n")
+        if block.language == "python":
+            program = place / "block.py"
+            program.write_text(self._source(block, ".py"), encoding="utf-8")
+            return self._start(block, [sys.executable, "-W", "error", str(program)], place)
+        if block.language == "ts":
+            return self._typescript(block, place)
+        if block.language in ("js", "cjs"):
+            program = self._node / f"{block.name}.{'mjs' if block.language == 'js' else 'cjs'}"
+            program.write_text(self._source(block, ".js"), encoding="utf-8")
+            return self._start(block, ["node", str(program)], place)
+        if block.language == "rust":
+            if self._rust_failure or self._rust_program is None:
+                raise Failure(_about(block, self._rust_failure))
+            return self._start(block, [str(self._rust_program), str(self._rust_index[block.place])], place)
+        if block.language == "json":
+            return self._json(block, place)
+        return self._start(block, ["bash", "-euo", "pipefail", "-c", block.code], place)
+
+    def _typescript(self, block: Block, place: Path) -> str:
+        if self._typescript_failure:
+            raise Failure(_about(block, self._typescript_failure))
+        return self._start(block, ["node", str(self._node / "built" / f"{block.name}.mjs")], place)
+
+    def _json(self, block: Block, place: Path) -> str:
+        try:
+            json.loads(block.code)
+        except ValueError as error:
+            raise Failure(f"no JSON: {error}") from None
+        if "data" in block.directives:
+            return ""
+        script = place / "script.json"
+        script.write_text(block.code, encoding="utf-8")
+        # The agent reads all of its script before it looks at its input, which ends at once.
+        done = _run([sys.executable, "-m", "kimi_agent.testing.agent", str(script), "--wire"], place, {})
+        if done.returncode != 0:
+            raise Failure(f"no script for the scripted agent: {done.stderr}")
+        return ""
+
+    def _start(self, block: Block, command: list[str], place: Path) -> str:
+        agent = self.scratch / "agents" / block.directives.get("agent", "friendly")
+        if not agent.exists():
+            raise Mistake(f"{block.place}: there is no scripts/{agent.name}.json")
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        done = _run(command, place, {"KIMI_AGENT_EXECUTABLE": str(agent), "PATH": path})
+        if done.returncode != 0:
+            raise Failure(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+def _main(arms: list[tuple[int, str]]) -> str:
+    modules = "".join(f"mod {name};\n" for _, name in arms)
+    cases = "".join(f'        Some("{number}") => {name}::run(),\n' for number, name in arms)
+    return (
+        "#![allow(dead_code, unused)]\n"
+        f"{modules}\n"
+        "fn main() -> std::process::ExitCode {\n"
+        "    match std::env::args().nth(1).as_deref() {\n"
+        f"{cases}"
+        "        _ => std::process::ExitCode::FAILURE,\n"
+        "    }\n"
+        "}\n"
+    )
+
+
+def _about(block: Block, output: str) -> str:
+    """What a compiler says of one block; of all of them where it says nothing of this one."""
+    parts = output.split("\n\n") if f"{block.name}.rs" in output else output.splitlines()
+    own = [part for part in parts if block.name in part]
+    return "\n\n".join(own) or f"another block does not compile:\n{output[:600]}"
+
+
+def _run(
+    command: list[str], place: Path, env: dict[str, str], patience: float = PATIENCE
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            cwd=place,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        raise Failure(f"still running after {patience} seconds: {expired.stdout!r}") from None

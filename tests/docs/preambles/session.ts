@@ -1,0 +1,4 @@
+import { createSession } from "kimi-agent";
+
+await using session = await createSession({ workDir: "." });
+// the block

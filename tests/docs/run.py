@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Runs every block of code in the documents, in an interpreter that has the package: python tests/docs/run.py [WORD …].
+
+With words, only blocks of documents with one of them in their names. A block is a complete program, or a comment before
+it says which preamble completes it. None is passed over in silence: what can't be run says why.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import facts
+from blocks import Block, Mistake, read
+from languages import ROOT, Failure, Workshop
+
+SHOWN = ("text", "markdown")
+SHELL = ("sh", "bash")
+RUN = ("python", "js", "cjs", "ts", "rust", "json", *SHELL)
+
+
+def documents() -> list[Path]:
+    """The documents whose blocks are run."""
+    return sorted(
+        [
+            ROOT / "README.md",
+            ROOT / "CONTRIBUTING.md",
+            ROOT / "CHANGELOG.md",
+            *(ROOT / "docs").glob("*.md"),
+            *ROOT.glob("bindings-*/README.md"),
+        ]
+    )
+
+
+def sort(blocks: list[Block]) -> tuple[list[Block], list[Block], list[str]]:
+    """What is run, what is skipped, and what nobody knows how to handle."""
+    run: list[Block] = []
+    skipped: list[Block] = []
+    mistakes: list[str] = []
+    for block in blocks:
+        said = block.directives
+        if "skip" in said:
+            if said["skip"]:
+                skipped.append(block)
+            else:
+                mistakes.append(f"{block.place}: a skip needs a reason")
+        elif block.language in SHELL and "run" not in said:
+            mistakes.append(f"{block.place}: shell commands say `run`, or `skip` with a reason")
+        elif block.language in RUN:
+            run.append(block)
+        elif block.language not in SHOWN:
+            mistakes.append(f"{block.place}: nobody knows how to run {block.language or 'a block without a language'}")
+    return run, skipped, mistakes
+
+
+def try_block(workshop: Workshop, block: Block, expected: str | None) -> str:
+    """What is wrong with a block, or nothing."""
+    try:
+        printed = workshop.run(block)
+    except (Failure, Mistake) as failure:
+        return str(failure)
+    if expected is not None and printed.strip() != expected.strip():
+        return f"it prints\n{printed}where the document says\n{expected}"
+    return ""
+
+
+def main(words: list[str]) -> int:
+    """Exits with 1 where anything failed."""
+    chosen = [path for path in documents() if not words or any(word in path.name for word in words)]
+    blocks = [block for path in chosen for block in read(path, ROOT)]
+    outputs: dict[str, str] = {}
+    for before, block in itertools.pairwise(blocks):
+        if "output" in block.directives:
+            outputs[before.place] = block.code
+    run, skipped, failed = sort(blocks)
+    with tempfile.TemporaryDirectory(prefix="kimi-agent-docs-") as scratch:
+        workshop = Workshop(Path(scratch))
+        workshop.prepare(run)
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
+            outcomes = list(pool.map(lambda block: try_block(workshop, block, outputs.get(block.place)), run))
+    failed += [
+        f"{block.place} ({block.language}): {wrong}" for block, wrong in zip(run, outcomes, strict=True) if wrong
+    ]
+    passed = outcomes.count("")
+    looked_up, wrong = facts.mistakes(documents(), ROOT)
+    failed += wrong
+
+    for block in skipped:
+        print(f"skipped {block.place} ({block.language}): {block.directives['skip']}")
+    for failure in failed:
+        print(f"FAILED {failure}")
+    counts = collections.Counter(block.language for block in run)
+    print(f"{len(chosen)} documents: {', '.join(f'{number} {name}' for name, number in sorted(counts.items()))}")
+    print(f"{len(outputs)} outputs compared, {len(skipped)} blocks skipped with a reason, {looked_up} facts looked up")
+    print(f"{passed} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
