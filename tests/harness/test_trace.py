@@ -55,6 +55,16 @@ class Normalise(unittest.TestCase):
         clean = trace.normalise([{"file_path": "/tmp/x/plans/loki-thor-odin.md"}], "/tmp/x")
         self.assertEqual(clean, [{"file_path": "{dir}/plans/<plan>.md"}])
 
+    def test_private_files_are_in_directories_with_random_names(self) -> None:
+        clean = trace.normalise([{"text": '["--config-file=/var/tmp/kimi-agent-Zx81aB/config.json"]'}], "/tmp/x")
+        self.assertEqual(clean, [{"text": '["--config-file=<private>/config.json"]'}])
+
+    def test_handlers_come_after_what_only_began(self) -> None:
+        handler, prompt, result = {"handler": "tool"}, {"op": "prompt", "ok": True}, {"op": "result"}
+        for lines in ([handler, prompt, result], [prompt, handler, result]):
+            self.assertEqual(trace.normalise(lines, "/tmp/x"), [prompt, handler, result])
+        self.assertEqual(trace.normalise([prompt, result, handler], "/tmp/x"), [prompt, result, handler])
+
     def test_input_is_left_alone(self) -> None:
         line = event("HookResolved", duration_ms=12)
         trace.normalise([line], "/tmp/x")

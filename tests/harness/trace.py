@@ -27,6 +27,9 @@ INCIDENTAL = frozenset({"StatusUpdate", "MCPLoadingBegin", "MCPLoadingEnd", "Not
 # These two travel through different queues of a real agent, and either may come first.
 _RACING = frozenset({"ApprovalResponse", "ToolResult"})
 
+# Operations that wait for nothing.
+_AT_ONCE = frozenset({"prompt", "touch", "spawn_result"})
+
 
 def compact(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -56,7 +59,19 @@ def normalise(lines: Iterable[Line], directory: str) -> list[Line]:
             return [clean(item, key) for item in value]
         return value
 
-    return [clean(line, None) for line in lines]
+    return _handlers_after([clean(line, None) for line in lines])
+
+
+def _handlers_after(lines: list[Line]) -> list[Line]:
+    """Handlers run beside the program: one may be called before the operation that led to it has told that it is done."""
+    settled: list[Line] = []
+    for line in lines:
+        place = len(settled)
+        if line.get("op") in _AT_ONCE:
+            while place and "handler" in settled[place - 1]:
+                place -= 1
+        settled.insert(place, line)
+    return settled
 
 
 def event_type(line: Line) -> str | None:
