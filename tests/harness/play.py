@@ -140,7 +140,7 @@ def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str
             say(f"skipping kimi-cli {version}: {error}")
             for play in plays:
                 if play.version == version:
-                    play.skips = dict.fromkeys(commands, str(error))
+                    play.skips = dict.fromkeys(commands, "no Python here can run it")
         except InstallFailed as error:
             raise InstallFailed(f"kimi-cli {version} could not be installed\n{error}") from None
     return agents
