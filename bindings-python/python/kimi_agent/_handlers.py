@@ -96,7 +96,16 @@ async def _run(
         return None, str(mistake)
     except BaseException as failure:
         _logger.error("%s failed", name, exc_info=failure)
-        return None, f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+        return None, _said(failure)
+
+
+def _said(failure: BaseException) -> str:
+    """What an exception says, for the model or the program; the name of its class where that is little."""
+    text = str(failure)
+    # A KeyError's text is the key alone.
+    if not text or isinstance(failure, KeyError):
+        return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
+    return text
 
 
 async def _invoke(function: Callable[[Any], Any], payload: Any) -> Any:
