@@ -357,7 +357,7 @@ impl Connection {
 
     /// A function that answers nothing (`on_event`, `on_stderr`) failed.
     pub(crate) fn observer_failed(&mut self, handler: HandlerKind, message: String) {
-        tracing::error!(handler = handler.as_str(), message, "a function of the program's failed");
+        tracing::warn!(handler = handler.as_str(), error = message, "a function of the program's failed");
         // Outside a turn it would go to the very function that failed.
         if self.turn.is_some() {
             self.tell_failure(handler, None, None, message);

@@ -191,7 +191,7 @@ impl Connection {
         let Some(pending) = self.requests.pending.get(&key) else { return };
         let answer = pending.safe_answer(&message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
-        tracing::error!(handler = kind.as_str(), name, message, "a function of the program's failed");
+        tracing::warn!(handler = kind.as_str(), name, error = message, "a function of the program's failed");
         self.answer(key, &answer, now);
         self.tell_failure(kind, name, Some(request_id), message);
     }
