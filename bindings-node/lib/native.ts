@@ -76,6 +76,8 @@ export interface NativeSession {
   info(): string;
   /** The session's token usage as JSON. */
   usage(): string;
+  /** A `StatusUpdate` as JSON, all updates put together. */
+  status(): string;
   prompt(contentJson: string): NativeTurn;
   replay(): NativeTurn;
   setPlanMode(on: boolean): number;
@@ -119,6 +121,7 @@ export interface NativeTurn {
   respond(requestId: string, answerJson: string): number;
   /** The turn's token usage as JSON. */
   usage(): string;
+  readonly discarded: number;
   /** The program has left the turn: what is unread is discarded, and it is cancelled in the background. */
   abandon(): void;
 }

@@ -8,7 +8,7 @@ import { answerJson, Handlers } from "./handlers.js";
 import type { NativeSession } from "./native.js";
 import { type ApprovalAnswer, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
 import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
-import type { ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage } from "./wire.js";
+import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
 /** What a single prompt can be given. */
 export interface PromptOptions {
@@ -134,6 +134,11 @@ export class Session implements AsyncDisposable {
   /** The tokens that the session has taken so far. */
   get usage(): TokenUsage {
     return JSON.parse(this.#native.usage()) as TokenUsage;
+  }
+
+  /** How things stand, all updates put together: context, plan mode, MCP servers. */
+  get status(): StatusUpdate {
+    return JSON.parse(this.#native.status()) as StatusUpdate;
   }
 
   /** Begins a turn, at once. Throws {@link TurnInProgress} while another one runs. */

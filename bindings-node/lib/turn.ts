@@ -118,6 +118,11 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return JSON.parse(this.#native.usage()) as TokenUsage;
   }
 
+  /** How many events nobody got, because nobody read them. */
+  get discarded(): number {
+    return this.#native.discarded;
+  }
+
   next(): Promise<IteratorResult<Event, undefined>> {
     return this.#reader.nextEvent();
   }

@@ -59,6 +59,7 @@ export class NativeFailure extends Error {
 
 class FakeTurn {
   id = "turn";
+  discarded = 7;
   events = [];
   calls = [];
   acknowledged = 0;
@@ -191,6 +192,10 @@ class FakeSession {
 
   usage() {
     return JSON.stringify(USAGE);
+  }
+
+  status() {
+    return JSON.stringify({ plan_mode: true });
   }
 
   prompt(content) {

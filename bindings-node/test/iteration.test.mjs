@@ -263,6 +263,8 @@ describe("a session", () => {
     assert.equal(session.pid, 4242);
     assert.deepEqual(session.server, { name: "fake", version: "1" });
     assert.deepEqual(session.usage, USAGE);
+    assert.deepEqual(session.status, { plan_mode: true });
+    assert.equal(session.prompt("hi").discarded, 7);
     assert.deepEqual(session.capabilities, { planMode: true, hooks: [] });
     assert.deepEqual(session.externalTools, { accepted: [], rejected: [] });
     await session.setPlanMode(true);

@@ -1,16 +1,11 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { getEventListeners, once } from "node:events";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
-import { Worker } from "node:worker_threads";
 
 import { z } from "zod";
 
 import { createSession, prompt, Reject, tool } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
-
-const dist = (name) => JSON.stringify(fileURLToPath(new URL(`../dist/${name}`, import.meta.url)));
 
 const texts = (events) =>
   events.flatMap(({ type, payload }) => (type === "ContentPart" && payload.type === "text" ? [payload.text] : []));
@@ -129,61 +124,4 @@ test("wrong options are named", async () => {
   await assert.rejects(createSession({ cancelTimeout: "soon" }), { option: "cancelTimeout" });
   await assert.rejects(createSession({ tools: [{ name: "t", handler: () => "" }] }), { option: "tools" });
   assert.throws(() => prompt("hi", { hooks: [{ event: "Stop", handler: () => null, onError: "x" }] }), { option: "hooks" });
-});
-
-test("a session that is open and idle lets the process end, and its agent with it", () => {
-  const { status, stdout, stderr } = spawnSync(
-    process.execPath,
-    [
-      "--input-type=module",
-      "-e",
-      `import { createSession } from ${dist("index.mjs")};
-       import { scriptedAgent } from ${dist("testing.mjs")};
-       globalThis.session = await createSession({ executable: scriptedAgent([[{ text: "a" }]]) });
-       await session.prompt("hi").result();
-       console.log(session.pid);`,
-    ],
-    { encoding: "utf8", timeout: 60_000 },
-  );
-  assert.equal(status, 0, stderr);
-  assert.throws(() => process.kill(Number(stdout), 0), { code: "ESRCH" });
-});
-
-test("a running turn keeps the process alive until its handlers are done", () => {
-  const { status, stdout, stderr } = spawnSync(
-    process.execPath,
-    [
-      "--input-type=module",
-      "-e",
-      `import { createSession } from ${dist("index.mjs")};
-       import { scriptedAgent } from ${dist("testing.mjs")};
-       const turn = [{ external_tool: { id: "t", name: "t", arguments: {} } }, { text: "end" }];
-       const handler = () => new Promise((resolve) => setImmediate(() => resolve("x")));
-       const tools = [{ name: "t", description: "", parameters: { type: "object" }, handler }];
-       const session = await createSession({ executable: scriptedAgent([turn]), tools });
-       session.prompt("hi").result().then(({ text }) => console.log(text));`,
-    ],
-    { encoding: "utf8", timeout: 60_000 },
-  );
-  assert.equal(status, 0, stderr);
-  assert.equal(stdout, "end\n");
-});
-
-test("worker threads have sessions of their own, and may be ended in the middle of a turn", async () => {
-  const code = `
-    const { parentPort, workerData } = require("node:worker_threads");
-    const { createSession } = require(${dist("index.js")});
-    (async () => {
-      globalThis.session = await createSession({ executable: workerData });
-      for await (const event of session.prompt("hi")) if (event.type === "ContentPart") parentPort.postMessage(session.pid);
-    })();`;
-  const workerData = scriptedAgent([[{ text: "a" }, { wait_cancel: true }]]);
-  const workers = [0, 1].map(() => new Worker(code, { eval: true, workerData }));
-  const pids = await Promise.all(workers.map(async (worker) => (await once(worker, "message"))[0]));
-  assert.notEqual(pids[0], pids[1]);
-  await Promise.all(workers.map((worker) => worker.terminate()));
-  // This thread goes on as if nothing had been.
-  await withSession([[{ text: "b" }]], {}, async (session) => {
-    assert.equal((await session.prompt("hi").result()).text, "b");
-  });
 });

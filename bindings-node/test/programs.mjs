@@ -1,0 +1,59 @@
+// Programs that use the package, each in a process of its own: for what happens at its end.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+/** The built module as a literal to be put into a program. */
+export const dist = (name) => JSON.stringify(fileURLToPath(new URL(`../dist/${name}`, import.meta.url)));
+
+const PRELUDE = `
+  import { createSession, prompt, setLogger } from ${dist("index.mjs")};
+  import { scriptedAgent } from ${dist("testing.mjs")};
+`;
+
+/** Far beyond what a program takes on a loaded machine: one that takes longer hangs. */
+const HANG_MS = 120_000;
+
+/** Starts a program; `lines` are those of its stdout as they come. */
+export function start(code, flags = []) {
+  const argv = [...flags, "--input-type=module", "-e", PRELUDE + code];
+  const child = spawn(process.execPath, argv, { stdio: ["ignore", "pipe", "pipe"] });
+  const texts = { stdout: "", stderr: "" };
+  for (const name of ["stdout", "stderr"]) {
+    child[name].setEncoding("utf8").on("data", (text) => (texts[name] += text));
+  }
+  const watchdog = setTimeout(() => child.kill("SIGKILL"), HANG_MS);
+  const ended = once(child, "close").then(([status, signal]) => {
+    clearTimeout(watchdog);
+    return { status, signal, ...texts };
+  });
+  return { child, ended };
+}
+
+/** Runs a program to its end. */
+export function run(code, flags) {
+  return start(code, flags).ended;
+}
+
+/** Does something so many times, a few at once. */
+export async function repeat(times, action, width = 4) {
+  let left = times;
+  const worker = async () => {
+    while (left > 0) {
+      left -= 1;
+      await action();
+    }
+  };
+  await Promise.all(Array.from({ length: width }, worker));
+}
+
+/** Whether a process is there; one that has ended and was not waited for by its parent is not. */
+export function isThere(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    if (error.code === "ESRCH") return false;
+    throw error;
+  }
+}
