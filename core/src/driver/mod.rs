@@ -499,3 +499,6 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! The program's functions: whatever one of them does ends up as an answer.
+
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::wire::{ApprovalRequest, QuestionRequest};
+use crate::{Answers, Approval, ExternalTool, Hook, HookDecision, OnError};
+
+fn tool<F, R>(handler: F) -> ExternalTool
+where
+    F: Fn(Value) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<String, crate::HandlerError>> + Send + 'static,
+{
+    ExternalTool::new("add", "Adds", json!({"type": "object"}), handler)
+}
+
+async fn call_tool(agent: &mut Agent, id: &str, arguments: &str) -> Value {
+    agent.request(id, "ToolCallRequest", json!({"id": id, "name": "add", "arguments": arguments})).await;
+    agent.read().await["result"]["return_value"].clone()
+}
+
+/// The failures that the rest of a turn tells of, as (handler, message).
+async fn failures(turn: &mut Turn) -> Vec<(String, String)> {
+    let mut seen = Vec::new();
+    while let Some(event) = turn.next().await {
+        if let Event::HandlerFailed(failed) = event.expect("an event") {
+            seen.push((failed.handler.to_string(), failed.message));
+        }
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_an_answer_and_the_turn_goes_on() {
+    fn boom<T>() -> T {
+        panic!("boom")
+    }
+    let options = SessionOptions::new()
+        .on_approval(|_| async { boom() })
+        // In the function itself, before there is a future.
+        .on_question(|_: QuestionRequest| boom::<std::future::Ready<_>>())
+        .tool(tool(|_| async { std::panic::panic_any(7) }))
+        .hook(Hook::new("PreToolUse", |_| async { boom() }).on_error(OnError::Block));
+    let (_session, mut agent, mut turn) = in_turn(options).await;
+    agent.ask_approval("a").await;
+    assert_eq!(agent.read().await["result"], json!({"request_id": "a", "response": "reject"}));
+    agent.request("q", "QuestionRequest", json!({"id": "q", "tool_call_id": "t", "questions": []})).await;
+    assert_eq!(agent.read().await["result"], json!({"request_id": "q", "answers": {}}));
+    let value = call_tool(&mut agent, "t", "{}").await;
+    assert_eq!(
+        (&value["is_error"], &value["message"]),
+        (&json!(true), &json!("the handler panicked: without a message"))
+    );
+    agent.request("h", "HookRequest", json!({"id": "h", "subscription_id": "hook-1", "event": "PreToolUse"})).await;
+    assert_eq!(agent.read().await["result"]["action"], "block");
+    agent.finish().await;
+    let told = failures(&mut turn).await;
+    let kinds: Vec<_> = told.iter().map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(kinds, ["approval", "question", "tool", "hook"]);
+    assert!(told[0].1.contains("boom") && told[1].1.contains("boom"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_reach_the_model_and_the_program() {
+    let options = SessionOptions::new()
+        .on_approval(|_| async { Err("no idea".into()) })
+        .tool(tool(|args| async move { args["a"].as_str().map(str::to_owned).ok_or_else(|| "no a".into()) }));
+    let (_session, mut agent, mut turn) = in_turn(options).await;
+    agent.ask_approval("a").await;
+    assert_eq!(agent.read().await["result"]["response"], "reject");
+    assert_eq!(call_tool(&mut agent, "t1", "{}").await["message"], "no a");
+    assert_eq!(call_tool(&mut agent, "t2", r#"{"a":"b"}"#).await["output"], "b");
+    assert_eq!(call_tool(&mut agent, "t3", "").await["message"], "no a");
+    let message = call_tool(&mut agent, "t4", "{").await["message"].clone();
+    assert!(message.as_str().is_some_and(|text| text.starts_with("the arguments are not valid JSON")), "{message}");
+    agent.finish().await;
+    let told: Vec<_> = failures(&mut turn).await.into_iter().map(|(_, message)| message).collect();
+    assert_eq!(told[..3], ["no idea", "no a", "no a"]);
+    assert_eq!(told.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_too_long_is_a_failure() {
+    let options = SessionOptions::new()
+        .tool(tool(|_| std::future::pending()).timeout(5 * SECOND))
+        .hook(Hook::new("PreToolUse", |_| std::future::pending()).timeout(3 * SECOND).on_error(OnError::Block))
+        .hook(Hook::new("PreToolUse", |_| std::future::pending()));
+    let (_session, mut agent, turn) = in_turn(options).await;
+    let before = Instant::now();
+    let value = call_tool(&mut agent, "t", "{}").await;
+    assert!(value["message"].as_str().is_some_and(|text| text.contains("5s")), "{value}");
+    for (hook, action) in [("hook-1", "block"), ("hook-2", "allow")] {
+        agent.request("h", "HookRequest", json!({"id": "h", "subscription_id": hook, "event": "PreToolUse"})).await;
+        assert_eq!(agent.read().await["result"]["action"], action);
+    }
+    assert_eq!(Instant::now() - before, 38 * SECOND);
+    drop(turn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_turn_stops_its_functions() {
+    let (gone, was_gone) = Dropped::new();
+    let gone = Arc::new(Mutex::new(Some(gone)));
+    let options = SessionOptions::new().on_approval(move |_: ApprovalRequest| {
+        let gone = gone.lock().unwrap().take();
+        async move {
+            std::future::pending::<()>().await;
+            drop(gone);
+            Ok(Approval::Approve)
+        }
+    });
+    let (_session, mut agent, mut turn) = in_turn(options).await;
+    agent.ask_approval("a").await;
+    idle().await;
+    agent.finish().await;
+    turn.result().await.expect("an outcome");
+    was_gone.await.expect("the handler is stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_its_time_holds_up_nothing_else() {
+    let first = Arc::new(tokio::sync::Notify::new());
+    let wait = Arc::clone(&first);
+    let options = SessionOptions::new()
+        .on_approval(move |_| {
+            let wait = Arc::clone(&wait);
+            async move {
+                wait.notified().await;
+                Ok(Approval::ApproveForSession)
+            }
+        })
+        .tool(tool(|_| async { Ok("3".to_owned()) }));
+    let (_session, mut agent, mut turn) = in_turn(options).await;
+    agent.ask_approval("a").await;
+    assert_eq!(call_tool(&mut agent, "t", "{}").await["output"], "3");
+    agent.text("meanwhile").await;
+    while turn.next().await.expect("an event").expect("fine").text().is_none() {}
+    first.notify_one();
+    assert_eq!(agent.read().await["result"]["response"], "approve_for_session");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_fails_hears_the_next_and_the_turn_tells() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&seen);
+    let options = SessionOptions::new().on_event(move |event| {
+        record.lock().unwrap().push(event.type_name().to_owned());
+        assert_ne!(event.type_name(), "CompactionBegin", "on purpose");
+    });
+    let (session, mut agent) = open(options).await;
+    agent.event("CompactionBegin", json!({})).await;
+    agent.event("CompactionEnd", json!({})).await;
+    idle().await;
+    assert_eq!(*seen.lock().unwrap(), ["CompactionBegin", "CompactionEnd"]);
+    agent.event("CompactionBegin", json!({})).await;
+    let mut turn = session.prompt("hi").expect("a turn");
+    agent.expect("prompt").await;
+    idle().await;
+    agent.finish().await;
+    let told = failures(&mut turn).await;
+    assert!(told.is_empty() || told.iter().all(|(kind, _)| kind == "event"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_by_hand_wait_for_the_hand() {
+    let options = SessionOptions::new().on_approval_manual().on_question_manual();
+    let (session, mut agent, mut turn) = in_turn(options).await;
+    agent.ask_approval("a").await;
+    let Some(Ok(Event::ApprovalRequest(request))) = turn.next().await else { panic!("no request") };
+    tokio::time::sleep(3600 * SECOND).await;
+    let error = turn.respond_question(&QuestionRequest { id: "a".into(), ..question() }, None).await.unwrap_err();
+    assert_eq!(error.code(), "invalid_option");
+    turn.respond(&request, Approval::Approve).await.expect("answered");
+    session.respond(&request, Approval::Approve).await.expect("late");
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+    agent.request("q", "QuestionRequest", json!({"id": "q", "tool_call_id": "t", "questions": []})).await;
+    let Some(Ok(Event::QuestionRequest(request))) = turn.next().await else { panic!("no request") };
+    turn.respond_question(&request, Some(Answers::new().answer("Which?", "A"))).await.expect("answered");
+    assert_eq!(agent.read().await["result"]["answers"], json!({"Which?": "A"}));
+    let error = turn.respond_question(&question(), None).await.unwrap_err();
+    assert_eq!(error.code(), "invalid_option");
+}
+
+fn question() -> QuestionRequest {
+    serde_json::from_value(json!({"id": "nobody", "tool_call_id": "t", "questions": []})).expect("a request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_by_hand_that_nobody_will_see_are_answered() {
+    let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
+    // One is unread when `result` gives up reading, one comes after.
+    agent.ask_approval("a").await;
+    idle().await;
+    let agent = tokio::spawn(async move {
+        assert_eq!(agent.read().await["result"], json!({"request_id": "a", "response": "reject"}));
+        agent.ask_approval("b").await;
+        assert_eq!(agent.read().await["result"], json!({"request_id": "b", "response": "reject"}));
+        agent.finish().await;
+        agent
+    });
+    let before = Instant::now();
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
+    assert_eq!(Instant::now(), before);
+    agent.await.expect("an agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_may_close_its_own_session() {
+    let slot: Arc<Mutex<Option<Arc<Session>>>> = Arc::default();
+    let its = Arc::clone(&slot);
+    let options = SessionOptions::new().on_approval(move |_| {
+        let session = its.lock().unwrap().clone();
+        async move {
+            session.expect("a session").close().await?;
+            Ok(Approval::Approve)
+        }
+    });
+    let (session, mut agent, mut turn) = in_turn(options).await;
+    *slot.lock().unwrap() = Some(Arc::new(session));
+    agent.ask_approval("a").await;
+    tokio::spawn(agent.obey());
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "cancelled");
+    let session = slot.lock().unwrap().take().expect("a session");
+    session.close().await.expect("closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_decides() {
+    let options = SessionOptions::new().hook(Hook::new("PreToolUse", |request| async move {
+        Ok(match request.target.as_deref() {
+            Some("Shell") => HookDecision::Block("no shell".into()),
+            _ => HookDecision::Allow,
+        })
+    }));
+    let (_session, mut agent, _turn) = in_turn(options).await;
+    for (target, action) in [("Shell", "block"), ("ReadFile", "allow")] {
+        let payload = json!({"id": "h", "subscription_id": "hook-1", "event": "PreToolUse", "target": target});
+        agent.request("h", "HookRequest", payload).await;
+        assert_eq!(agent.read().await["result"]["action"], action);
+    }
+}
