@@ -106,6 +106,7 @@ test-scenarios: build ## One suite of scenarios through all three languages, com
 .PHONY: test-docs
 test-docs: build ## Every code block in the documents.
 	$(call say,Running the code blocks of the documents)
+	@$(PY) -m pytest -q tests/docs
 	@$(PY) tests/docs/run.py
 
 .PHONY: test-exit
@@ -130,7 +131,7 @@ lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Forma
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps -p kimi-agent $(FEATURES)
 	$(call say,Linting Python)
-	@$(VENV)/bin/ruff check -q bindings-python tests tools && $(VENV)/bin/ruff format -q --check bindings-python tests tools
+	@$(VENV)/bin/ruff check -q bindings-python tests tools demo && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo
 	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)
 	$(call say,Linting TypeScript)
 	@cd bindings-node && npm run --silent lint && npm run --silent check:package
@@ -138,7 +139,7 @@ lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Forma
 .PHONY: fmt
 fmt: $(VENV)/.ready ## Formats Rust and Python.
 	@cargo fmt --all
-	@$(VENV)/bin/ruff format -q bindings-python tests tools && $(VENV)/bin/ruff check -q --fix bindings-python tests tools
+	@$(VENV)/bin/ruff format -q bindings-python tests tools demo && $(VENV)/bin/ruff check -q --fix bindings-python tests tools demo
 
 .PHONY: clean
 clean: ## Removes build products, not what was downloaded.

@@ -44,7 +44,7 @@ const screen = {
 function summary({ output, message }) {
   const text = typeof output === "string" ? output : output.map((part) => part.text ?? "").join("");
   const lines = (text || message || "done").trimEnd().split("\n");
-  return lines[0] + (lines.length > 1 ? " …" : "");
+  return lines[0].trim() + (lines.length > 1 ? " …" : "");
 }
 
 const [workDir, executable] = process.argv.slice(2);

@@ -52,7 +52,7 @@ def summary(result: ToolResult) -> str:
     output = result.return_value.output
     text = output if isinstance(output, str) else "".join(part.text for part in output if isinstance(part, TextPart))
     lines = (text or result.return_value.message).splitlines() or ["done"]
-    return lines[0] + (" …" if len(lines) > 1 else "")
+    return lines[0].strip() + (" …" if len(lines) > 1 else "")
 
 
 async def main(work_dir: str, executable: str = "") -> None:

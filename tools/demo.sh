@@ -17,15 +17,14 @@ mkdir -p demo/node_modules && ln -sfn ../../bindings-node demo/node_modules/kimi
 cargo build -q --locked -p kimi-agent --example demo
 
 run() {
-    local name=$1 dir
-    shift
-    dir=$scratch/${name,,}
+    local language=$1 program=$2
+    local dir=$scratch/$language
+    shift 2
     mkdir "$dir" && cp demo/prices.py "$dir"
-    printf '\n=== %s: %s\n' "$name" "$1"
-    shift
+    printf '\n=== %s: %s\n' "$language" "$program"
     "$@" "$dir" "$agent"
     # What has become of the file.
-    diff --unchanged-line-format= --old-line-format='- %L' --new-line-format='+ %L' demo/prices.py "$dir/prices.py" || true
+    { diff demo/prices.py "$dir/prices.py" || true; } | sed -n 's/^</-/p; s/^>/+/p'
 }
 
 run Python demo/demo.py "$python" demo/demo.py

@@ -59,7 +59,7 @@ fn summary(value: &ToolReturnValue) -> String {
     let output = value.output.text();
     let text = if output.is_empty() { &value.message } else { &output };
     let mut lines = text.lines();
-    lines.next().unwrap_or("done").to_owned() + if lines.next().is_some() { " …" } else { "" }
+    lines.next().unwrap_or("done").trim().to_owned() + if lines.next().is_some() { " …" } else { "" }
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -208,7 +208,7 @@ def _about(block: Block, output: str) -> str:
     """What a compiler says of one block; of all of them where it says nothing of this one."""
     parts = output.split("\n\n") if f"{block.name}.rs" in output else output.splitlines()
     own = [part for part in parts if block.name in part]
-    return "\n\n".join(own) or f"another block does not compile:\n{output[:600]}"
+    return "\n\n".join(own) or f"it is not compiled, because of something else:\n{output[:600]}"
 
 
 def _run(

@@ -1,0 +1,94 @@
+"""What runs the documents must itself notice what is wrong with them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import facts
+from blocks import Mistake, read, with_preamble
+from languages import Failure, Workshop
+from run import sort
+
+FENCE = "```"
+
+
+def written(place: Path, *lines: str) -> Path:
+    path = place / "page.md"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def fenced(info: str, *code: str) -> list[str]:
+    return [f"{FENCE}{info}", *code, FENCE]
+
+
+def test_blocks_have_what_stands_before_them(tmp_path: Path) -> None:
+    page = written(tmp_path, "<!-- setup: session -->", "<!-- agent: x -->", *fenced("python", "a", "", "b"), "end")
+    (block,) = read(page, tmp_path)
+    assert (block.place, block.language, block.code) == ("page.md:3", "python", "a\n\nb\n")
+    assert block.directives == {"setup": "session", "agent": "x"}
+
+
+def test_a_longer_fence_holds_shorter_ones(tmp_path: Path) -> None:
+    page = written(tmp_path, "````markdown", *fenced("python", "x"), "````", "", *fenced("js", "y"))
+    assert [block.language for block in read(page, tmp_path)] == ["markdown", "js"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["<!-- stup: x -->", *fenced("python")], ["<!-- skip: why -->", "words", *fenced("python")], [f"{FENCE}js", "x"]],
+)
+def test_mistakes_in_a_page(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(Mistake):
+        read(written(tmp_path, *lines), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [fenced("yaml", "a"), fenced("", "a"), fenced("sh", "ls"), ["<!-- skip -->", *fenced("python", "a")]],
+)
+def test_nothing_is_passed_over_in_silence(tmp_path: Path, lines: list[str]) -> None:
+    run, skipped, mistakes = sort(read(written(tmp_path, *lines), tmp_path))
+    assert (run, skipped, len(mistakes)) == ([], [], 1)
+
+
+def test_a_preamble_indents_the_block(tmp_path: Path) -> None:
+    preamble = tmp_path / "p.py"
+    preamble.write_text("def f():\n    # the block\n\nf()\n")
+    (block,) = read(written(tmp_path, *fenced("python", "if x:", "    y")), tmp_path)
+    assert with_preamble(block, preamble) == "def f():\n    if x:\n        y\n\nf()\n"
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "reason"),
+    [
+        ("python", "assert False", "AssertionError"),
+        ("js", "throw new Error('no')", "Error: no"),
+        ("sh", "false", "exit code 1"),
+        ("json", "{", "no JSON"),
+        ("json", '[[{"txt": 1}]]', 'unknown action "txt"'),
+    ],
+)
+def test_a_block_that_does_not_work(tmp_path: Path, language: str, code: str, reason: str) -> None:
+    (block,) = read(written(tmp_path, *fenced(language, code)), tmp_path)
+    workshop = Workshop(tmp_path)
+    workshop.prepare([block])
+    with pytest.raises(Failure, match=reason):
+        workshop.run(block)
+
+
+def test_facts_that_are_none() -> None:
+    root = Path(__file__).resolve().parents[2]
+    page = root / ".cache" / "page.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text("[a](no.md) [b](#no) `make nothing` `core/src/no.rs` [c](#c)\n\n# C\n")
+    try:
+        _, found = facts.mistakes([page], root)
+    finally:
+        page.unlink()
+    assert len(found) == 4
