@@ -88,9 +88,9 @@ test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10
 	@$(PY) tools/each_python.py $(DIST) -- -m pytest -q bindings-python/tests
 
 .PHONY: test-node
-test-node: $(DIST)/.npm ## The Node package.
+test-node: $(DIST)/.npm ## The Node package, on this Node and on Node 24.
 	$(call say,Testing the Node package)
-	@cd bindings-node && npm test --silent
+	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24
 
 .PHONY: test-generated
 test-generated: $(VENV)/.ready ## What is generated from the catalogue of messages is up to date.
