@@ -2,6 +2,7 @@
 
 mod calls;
 mod cancel;
+mod deltas;
 mod handshake;
 mod properties;
 mod requests;
