@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -113,25 +114,21 @@ class Workshop:
     def _compile_rust(self, blocks: list[Block]) -> None:
         if not blocks:
             return
-        # Kept, so that a second run compiles only what has changed.
+        sources = {block.name: self._source(block, ".rs") for block in blocks}
+        self._rust_index = {block.place: number for number, block in enumerate(blocks)}
+        # Kept, so that a second run compiles only what has changed; one run at a time has it.
         crate = ROOT / ".cache" / "doc-blocks"
-        shutil.rmtree(crate / "src", ignore_errors=True)
-        (crate / "src").mkdir(parents=True)
-        (crate / "Cargo.toml").write_text(CARGO_TOML.format(core=json.dumps(str(ROOT / "core"))))
-        # The versions that everything else is tested with.
-        shutil.copyfile(ROOT / "Cargo.lock", crate / "Cargo.lock")
-        arms = []
-        for number, block in enumerate(blocks):
-            code = self._source(block, ".rs")
-            report = "pub fn run() -> std::process::ExitCode {\n    std::process::Termination::report(main())\n}\n"
-            (crate / "src" / f"{block.name}.rs").write_text(f"{code}\n{report}", encoding="utf-8")
-            arms.append((number, block.name))
-            self._rust_index[block.place] = number
-        (crate / "src" / "main.rs").write_text(_main(arms))
-        target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
-        done = _run(["cargo", "build", "-q"], crate, {"CARGO_TARGET_DIR": target}, patience=1800)
-        self._rust_failure = "" if done.returncode == 0 else done.stderr
-        self._rust_program = Path(target) / "debug" / "doc-blocks"
+        crate.mkdir(parents=True, exist_ok=True)
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        with (crate / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _write_crate(crate, sources)
+            done = _run(["cargo", "build", "-q"], crate, {"CARGO_TARGET_DIR": str(target)}, patience=1800)
+            if done.returncode != 0:
+                self._rust_failure = done.stderr
+                return
+            self._rust_program = self.scratch / "doc-blocks"
+            shutil.copy2(target / "debug" / "doc-blocks", self._rust_program)
 
     # --- one block ---
 
@@ -189,10 +186,19 @@ class Workshop:
         return done.stdout
 
 
-def _main(arms: list[tuple[int, str]]) -> str:
-    modules = "".join(f"mod {name};\n" for _, name in arms)
-    cases = "".join(f'        Some("{number}") => {name}::run(),\n' for number, name in arms)
-    return (
+def _write_crate(crate: Path, sources: dict[str, str]) -> None:
+    """A program of all blocks, each a module; its argument says which one it runs."""
+    shutil.rmtree(crate / "src", ignore_errors=True)
+    (crate / "src").mkdir()
+    (crate / "Cargo.toml").write_text(CARGO_TOML.format(core=json.dumps(str(ROOT / "core"))))
+    # The versions that everything else is tested with.
+    shutil.copyfile(ROOT / "Cargo.lock", crate / "Cargo.lock")
+    report = "pub fn run() -> std::process::ExitCode {\n    std::process::Termination::report(main())\n}\n"
+    for name, source in sources.items():
+        (crate / "src" / f"{name}.rs").write_text(f"{source}\n{report}", encoding="utf-8")
+    modules = "".join(f"mod {name};\n" for name in sources)
+    cases = "".join(f'        Some("{number}") => {name}::run(),\n' for number, name in enumerate(sources))
+    (crate / "src" / "main.rs").write_text(
         "#![allow(dead_code, unused)]\n"
         f"{modules}\n"
         "fn main() -> std::process::ExitCode {\n"
