@@ -28,8 +28,8 @@
 //! # }
 //! ```
 
-#[cfg(feature = "testing")]
-mod agent;
+#[cfg(feature = "agent")]
+pub mod agent;
 #[cfg(feature = "bridge")]
 #[doc(hidden)]
 pub mod bridge;

@@ -168,7 +168,7 @@ impl Agent {
             Does::Tool { .. } => self.act(running),
             Does::External { force } => {
                 let name = &running.call.name;
-                if !force && !self.server.client().tools.contains(name) {
+                if !force && !self.server.client().has_tool(name) {
                     let result = ToolReturnValue::error(format!("There is no tool `{name}`."));
                     return self.result(running, result);
                 }

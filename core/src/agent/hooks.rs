@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use regex_lite::Regex;
 use serde_json::{Map, Value, json};
 
 use super::run::{Agent, Answer, Flow};
-use super::server::HookSubscription;
+use super::types::HookSubscription;
 use crate::wire::{HookAction, HookRequest, HookResolved, HookTriggered};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,13 +34,6 @@ impl Hooks {
 }
 
 impl HookSubscription {
-    /// An expression that is none matches nothing.
-    fn matches(&self, event: &str, target: &str) -> bool {
-        let matcher = self.matcher.as_deref().unwrap_or_default();
-        self.event == event
-            && (matcher.is_empty() || Regex::new(matcher).is_ok_and(|expression| expression.is_match(target)))
-    }
-
     fn timeout(&self) -> Duration {
         self.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(DEFAULT_TIMEOUT)
     }
@@ -50,13 +42,13 @@ impl HookSubscription {
 impl Agent {
     /// Announces the hooks of an event; `None` if there are none. With `only`, the hook of this id, set or not.
     pub(crate) fn trigger(&mut self, event: &str, target: &str, only: Option<&str>) -> Flow<Option<Hooks>> {
-        let set = &self.server.client().hooks;
+        let client = self.server.client();
         let subscriptions: Vec<_> = match only {
-            None => set.iter().filter(|hook| hook.matches(event, target)).cloned().collect(),
+            None => client.hooks_on(event, target).cloned().collect(),
             Some(id) => {
                 let unset =
                     HookSubscription { id: id.to_owned(), event: event.to_owned(), matcher: None, timeout: None };
-                vec![set.iter().find(|hook| hook.id == id).cloned().unwrap_or(unset)]
+                vec![client.hooks.iter().find(|hook| hook.id == id).cloned().unwrap_or(unset)]
             }
         };
         if subscriptions.is_empty() || !self.server.speaks(8) {

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 
 use super::history::last_session;
 use super::io::{Gone, Input, Io};
+use super::release::unknown_flag;
 use super::script::{Script, Turn};
-use super::server::{Incoming, Outcome, Server};
+use super::server::Server;
 use super::template::{at, fill, fill_all};
+use super::types::{Failure, Incoming, Outcome};
 use crate::wire::Content;
-use crate::wire::envelope::RpcFailure;
 
 /// What collects before it is written all the same.
 const BULK_BYTES: usize = 1 << 20;
@@ -44,6 +45,8 @@ close_stdout, ignore_eof, stall; each may have a \"delay\" in seconds before it.
 describes them all.
 ";
 
+const VERSION: &str = concat!("kimi-scripted-agent, version ", env!("CARGO_PKG_VERSION"), "\n");
+
 /// Why the agent stops what it does.
 pub(crate) enum Stop {
     /// The client cancelled the turn.
@@ -63,7 +66,7 @@ impl From<Gone> for Stop {
 }
 
 pub(crate) type Flow<T = ()> = Result<T, Stop>;
-pub(crate) type Answer = Result<Value, RpcFailure>;
+pub(crate) type Answer = Result<Value, Failure>;
 
 /// What the command line says.
 #[derive(Debug, Default, PartialEq)]
@@ -88,6 +91,8 @@ pub(crate) struct Agent {
     pub(crate) ignore_eof: bool,
     /// Before it is set nothing is read, so that what comes before the handshake comes before its answer.
     reads: bool,
+    /// Whether nothing is read while a turn runs either.
+    half_duplex: bool,
     /// Prompts that came while the actions after a turn were still under way.
     prompts: VecDeque<Content>,
     /// What the user has said while the turn ran, and no step has taken up yet.
@@ -121,8 +126,9 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
     let Some(first) = arguments.next() else { return complain(USAGE) };
     let rest: Vec<String> = arguments.collect();
-    if first == "--version" || rest.iter().any(|argument| argument == "--version") {
-        return show(concat!("kimi-scripted-agent, version ", env!("CARGO_PKG_VERSION"), "\n"));
+    let asked = rest.iter().any(|argument| argument == "--version");
+    if first == "--version" {
+        return show(VERSION);
     }
     if first == "--help" || first == "-h" {
         return show(USAGE);
@@ -131,6 +137,15 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(text) => Script::parse(&text),
         Err(error) => Err(format!("can't read it: {error}")),
     };
+    if asked {
+        let release = script.ok().and_then(|script| script.release);
+        return show(&release.map_or_else(|| VERSION.to_owned(), |release| format!("kimi, version {release}\n")));
+    }
+    if let Ok(Some(release)) = script.as_ref().map(|script| script.release)
+        && let Some(flag) = unknown_flag(release, &rest)
+    {
+        return complain(&format!("No such option: {flag}\n"));
+    }
     let (script, options) = match (script, Options::parse(rest)) {
         (Err(error), _) => return complain(&format!("kimi-scripted-agent: {first}: {error}\n")),
         (_, Err(error)) => return complain(&format!("kimi-scripted-agent: {error}\n")),
@@ -208,6 +223,7 @@ impl Agent {
             bulk: 0,
             ignore_eof: false,
             reads: false,
+            half_duplex: script.half_duplex,
             prompts: VecDeque::new(),
             steers: VecDeque::new(),
             steers_unawaited: 0,
@@ -265,6 +281,10 @@ impl Agent {
                 sleep_until(until);
                 return Ok(None);
             }
+            if self.half_duplex && self.in_turn {
+                sleep_until(until);
+                return Ok(None);
+            }
             let line = match self.io.read(until) {
                 Input::Line(line) => line,
                 Input::Nothing => return Ok(None),
@@ -272,7 +292,11 @@ impl Agent {
                     sleep_until(until);
                     return Ok(None);
                 }
-                Input::Eof => return Err(Stop::Exit(0)),
+                Input::Eof => {
+                    // Whoever waits for an answer is not to get one: this is the end.
+                    self.server.hang_up();
+                    return Err(Stop::Exit(0));
+                }
             };
             match self.server.receive(&line) {
                 None => {}

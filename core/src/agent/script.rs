@@ -6,14 +6,19 @@ use base64::Engine;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, Wrong, a, wrong};
-use super::server::{Profile, failure};
+use super::release;
+use super::types::{Failure, Profile};
 use crate::dialect::WireVersion;
-use crate::wire::envelope::RpcFailure;
-use crate::wire::{ApprovalRequest, Question, ServerInfo, SlashCommand, StatusUpdate, ToolReturnValue};
+use crate::session::Release;
+use crate::wire::{ApprovalRequest, Question, SlashCommand, StatusUpdate, ToolReturnValue};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) profile: Profile,
+    /// The release that it plays, command line included.
+    pub(crate) release: Option<Release>,
+    /// Whether it reads nothing while a turn runs.
+    pub(crate) half_duplex: bool,
     pub(crate) before_handshake: Vec<Action>,
     pub(crate) turns: Vec<Turn>,
     /// Where the session's history is kept.
@@ -92,7 +97,7 @@ pub(crate) enum End {
     Cancelled,
     /// After so many steps; by default those that there were.
     MaxSteps(Option<i64>),
-    Failed(RpcFailure),
+    Failed(Failure),
 }
 
 /// A call of a tool.
@@ -182,24 +187,8 @@ impl Script {
             Value::Object(_) => Fields::new("", value)?,
             other => return Err(format!("a script is a list of turns or an object, not {}", a(other))),
         };
-        let version = match fields.text("wire")? {
-            None => WireVersion::LATEST,
-            Some(text) => (0..=10)
-                .map(|minor| WireVersion::new(1, minor))
-                .find(|version| version.to_string() == text)
-                .ok_or_else(|| {
-                    fields.wrong("wire", format_args!("must be one of \"1.0\" to \"1.10\", not \"{text}\""))
-                })?,
-        };
-        let in_conversation = version >= WireVersion::new(1, 4);
-        let profile = Profile {
-            version,
-            server: server_info(&fields)?,
-            slash_commands: decoded::<Vec<SlashCommand>>(fields.shaped::<Vec<SlashCommand>>("slash_commands")?),
-            steer: fields.flag("steer")?.unwrap_or(in_conversation),
-            questions: fields.flag("questions")?.unwrap_or(in_conversation),
-            silent: fields.flag("silent_errors")?.unwrap_or(false),
-        };
+        let (release, profile) = profile(&fields)?;
+        let half_duplex = fields.flag("half_duplex")?.unwrap_or(profile.legacy);
         let before_handshake = match fields.get("before_handshake") {
             None => Vec::new(),
             Some(list) => actions("before_handshake", list, &mut false)?,
@@ -208,25 +197,46 @@ impl Script {
         let turns = turns.map(|(i, value)| turn(&format!("turn {}", i + 1), value)).collect::<Result<_, _>>()?;
         let session_file = fields.text("session_file")?;
         fields.finish()?;
-        Ok(Self { profile, before_handshake, turns, session_file })
+        Ok(Self { profile, release, half_duplex, before_handshake, turns, session_file })
     }
 }
 
-fn server_info(fields: &Fields<'_>) -> Result<ServerInfo, Wrong> {
-    let given = fields.object("server")?;
-    let (name, version) = match given {
-        None => (None, None),
-        Some(server) => {
-            let info = (server.text("name")?, server.text("version")?);
-            server.finish()?;
-            info
+fn profile(fields: &Fields<'_>) -> Result<(Option<Release>, Profile), Wrong> {
+    let release = match fields.text("release")? {
+        None => None,
+        Some(text) => {
+            let release = Release::parse(&text);
+            Some(
+                release
+                    .ok_or_else(|| fields.wrong("release", format_args!("must be one as \"0.58\", not \"{text}\"")))?,
+            )
         }
     };
-    Ok(ServerInfo {
-        name: name.unwrap_or_else(|| "kimi-scripted-agent".to_owned()),
-        version: version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
-        extra: Default::default(),
-    })
+    let own = ("kimi-scripted-agent", env!("CARGO_PKG_VERSION"));
+    let mut profile = release.map_or_else(|| Profile::new(own.0, own.1), release::profile);
+    match fields.text("wire")?.as_deref() {
+        None => {}
+        Some("legacy") => profile = Profile::legacy(own.0, own.1),
+        Some(text) => {
+            let version = (0..=10).map(|minor| WireVersion::new(1, minor)).find(|known| known.to_string() == text);
+            profile.legacy = false;
+            profile.version = version.ok_or_else(|| {
+                fields.wrong("wire", format_args!("must be \"legacy\" or one of \"1.0\" to \"1.10\", not \"{text}\""))
+            })?;
+            profile.steer = profile.version >= WireVersion::new(1, 4);
+            profile.questions = profile.steer;
+        }
+    }
+    if let Some(server) = fields.object("server")? {
+        profile.server.name = server.text("name")?.unwrap_or(profile.server.name);
+        profile.server.version = server.text("version")?.unwrap_or(profile.server.version);
+        server.finish()?;
+    }
+    profile.slash_commands = decoded::<Vec<SlashCommand>>(fields.shaped::<Vec<SlashCommand>>("slash_commands")?);
+    profile.steer = fields.flag("steer")?.unwrap_or(profile.steer);
+    profile.questions = fields.flag("questions")?.unwrap_or(profile.questions);
+    profile.silent = fields.flag("silent_errors")?.unwrap_or(profile.silent);
+    Ok((release, profile))
 }
 
 fn decoded<T: serde::de::DeserializeOwned + Default>(value: Option<Value>) -> T {
@@ -345,7 +355,7 @@ fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<K
             *in_turn = false;
             let error = fields.required_object(name)?;
             let code = error.required("code", error.whole("code")?)?;
-            let mut failure = failure(code, &error.text("message")?.unwrap_or_default());
+            let mut failure = Failure::new(code, error.text("message")?.unwrap_or_default());
             failure.data = error.get("data").cloned().map(Into::into);
             error.finish()?;
             Kind::End(End::Failed(failure))

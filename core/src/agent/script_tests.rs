@@ -12,7 +12,8 @@ fn error(value: Value) -> Wrong {
 fn what_is_wrong_is_said_by_place() {
     for (value, expected) in [
         (json!("text"), "a script is a list of turns or an object, not \"text\""),
-        (json!({"wire": "2.0"}), "\"wire\" must be one of \"1.0\" to \"1.10\", not \"2.0\""),
+        (json!({"wire": "2.0"}), "\"wire\" must be \"legacy\" or one of \"1.0\" to \"1.10\", not \"2.0\""),
+        (json!({"release": "old"}), "\"release\" must be one as \"0.58\", not \"old\""),
         (json!({"truns": []}), "\"truns\" is not known here (there are"),
         (json!({"server": {"nam": "x"}}), "\"server.nam\" is not known here"),
         (json!([7]), "turn 1: must be a list of actions, or an object"),
@@ -145,4 +146,14 @@ fn a_list_is_a_script_of_the_newest_version() {
     assert_eq!(script.profile.server.name, "kimi-scripted-agent");
     assert!(script.profile.steer && script.profile.questions);
     assert!(!Script::parse(r#"{"wire": "1.3"}"#).expect("fine").profile.steer);
+}
+
+#[test]
+fn a_release_brings_what_it_had() {
+    let old = Script::parse(r#"{"release": "0.58"}"#).expect("fine");
+    assert!(old.profile.legacy && old.half_duplex);
+    assert!(!Script::parse(r#"{"wire": "legacy", "half_duplex": false}"#).expect("fine").half_duplex);
+    let newer = Script::parse(r#"{"release": "0.70", "silent_errors": false}"#).expect("fine");
+    assert_eq!((newer.profile.version, newer.profile.silent, newer.half_duplex), (WireVersion::V1_0, false, false));
+    assert_eq!(newer.profile.server.version, "0.70");
 }

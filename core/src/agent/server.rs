@@ -1,22 +1,15 @@
-//! The server's side of Wire, versions 1.0 to 1.10, without I/O: a client's lines go in, what the agent has to act on
-//! comes out, and what is to be written collects until [`Server::take_output`].
-//!
-//! The server keeps to the protocol by itself: it answers the handshake, refuses what it must, spells messages as its
-//! version does, and replays. The agent behind it sends events and requests and ends turns.
-
-use std::collections::HashSet;
+//! The server itself, without I/O.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::history::{History, Record};
-use super::spelling::spell;
+use super::types::{Client, Failure, HookSubscription, Incoming, Outcome, Profile};
+use super::{legacy, spelling, tools};
 use crate::dialect::WireVersion;
+use crate::error::RpcErrorKind;
 use crate::wire::envelope::RpcFailure;
-use crate::wire::{
-    Content, Event, ExternalToolsResult, HooksInfo, InitializeResult, RejectedTool, ServerInfo, SlashCommand,
-    StatusUpdate,
-};
+use crate::wire::{Content, Event, HooksInfo, InitializeResult, StatusUpdate};
 
 const INITIALIZE: WireVersion = WireVersion::new(1, 1);
 const REPLAY: WireVersion = WireVersion::new(1, 3);
@@ -39,81 +32,6 @@ const HOOK_EVENTS: [&str; 13] = [
     "Notification",
 ];
 
-const BUILTIN_TOOLS: [&str; 14] = [
-    "Agent",
-    "AskUserQuestion",
-    "EnterPlanMode",
-    "ExitPlanMode",
-    "FetchURL",
-    "Glob",
-    "Grep",
-    "ReadFile",
-    "SearchWeb",
-    "SetTodoList",
-    "Shell",
-    "StrReplaceFile",
-    "Task",
-    "WriteFile",
-];
-
-/// What the server says of itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Profile {
-    pub(crate) version: WireVersion,
-    pub(crate) server: ServerInfo,
-    pub(crate) slash_commands: Vec<SlashCommand>,
-    /// Whether a turn can be steered.
-    pub(crate) steer: bool,
-    /// Whether it can ask questions.
-    pub(crate) questions: bool,
-    /// Whether it ignores what it does not understand, as the first releases did.
-    pub(crate) silent: bool,
-}
-
-/// What the client told when it opened the session.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Client {
-    pub(crate) supports_question: bool,
-    /// The names of its tools that were accepted.
-    pub(crate) tools: Vec<String>,
-    pub(crate) hooks: Vec<HookSubscription>,
-}
-
-/// A hook that the client set.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct HookSubscription {
-    pub(crate) id: String,
-    pub(crate) event: String,
-    /// A regular expression; none, or an empty one: on anything.
-    #[serde(default)]
-    pub(crate) matcher: Option<String>,
-    /// In seconds.
-    #[serde(default)]
-    pub(crate) timeout: Option<f64>,
-}
-
-/// What the agent has to act on.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Incoming {
-    /// A turn begins.
-    Prompt(Content),
-    /// The turn is to stop; the client has been told that it will.
-    Cancel,
-    /// The user says something more while the turn runs.
-    Steer(Content),
-    /// The answer to a request, by the request's id.
-    Answer(String, Result<Value, RpcFailure>),
-}
-
-/// How a turn ends.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
-    Finished,
-    Cancelled,
-    MaxStepsReached(i64),
-    Failed(RpcFailure),
-}
-
 #[derive(Debug)]
 enum Turn {
     /// The prompt with this id awaits its answer.
@@ -122,18 +40,39 @@ enum Turn {
     Abandoned,
 }
 
+/// The server's side of a connection, without I/O. What a client says goes into [`receive`](Self::receive), and what the
+/// agent has to act on comes out of it; the agent sends events and requests and finishes turns; and what is to be
+/// written collects in order until [`take_output`](Self::take_output).
+///
+/// ```
+/// use kimi_agent::agent::{Incoming, Outcome, Profile, Server};
+/// use serde_json::json;
+///
+/// let mut server = Server::new(Profile::new("echo", "1.0"));
+/// let incoming = server.receive(br#"{"jsonrpc":"2.0","id":"1","method":"prompt","params":{"user_input":"hi"}}"#);
+/// assert_eq!(incoming, Some(Incoming::Prompt("hi".into())));
+/// server.event_of("ContentPart", json!({"type": "text", "text": "hi yourself"}));
+/// server.finish(Outcome::Finished);
+/// let output = String::from_utf8(server.take_output()).unwrap();
+/// assert_eq!(
+///     output.lines().last(),
+///     Some(r#"{"jsonrpc":"2.0","id":"1","result":{"status":"finished"}}"#),
+/// );
+/// ```
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     profile: Profile,
     client: Client,
     turn: Option<Turn>,
-    pending: HashSet<String>,
+    /// The ids of requests without an answer, in order.
+    pending: Vec<String>,
     plan_mode: bool,
     pub(crate) history: History,
     output: Vec<u8>,
 }
 
 type Refusal = (i64, &'static str);
+const INTERNAL_ERROR: i64 = -32603;
 const PARSE_ERROR: Refusal = (-32700, "Invalid JSON format");
 const INVALID_REQUEST: Refusal = (-32600, "Invalid request");
 const METHOD_NOT_FOUND: Refusal = (-32601, "Method not found");
@@ -142,38 +81,41 @@ const TURN_IN_PROGRESS: Refusal = (-32000, "An agent turn is already in progress
 const NO_TURN: Refusal = (-32000, "No agent turn is in progress");
 
 impl Server {
-    pub(crate) fn new(profile: Profile) -> Self {
+    /// A server for one client.
+    pub fn new(profile: Profile) -> Self {
         Self {
             profile,
             client: Client::default(),
             turn: None,
-            pending: HashSet::new(),
+            pending: Vec::new(),
             plan_mode: false,
             history: History::default(),
             output: Vec::new(),
         }
     }
 
-    pub(crate) fn profile(&self) -> &Profile {
+    /// What it says of itself.
+    pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    /// What the client told in the handshake.
+    pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether this server speaks at least version 1.`minor`.
-    pub(crate) fn speaks(&self, minor: u32) -> bool {
-        self.profile.version >= WireVersion::new(1, minor)
+    /// Whether it speaks at least Wire 1.`minor`.
+    pub fn speaks(&self, minor: u32) -> bool {
+        !self.profile.legacy && self.profile.version >= WireVersion::new(1, minor)
     }
 
     /// Whether a prompt awaits its answer.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         matches!(self.turn, Some(Turn::Running(_)))
     }
 
-    /// What is to be written, taken.
-    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+    /// What is to be written, taken: whole lines of compact JSON, each with its end.
+    pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
@@ -182,8 +124,9 @@ impl Server {
         self.output.len()
     }
 
-    /// Reads a line of the client's.
-    pub(crate) fn receive(&mut self, line: &[u8]) -> Option<Incoming> {
+    /// Reads a line of the client's, with or without its end. What needs no decision of the agent's is answered here:
+    /// the handshake, plan mode, a replay, and whatever has to be refused.
+    pub fn receive(&mut self, line: &[u8]) -> Option<Incoming> {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return self.refuse(None, PARSE_ERROR) };
         let Value::Object(mut message) = message else { return self.refuse(None, INVALID_REQUEST) };
         let id = match message.remove("id") {
@@ -201,23 +144,24 @@ impl Server {
                 outcome.unwrap_or_else(|refusal| self.refuse(Some(&id), refusal))
             }
             // A notification: a client has none to send.
-            (Some(Value::String(_)), None) => None,
+            (Some(Value::String(method)), None) => self.notified(&method),
             (None, Some(id)) => {
                 let outcome = match (message.remove("error"), message.remove("result")) {
                     (Some(error), _) if !error.is_null() => {
-                        Err(serde_json::from_value(error).unwrap_or_else(|_| failure(0, "an error object of no form")))
+                        let error = serde_json::from_value::<RpcFailure>(error).map(Failure::from);
+                        Err(error.unwrap_or_else(|_| Failure::new(0, "an error object of no form")))
                     }
                     (_, Some(result)) => Ok(result),
                     _ => return self.refuse(None, INVALID_REQUEST),
                 };
-                self.pending.remove(&id).then_some(Incoming::Answer(id, outcome))
+                self.take_pending(&id).then_some(Incoming::Answer(id, outcome))
             }
             _ => self.refuse(None, INVALID_REQUEST),
         }
     }
 
     /// Sends an event in the version's spelling; one that the version does not have is not sent.
-    pub(crate) fn event(&mut self, event: impl Into<Event>) {
+    pub fn event(&mut self, event: impl Into<Event>) {
         if let Ok(Value::Object(mut event)) = serde_json::to_value(event.into()) {
             let payload = event.remove("payload").unwrap_or_default();
             self.event_of(event.get("type").and_then(Value::as_str).unwrap_or_default(), payload);
@@ -225,19 +169,20 @@ impl Server {
     }
 
     /// The same for an event of any type and shape.
-    pub(crate) fn event_of(&mut self, kind: &str, payload: Value) {
-        if let Some((kind, payload)) = spell(self.profile.version, kind, payload) {
+    pub fn event_of(&mut self, kind: &str, payload: Value) {
+        if let Some((kind, payload)) = self.spell(kind, payload) {
             self.event_verbatim(kind, payload);
         }
     }
 
-    /// Sends an event as it is.
+    /// Sends an event as it is, whatever the version.
     pub(crate) fn event_verbatim(&mut self, kind: String, payload: Value) {
         self.record(Record { request_id: None, kind, payload });
     }
 
-    /// Asks the client something, under `rpc_id`; the answer comes as [`Incoming::Answer`].
-    pub(crate) fn request(&mut self, rpc_id: &str, request: impl Into<Event>) {
+    /// Asks the client something, under `rpc_id`; the answer comes as [`Incoming::Answer`]. A turn is not to be finished
+    /// while it waits for one, unless it is [withdrawn](Self::withdraw).
+    pub fn request(&mut self, rpc_id: &str, request: impl Into<Event>) {
         if let Ok(Value::Object(mut request)) = serde_json::to_value(request.into()) {
             let payload = request.remove("payload").unwrap_or_default();
             self.request_of(rpc_id, request.get("type").and_then(Value::as_str).unwrap_or_default(), payload);
@@ -245,25 +190,24 @@ impl Server {
     }
 
     /// The same for a request of any type and shape.
-    pub(crate) fn request_of(&mut self, rpc_id: &str, kind: &str, payload: Value) {
-        let (kind, payload) =
-            spell(self.profile.version, kind, payload.clone()).unwrap_or_else(|| (kind.to_owned(), payload));
-        self.pending.insert(rpc_id.to_owned());
+    pub fn request_of(&mut self, rpc_id: &str, kind: &str, payload: Value) {
+        let (kind, payload) = self.spell(kind, payload.clone()).unwrap_or_else(|| (kind.to_owned(), payload));
+        self.pending.push(rpc_id.to_owned());
         self.record(Record { request_id: Some(rpc_id.to_owned()), kind, payload });
     }
 
     /// Stops waiting for an answer; one that comes is ignored.
-    pub(crate) fn withdraw(&mut self, rpc_id: &str) {
-        self.pending.remove(rpc_id);
+    pub fn withdraw(&mut self, rpc_id: &str) {
+        self.take_pending(rpc_id);
     }
 
     /// Stops waiting for any answer.
-    pub(crate) fn withdraw_all(&mut self) {
+    pub fn withdraw_all(&mut self) {
         self.pending.clear();
     }
 
-    /// Answers the prompt.
-    pub(crate) fn finish(&mut self, outcome: Outcome) {
+    /// Ends the turn: answers its prompt. Nothing happens where none awaits an answer.
+    pub fn finish(&mut self, outcome: Outcome) {
         let Some(Turn::Running(id)) = self.turn.take() else { return };
         match outcome {
             Outcome::Finished => self.respond(&id, json!({"status": "finished"})),
@@ -273,6 +217,35 @@ impl Server {
             }
             Outcome::Failed(failure) => self.respond_failure(Some(&id), &failure),
         }
+    }
+
+    /// To be called at the end of input. A turn that runs gets no answer any more; every request that awaits one is
+    /// answered with an error, which the agent takes for a no.
+    pub fn hang_up(&mut self) -> Vec<Incoming> {
+        self.turn = None;
+        let gone = || Err(Failure::new(INTERNAL_ERROR, "the client is gone"));
+        std::mem::take(&mut self.pending).into_iter().map(|id| Incoming::Answer(id, gone())).collect()
+    }
+
+    /// An error with the code that this server's dialect has for it.
+    ///
+    /// ```
+    /// use kimi_agent::RpcErrorKind::LlmServiceError;
+    /// use kimi_agent::agent::{Profile, Server};
+    /// assert_eq!(Server::new(Profile::new("a", "1")).failure(LlmServiceError, "500").code, -32003);
+    /// assert_eq!(Server::new(Profile::legacy("a", "1")).failure(LlmServiceError, "500").code, -32002);
+    /// ```
+    pub fn failure(&self, kind: RpcErrorKind, message: impl Into<String>) -> Failure {
+        let code = match (kind, self.profile.legacy) {
+            (RpcErrorKind::TurnInProgress | RpcErrorKind::NoActiveTurn, _) => -32000,
+            (RpcErrorKind::LlmNotSet, _) => -32001,
+            (RpcErrorKind::LlmNotSupported, false) | (RpcErrorKind::LlmServiceError, true) => -32002,
+            (RpcErrorKind::LlmServiceError, false) | (RpcErrorKind::LlmNotSupported, true) => -32003,
+            (RpcErrorKind::AuthExpired, false) => -32004,
+            (_, true) => -32099,
+            _ => INTERNAL_ERROR,
+        };
+        Failure::new(code, message)
     }
 
     /// Leaves the prompt without an answer. A client that has not cancelled it yet may still do so.
@@ -285,7 +258,56 @@ impl Server {
         self.output.extend_from_slice(bytes);
     }
 
+    fn spell(&self, kind: &str, payload: Value) -> Option<(String, Value)> {
+        match self.profile.legacy {
+            true => legacy::spell(kind, payload),
+            false => spelling::spell(self.profile.version, kind, payload),
+        }
+    }
+
+    fn take_pending(&mut self, id: &str) -> bool {
+        let place = self.pending.iter().position(|pending| pending == id);
+        place.map(|place| self.pending.remove(place)).is_some()
+    }
+
+    /// A notification: only the legacy protocol has one for us.
+    fn notified(&self, method: &str) -> Option<Incoming> {
+        (self.profile.legacy && method == "interrupt" && self.is_running()).then_some(Incoming::Cancel)
+    }
+
+    /// A call in the legacy protocol. Unknown ones are ignored.
+    fn legacy_call(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Refusal> {
+        match method {
+            "run" => {
+                let input = params.get("input").or_else(|| params.get("prompt")).and_then(Value::as_str);
+                let refusal = match input {
+                    None => INVALID_PARAMS,
+                    Some(_) if self.is_running() => TURN_IN_PROGRESS,
+                    Some(input) => {
+                        self.turn = Some(Turn::Running(id.to_owned()));
+                        return Ok(Some(Incoming::Prompt(input.into())));
+                    }
+                };
+                // It says this much even where it ignores all else.
+                self.respond_failure(Some(id), &Failure::new(refusal.0, refusal.1));
+            }
+            "interrupt" => {
+                let running = self.is_running();
+                self.respond(id, json!({"status": if running { "ok" } else { "idle" }}));
+                if !running {
+                    self.turn = None;
+                }
+                return Ok(running.then_some(Incoming::Cancel));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
     fn call(&mut self, id: &str, method: &str, params: Value) -> Result<Option<Incoming>, Refusal> {
+        if self.profile.legacy {
+            return self.legacy_call(id, method, &params);
+        }
         let version = self.profile.version;
         match method {
             "initialize" if version >= INITIALIZE => {
@@ -355,15 +377,14 @@ impl Server {
             capabilities: Option<Map<String, Value>>,
         }
         let params: Params = serde_json::from_value(params).map_err(|_| INVALID_PARAMS)?;
-        let tools = accept_tools(&params.external_tools.unwrap_or_default())?;
+        let offered = params.external_tools.unwrap_or_default();
+        let tools = tools::accept(&offered, &self.profile.builtin_tools, &mut self.client.tools);
+        let tools = tools.ok_or(INVALID_PARAMS)?;
         let hooks = (self.profile.version >= HOOKS).then(|| params.hooks.unwrap_or_default());
-        self.client = Client {
-            supports_question: params
-                .capabilities
-                .is_some_and(|all| all.get("supports_question") == Some(&json!(true))),
-            tools: tools.accepted.clone(),
-            hooks: hooks.iter().flatten().filter(|hook| HOOK_EVENTS.contains(&&*hook.event)).cloned().collect(),
-        };
+        self.client.supports_question =
+            params.capabilities.is_some_and(|all| all.get("supports_question") == Some(&json!(true)));
+        self.client.hooks =
+            hooks.iter().flatten().filter(|hook| HOOK_EVENTS.contains(&&*hook.event)).cloned().collect();
         let result = InitializeResult {
             protocol_version: self.profile.version.to_string(),
             server: self.profile.server.clone(),
@@ -399,21 +420,17 @@ impl Server {
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    fn respond_failure(&mut self, id: Option<&str>, failure: &RpcFailure) {
+    fn respond_failure(&mut self, id: Option<&str>, failure: &Failure) {
         let error = json!({"code": failure.code, "message": failure.message, "data": failure.data});
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
     }
 
     fn refuse<T>(&mut self, id: Option<&str>, (code, message): Refusal) -> Option<T> {
         if !self.profile.silent {
-            self.respond_failure(id, &failure(code, message));
+            self.respond_failure(id, &Failure::new(code, message));
         }
         None
     }
-}
-
-pub(crate) fn failure(code: i64, message: &str) -> RpcFailure {
-    RpcFailure { code, message: message.to_owned(), data: None }
 }
 
 fn user_input(params: &Value) -> Result<Content, Refusal> {
@@ -446,38 +463,6 @@ fn write_line(output: &mut Vec<u8>, message: &impl Serialize) {
     if serde_json::to_writer(&mut *output, message).is_ok() {
         output.push(b'\n');
     }
-}
-
-fn accept_tools(tools: &[Value]) -> Result<ExternalToolsResult, Refusal> {
-    let mut result = ExternalToolsResult { accepted: Vec::new(), rejected: Vec::new(), extra: Default::default() };
-    for tool in tools {
-        let name = tool.get("name").and_then(Value::as_str).ok_or(INVALID_PARAMS)?.to_owned();
-        let reason = if BUILTIN_TOOLS.contains(&&*name) {
-            Some("conflicts with builtin tool".to_owned())
-        } else {
-            schema_error(tool.get("parameters").unwrap_or(&Value::Null))
-        };
-        match reason {
-            None => result.accepted.push(name),
-            Some(reason) => result.rejected.push(RejectedTool { name, reason, extra: Default::default() }),
-        }
-    }
-    Ok(result)
-}
-
-/// What keeps `parameters` from being the JSON Schema of an object.
-fn schema_error(parameters: &Value) -> Option<String> {
-    let Some(schema) = parameters.as_object() else {
-        return Some(format!("parameters: {parameters} is not a JSON Schema"));
-    };
-    let wrong = |key: &str, right: fn(&Value) -> bool, what: &str| {
-        let value = schema.get(key).filter(|value| !right(value))?;
-        Some(format!("parameters: \"{key}\" must be {what}, not {value}"))
-    };
-    let is_names = |value: &Value| value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
-    wrong("type", |value| value == "object", "\"object\"")
-        .or_else(|| wrong("properties", Value::is_object, "an object"))
-        .or_else(|| wrong("required", is_names, "a list of names"))
 }
 
 fn count<'a>(events: impl Iterator<Item = &'a str>) -> Map<String, Value> {

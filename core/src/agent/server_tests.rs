@@ -1,14 +1,11 @@
 use super::*;
 
 fn server(minor: u32) -> Server {
-    Server::new(Profile {
-        version: WireVersion::new(1, minor),
-        server: ServerInfo { name: "s".into(), version: "1".into(), extra: Default::default() },
-        slash_commands: Vec::new(),
-        steer: minor >= 4,
-        questions: minor >= 4,
-        silent: false,
-    })
+    let mut profile = Profile::new("s", "1");
+    profile.version = WireVersion::new(1, minor);
+    profile.steer = minor >= 4;
+    profile.questions = minor >= 4;
+    Server::new(profile)
 }
 
 /// What comes of a line: what the agent has to act on, and what the client gets to read.
@@ -177,7 +174,7 @@ fn an_answer_reaches_the_agent_once_and_only_if_it_was_asked_for() {
     assert_eq!(say(server, answer).0, None);
     server.request_of("r", "Invented", json!({}));
     let refused = say(server, r#"{"id":"r","error":{"code":-32601,"message":"no"}}"#).0;
-    assert_eq!(refused, Some(Incoming::Answer("r".into(), Err(failure(-32601, "no")))));
+    assert_eq!(refused, Some(Incoming::Answer("r".into(), Err(Failure::new(-32601, "no")))));
     server.request_of("s", "Invented", json!({}));
     server.withdraw("s");
     assert_eq!(say(server, r#"{"id":"s","result":{}}"#).0, None);
@@ -209,4 +206,79 @@ fn a_silent_server_refuses_nothing() {
     server.profile.silent = true;
     assert_eq!(call(&mut server, "initialize", json!({"protocol_version": "1.1"})), (None, vec![]));
     assert_eq!(say(&mut server, "{"), (None, vec![]));
+}
+
+#[test]
+fn a_tool_of_the_same_name_takes_its_place() {
+    let server = &mut server(10);
+    let tool = |description: &str| {
+        json!({"external_tools": [
+            {"name": "open", "description": description, "parameters": {}},
+            {"name": "bad", "description": "", "parameters": 7}]})
+    };
+    initialize(server, tool("first"));
+    initialize(server, json!({"external_tools": [{"name": "other", "parameters": {}}]}));
+    assert_eq!(initialize(server, tool("second"))["external_tools"]["accepted"], json!(["open"]));
+    let tools: Vec<_> = server.client().tools.iter().map(|tool| (&*tool.name, &*tool.description)).collect();
+    assert_eq!(tools, [("open", "second"), ("other", "")]);
+    assert!(server.client().has_tool("open") && !server.client().has_tool("bad"));
+}
+
+#[test]
+fn at_the_end_of_input_what_is_pending_is_answered_with_an_error() {
+    let server = &mut server(10);
+    call(server, "prompt", json!({"user_input": "x"}));
+    for id in ["b", "a", "c"] {
+        server.request_of(id, "ApprovalRequest", json!({"id": id}));
+    }
+    say(server, r#"{"id":"a","result":{}}"#);
+    let ids: Vec<_> = server
+        .hang_up()
+        .into_iter()
+        .map(|incoming| match incoming {
+            Incoming::Answer(id, Err(_)) => id,
+            other => unreachable!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(ids, ["b", "c"]);
+    server.finish(Outcome::Finished);
+    assert!(server.take_output().is_empty() && server.hang_up().is_empty());
+}
+
+#[test]
+fn every_error_has_its_code() {
+    let (server, legacy) = (server(10), Server::new(Profile::legacy("s", "1")));
+    for (kind, code, legacy_code) in [
+        (RpcErrorKind::TurnInProgress, -32000, -32000),
+        (RpcErrorKind::LlmNotSet, -32001, -32001),
+        (RpcErrorKind::LlmNotSupported, -32002, -32003),
+        (RpcErrorKind::LlmServiceError, -32003, -32002),
+        (RpcErrorKind::AuthExpired, -32004, -32099),
+        (RpcErrorKind::Other, -32603, -32099),
+    ] {
+        assert_eq!((server.failure(kind, "").code, legacy.failure(kind, "").code), (code, legacy_code), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_legacy_protocol_has_calls_of_its_own() {
+    let server = &mut Server::new(Profile::legacy("s", "1"));
+    for (method, params) in [("initialize", json!({"protocol_version": "1.1"})), ("prompt", json!({"user_input": "x"}))]
+    {
+        assert_eq!(call(server, method, params), (None, vec![]), "{method}");
+    }
+    assert_eq!(say(server, "{"), (None, vec![]));
+    assert_eq!(call(server, "interrupt", json!({})).1[0]["result"], json!({"status": "idle"}));
+    assert_eq!(error_code(&call(server, "run", json!({"input": 7}))).0, -32602);
+    assert_eq!(call(server, "run", json!({"prompt": "hi"})), (Some(Incoming::Prompt("hi".into())), vec![]));
+    assert_eq!(error_code(&call(server, "run", json!({"input": "x"}))).0, -32000);
+    assert_eq!(say(server, r#"{"jsonrpc":"2.0","method":"interrupt","params":{}}"#), (Some(Incoming::Cancel), vec![]));
+    let (incoming, answers) = call(server, "interrupt", json!({}));
+    assert_eq!((incoming, &answers[0]["result"]), (Some(Incoming::Cancel), &json!({"status": "ok"})));
+    server.event_of("TurnBegin", json!({}));
+    server.event_of("StepBegin", json!({"n": 1}));
+    server.finish(Outcome::MaxStepsReached(1));
+    let (_, sent) = say(server, "{");
+    assert_eq!(sent[0]["params"], json!({"type": "step_begin", "payload": {"n": 1}}));
+    assert_eq!(sent[1]["result"], json!({"status": "max_steps_reached", "steps": 1}));
 }

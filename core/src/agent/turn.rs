@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::run::{Agent, Flow, Stop, new_id, sleep_until};
 use super::script::{Action, End, Kind, Turn};
-use super::server::Outcome;
+use super::types::Outcome;
 use crate::wire::{
     ApprovalKind, ApprovalResponse, Content, ContentPart, SteerInput, StepBegin, StepInterrupted, ThinkPart, TurnBegin,
     TurnEnd,
@@ -231,7 +231,9 @@ impl Agent {
         }
         loop {
             if let Some(answer) = self.answers.remove(&id) {
-                self.last = answer.unwrap_or_else(|failure| json!({"error": failure}));
+                self.last = answer.unwrap_or_else(
+                    |error| json!({"error": {"code": error.code, "message": error.message, "data": error.data}}),
+                );
                 return Ok(());
             }
             self.wait(None)?;
@@ -290,8 +292,10 @@ impl Agent {
             }
         }
         match end {
-            // Up to kimi-cli 1.5 such a turn is never answered; the next one works.
-            End::Cancelled if !asking.is_empty() && !self.server.speaks(2) => self.server.abandon(true),
+            // From kimi-cli 0.59 to 1.5 such a turn is never answered; the next one works.
+            End::Cancelled if !asking.is_empty() && self.server.speaks(0) && !self.server.speaks(2) => {
+                self.server.abandon(true);
+            }
             End::Cancelled => self.server.finish(Outcome::Cancelled),
             End::Finished => self.server.finish(Outcome::Finished),
             End::MaxSteps(steps) => self.server.finish(Outcome::MaxStepsReached(steps.unwrap_or(self.step))),

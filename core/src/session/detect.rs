@@ -39,7 +39,12 @@ impl Release {
 
     /// Reads `kimi, version 1.49.0`. Others than kimi-cli say it otherwise: Kimi Code prints the bare number.
     fn read(text: &str) -> Option<Self> {
-        let mut numbers = text.lines().find_map(|line| line.trim().strip_prefix("kimi, version "))?.split('.');
+        Self::parse(text.lines().find_map(|line| line.trim().strip_prefix("kimi, version "))?)
+    }
+
+    /// Reads `1.49.0`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('.');
         let mut number = || numbers.next().map(|number| number.trim().parse());
         Some(Self {
             major: number()?.ok()?,

@@ -3,6 +3,7 @@
 mod actions;
 mod cancel;
 mod client;
+mod legacy;
 mod process;
 mod requests;
 mod versions;
