@@ -63,7 +63,7 @@ def normalise(lines: Iterable[Line], directory: str) -> list[Line]:
 
 
 def _handlers_after(lines: list[Line]) -> list[Line]:
-    """Handlers run beside the program: one may be called before the operation that led to it has told that it is done."""
+    """Handlers run beside the program: one may be called before the operation that led to it tells that it is done."""
     settled: list[Line] = []
     for line in lines:
         place = len(settled)

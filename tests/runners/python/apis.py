@@ -14,10 +14,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
-import kimi_agent
-import kimi_agent.sync
 from behaviour import HANG
 from output import print_line
+
+import kimi_agent
+import kimi_agent.sync
 
 __all__ = ["Api", "Blocking", "Coroutines", "Job", "Record"]
 

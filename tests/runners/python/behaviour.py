@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Reject, ToolReturnValue
 from output import print_line
+
+from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Reject, ToolReturnValue
 
 if TYPE_CHECKING:
     from apis import Api, Record

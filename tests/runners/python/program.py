@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -11,9 +12,10 @@ from typing import Any
 
 from apis import Api, Job
 from behaviour import Records, answer_of, make_options
+from output import Line, canonical, outcome, print_done, print_error, print_event, print_line
+
 from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest
 from kimi_agent.testing import scripted_agent
-from output import Line, canonical, outcome, print_done, print_error, print_event, print_line
 
 __all__ = ["Player", "Problem", "read_case"]
 
@@ -56,10 +58,8 @@ class Player:
         self._turns.clear()
         session, self._session = self._session, None
         if session is not None:
-            try:
+            with contextlib.suppress(KimiAgentError):
                 await self._api.call(session.close)
-            except KimiAgentError:
-                pass
 
     async def step(self, op: Line) -> None:
         """Does one operation. What the package fails with is printed, a `Problem` is the program's own."""

@@ -1,8 +1,8 @@
 """Plays scenarios through the Python package: `runner.py [--api=sync] CASE.json …`. `tests/README.md` has the format.
 
 The trace goes to stdout, one JSON object a line. What is wrong with a scenario itself is a line, too:
-`{"error": "runner_problem", "message": …}`. With `--api=sync` (or `SCENARIO_API=sync`) the same program goes through the
-blocking API.
+`{"error": "runner_problem", "message": …}`. With `--api=sync` (or `SCENARIO_API=sync`) the same program goes through
+the blocking API.
 """
 
 from __future__ import annotations
