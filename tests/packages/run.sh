@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Tries the packages as somebody does who is new to them: run.sh PYTHON DIST. Each is installed from DIST into a fresh
+# place, without the network, and a program of ten lines runs there. The last line is "N passed, N failed".
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+python=$1
+dist=$(cd "$2" && pwd)
+programs=$root/tests/packages/programs
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0
+failed=0
+
+# check WHAT COMMAND…: the command must succeed, and is given to see if it doesn't.
+check() {
+    local what=$1
+    shift
+    if "$@" >"$scratch/out" 2>&1; then
+        passed=$((passed + 1))
+        echo "pass  $what"
+    else
+        failed=$((failed + 1))
+        echo "FAIL  $what"
+        sed 's/^/      /' "$scratch/out"
+    fi
+}
+
+# prints TEXT COMMAND…: the command prints that text and nothing else.
+prints() {
+    local expected=$1 got
+    shift
+    got=$("$@") || return 1
+    [[ $got == "$expected" ]] || { echo "expected: $expected"; echo "got:      $got"; return 1; }
+}
+
+# inside PLACE COMMAND…: runs it there.
+inside() {
+    (cd "$scratch/$1" && "${@:2}")
+}
+
+# holds LISTING FILE…: the listing has a line that ends with each of the files.
+holds() {
+    local listing=$1 file
+    shift
+    for file in "$@"; do
+        grep -qE "(^|[ /])${file//./\\.}\$" "$listing" || { echo "$file is not in it"; return 1; }
+    done
+}
+
+# only_one FILE…: what there is of a kind of package.
+only_one() {
+    [[ $# == 1 && -f $1 ]] || { echo "expected one package, found: $*" >&2; exit 1; }
+    echo "$1"
+}
+
+size() {
+    printf '      %s: %s kB\n' "$(basename "$1")" "$((($(wc -c <"$1") + 999) / 1000))"
+}
+
+wheel=$(only_one "$dist"/*.whl)
+tarball=$(only_one "$dist"/*.tgz)
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+# --- Python ---
+
+"$python" -m venv "$scratch/venv"
+new=$scratch/venv/bin/python
+mkdir "$scratch/python" && cp "$programs"/*.py "$scratch/python"
+check "the wheel installs without anything else" "$new" -m pip install -q --no-index "$wheel"
+check "the wheel is what it should be" "$new" "$root/tests/packages/wheel.py" "$wheel" "$version" "$root"
+check "Python, with coroutines" prints "hello world" inside python "$new" coroutines.py
+check "Python, blocking" prints "hello world" inside python "$new" blocking.py
+size "$wheel"
+
+# --- Node ---
+
+mkdir "$scratch/node" && cp "$programs"/*.{mjs,cjs,mts} "$scratch/node"
+tar -tzf "$tarball" >"$scratch/listing"
+check "the tarball holds what it must" holds "$scratch/listing" \
+    LICENSE README.md package.json dist/index.js dist/index.mjs dist/index.d.ts dist/index.d.mts dist/wire.d.ts \
+    dist/testing.js dist/testing.mjs dist/scripted-agent.cjs
+(cd "$scratch/node" && echo '{"private": true}' >package.json)
+check "the tarball installs without anything else" \
+    inside node npm install --silent --no-audit --no-fund --offline "$tarball"
+installed=$scratch/node/node_modules
+check "nothing else is installed" prints kimi-agent ls "$installed"
+check "the version is the workspace's" prints "$version" node -p "require('$installed/kimi-agent/package.json').version"
+check "the license is the project's" cmp LICENSE "$installed/kimi-agent/LICENSE"
+check "Node, import" prints "hello world" inside node node esm.mjs
+check "Node, require" prints "hello world" inside node node commonjs.cjs
+check "TypeScript accepts the types" inside node \
+    "$root/bindings-node/node_modules/.bin/tsc" --strict --module nodenext --target es2022 --lib es2023,esnext.disposable \
+    --types node --typeRoots "$root/bindings-node/node_modules/@types" typed.mts
+check "Node, compiled from TypeScript" prints "hello world" inside node node typed.mjs
+size "$tarball"
+
+# --- Rust ---
+
+cargo package -q -p kimi-agent --allow-dirty --no-verify --list >"$scratch/listing"
+check "the crate holds what it must" holds "$scratch/listing" \
+    LICENSE README.md Cargo.toml src/lib.rs src/testing.rs src/bin/kimi-scripted-agent.rs
+mkdir "$scratch/rust" && cp "$programs/main.rs" Cargo.lock "$scratch/rust"
+sed "s|@CORE@|$root/core|" "$programs/Cargo.toml.in" >"$scratch/rust/Cargo.toml"
+# With the workspace's products: only what differs is compiled.
+check "Rust" prints "hello world" env CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}" \
+    cargo run -q --offline --manifest-path "$scratch/rust/Cargo.toml"
+
+echo "$passed passed, $failed failed"
+[[ $failed == 0 ]]

@@ -1,0 +1,44 @@
+"""Looks into a wheel, from an interpreter that has it: wheel.py WHEEL VERSION ROOT. Exits with 1 if something is wrong."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import zipfile
+from pathlib import Path
+
+NEEDED = ("kimi_agent/py.typed", "kimi_agent/_native.pyi", "kimi_agent/sync.py", "kimi_agent/testing/agent.py")
+
+
+def complaints(wheel: Path, version: str, root: Path) -> list[str]:
+    found = []
+    metadata = importlib.metadata.metadata("kimi-agent")
+    requires = metadata.get_all("Requires-Dist")
+    if requires:
+        found.append(f"it depends on {requires}")
+    if metadata["Version"] != version:
+        found.append(f"its version is {metadata['Version']}, the workspace's {version}")
+    if "-cp310-abi3-" not in wheel.name:
+        found.append(f"it is not for the stable ABI of Python 3.10: {wheel.name}")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        found += [f"{name} is not in it" for name in NEEDED if name not in names]
+        strays = [name for name in names if "/tests/" in name or name.endswith((".rs", ".pyc"))]
+        found += [f"{name} does not belong in it" for name in strays]
+        licenses = [archive.read(name) for name in names if name.endswith("/LICENSE")]
+        if licenses != [(root / "LICENSE").read_bytes()]:
+            found.append("it does not hold the project's LICENSE")
+        texts = [name for name in names if not name.endswith((".so", ".pyd", ".dylib"))]
+        here = str(root).encode()
+        found += [f"{name} names the place where it was built" for name in texts if here in archive.read(name)]
+    return found
+
+
+def main() -> int:
+    found = complaints(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
