@@ -1,4 +1,4 @@
-"""Looks into a wheel, from an interpreter that has it: wheel.py WHEEL VERSION ROOT. Exits with 1 if something is wrong."""
+"""Looks into a wheel, from an interpreter that has it: wheel.py WHEEL VERSION ROOT. Exits with 1 for what is wrong."""
 
 from __future__ import annotations
 
