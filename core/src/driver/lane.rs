@@ -150,7 +150,9 @@ impl Lane {
     /// Whether the driver may read on. Registers it for a notice if not.
     pub(crate) fn room(&self) -> Room {
         let mut state = self.lock();
-        let full = state.bytes >= self.limit || state.items >= MAX_ITEMS;
+        // Who has been told "full" hears of room once, when there is plenty: taking the word back in between, unheard,
+        // would leave lines unread that the driver holds already.
+        let full = state.stalled || state.bytes >= self.limit || state.items >= MAX_ITEMS;
         if !full || state.mode != Mode::Keep || state.end.is_some() {
             state.stalled = false;
             return Room::Free;
@@ -371,4 +373,39 @@ impl Delivery {
 /// The outcome of a replay, which has none of its own.
 pub(crate) fn replayed() -> PromptResult {
     PromptResult { status: TurnStatus::Finished, steps: 0, text: String::new(), usage: TokenUsage::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+    use crate::wire::ContentPart;
+
+    #[test]
+    fn room_is_told_of_once_and_only_when_there_is_plenty() {
+        let lane = Lane::new(1000, Arc::new(Notify::new()));
+        let read = || {
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(matches!(lane.poll_next(&mut cx), Poll::Ready(Some(Ok(_)))));
+        };
+        let rung = || {
+            let notified = std::pin::pin!(lane.room.notified());
+            notified.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        for _ in 0..4 {
+            lane.push(ContentPart::text("x").into(), StepTag::default(), 300 - OVERHEAD);
+        }
+        assert_eq!(lane.room(), Room::Full);
+        read();
+        read();
+        // 600 of 1000: room, but the driver has not been rung, and must not begin to count on it.
+        assert!(!rung());
+        assert_eq!(lane.room(), Room::Full);
+        read();
+        assert!(rung());
+        assert_eq!(lane.room(), Room::Free);
+        read();
+        assert!(!rung());
+    }
 }
