@@ -1,4 +1,7 @@
-"""Writes bindings-node/lib/wire.ts from the catalogue of Wire's messages; `--check` only says whether it is up to date."""
+"""Writes bindings-node/lib/wire.ts from the catalogue of Wire's messages.
+
+`--check` only says whether it is up to date.
+"""
 
 from __future__ import annotations
 

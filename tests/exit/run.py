@@ -110,7 +110,8 @@ os._exit(4)
     ),
     "an approval pending": (
         """
-script = [[{"tool_call": {"id": "1", "name": "Shell", "arguments": {}, "approve": {"action": "run", "description": "x"}}}]]
+approve = {"action": "run", "description": "x"}
+script = [[{"tool_call": {"id": "1", "name": "Shell", "arguments": {}, "approve": approve}}]]
 async def main():
     never = asyncio.Event()
     asked = asyncio.Event()

@@ -54,7 +54,7 @@ impl JobKind {
 #[derive(Debug)]
 pub enum Payload {
     /// A request or an event.
-    Event(Event),
+    Event(Box<Event>),
     /// A tool's arguments.
     Arguments(Value),
     /// A line.
@@ -67,7 +67,7 @@ pub enum Reply {
     /// Nothing to tell.
     Nothing,
     /// The outcome of a turn.
-    Outcome(PromptResult),
+    Outcome(Box<PromptResult>),
 }
 
 /// What the host is to know.

@@ -261,7 +261,7 @@ fn prepare(
         let spec = parse_hook(hook, naming)?;
         let mailbox = Arc::clone(mailbox);
         let mut hook = Hook::new(spec.event, move |request| {
-            let call = mailbox.call(key, JobKind::Hook, Some(index), Payload::Event(request.into()));
+            let call = mailbox.call(key, JobKind::Hook, Some(index), Payload::Event(Box::new(request.into())));
             async move { HookDecision::from_json(&call.await?) }
         })
         .on_error(spec.on_error);
@@ -275,7 +275,7 @@ fn prepare(
         Mode::Handler => {
             let mailbox = Arc::clone(mailbox);
             options = options.on_approval(move |request| {
-                let call = mailbox.call(key, JobKind::Approval, None, Payload::Event(request.into()));
+                let call = mailbox.call(key, JobKind::Approval, None, Payload::Event(Box::new(request.into())));
                 async move { Approval::from_json(&call.await?) }
             });
         }
@@ -286,7 +286,7 @@ fn prepare(
         Mode::Handler => {
             let mailbox = Arc::clone(mailbox);
             options = options.on_question(move |request| {
-                let call = mailbox.call(key, JobKind::Question, None, Payload::Event(request.into()));
+                let call = mailbox.call(key, JobKind::Question, None, Payload::Event(Box::new(request.into())));
                 async move { Answers::from_json(&call.await?) }
             });
         }
@@ -294,7 +294,7 @@ fn prepare(
     if callbacks.on_event {
         let mailbox = Arc::clone(mailbox);
         options = options.on_event_async(move |event| {
-            let call = mailbox.call(key, JobKind::Event, None, Payload::Event(event));
+            let call = mailbox.call(key, JobKind::Event, None, Payload::Event(Box::new(event)));
             async move { call.await.map(drop) }
         });
     }

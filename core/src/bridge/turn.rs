@@ -168,7 +168,8 @@ impl BridgeTurn {
     /// The outcome as a ticket; where nobody reads, the turn runs to its end unread.
     pub fn result(&self) -> u64 {
         let lane = Arc::clone(self.lane());
-        self.mailbox.run(&self.runtime, async move { lane.result().await.map(Reply::Outcome) })
+        self.mailbox
+            .run(&self.runtime, async move { lane.result().await.map(|result| Reply::Outcome(Box::new(result))) })
     }
 
     /// Cancels; the ticket ends with the turn.

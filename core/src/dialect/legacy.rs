@@ -156,7 +156,7 @@ impl Dialect for Legacy {
     }
 
     fn read(&self, line: &[u8]) -> Incoming {
-        wire::read_with(line, |kind, payload| decode(kind, payload))
+        wire::read_with(line, decode)
     }
 
     fn answer(&self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {

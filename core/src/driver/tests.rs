@@ -153,7 +153,9 @@ impl Dropped {
 
 impl Drop for Dropped {
     fn drop(&mut self) {
-        drop(self.0.take().map(|sender| sender.send(())));
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(());
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 macro_rules! message {
     ($(
         $(#[doc = $doc:expr])*
-        $name:ident $(tagged $tag:literal)? since $since:literal {
+        $name:ident $(tagged $tag:literal)? since $since:literal $(derive $derive:ident)? {
             $(
                 $(#[doc = $fdoc:expr])*
                 $field:ident $(as $wire:literal)? : $ty:ty $(= $fsince:literal)?
@@ -15,7 +15,7 @@ macro_rules! message {
     )*) => {$(
         $(#[doc = $doc])*
         #[doc = concat!("\n\nSince Wire ", $since, ".")]
-        #[derive(Clone, Debug, PartialEq)]
+        #[derive(Clone, Debug, PartialEq $(, $derive)?)]
         pub struct $name {
             $(
                 $(#[doc = $fdoc])*

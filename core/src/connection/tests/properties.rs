@@ -155,7 +155,7 @@ fn play(steps: &[Step], policy: Policy) {
                 books.begun += 1;
                 peer.prompt(books.begun);
             }
-            Step::Cancel => peer.cancel(books.begun.saturating_sub(u64::from(books.begun % 2))),
+            Step::Cancel => peer.cancel(books.begun.saturating_sub(books.begun % 2)),
             Step::Steer => made.extend(peer.connection.steer(books.begun, "more".into())),
             Step::PlanMode => made.extend(peer.connection.set_plan_mode(true)),
             Step::Replay => made.extend(peer.connection.start_replay()),
@@ -235,7 +235,7 @@ fn play(steps: &[Step], policy: Policy) {
         assert!(answers.insert(sent["id"].to_string()), "{} is answered twice", sent["id"]);
     }
     assert!(answers.len() <= requests);
-    assert_eq!(peer.connection.requests.waiting(), false);
+    assert!(!peer.connection.requests.waiting());
     assert!(peer.connection.calls.is_empty());
 }
 

@@ -82,7 +82,7 @@ message! {
     }
 
     /// Tokens that were used.
-    TokenUsage since "1.0" {
+    TokenUsage since "1.0" derive Default {
         /// Input that came neither from a cache nor went into one.
         input_other: i64,
         /// Output.
@@ -292,12 +292,6 @@ impl std::ops::AddAssign<&TokenUsage> for TokenUsage {
         self.output = self.output.saturating_add(other.output);
         self.input_cache_read = self.input_cache_read.saturating_add(other.input_cache_read);
         self.input_cache_creation = self.input_cache_creation.saturating_add(other.input_cache_creation);
-    }
-}
-
-impl Default for TokenUsage {
-    fn default() -> Self {
-        Self { input_other: 0, output: 0, input_cache_read: 0, input_cache_creation: 0, extra: Default::default() }
     }
 }
 

@@ -38,7 +38,7 @@ message! {
     }
 
     /// What became of the program's tools.
-    ExternalToolsResult since "1.1" {
+    ExternalToolsResult since "1.1" derive Default {
         /// The names of those that the model can call.
         accepted: Vec<String>,
         /// Those it cannot.
@@ -59,11 +59,5 @@ message! {
         supported_events: Vec<String>,
         /// How many are set on each event.
         configured: Option<Map<String, Value>>,
-    }
-}
-
-impl Default for ExternalToolsResult {
-    fn default() -> Self {
-        Self { accepted: Vec::new(), rejected: Vec::new(), extra: Default::default() }
     }
 }

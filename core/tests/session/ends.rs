@@ -1,0 +1,154 @@
+//! How sessions end; no process is left over.
+
+use std::time::Duration;
+
+use kimi_agent::prompt;
+use serde_json::json;
+
+use super::*;
+
+/// How many processes run with this agent's script, by their command lines.
+#[cfg(target_os = "linux")]
+fn count(agent: &ScriptedAgent) -> usize {
+    use std::os::unix::ffi::OsStrExt;
+    let script = agent.last().unwrap().as_bytes().to_owned();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.split(|byte| *byte == 0).any(|word| word == script)).count()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn count(_: &ScriptedAgent) -> usize {
+    0
+}
+
+/// Waits until none is left, which the test's own limit bounds.
+async fn gone(agent: &ScriptedAgent) {
+    while count(agent) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn close_waits_for_the_agent_and_twice_is_fine() {
+    let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
+    let session = options.start().await.unwrap();
+    assert!(count(&agent) > 0 || !cfg!(target_os = "linux"));
+    let mut turn = session.prompt("go").unwrap();
+    let (one, other) = tokio::join!(session.close(), session.close());
+    one.and(other).unwrap();
+    assert_eq!(count(&agent), 0);
+    session.close().await.unwrap();
+    assert_eq!(turn.result().await.unwrap().status.as_str(), "cancelled");
+    assert_eq!(session.prompt("again").unwrap_err().code(), "session_closed");
+    assert_eq!(session.replay().next().await.unwrap().unwrap_err().code(), "session_closed");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn one_that_wants_to_stay_is_killed() {
+    let stay =
+        json!([{"text": "a"}, {"ignore_eof": true}, {"ignore_signal": "TERM"}, {"end": "finished"}, {"stall": true}]);
+    let (options, agent) = with(json!([stay]));
+    let session = options.close_timeout(Duration::from_millis(100)).start().await.unwrap();
+    session.prompt("go").unwrap().result().await.unwrap();
+    session.close().await.unwrap();
+    assert_eq!(count(&agent), 0);
+}
+
+#[tokio::test]
+async fn one_that_answers_nothing_any_more_is_given_up() {
+    let (options, agent) = with(json!([[{"text": "a"}, {"stall": true}]]));
+    let session = options.cancel_timeout(Duration::from_millis(100)).start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    until(&mut turn, "ContentPart").await;
+    assert!(turn.cancel().await.unwrap_err().is_timeout());
+    assert!(session.prompt("again").unwrap_err().is_timeout());
+    session.close().await.unwrap();
+    assert_eq!(count(&agent), 0);
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_never_answered_ends_by_a_deadline_and_the_next_works() {
+    let (options, _agent) = with(json!([[{"text": "a"}, {"never_answer": true}], [{"text": "b"}]]));
+    let session = options.cancel_timeout(Duration::from_millis(100)).start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    until(&mut turn, "ContentPart").await;
+    turn.cancel().await.unwrap();
+    assert_eq!(turn.result().await.unwrap().status.as_str(), "cancelled");
+    assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "b");
+}
+
+#[tokio::test]
+async fn a_session_that_is_dropped_leaves_nothing() {
+    let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
+    let session = options.start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    until(&mut turn, "ContentPart").await;
+    drop(session);
+    assert_eq!(turn.result().await.unwrap().status.as_str(), "cancelled");
+    gone(&agent).await;
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_waits_for_leaves_nothing() {
+    let (options, agent) = with(json!({"before_handshake": [{"stall": true}], "turns": []}));
+    let starting = options.close_timeout(Duration::from_millis(100)).start();
+    let started = tokio::time::timeout(Duration::from_millis(300), starting).await;
+    assert!(started.is_err());
+    gone(&agent).await;
+}
+
+#[tokio::test]
+async fn a_one_shot_leaves_nothing() {
+    let (options, agent) = with(json!([[{"text": ["4", "2"]}], [{"text": "never"}]]));
+    let mut turn = prompt("6 * 7?", options.clone());
+    let mut text = String::new();
+    while let Some(event) = turn.next().await {
+        text.push_str(event.unwrap().text().unwrap_or_default());
+    }
+    assert_eq!(text, "42");
+    assert_eq!(turn.result().await.unwrap().text, "42");
+    gone(&agent).await;
+
+    // Cancelled before there is a session.
+    let mut turn = prompt("never mind", options.clone());
+    turn.cancel().await.unwrap();
+    assert_eq!(turn.result().await.unwrap().status.as_str(), "cancelled");
+    assert!(turn.next().await.is_none());
+    drop(prompt("never mind", options));
+    gone(&agent).await;
+}
+
+#[tokio::test]
+async fn a_one_shot_can_be_steered_and_cancelled_before_its_session_is_there() {
+    let (options, agent) = with(json!([[{"wait_steer": true}, {"text": "{{steer}}"}, {"wait_cancel": true}]]));
+    let mut turn = prompt("go", options);
+    turn.steer("left").await.unwrap();
+    until(&mut turn, "ContentPart").await;
+    turn.cancel().await.unwrap();
+    assert_eq!(turn.result().await.unwrap().text, "left");
+    gone(&agent).await;
+}
+
+#[test]
+fn with_its_runtime_everything_goes() {
+    let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (session, mut turn) = runtime.block_on(async {
+        let session = options.clone().start().await.unwrap();
+        let mut turn = session.prompt("go").unwrap();
+        until(&mut turn, "ContentPart").await;
+        (session, turn)
+    });
+    let shot = runtime.block_on(async { prompt("go", options) });
+    drop(runtime);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        assert_eq!(turn.result().await.unwrap_err().code(), "session_closed");
+        session.close().await.unwrap();
+        let mut shot = shot;
+        assert!(shot.result().await.is_err());
+        gone(&agent).await;
+    });
+}

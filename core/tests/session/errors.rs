@@ -1,0 +1,163 @@
+use std::time::Duration;
+
+use kimi_agent::{Error, prompt};
+use serde_json::json;
+
+use super::*;
+
+/// An agent that is a line of shell.
+#[cfg(unix)]
+fn shell(line: &str) -> SessionOptions {
+    SessionOptions::new().executable(["sh", "-c", line])
+}
+
+async fn failure(options: SessionOptions) -> Error {
+    options.start().await.expect_err("it can't be opened")
+}
+
+#[tokio::test]
+async fn no_executable() {
+    let error = failure(SessionOptions::new().executable("/no/such/kimi")).await;
+    assert_eq!(error.code(), "spawn_error");
+    assert!(error.to_string().contains("/no/such/kimi"), "{error}");
+    let error = failure(SessionOptions::new().executable("no-such-kimi").env([("PATH", "/no/such/dir")])).await;
+    assert_eq!(error.code(), "spawn_error");
+    assert!(error.to_string().contains("no-such-kimi") && error.to_string().contains("/no/such/dir"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_cannot_be_executed() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = failure(SessionOptions::new().executable(file.path())).await;
+    assert_eq!(error.code(), "spawn_error");
+    assert!(error.to_string().contains("not executable"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn one_that_exits_at_once() {
+    let error = failure(shell("echo 'no model, no fun' >&2; exit 3")).await;
+    let Error::AgentExited(exit) = &error else { panic!("{error:?}") };
+    assert_eq!((exit.exit_code, exit.signal.as_deref(), exit.stderr.as_str()), (Some(3), None, "no model, no fun\n"));
+    assert_eq!(error.fields()["exit_code"], 3);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_tombstone_is_quoted() {
+    let error = failure(shell("echo 'kimi --wire has moved, please install something else'")).await;
+    assert_eq!(error.code(), "handshake_error");
+    let text = error.to_string();
+    assert!(text.contains("has moved, please install") && text.contains("0.52 to 1.51"), "{text}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn one_that_talks_of_other_things() {
+    let options = shell("echo 'Welcome!'; cat > /dev/null").handshake_timeout(Duration::from_millis(300));
+    let error = failure(options).await;
+    assert!(error.is_timeout() && error.to_string().contains("Welcome!"), "{error}");
+}
+
+#[tokio::test]
+async fn a_script_that_is_wrong_says_where() {
+    let (options, _agent) = with(json!([[{"text": "a", "delay": "soon"}]]));
+    let error = failure(options).await;
+    assert_eq!(error.fields()["exit_code"], 2);
+    assert!(error.to_string().contains("turn 1, action 1"), "{error}");
+}
+
+#[tokio::test]
+async fn wrong_options_are_named_before_anything_starts() {
+    let error = failure(SessionOptions::new().max_steps_per_turn(0)).await;
+    assert!(matches!(&error, Error::InvalidOption { option, .. } if option == "max_steps_per_turn"), "{error}");
+    let (options, _agent) = with(json!({"wire": "1.5", "turns": []}));
+    let hook = kimi_agent::Hook::new("Stop", |_| async { Ok(kimi_agent::HookDecision::Allow) });
+    assert_eq!(failure(options.hook(hook)).await.code(), "unsupported");
+}
+
+#[tokio::test]
+async fn errors_of_a_turn_have_their_names() {
+    let codes = [
+        (-32000, "turn_in_progress"),
+        (-32001, "llm_not_set"),
+        (-32002, "llm_not_supported"),
+        (-32003, "llm_service_error"),
+        (-32004, "auth_expired"),
+        (-32603, "rpc_error"),
+    ];
+    let error = |code: i64| json!([{"text": "a"}, {"error": {"code": code, "message": "m", "data": {"x": 1}}}]);
+    let session = open(codes.iter().map(|(code, _)| error(*code)).collect()).await;
+    for (number, code) in codes {
+        let mut turn = session.prompt("go").unwrap();
+        let error = turn.result().await.unwrap_err();
+        assert_eq!((error.code(), error.is_rpc()), (code, true));
+        assert_eq!(error.fields()["rpc_code"], number);
+        assert_eq!(error.fields()["data"], json!({"x": 1}));
+        // Told once more to who reads, and only once.
+        assert_eq!(turn.next().await.unwrap().unwrap_err(), error);
+        assert!(turn.next().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_death_in_a_turn_is_told_after_its_last_words() {
+    for (last, code, signal) in [
+        (json!({"exit": 0}), Some(0), None),
+        (json!({"exit": 3}), Some(3), None),
+        (json!({"signal": "KILL"}), None, Some("SIGKILL")),
+    ] {
+        let (session, mut turn) = running(json!([{"text": "I feel "}, {"stderr": "fatal: memory"}, last])).await;
+        let seen = rest(&mut turn).await;
+        assert_eq!(seen[seen.len() - 2..], ["ContentPart", "agent_exited"]);
+        let error = turn.result().await.unwrap_err();
+        let Error::AgentExited(exit) = &error else { panic!("{error:?}") };
+        assert_eq!((exit.exit_code, exit.signal.as_deref()), (code, signal));
+        assert!(exit.stderr.contains("fatal: memory"), "{}", exit.stderr);
+        assert_eq!(session.prompt("again").unwrap_err(), error);
+        assert_eq!(session.set_plan_mode(true).await.unwrap_err(), error);
+        assert_eq!(session.state().as_str(), "closed");
+        session.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_ends_the_session() {
+    let (options, _agent) = with(json!([[{"text": "x".repeat(5000)}]]));
+    let session = options.max_line_bytes(4096).start().await.unwrap();
+    let error = session.prompt("go").unwrap().result().await.unwrap_err();
+    assert_eq!(error.code(), "protocol_error");
+    assert!(error.to_string().contains("4096"), "{error}");
+    assert_eq!(session.prompt("again").unwrap_err(), error);
+    session.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn deadlines_end_a_turn_and_not_the_session() {
+    let limit = Duration::from_millis(100);
+    for deadline in [SessionOptions::idle_timeout, SessionOptions::turn_timeout] {
+        let (options, _agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}], [{"text": "b"}]]));
+        let session = deadline(options, limit).start().await.unwrap();
+        assert!(session.prompt("go").unwrap().result().await.unwrap_err().is_timeout());
+        assert_eq!(session.state().as_str(), "idle");
+    }
+}
+
+#[tokio::test]
+async fn one_shots_fail_as_sessions_do() {
+    let mut turn = prompt("hi", SessionOptions::new().executable("/no/such/kimi"));
+    assert_eq!(turn.next().await.unwrap().unwrap_err().code(), "spawn_error");
+    assert!(turn.next().await.is_none());
+    assert_eq!(turn.result().await.unwrap_err().code(), "spawn_error");
+    assert_eq!(turn.steer("more").await.unwrap_err().code(), "no_active_turn");
+    let mut turn = prompt("hi", SessionOptions::new().max_steps_per_turn(0));
+    assert_eq!(turn.result().await.unwrap_err().code(), "invalid_option");
+}
+
+#[test]
+fn a_one_shot_without_a_runtime_says_so() {
+    let mut turn = prompt("hi", SessionOptions::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(turn.result()).unwrap_err().to_string().contains("runtime"));
+}

@@ -1,0 +1,257 @@
+use std::pin::Pin;
+
+use futures_core::Stream;
+use kimi_agent::wire::TokenUsage;
+use kimi_agent::{SessionState, TurnStatus};
+use serde_json::json;
+
+use super::*;
+
+fn tokens(output: i64) -> Value {
+    json!({"usage": {"input_other": 10, "output": output, "input_cache_read": 1, "input_cache_creation": 2}})
+}
+
+#[tokio::test]
+async fn a_session_knows_what_it_talks_to() {
+    let (options, _agent) = with(json!({
+        "server": {"name": "Test", "version": "3.2"},
+        "slash_commands": [{"name": "compact", "description": "Shorten", "aliases": ["c"]}],
+        "turns": [],
+    }));
+    let dir = tempfile::tempdir().unwrap();
+    let session = options.work_dir(dir.path()).session_id("my-own").start().await.unwrap();
+    assert_eq!((session.id(), session.state()), ("my-own", SessionState::Idle));
+    assert_eq!(session.work_dir().canonicalize().unwrap(), dir.path().canonicalize().unwrap());
+    assert_eq!(session.protocol_version(), "1.10");
+    assert_eq!(session.server().unwrap().version, "3.2");
+    assert_eq!(session.slash_commands()[0].name, "compact");
+    assert!(session.capabilities().steer && !session.capabilities().hooks.is_empty());
+    assert!(session.pid().is_some());
+    assert!(session.external_tools().accepted.is_empty());
+    assert_eq!(session.usage(), TokenUsage::default());
+    session.close().await.unwrap();
+    assert_eq!(session.state(), SessionState::Closed);
+}
+
+#[tokio::test]
+async fn a_session_without_a_name_gets_one_that_differs() {
+    let (one, other) = (open(json!([])).await, open(json!([])).await);
+    assert_ne!(one.id(), other.id());
+    assert_eq!(one.id().len(), 36);
+}
+
+#[tokio::test]
+async fn events_come_one_by_one_and_then_the_outcome() {
+    let session = open(json!([[{"think": "Hm."}, {"text": ["Hel", "lo"]}, tokens(5)], [{"text": "Again"}]])).await;
+    let mut turn = session.prompt("hi").unwrap();
+    assert_eq!((turn.id(), session.state()), ("turn-1", SessionState::Active));
+    assert_eq!(
+        rest(&mut turn).await,
+        ["TurnBegin", "StepBegin", "ContentPart", "ContentPart", "ContentPart", "StatusUpdate", "TurnEnd"]
+    );
+    assert_eq!(session.state(), SessionState::Idle);
+    let result = turn.result().await.unwrap();
+    assert_eq!((result.status, result.steps, result.text.as_str()), (TurnStatus::Finished, 1, "Hello"));
+    assert_eq!(turn.result().await.unwrap(), result);
+    assert_eq!((turn.usage(), turn.discarded()), (result.usage, 0));
+    let mut turn = session.prompt("hi").unwrap();
+    assert_eq!(turn.id(), "turn-2");
+    assert_eq!(turn.result().await.unwrap().text, "Again");
+}
+
+#[tokio::test]
+async fn a_turn_is_a_stream() {
+    let (_session, mut turn) = running(json!([{"text": "one"}])).await;
+    let mut seen = 0;
+    while let Some(event) = std::future::poll_fn(|cx| Pin::new(&mut turn).poll_next(cx)).await {
+        event.unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, 4);
+}
+
+#[tokio::test]
+async fn an_outcome_needs_no_reader() {
+    let session = open(json!([[{"repeat": {"times": 20_000, "actions": [{"text": "x"}]}, "bulk": true}], []])).await;
+    let mut turn = session.prompt("go").unwrap();
+    assert_eq!(turn.result().await.unwrap().text.len(), 20_000);
+    assert_eq!(turn.discarded(), 20_003);
+    assert!(turn.next().await.is_none());
+    session.prompt("next").unwrap().result().await.unwrap();
+}
+
+#[tokio::test]
+async fn steps_are_read_each_by_itself_also_where_numbers_restart() {
+    let script = json!([{"text": "a"}, {"step": 2}, {"text": "b"}, {"text": "unread"}, {"step": 1}, {"text": "c"}]);
+    let (_session, mut turn) = running(script).await;
+    let mut seen = Vec::new();
+    let mut steps = turn.steps();
+    while let Some(mut step) = steps.next().await {
+        let n = step.n();
+        while let Some(event) = step.next().await {
+            if let Some(text) = event.unwrap().text() {
+                seen.push((n, text.to_owned()));
+                if text == "b" {
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(seen, [(1, "a".to_owned()), (2, "b".to_owned()), (1, "c".to_owned())]);
+    assert_eq!(turn.result().await.unwrap().steps, 3);
+}
+
+#[tokio::test]
+async fn a_failure_is_the_last_thing_of_the_last_step() {
+    let (_session, mut turn) =
+        running(json!([{"text": "a"}, {"error": {"code": -32003, "message": "the model is down"}}])).await;
+    let mut steps = turn.steps();
+    let mut step = steps.next().await.unwrap();
+    let error = loop {
+        if let Err(error) = step.next().await.unwrap() {
+            break error;
+        }
+    };
+    assert_eq!((error.code(), error.is_rpc()), ("llm_service_error", true));
+    assert!(step.next().await.is_none());
+    assert!(steps.next().await.is_none());
+    assert_eq!(turn.result().await.unwrap_err(), error);
+}
+
+#[tokio::test]
+async fn one_turn_runs_at_a_time() {
+    let (session, turn) = running(json!([{"text": "a"}, {"wait_cancel": true}])).await;
+    assert_eq!(session.prompt("again").unwrap_err().code(), "turn_in_progress");
+    assert_eq!(session.replay().next().await.unwrap().unwrap_err().code(), "turn_in_progress");
+    turn.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_has_an_outcome_and_the_next_is_clean() {
+    let session = open(json!([[{"text": "Work"}, {"wait_cancel": true}, {"text": "ing"}], [{"text": "Next"}]])).await;
+    let mut turn = session.prompt("go").unwrap();
+    until(&mut turn, "ContentPart").await;
+    turn.cancel().await.unwrap();
+    turn.cancel().await.unwrap();
+    assert_eq!(rest(&mut turn).await.last().unwrap(), "TurnEnd");
+    let result = turn.result().await.unwrap();
+    assert_eq!((result.status, result.text.as_str()), (TurnStatus::Cancelled, "Working"));
+    assert_eq!(result.raise_for_status().unwrap_err().code(), "turn_cancelled");
+    assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "Next");
+}
+
+#[tokio::test]
+async fn letting_go_of_a_turn_cancels_it() {
+    let session = open(json!([
+        [{"repeat": {"times": 10_000, "actions": [{"text": "old"}]}}, {"wait_cancel": true}],
+        [{"text": "new"}],
+        [{"text": "new"}],
+    ]))
+    .await;
+    let mut turn = session.prompt("go").unwrap();
+    until(&mut turn, "ContentPart").await;
+    drop(turn);
+    // This one waits for the end of the first, and is let go of before.
+    drop(session.prompt("never").unwrap());
+    let mut turn = session.prompt("go").unwrap();
+    assert!(matches!(turn.next().await.unwrap().unwrap(), Event::TurnBegin(_)));
+    assert_eq!(turn.result().await.unwrap().text, "new");
+}
+
+#[tokio::test]
+async fn limits_of_steps_are_told() {
+    let (options, _agent) = with(json!([[{"text": "a"}, {"step": null}, {"text": "b"}, {"step": null}]]));
+    let session = options.max_steps_per_turn(2).start().await.unwrap();
+    let result = session.prompt("go").unwrap().result().await.unwrap();
+    assert_eq!((result.status, result.steps), (TurnStatus::MaxStepsReached, 2));
+    let error = result.raise_for_status().unwrap_err();
+    assert_eq!((error.code(), error.fields()["steps"].as_i64()), ("max_steps_reached", Some(2)));
+}
+
+#[tokio::test]
+async fn a_steer_reaches_the_turn_and_only_a_running_one() {
+    let (_session, mut turn) = running(json!([{"text": "a"}, {"wait_steer": true}, {"text": "{{steer}}!"}])).await;
+    until(&mut turn, "ContentPart").await;
+    turn.steer("to the left").await.unwrap();
+    until(&mut turn, "SteerInput").await;
+    assert_eq!(turn.result().await.unwrap().text, "to the left!");
+    assert_eq!(turn.steer("more").await.unwrap_err().code(), "no_active_turn");
+}
+
+#[tokio::test]
+async fn plan_mode_is_switched_and_told() {
+    let (outside, events) = std::sync::mpsc::channel();
+    let (options, _agent) = with(json!([]));
+    let session = options.on_event(move |event| drop(outside.send(event))).start().await.unwrap();
+    session.set_plan_mode(true).await.unwrap();
+    assert_eq!(session.status().plan_mode, Some(true));
+    session.set_plan_mode(false).await.unwrap();
+    assert_eq!(session.status().plan_mode, Some(false));
+    session.close().await.unwrap();
+    drop(session);
+    let seen: Vec<_> = events.iter().map(|event| event.type_name().to_owned()).collect();
+    assert_eq!(seen, ["StatusUpdate", "StatusUpdate"]);
+}
+
+#[tokio::test]
+async fn a_session_can_be_resumed_and_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = json!({"session_file": "sessions.jsonl", "turns": [[{"text": ["Hel", "lo"]}]]});
+    let (options, _agent) = with(script);
+    let options = options.work_dir(dir.path()).session_id("mine");
+    let session = options.clone().start().await.unwrap();
+    session.prompt("remember me").unwrap().result().await.unwrap();
+    session.close().await.unwrap();
+    let session = options.start().await.unwrap();
+    let mut past = session.replay();
+    let mut events = Vec::new();
+    while let Some(event) = past.next().await {
+        events.push(event.unwrap());
+    }
+    assert!(matches!(&events[0], Event::TurnBegin(begin) if begin.user_input.text() == "remember me"));
+    // Parts come merged.
+    assert_eq!(events.iter().filter_map(Event::text).collect::<Vec<_>>(), ["Hello"]);
+    session.prompt("go on").unwrap().result().await.unwrap();
+}
+
+#[tokio::test]
+async fn tokens_are_counted_by_turn_and_by_session() {
+    let inner = json!({"type": "StatusUpdate", "payload": {
+        "token_usage": {"input_other": 0, "output": 7, "input_cache_read": 0, "input_cache_creation": 0}}});
+    let session = open(json!([
+        [{"text": "a"}, tokens(1), {"step": null}, tokens(2)],
+        [tokens(4), {"event": {"type": "SubagentEvent", "payload": {"parent_tool_call_id": "t", "event": inner}}}],
+    ]))
+    .await;
+    assert_eq!(session.prompt("go").unwrap().result().await.unwrap().usage.output, 3);
+    let mut turn = session.prompt("go").unwrap();
+    rest(&mut turn).await;
+    assert_eq!((turn.usage().output, turn.usage().total()), (11, 24));
+    assert_eq!(session.usage().output, 14);
+}
+
+#[tokio::test]
+async fn what_came_in_a_prompt_is_what_was_given() {
+    use kimi_agent::wire::{Content, ContentPart};
+    let session = open(json!([[{"text": "{{prompt}}"}], [{"text": "{{prompt}}"}]])).await;
+    let text = "a\nb \u{2028} \u{1f600} \"\\ \u{0}";
+    assert_eq!(session.prompt(text).unwrap().result().await.unwrap().text, text);
+    let parts = vec![ContentPart::text("see "), ContentPart::image_url("data:image/png;base64,AAAA")];
+    let mut turn = session.prompt(parts.clone()).unwrap();
+    let Event::TurnBegin(begin) = until(&mut turn, "TurnBegin").await else { panic!("another") };
+    assert_eq!(begin.user_input, Content::Parts(parts));
+}
+
+#[tokio::test]
+async fn older_agents_lack_what_they_lack() {
+    for (version, replay) in [("1.0", false), ("1.1", false), ("1.3", true)] {
+        let session = open(json!({"wire": version, "turns": [[{"text": "old"}], [{"wait_cancel": true}]]})).await;
+        assert_eq!(session.protocol_version(), version);
+        assert_eq!(session.capabilities().replay, replay);
+        assert_eq!(session.set_plan_mode(true).await.unwrap_err().code(), "unsupported");
+        let mut turn = session.prompt("go").unwrap();
+        assert_eq!(rest(&mut turn).await.last().unwrap(), "TurnEnd");
+        let turn = session.prompt("go").unwrap();
+        turn.cancel().await.unwrap();
+    }
+}
