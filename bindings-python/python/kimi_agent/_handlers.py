@@ -103,7 +103,7 @@ def _said(failure: BaseException) -> str:
     """What an exception says, for the model or the program; the name of its class where that is little."""
     text = str(failure)
     # A KeyError's text is the key alone.
-    if not text or isinstance(failure, KeyError):
+    if not text or isinstance(failure, KeyError) or not isinstance(failure, Exception):
         return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
     return text
 
@@ -129,7 +129,9 @@ async def _in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
             future.set_exception(failure)
         else:
             # Neither of these can pass through a future; sys.exit() in a handler does not end the program.
-            future.set_exception(RuntimeError(f"{type(failure).__name__}: {failure}"))
+            carrier = RuntimeError(f"{type(failure).__name__}: {failure}")
+            carrier.__cause__ = failure
+            future.set_exception(carrier)
 
     def run() -> None:
         value, failure = None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import os
 import warnings
@@ -127,7 +128,12 @@ class Turn(Stream):
         """
         if self._reader is None:
             self._discard()
-        outcome = await self._mailbox.call(self._native.result)
+        try:
+            outcome = await self._mailbox.call(self._native.result)
+        except asyncio.CancelledError:
+            # As in Stream: the traceback does not keep the turn.
+            del self
+            raise
         return PromptResult(outcome["status"], outcome["steps"], outcome["text"], outcome["usage"])
 
     async def cancel(self) -> None:
@@ -276,9 +282,11 @@ class Session:
         native = getattr(self, "_native", None)
         if native is None or self._closing or not in_this_process():
             return
-        if native.state != "closed":
-            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=1, source=self)
+        unclosed = f"{self!r} was never closed" if native.state != "closed" else None
         native.abandon()
+        if unclosed:
+            # Last: as an error it ends this function.
+            warnings.warn(unclosed, ResourceWarning, stacklevel=1, source=self)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state}>"

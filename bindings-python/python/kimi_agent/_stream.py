@@ -26,6 +26,9 @@ class Stream:
 
     Events are fetched in batches and handed out one by one; the core is told when the program has got a batch, so
     that an agent never runs far ahead of a slow program.
+
+    Coroutines that wait here let go of the stream where they are cancelled (`del self`): a task that was cancelled
+    in its loop over a turn has left the turn, though its traceback, which whoever holds the task holds, is still there.
     """
 
     __slots__ = (
@@ -104,19 +107,20 @@ class Stream:
             if events or self._next is not None:
                 return True
             if not self._ended and not self._native.wait():
-                await self._wait()
+                try:
+                    await self._wait()
+                except asyncio.CancelledError:
+                    del self
+                    raise
         self._raise_outcome()
         return False
 
-    async def _wait(self) -> None:
-        if self._waiter is not None:
+    def _wait(self) -> asyncio.Future[None]:
+        if self._waiter is not None and not self._waiter.done():
             raise KimiAgentError("somebody waits for the next event already")
         self._mailbox.check()
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _raise_outcome(self) -> None:
         outcome = self._native.outcome()
@@ -158,6 +162,9 @@ class EventIterator:
             more = await stream._fill()
         except KimiAgentError:
             self._leave()
+            raise
+        except asyncio.CancelledError:
+            del self, stream
             raise
         if not more:
             self._leave()
@@ -202,7 +209,13 @@ class Steps:
         while True:
             stream._buffer.clear()
             # A look at what comes first; then whatever is left of the current step is passed over.
-            if not (await self._fill(0, None) if self._current is None else await self._fill(_BATCH, self._current[0])):
+            try:
+                asked = (0, None) if self._current is None else (_BATCH, self._current[0])
+                more = await self._fill(*asked)
+            except asyncio.CancelledError:
+                del self, stream
+                raise
+            if not more:
                 raise StopAsyncIteration
             if not stream._buffer and stream._next is not None and stream._next != self._current:
                 self._current = stream._next
@@ -222,14 +235,23 @@ class Steps:
         except KimiAgentError:
             self._leave()
             raise
+        except asyncio.CancelledError:
+            del self
+            raise
         if not more:
             self._leave()
         return more
 
     async def _next_of(self, step: tuple[int, int]) -> Event | None:
         buffer = self._stream._buffer
-        if self._current != step or (not buffer and (self._left or not await self._fill(_BATCH, step[0]))):
+        if self._current != step or (not buffer and self._left):
             return None
+        try:
+            if not buffer and not await self._fill(_BATCH, step[0]):
+                return None
+        except asyncio.CancelledError:
+            del self
+            raise
         return buffer.popleft() if buffer else None
 
     def _leave(self) -> None:

@@ -1,0 +1,23 @@
+"""Runs tests that are coroutines, each in an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+# Far beyond what a test takes on a loaded machine: it only ends those that hang.
+DEADLINE = 120.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs the test itself where it is a coroutine."""
+    function = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(function):
+        return None
+    names = inspect.signature(function).parameters
+    arguments = {name: value for name, value in pyfuncitem.funcargs.items() if name in names}
+    asyncio.run(asyncio.wait_for(function(**arguments), DEADLINE))
+    return True

@@ -1,0 +1,167 @@
+"""What the tests of sessions share."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kimi_agent import Event, SessionOpening, TextPart, create_session
+from kimi_agent.testing import scripted_agent
+
+__all__ = [
+    "DEADLINE",
+    "HANGING",
+    "LOOKUP",
+    "children",
+    "collect",
+    "eventually",
+    "gone",
+    "interrupted",
+    "open_session",
+    "program",
+    "read_until",
+    "texts",
+    "told",
+]
+
+DEADLINE = 60.0
+"""Nothing takes that long; waiting ends there, so that a test fails instead of hanging."""
+
+HANGING: list[dict[str, Any]] = [{"text": "On"}, {"wait_cancel": True}]
+"""A turn that runs until it is cancelled."""
+
+LOOKUP: dict[str, Any] = {"external_tool": {"id": "t1", "name": "lookup", "arguments": {"key": "a"}}}
+"""A call of the program's tool."""
+
+
+def open_session(*turns: Any, script: Mapping[str, Any] | None = None, **options: Any) -> SessionOpening:
+    """`create_session` with an agent that follows a script of these turns."""
+    return create_session(executable=scripted_agent({**(script or {}), "turns": list(turns)}), **options)
+
+
+def texts(events: list[Event]) -> str:
+    """What the model says in them."""
+    return "".join(event.text for event in events if isinstance(event, TextPart))
+
+
+async def collect(source: AsyncIterable[Event]) -> list[Event]:
+    """All events."""
+    return [event async for event in source]
+
+
+async def read_until(source: AsyncIterable[Event], kind: type) -> Any:
+    """The first event of a kind; then the reading is left."""
+    async for event in source:
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"no {kind.__name__} came")
+
+
+def gone(pid: int | None) -> bool:
+    """Waits until a process has ended."""
+    assert pid is not None
+    if hasattr(os, "pidfd_open"):
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return True
+        try:
+            return bool(select.select([descriptor], [], [], DEADLINE)[0])
+        finally:
+            os.close(descriptor)
+
+    def ended() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    return _poll(ended)
+
+
+def _poll(condition: Callable[[], bool]) -> bool:
+    until = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+async def eventually(condition: Callable[[], bool]) -> bool:
+    """Waits until something holds, while the loop runs."""
+    until = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        await asyncio.sleep(0.005)
+    return True
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that still run (Linux)."""
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            found.update(int(pid) for pid in (thread / "children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def told(records: list[str]) -> Callable[[Any], None]:
+    """A handler that keeps what it is called with."""
+
+    def handler(value: Any) -> None:
+        records.append(value)
+
+    return handler
+
+
+def collected() -> None:
+    """Objects in cycles are gone after that."""
+    for _ in range(3):
+        gc.collect()
+
+
+PRELUDE = """
+import asyncio, os, signal, sys
+from pathlib import Path
+import kimi_agent, kimi_agent.sync
+from kimi_agent.testing import scripted_agent
+
+CANCELLED = {"tool_call": {"name": "WriteFile", "effect": {"write_file": "cancelled", "content": ""}, "result": "ok"}}
+HANGING = [{"text": "On"}, {"wait_cancel": True}, CANCELLED]
+"""
+
+
+def program(code: str, folder: Path, *flags: str, **env: str) -> subprocess.Popen[str]:
+    """Starts a Python program; its working directory is `folder`, warnings are errors."""
+    file = folder / "program.py"
+    file.write_text(PRELUDE + textwrap.dedent(code), "utf-8")
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", *flags, str(file)],
+        cwd=folder, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def interrupted(running: subprocess.Popen[str]) -> tuple[list[str], str]:
+    """Sends Ctrl-C when the program has said something; what it printed after that, and its stderr."""
+    assert running.stdout is not None
+    first = running.stdout.readline()
+    assert first, running.communicate()[1]
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=DEADLINE)
+    return [first.strip(), *out.split()], err

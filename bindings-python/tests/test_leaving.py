@@ -1,0 +1,336 @@
+"""Reading in part, leaving early, cancelling: what goes on, what stops, and that nothing is in the way afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import (
+    DEADLINE,
+    HANGING,
+    LOOKUP,
+    children,
+    collect,
+    eventually,
+    gone,
+    open_session,
+    read_until,
+    texts,
+)
+
+from kimi_agent import (
+    KimiAgentError,
+    Session,
+    StepBegin,
+    TextPart,
+    Timeout,
+    ToolCallRequest,
+    Turn,
+    TurnBegin,
+    TurnEnd,
+    TurnInProgress,
+)
+
+FRESH = [{"text": "Fresh"}]
+LONG = [{"repeat": {"times": 500, "actions": [{"text": "x"}]}}]
+
+
+async def test_break_keeps_a_turn_that_is_held(tmp_path: Path) -> None:
+    script = [{"text": "a"}, {"wait_file": "go"}, {"text": ["b", "c"]}]
+    async with open_session(script, FRESH, work_dir=tmp_path) as session:
+        turn = session.prompt("Go")
+        first = await read_until(turn, TextPart)
+        with pytest.raises(TurnInProgress):
+            session.prompt("Too soon")
+        (tmp_path / "go").touch()
+        # The next reader goes on where the first one stopped.
+        rest = await collect(turn)
+        assert first.text + texts(rest) == "abc"
+        assert isinstance(rest[-1], TurnEnd)
+
+
+async def test_break_lets_go_of_a_turn_that_is_not() -> None:
+    async with open_session(HANGING, FRESH) as session:
+        async for event in session.prompt("Go"):
+            if isinstance(event, TextPart):
+                break
+        assert (await session.prompt("Again").result()).text == "Fresh"
+
+
+async def test_break_out_of_a_step() -> None:
+    async with open_session(HANGING, FRESH) as session:
+        async for step in session.prompt("Go").steps:
+            async for event in step:
+                if isinstance(event, TextPart):
+                    break
+            break
+        assert (await session.prompt("Again").result()).text == "Fresh"
+
+
+async def test_losing_the_last_reference_cancels() -> None:
+    async with open_session(HANGING, FRESH) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+        del turn
+        assert texts(await collect(session.prompt("Again"))) == "Fresh"
+
+
+async def test_a_turn_that_nobody_takes_is_cancelled() -> None:
+    async with open_session(HANGING, FRESH) as session:
+        session.prompt("Go")
+        assert (await session.prompt("Again").result()).text == "Fresh"
+
+
+async def test_a_turn_keeps_its_session() -> None:
+    async def begin() -> Turn:
+        return (await open_session([{"text": "a"}, {"text": "b"}])).prompt("Go")
+
+    turn = await begin()
+    assert texts(await collect(turn)) == "ab"
+    with pytest.warns(ResourceWarning, match="never closed"):
+        del turn
+
+
+async def test_leaving_the_block_of_a_turn() -> None:
+    async with open_session(HANGING, FRESH, HANGING, FRESH) as session:
+        async with session.prompt("Go") as turn:
+            await read_until(turn, TextPart)
+        # Settled already.
+        assert session.state == "idle"
+        assert (await turn.result()).status == "cancelled"
+        async with session.prompt("Again") as turn:
+            assert (await turn.result()).text == "Fresh"
+        with pytest.raises(LookupError):
+            async with session.prompt("Go"):
+                raise LookupError
+        assert (await session.prompt("Again").result()).text == "Fresh"
+
+
+async def test_a_turn_is_read_by_one() -> None:
+    async with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+        async for _ in turn:
+            with pytest.raises(KimiAgentError, match="read once"):
+                aiter(turn)
+            with pytest.raises(KimiAgentError, match="read once"):
+                await anext(turn.steps)
+            break
+        with pytest.raises(KimiAgentError, match="one or the other"):
+            await anext(turn.steps)
+        await turn.cancel()
+
+
+async def test_two_tasks_with_one_iterator() -> None:
+    async with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+        events = aiter(turn)
+        await read_until(events, TextPart)
+        first = asyncio.create_task(anext(events))
+        await asyncio.sleep(0)
+        with pytest.raises(KimiAgentError, match="waits for the next event"):
+            await anext(events)
+        await turn.cancel()
+        await asyncio.wait([first])
+        await events.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+
+
+async def test_a_slow_reader_gets_everything() -> None:
+    turn = [{"repeat": {"times": 2000, "actions": [{"text": "{{round}} "}]}}]
+    async with open_session(turn, event_buffer_bytes=2048) as session:
+        words: list[str] = []
+        async for event in session.prompt("Go"):
+            if isinstance(event, TextPart):
+                words += event.text.split()
+                if len(words) % 500 == 0:
+                    await asyncio.sleep(0.001)
+    assert [int(word) for word in words] == list(range(int(words[0]), int(words[0]) + 2000))
+
+
+async def test_cancel_with_everything_unread() -> None:
+    async with open_session([*LONG, {"wait_cancel": True}], FRESH, event_buffer_bytes=1024) as session:
+        turn = session.prompt("Go")
+        await turn.cancel()
+        assert (await turn.result()).status == "cancelled"
+        assert (await session.prompt("Again").result()).text == "Fresh"
+
+
+async def _next(session: Session, turn: Turn) -> None:
+    await read_until(turn, TurnEnd)
+
+
+async def _next_step(session: Session, turn: Turn) -> None:
+    async for step in turn.steps:
+        await read_until(step, TurnEnd)
+
+
+async def _result(session: Session, turn: Turn) -> None:
+    await turn.result()
+
+
+async def _cancel(session: Session, turn: Turn) -> None:
+    await turn.cancel()
+
+
+async def _steer(session: Session, turn: Turn) -> None:
+    await turn.steer("hey")
+
+
+async def _leave(session: Session, turn: Turn) -> None:
+    async with turn:
+        pass
+
+
+async def _plan(session: Session, turn: Turn) -> None:
+    await session.set_plan_mode(True)
+
+
+async def _close(session: Session, turn: Turn) -> None:
+    await session.close()
+
+
+AWAITS: list[Callable[[Session, Turn], Coroutine[Any, Any, None]]] = [
+    _next, _next_step, _result, _cancel, _steer, _leave, _plan, _close,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("waits", AWAITS, ids=lambda function: function.__name__.strip("_"))
+async def test_a_task_is_cancelled_at(waits: Callable[[Session, Turn], Coroutine[Any, Any, None]]) -> None:
+    session = await open_session(HANGING, FRESH)
+    turn = session.prompt("Go")
+    task = asyncio.create_task(waits(session, turn))
+    # It runs until it has to wait for the agent.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    if waits is _close:
+        # What was begun goes on.
+        assert gone(session.pid)
+    else:
+        await turn.cancel()
+        assert (await session.prompt("Again").result()).text == "Fresh"
+    await session.close()
+
+
+async def test_a_task_is_cancelled_while_it_opens() -> None:
+    before = children()
+    opening = open_session(script={"before_handshake": [{"stall": True}]}, close_timeout=0.1)
+    task = asyncio.create_task(opening.__aenter__())
+    assert await eventually(lambda: children() > before)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all(gone(pid) for pid in children() - before)
+
+
+async def test_a_task_is_cancelled_in_a_prompt_of_one_call() -> None:
+    import kimi_agent
+    from kimi_agent.testing import scripted_agent
+
+    before = children()
+    started = asyncio.Event()
+
+    async def work() -> None:
+        async for event in kimi_agent.prompt("Go", executable=scripted_agent([HANGING])):
+            if isinstance(event, TextPart):
+                started.set()
+
+    task = asyncio.create_task(work())
+    await started.wait()
+    mine = children() - before
+    assert len(mine) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all(gone(pid) for pid in mine)
+
+
+async def test_an_await_with_a_deadline() -> None:
+    async with open_session(HANGING, FRESH) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(turn.result(), 0.001)
+        if sys.version_info >= (3, 11):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    await collect(turn)
+        # The turn goes on.
+        with pytest.raises(TurnInProgress):
+            session.prompt("Again")
+        await turn.cancel()
+        assert (await turn.result()).status == "cancelled"
+        assert (await session.prompt("Again").result()).text == "Fresh"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout and TaskGroup came with 3.11")
+async def test_a_deadline_around_a_whole_session() -> None:
+    if sys.version_info >= (3, 11):  # for mypy
+        pids: list[int | None] = []
+        with pytest.raises(TimeoutError):
+            async with open_session(HANGING) as session:
+                pids.append(session.pid)
+                turn = session.prompt("Go")
+                await read_until(turn, TextPart)
+                async with asyncio.timeout(0.001):
+                    await turn.result()
+        assert gone(pids[0])
+
+
+async def test_the_agent_never_ends_a_cancelled_turn() -> None:
+    async with open_session(
+        [{"text": "x"}, {"ignore_eof": True}, {"stall": True}], cancel_timeout=0.1, close_timeout=0.1
+    ) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+        with pytest.raises(Timeout):
+            await turn.cancel()
+        with pytest.raises(Timeout):
+            await turn.result()
+        assert session.state == "closed"
+    assert gone(session.pid)
+
+
+async def test_closing_while_somebody_waits(tmp_path: Path) -> None:
+    async with open_session(HANGING, work_dir=tmp_path) as session:
+        turn = session.prompt("Go")
+        reading = asyncio.create_task(collect(turn))
+        waiting = asyncio.create_task(turn.result())
+        assert await eventually(lambda: session.state == "active")
+        await session.close()
+        events, result = await asyncio.wait_for(asyncio.gather(reading, waiting), DEADLINE)
+        assert result.status == "cancelled"
+        assert events[0] == TurnBegin("Go")
+
+
+async def test_leaving_while_a_tool_runs() -> None:
+    from kimi_agent import ExternalTool
+
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(arguments: dict[str, Any]) -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    tools = [ExternalTool("lookup", "Looks up.", {"type": "object"}, handler)]
+    async with open_session([LOOKUP], FRESH, tools=tools) as session:
+        async for event in session.prompt("Go"):
+            if isinstance(event, ToolCallRequest):
+                await started.wait()
+                break
+        await ended.wait()
+        events = await collect(session.prompt("Again"))
+        assert texts(events) == "Fresh"
+        assert any(isinstance(event, StepBegin) for event in events)

@@ -1,0 +1,374 @@
+"""Sessions and turns over the scripted agent: what they give, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import HANGING, collect, gone, open_session, read_until, texts
+
+import kimi_agent
+from kimi_agent import (
+    AgentExited,
+    Capabilities,
+    Event,
+    HandshakeError,
+    ImageURLPart,
+    InvalidOption,
+    KimiAgentError,
+    LlmServiceError,
+    MaxStepsReached,
+    MediaURL,
+    NoActiveTurn,
+    PromptResult,
+    SessionClosed,
+    SpawnError,
+    StatusUpdate,
+    StepBegin,
+    TextPart,
+    ThinkPart,
+    Timeout,
+    TokenUsage,
+    TurnBegin,
+    TurnCancelled,
+    TurnEnd,
+    TurnInProgress,
+    UnknownEvent,
+    Unsupported,
+    event_from_dict,
+)
+from kimi_agent.testing import scripted_agent
+
+USED = {"input_other": 80, "output": 10, "input_cache_read": 20, "input_cache_creation": 1}
+
+
+async def test_a_turn_streams_its_events() -> None:
+    async with open_session([{"think": "Hm"}, {"text": ["Hel", "lo"]}]) as session:
+        events = await collect(session.prompt("Say hello"))
+    assert events == [
+        TurnBegin("Say hello"),
+        StepBegin(1),
+        ThinkPart("Hm"),
+        TextPart("Hel"),
+        TextPart("lo"),
+        TurnEnd(),
+    ]
+
+
+async def test_events_arrive_while_the_turn_runs(tmp_path: Path) -> None:
+    async with open_session([{"text": "One"}, {"wait_file": "go"}, {"text": "Two"}], work_dir=tmp_path) as session:
+        found: list[str] = []
+        async for event in session.prompt("Go"):
+            match event:
+                case TextPart(text=text):
+                    found.append(text)
+                    (tmp_path / "go").touch()
+                case _:
+                    pass
+        assert found == ["One", "Two"]
+
+
+async def test_every_event_survives_json_and_pickling() -> None:
+    turn: list[dict[str, Any]] = [
+        {"tool_call": {"id": "c", "name": "Shell", "arguments": {"command": "ls"}, "split": 2, "result": "ok"}},
+        {"usage": USED, "context_usage": 0.5},
+        {"event": {"type": "FromTheFuture", "payload": {"a": [1, None, {"b": 2.5}]}}},
+        {"text": "Done \N{SNOWMAN}"},
+    ]
+    async with open_session(turn) as session:
+        events = await collect(session.prompt("Go"))
+    assert any(isinstance(event, UnknownEvent) for event in events)
+    for event in events:
+        assert event_from_dict(event.to_dict()) == event
+        assert pickle.loads(pickle.dumps(event)) == event
+
+
+async def test_a_result_alone_runs_the_turn_to_its_end() -> None:
+    async with open_session([{"text": "Once"}, {"step": None}, {"text": ["Twi", "ce"]}]) as session:
+        turn = session.prompt("Go")
+        result = await turn.result()
+        assert result == PromptResult("finished", 2, "Twice", TokenUsage(0, 0, 0, 0))
+        assert result.raise_for_status() is result
+        assert await turn.result() == result
+        # Nobody read them.
+        assert turn.discarded > 0
+        assert await collect(turn) == []
+
+
+async def test_a_result_can_be_had_while_somebody_reads() -> None:
+    async with open_session([{"text": "All"}]) as session:
+        turn = session.prompt("Go")
+        events, result = await asyncio.gather(collect(turn), turn.result())
+        assert texts(events) == result.text == "All"
+        assert turn.discarded == 0
+
+
+async def test_steps_have_their_events() -> None:
+    async with open_session([{"text": "One"}, {"step": None}, {"text": "Two"}]) as session:
+        found: list[tuple[int, list[str]]] = []
+        async for step in session.prompt("Go").steps:
+            found.append((step.n, [type(event).__name__ async for event in step]))
+    assert found == [
+        (1, ["TurnBegin", "StepBegin", "TextPart"]),
+        (2, ["StepBegin", "TextPart", "TurnEnd"]),
+    ]
+
+
+async def test_going_on_to_the_next_step_passes_over_the_rest() -> None:
+    async with open_session([{"text": ["a", "b", "c"]}, {"step": None}, {"text": "d"}]) as session:
+        found: list[tuple[int, str]] = []
+        turn = session.prompt("Go")
+        async for step in turn.steps:
+            async for event in step:
+                if isinstance(event, TextPart):
+                    found.append((step.n, event.text))
+                    break
+        assert found == [(1, "a"), (2, "d")]
+        assert (await turn.result()).text == "d"
+
+
+async def test_a_step_belongs_to_its_loop() -> None:
+    async with open_session([{"text": "One"}]) as session:
+        turn = session.prompt("Go")
+        kept: Any = None
+        async for step in turn.steps:
+            kept = step
+            break
+        with pytest.raises(KimiAgentError, match="inside of it"):
+            await anext(kept)
+
+
+async def test_usage_of_turn_and_session() -> None:
+    turn = [{"text": "Hi"}, {"usage": USED, "context_usage": 0.25}]
+    async with open_session(turn, turn) as session:
+        first = session.prompt("One")
+        await first.result()
+        second = session.prompt("Two")
+        result = await second.result()
+        assert first.usage == second.usage == result.usage == TokenUsage(80, 10, 20, 1)
+        assert session.usage == TokenUsage(160, 20, 40, 2)
+        assert session.usage.total == 222
+        assert isinstance(session.status, StatusUpdate)
+        assert session.status.context_usage == 0.25
+
+
+async def test_what_a_session_knows(tmp_path: Path) -> None:
+    script = {
+        "server": {"name": "an agent", "version": "2.5"},
+        "slash_commands": [{"name": "compact", "description": "Shorten", "aliases": ["c"]}],
+    }
+    async with open_session(HANGING, script=script, work_dir=tmp_path, session_id="mine") as session:
+        assert session.id == "mine"
+        assert Path(session.work_dir) == tmp_path
+        assert session.protocol_version == "1.10"
+        assert session.server is not None
+        assert (session.server.name, session.server.version) == ("an agent", "2.5")
+        assert [command.name for command in session.slash_commands] == ["compact"]
+        assert session.external_tools.accepted == []
+        assert session.pid is not None
+        os.kill(session.pid, 0)
+        capabilities = session.capabilities
+        assert isinstance(capabilities, Capabilities)
+        assert dataclasses.replace(capabilities, hooks=[]) == Capabilities(True, True, True, True, True, True, [])
+        assert "PreToolUse" in capabilities.hooks
+        assert session.state == "idle"
+        turn = session.prompt("Go")
+        assert session.state == "active"
+        assert turn.id in repr(turn)
+        await turn.cancel()
+        assert session.state == "idle"
+        assert "mine" in repr(session)
+    assert session.state == "closed"
+
+
+async def test_an_old_agent_can_do_less() -> None:
+    async with open_session([{"text": "Hi"}], script={"wire": "1.0"}) as session:
+        assert session.protocol_version == "1.0"
+        assert not session.capabilities.steer
+        with pytest.raises(Unsupported) as caught:
+            await session.set_plan_mode(True)
+        assert caught.value.code == "unsupported"
+        with pytest.raises(Unsupported):
+            await collect(session.replay())
+        assert (await session.prompt("Hello").result()).text == "Hi"
+
+
+async def test_a_second_prompt_has_to_wait() -> None:
+    async with open_session(HANGING, [{"text": "Fresh"}]) as session:
+        turn = session.prompt("One")
+        with pytest.raises(TurnInProgress) as caught:
+            session.prompt("Two")
+        assert caught.value.code == "turn_in_progress"
+        await turn.cancel()
+        assert (await turn.result()).status == "cancelled"
+        assert (await session.prompt("Two").result()).text == "Fresh"
+
+
+async def test_a_turn_is_cancelled() -> None:
+    async with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+        await turn.cancel()
+        await turn.cancel()
+        result = await turn.result()
+        assert result.status == "cancelled"
+        with pytest.raises(TurnCancelled) as caught:
+            result.raise_for_status()
+        assert caught.value.code == "turn_cancelled"
+
+
+async def test_the_limit_of_steps() -> None:
+    async with open_session([{"text": "x"}, {"end": "max_steps_reached", "steps": 7}]) as session:
+        result = await session.prompt("Go").result()
+        assert result.status == "max_steps_reached"
+        with pytest.raises(MaxStepsReached) as caught:
+            result.raise_for_status()
+        assert caught.value.steps == 7
+
+
+async def test_a_turn_is_steered() -> None:
+    async with open_session([{"text": "Working"}, {"wait_steer": True}, {"text": "{{steer}}!"}]) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+        await turn.steer([TextPart("tea")])
+        assert (await turn.result()).text == "tea!"
+        with pytest.raises(NoActiveTurn):
+            await turn.steer("too late")
+
+
+async def test_plan_mode_and_replay() -> None:
+    async with open_session([{"text": ["Hel", "lo"]}]) as session:
+        await session.prompt("Say hello").result()
+        await session.set_plan_mode(True)
+        assert session.status.plan_mode is True
+        past = await collect(session.replay())
+        assert past[0] == TurnBegin("Say hello")
+        assert texts(past) == "Hello"
+        await session.set_plan_mode(False)
+        assert session.status.plan_mode is False
+
+
+async def test_input_of_parts() -> None:
+    async with open_session([{"text": "{{prompt}}"}]) as session:
+        parts = ["Look: ", TextPart("here"), {"type": "image_url", "image_url": {"url": "data:,x"}}]
+        events = await collect(session.prompt(parts))
+        begin = events[0]
+        assert isinstance(begin, TurnBegin)
+        assert begin.user_input == [TextPart("Look: "), TextPart("here"), ImageURLPart(MediaURL("data:,x"))]
+
+
+async def test_a_prompt_of_one_call() -> None:
+    agent = scripted_agent([[{"text": "Hi {{prompt}}"}]])
+    assert texts(await collect(kimi_agent.prompt("there", executable=agent))) == "Hi there"
+    turn = kimi_agent.prompt("you", executable=agent)
+    assert (await turn.result()).text == "Hi you"
+    with pytest.raises(InvalidOption):
+        kimi_agent.prompt("x", executable=agent, work_dirr="typo")  # type: ignore[call-arg] # pyright: ignore
+
+
+async def test_opening_by_hand() -> None:
+    opening = open_session([{"text": "Hi"}])
+    session = await opening
+    pid = session.pid
+    await session.close()
+    await session.close()
+    assert gone(pid)
+    with pytest.raises(SessionClosed):
+        session.prompt("Anyone?")
+    with pytest.raises(KimiAgentError, match="opened already"):
+        await opening
+
+
+async def test_nothing_starts_before_it_is_awaited() -> None:
+    # No warning of something that was never awaited, either.
+    open_session([{"text": "Hi"}], work_dirr="typo")
+
+
+async def test_closing_in_mid_turn() -> None:
+    async with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+    assert gone(session.pid)
+    assert (await turn.result()).status == "cancelled"
+
+
+async def test_a_wrong_option_is_named() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        await open_session([], work_dirr=".")
+    assert (caught.value.option, caught.value.code) == ("work_dirr", "invalid_option")
+    with pytest.raises(InvalidOption) as caught:
+        await open_session([], close_timeout="soon")
+    assert caught.value.option == "close_timeout"
+    assert pickle.loads(pickle.dumps(caught.value)).option == "close_timeout"
+
+
+async def test_no_executable(tmp_path: Path) -> None:
+    with pytest.raises(SpawnError, match="nothing-here") as caught:
+        await kimi_agent.create_session(executable=tmp_path / "nothing-here")
+    assert caught.value.code == "spawn_error"
+
+
+async def test_an_agent_that_does_not_speak_wire() -> None:
+    with pytest.raises(HandshakeError, match="moved") as caught:
+        await open_session(script={"before_handshake": [{"raw": "This program has moved."}, {"exit": 0}]})
+    assert caught.value.code == "handshake_error"
+
+
+async def test_an_agent_that_dies_in_a_turn() -> None:
+    turn = [{"text": "I feel "}, {"stderr": "fatal: out of memory"}, {"exit": 3}]
+    async with open_session(turn) as session:
+        got: list[Event] = []
+        with pytest.raises(AgentExited, match="out of memory") as caught:
+            async for event in session.prompt("Go"):
+                got.append(event)
+        assert texts(got) == "I feel "
+        error = caught.value
+        assert (error.code, error.exit_code, error.signal) == ("agent_exited", 3, None)
+        assert "out of memory" in error.stderr
+        copy = pickle.loads(pickle.dumps(error))
+        assert (copy.exit_code, copy.stderr, str(copy)) == (3, error.stderr, str(error))
+        assert session.state == "closed"
+        with pytest.raises(AgentExited):
+            session.prompt("Again")
+
+
+async def test_an_agent_that_is_killed() -> None:
+    async with open_session([{"text": "I feel "}, {"signal": "KILL"}]) as session:
+        with pytest.raises(AgentExited) as caught:
+            await session.prompt("Go").result()
+        assert (caught.value.exit_code, caught.value.signal) == (None, "SIGKILL")
+
+
+async def test_an_error_of_the_agents() -> None:
+    turn = [{"error": {"code": -32003, "message": "the model is down", "data": {"status": 500}}}]
+    async with open_session(turn, [{"text": "Back"}]) as session:
+        with pytest.raises(LlmServiceError) as caught:
+            await session.prompt("Go").result()
+        error = caught.value
+        assert (error.code, error.rpc_code, error.message) == ("llm_service_error", -32003, "the model is down")
+        assert error.data == {"status": 500}
+        assert pickle.loads(pickle.dumps(error)).data == {"status": 500}
+        assert (await session.prompt("Again").result()).text == "Back"
+
+
+async def test_deadlines() -> None:
+    async with open_session([{"text": "On"}, {"wait_cancel": True}], turn_timeout=0.05) as session:
+        with pytest.raises(Timeout) as caught:
+            await session.prompt("Go").result()
+        assert caught.value.code == "timeout"
+
+
+async def test_a_config_travels_in_a_private_file() -> None:
+    async with open_session([{"text": "{{argv}}"}], config={"secret": "s3cr3t"}) as session:
+        said = (await session.prompt("Go").result()).text
+        assert "s3cr3t" not in said
+        name = next(word.partition("=")[2] for word in json.loads(said) if word.startswith("--config-file="))
+        assert Path(name).stat().st_mode & 0o077 == 0
+        assert "s3cr3t" in Path(name).read_text()
+    assert not Path(name).exists()

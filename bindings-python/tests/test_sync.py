@@ -1,0 +1,253 @@
+"""The blocking API, and Ctrl-C in both."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import DEADLINE, HANGING, LOOKUP, gone, interrupted, program, texts
+
+from kimi_agent import (
+    AgentExited,
+    ApprovalRequest,
+    ExternalTool,
+    InvalidOption,
+    KimiAgentError,
+    TextPart,
+    TurnBegin,
+    TurnEnd,
+    TurnInProgress,
+    sync,
+)
+from kimi_agent.testing import scripted_agent
+
+FRESH = [{"text": "Fresh"}]
+
+
+def open_session(*turns: Any, **options: Any) -> sync.Session:
+    return sync.create_session(executable=scripted_agent(list(turns)), **options)
+
+
+def test_a_turn_streams_its_events() -> None:
+    with open_session([{"text": ["Hel", "lo"]}]) as session:
+        turn = session.prompt("Say hello")
+        events = list(turn)
+        assert events[0] == TurnBegin("Say hello")
+        assert events[-1] == TurnEnd()
+        assert texts(events) == turn.result().text == "Hello"
+        assert (session.state, session.protocol_version) == ("idle", "1.10")
+        assert session.id in repr(session)
+        assert turn.usage == session.usage == turn.result().usage
+        assert list(turn) == []
+    assert session.state == "closed"
+    assert gone(session.pid)
+
+
+def test_steps() -> None:
+    with open_session([{"text": "One"}, {"step": None}, {"text": "Two"}]) as session:
+        found = [(step.n, texts(list(step))) for step in session.prompt("Go").steps]
+    assert found == [(1, "One"), (2, "Two")]
+
+
+def test_a_prompt_of_one_call() -> None:
+    agent = scripted_agent([[{"text": "Hi {{prompt}}"}]])
+    assert texts(list(sync.prompt("there", executable=agent))) == "Hi there"
+    assert sync.prompt("you", executable=agent).result().text == "Hi you"
+    with pytest.raises(InvalidOption):
+        sync.prompt("x", executable=agent, close_timeout=-1.0)
+
+
+def test_errors_are_raised_where_they_belong() -> None:
+    with open_session([{"text": "I feel "}, {"exit": 3}]) as session:
+        events = iter(session.prompt("Go"))
+        got: list[Any] = []
+        with pytest.raises(AgentExited) as caught:
+            got.extend(events)
+        assert caught.value.exit_code == 3
+        with pytest.raises(AgentExited):
+            session.prompt("Again")
+
+
+def test_break_keeps_a_turn_that_is_held_and_lets_go_of_others() -> None:
+    with open_session(HANGING, HANGING, FRESH) as session:
+        turn = session.prompt("Go")
+        for event in turn:
+            if isinstance(event, TextPart):
+                break
+        with pytest.raises(TurnInProgress):
+            session.prompt("Too soon")
+        turn.cancel()
+        assert turn.result().status == "cancelled"
+        for event in session.prompt("Once more"):
+            if isinstance(event, TextPart):
+                break
+        assert session.prompt("Again").result().text == "Fresh"
+
+
+def test_a_turn_is_read_by_one() -> None:
+    with open_session(HANGING, FRESH) as session, session.prompt("Go") as turn:
+        events = iter(turn)
+        with pytest.raises(KimiAgentError, match="read once"):
+            iter(turn)
+        events.close()
+        assert next(iter(turn)) == TurnBegin("Go")
+
+
+def test_steering_plan_mode_and_replay() -> None:
+    with open_session([{"text": "Working"}, {"wait_steer": True}, {"text": "{{steer}}!"}]) as session:
+        with session.prompt("Go") as turn:
+            turn.steer("tea")
+            assert turn.result().text == "tea!"
+        session.set_plan_mode(True)
+        assert session.status.plan_mode is True
+        assert texts(list(session.replay())).startswith("Working")
+
+
+def test_handlers_may_use_the_session() -> None:
+    turns: list[sync.Turn] = []
+    ready = threading.Event()
+
+    def handler(arguments: dict[str, Any]) -> str:
+        assert ready.wait(DEADLINE)
+        turns[0].steer("by the way")
+        return "ok"
+
+    tools = [ExternalTool("lookup", "Looks up.", {"type": "object"}, handler)]
+    with open_session([LOOKUP, {"wait_steer": True}, {"text": "{{steer}}"}], tools=tools) as session:
+        turns.append(session.prompt("Go"))
+        ready.set()
+        assert turns[0].result().text == "by the way"
+
+
+def test_an_async_handler_must_not_block_its_loop() -> None:
+    said: list[str] = []
+
+    async def handler(arguments: dict[str, Any]) -> str:
+        try:
+            session.close()
+        except KimiAgentError as error:
+            said.append(str(error))
+        return "ok"
+
+    tools = [ExternalTool("lookup", "Looks up.", {"type": "object"}, handler)]
+    with open_session([LOOKUP, {"text": "Done"}], tools=tools) as session:
+        assert session.prompt("Go").result().text == "Done"
+    assert "plain function" in said[0]
+
+
+def test_answers_by_hand(tmp_path: Path) -> None:
+    write = {"name": "WriteFile", "approve": True, "effect": {"write_file": "out.txt", "content": "x"}, "result": "ok"}
+    with open_session([{"tool_call": write}], work_dir=tmp_path, on_approval="manual") as session:
+        turn = session.prompt("Go")
+        for event in turn:
+            if isinstance(event, ApprovalRequest):
+                turn.respond(event, "approve")
+    assert (tmp_path / "out.txt").exists()
+
+
+def test_a_session_for_each_thread() -> None:
+    said: list[str] = []
+
+    def work(n: int) -> None:
+        with open_session([{"text": "{{prompt}}"}]) as session:
+            said.append(session.prompt(f"thread {n}").result().text)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert sorted(said) == [f"thread {n}" for n in range(4)]
+
+
+def test_a_session_from_another_thread() -> None:
+    with open_session([{"text": "a"}], [{"text": "b"}]) as session:
+        said: list[str] = []
+        thread = threading.Thread(target=lambda: said.append(session.prompt("Go").result().text))
+        thread.start()
+        thread.join(DEADLINE)
+        said.append(session.prompt("Go").result().text)
+    assert said == ["a", "b"]
+
+
+BLOCKING = """
+with kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), work_dir=".") as session:
+    pid = session.pid
+    turn = session.prompt("Go")
+    try:
+        WAIT
+    finally:
+        print("left", flush=True)
+"""
+WAITS = {
+    "reading": "for event in turn:\n            if isinstance(event, kimi_agent.TextPart): print(pid, flush=True)",
+    "reading steps": (
+        "for step in turn.steps:\n"
+        "            for event in step:\n"
+        "                if isinstance(event, kimi_agent.TextPart): print(pid, flush=True)"
+    ),
+    "result": "print(pid, flush=True); turn.result()",
+}
+ASYNC = """
+async def main():
+    async with kimi_agent.create_session(executable=scripted_agent([HANGING]), work_dir=".") as session:
+        turn = session.prompt("Go")
+        try:
+            async for event in turn:
+                if isinstance(event, kimi_agent.TextPart):
+                    print(session.pid, flush=True)
+        finally:
+            print("left", flush=True)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
+@pytest.mark.parametrize("code", [*(BLOCKING.replace("WAIT", wait) for wait in WAITS.values()), ASYNC])
+def test_ctrl_c(code: str, tmp_path: Path) -> None:
+    running = program(code, tmp_path)
+    (pid, *rest), err = interrupted(running)
+    assert rest == ["left"]
+    assert err.strip().endswith("KeyboardInterrupt")
+    assert running.returncode == -signal.SIGINT
+    # The agent was told, and it is gone.
+    assert (tmp_path / "cancelled").exists()
+    assert gone(int(pid))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
+def test_ctrl_c_that_the_program_survives(tmp_path: Path) -> None:
+    code = """
+    with kimi_agent.sync.create_session(executable=scripted_agent([HANGING, [{"text": "Fresh"}]])) as session:
+        turn = session.prompt("Go")
+        try:
+            for event in turn:
+                if isinstance(event, kimi_agent.TextPart):
+                    print(session.pid, flush=True)
+        except KeyboardInterrupt:
+            turn.cancel()
+        print(turn.result().status, session.prompt("Again").result().text)
+    """
+    running = program(code, tmp_path)
+    (_, *rest), err = interrupted(running)
+    assert rest == ["cancelled", "Fresh"]
+    assert err == ""
+    assert running.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
+def test_ctrl_c_while_a_session_opens(tmp_path: Path) -> None:
+    code = """
+    agent = {"before_handshake": [{"stderr": "here"}, {"stall": True}]}
+    said = lambda line: print(line, flush=True)
+    kimi_agent.sync.create_session(executable=scripted_agent(agent), on_stderr=said, close_timeout=0.1)
+    """
+    running = program(code, tmp_path)
+    (first, *rest), err = interrupted(running)
+    assert (first, rest) == ("here", [])
+    assert err.strip().endswith("KeyboardInterrupt")
+    assert running.returncode == -signal.SIGINT
