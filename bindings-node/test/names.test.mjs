@@ -1,0 +1,87 @@
+// The names that programs are written against: `tests/api/names.json` has them for every language.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import ts from "typescript";
+
+import * as kimi from "../dist/index.mjs";
+import * as testing from "../dist/testing.mjs";
+
+const package_ = fileURLToPath(new URL("..", import.meta.url));
+const names = JSON.parse(readFileSync(join(package_, "../tests/api/names.json"), "utf8")).node;
+const [tops, members] = [names.filter((name) => !name.includes(".")), names.filter((name) => name.includes("."))];
+
+/** What the compiler says about a module of the tests, which needn't be there. */
+function complaints(source) {
+  const { config } = ts.readConfigFile(join(package_, "test/types/tsconfig.json"), ts.sys.readFile);
+  const folder = join(package_, "test/types");
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, folder);
+  const host = ts.createCompilerHost(options);
+  const file = join(folder, "names.mts");
+  const { getSourceFile, fileExists } = host;
+  host.fileExists = (path) => path === file || fileExists(path);
+  host.getSourceFile = (path, ...rest) =>
+    path === file ? ts.createSourceFile(path, source, ...rest) : getSourceFile(path, ...rest);
+  const found = ts.getPreEmitDiagnostics(ts.createProgram([file], { ...options, isolatedModules: false }, host));
+  return found.map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, "\n"));
+}
+
+test("the names are typed", () => {
+  const lines = [
+    'import * as testing from "kimi-agent/testing";',
+    ...tops.map((name) => `import { ${name} as _${name} } from "kimi-agent";`),
+    ...members.map((name, index) => {
+      const [owner, member] = name.split(".");
+      return owner === "testing" ? `testing.${member};` : `type T${index} = import("kimi-agent").${owner}["${member}"];`;
+    }),
+  ];
+  assert.deepEqual(complaints(lines.join("\n")), []);
+  assert.match(complaints('import { Sesion } from "kimi-agent";').join(), /Sesion/);
+});
+
+describe("at run time", () => {
+  const objects = {
+    testing,
+    ExternalTool: kimi.tool({ name: "t", description: "", parameters: {}, handler: () => "" }),
+    Hook: new kimi.Hook({ event: "Stop", handler: () => "allow" }),
+    Block: new kimi.Block(),
+    Reject: new kimi.Reject(""),
+    KimiAgentError: new kimi.KimiAgentError(""),
+    InvalidOption: new kimi.InvalidOption("", ""),
+    AgentExited: new kimi.AgentExited(""),
+    RpcError: new kimi.RpcError("", 0),
+  };
+  before(async () => {
+    const session = await kimi.createSession({ executable: testing.scriptedAgent([[{ text: "a" }]]) });
+    const turn = session.prompt("hi");
+    const { value: step } = await turn.steps.next();
+    Object.assign(objects, { Session: session, Turn: turn, PromptResult: await turn.result(), Step: step });
+  });
+  after(() => objects.Session.close());
+
+  test("the members are there", () => {
+    const missing = members.filter((name) => {
+      const [owner, member] = name.split(".");
+      return owner !== "SessionOptions" && !(member in objects[owner]);
+    });
+    assert.deepEqual(missing, []);
+  });
+
+  test("the functions and classes are there", () => {
+    const onlyTypes = ["ExternalTool", "Step"];
+    const values = tops.filter((name) => /^[a-z]/.test(name) || (name in objects && !onlyTypes.includes(name)));
+    assert.deepEqual(values.filter((name) => typeof kimi[name] !== "function"), []);
+  });
+
+  test("the options are taken", async () => {
+    const open = (option) => kimi.createSession({ executable: "/no/such/agent", [option]: { no: 0 } });
+    await assert.rejects(open("options"), { message: /no such option/ });
+    const options = members.filter((name) => name.startsWith("SessionOptions.")).map((name) => name.split(".")[1]);
+    assert.ok(options.length > 0);
+    // Whatever is wrong with the value, the name is known.
+    for (const option of options) await assert.rejects(open(option), ({ message }) => !/no such option/.test(message));
+  });
+});
