@@ -8,6 +8,9 @@ use crate::convert::{event_to_py, message_to_py, outcome_to_py, py_to_json};
 use crate::session::content;
 use crate::{error_parts, raise};
 
+/// Events, the step of the next unread one as (index, number), and whether nothing follows.
+type Drained<'py> = (Vec<Bound<'py, PyAny>>, Option<(u32, i64)>, bool);
+
 /// A turn, or a replay: a stream of events with an outcome.
 #[pyclass(frozen, name = "Turn", module = "kimi_agent._native")]
 pub(crate) struct PyTurn {
@@ -33,12 +36,7 @@ impl PyTurn {
     }
 
     /// Events; the step of the next unread one as (index, number), if there is one; whether nothing follows.
-    fn drain<'py>(
-        &self,
-        py: Python<'py>,
-        max: usize,
-        step: Option<u32>,
-    ) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<(u32, i64)>, bool)> {
+    fn drain<'py>(&self, py: Python<'py>, max: usize, step: Option<u32>) -> PyResult<Drained<'py>> {
         let batch = self.turn.drain(max, step);
         let events = batch.events.iter().map(|event| event_to_py(py, event)).collect::<PyResult<_>>()?;
         Ok((events, batch.next.map(|tag| (tag.index, tag.n)), batch.ended))
