@@ -354,13 +354,13 @@ fn one_shot(content: Content, options: SessionOptions, runtime: Option<tokio::ru
     let link = Arc::new(Link::default());
     let inner = TurnInner { lane: Arc::clone(&lane), link: Arc::clone(&link), id: "turn-1".to_owned() };
     match runtime {
-        Some(runtime) => drop(runtime.spawn(run_one_shot(content, options, lane, link, room))),
+        Some(runtime) => drop(runtime.spawn(run_one_shot(content, options, Unfinished(lane), link, room))),
         None => lane.finish(Err(Error::Internal("`prompt` was called outside a tokio runtime".to_owned()))),
     }
     Turn::new(Arc::new(inner))
 }
 
-/// Where the runtime ends before the session has begun, the turn still ends.
+/// A turn that ends whatever happens, be it that the runtime is gone before its task has begun.
 struct Unfinished(Arc<Lane>);
 
 impl Drop for Unfinished {
@@ -369,8 +369,8 @@ impl Drop for Unfinished {
     }
 }
 
-async fn run_one_shot(content: Content, options: SessionOptions, lane: Arc<Lane>, link: Arc<Link>, room: Arc<Notify>) {
-    let _unfinished = Unfinished(Arc::clone(&lane));
+async fn run_one_shot(content: Content, options: SessionOptions, turn: Unfinished, link: Arc<Link>, room: Arc<Notify>) {
+    let lane = &turn.0;
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {
@@ -387,7 +387,7 @@ async fn run_one_shot(content: Content, options: SessionOptions, lane: Arc<Lane>
         Ok(session) => session,
         Err(error) => return lane.finish(Err(error)),
     };
-    match session.shared.prompt(Arc::clone(&lane), content) {
+    match session.shared.prompt(Arc::clone(lane), content) {
         Ok(key) => link.connect(Arc::clone(&session.shared), key),
         Err(error) => return lane.finish(Err(error)),
     }
