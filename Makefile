@@ -11,6 +11,7 @@ DIST := $(CURDIR)/dist
 VENV := $(CACHE)/venv
 PY := $(VENV)/bin/python
 FEATURES := --features bridge
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
@@ -72,7 +73,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 .PHONY: test
-test: test-rust test-python test-node test-generated test-scenarios test-docs test-exit test-packages test-real ## Runs everything.
+test: test-rust test-python test-node test-generated test-scenarios test-docs test-exit test-packages test-foreign test-real ## Runs everything.
 	$(call say,All tests have passed)
 
 # --- the checks, one by one ---
@@ -113,6 +114,18 @@ test-docs: build ## Every code block in the documents.
 test-exit: build ## 200 exits of each Python in the middle of a turn.
 	$(call say,Leaving Python in the middle of a turn)
 	@$(PY) tools/each_python.py $(DIST) -- tests/exit/run.py
+
+tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
+	@cd tests/foreign/node && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: test-foreign
+test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven by clients that others have written.
+	$(call say,Driving the agent with other clients)
+	@cargo build -q --locked -p kimi-agent --bin kimi-scripted-agent
+	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" && \
+		(cd tests/foreign/node && npm test --silent) && \
+		CARGO_TARGET_DIR=$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
 
 .PHONY: test-packages
 test-packages: wheels ## The wheel and the tarball, in fresh environments.
