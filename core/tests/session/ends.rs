@@ -58,10 +58,12 @@ async fn one_that_wants_to_stay_is_killed() {
 
 #[tokio::test]
 async fn one_that_answers_nothing_any_more_is_given_up() {
-    let (options, agent) = with(json!([[{"text": "a"}, {"stall": true}]]));
+    let (options, agent) = with(json!([[{"text": "a"}, {"stderr": "deaf from here on"}, {"stall": true}]]));
+    let (line, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let options = options.on_stderr(move |text| drop(line.send(text.to_owned())));
     let session = options.cancel_timeout(Duration::from_millis(100)).start().await.unwrap();
-    let mut turn = session.prompt("go").unwrap();
-    until(&mut turn, "ContentPart").await;
+    let turn = session.prompt("go").unwrap();
+    assert_eq!(lines.recv().await.unwrap(), "deaf from here on");
     assert!(turn.cancel().await.unwrap_err().is_timeout());
     assert!(session.prompt("again").unwrap_err().is_timeout());
     session.close().await.unwrap();
