@@ -2,10 +2,10 @@
 
 import { isMainThread } from "node:worker_threads";
 
-import { fromNative } from "./errors.js";
+import { fromNative, translated } from "./errors.js";
+import { errorText, type Handlers, type Job } from "./handlers.js";
 import { log } from "./log.js";
 import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
-import type { Handlers, Job } from "./handlers.js";
 
 /** A turn or a replay, for what is delivered to it. It must not keep the program's object from being collected. */
 export interface TurnPeer {
@@ -165,8 +165,19 @@ export class Bridge {
     this.#jobs.set(id, controller);
     const { value, error } = await handlers.run(job, controller.signal, inTurn);
     // A job that was cancelled is known no more, and may belong to a session that is closed.
-    if (this.#jobs.delete(id)) this.native.jobDone(id, value, error);
+    if (this.#jobs.delete(id)) this.#jobDone(id, value, error);
     this.#updateRef();
+  }
+
+  /** Whatever a handler gave, the agent gets an answer: JSON that the addon refuses, too deep for one, is a failure. */
+  #jobDone(id: number, value: string | null, error: string | null): void {
+    try {
+      translated(() => {
+        this.native.jobDone(id, value, error);
+      });
+    } catch (refused) {
+      this.native.jobDone(id, null, errorText(refused));
+    }
   }
 
   #cancelJob(id: number): void {

@@ -2,6 +2,7 @@
 
 import { AsyncResource } from "node:async_hooks";
 
+import { toJson } from "./json.js";
 import type { JobKind } from "./native.js";
 import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
 import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest } from "./wire.js";
@@ -18,12 +19,9 @@ export type JobOutcome = { value: string; error: null } | { value: null; error: 
 
 /** An answer as the addon takes it: {@link Reject} and {@link Block} become objects, nothing becomes null. */
 export function answerJson(answer: unknown): string {
-  if (answer instanceof Reject) return JSON.stringify({ reject: answer.feedback });
-  if (answer instanceof Block) return JSON.stringify({ block: answer.reason });
-  if (answer === undefined) return "null";
-  const text = JSON.stringify(answer) as string | undefined;
-  if (text === undefined) throw new TypeError(`a ${typeof answer} is no JSON`);
-  return text;
+  if (answer instanceof Reject) return toJson({ reject: answer.feedback });
+  if (answer instanceof Block) return toJson({ block: answer.reason });
+  return toJson(answer ?? null);
 }
 
 /** The text of whatever was thrown. */

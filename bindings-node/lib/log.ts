@@ -15,6 +15,10 @@ export interface LogRecord {
 /** Gets the records of the log. */
 export type Logger = (record: LogRecord) => void;
 
+function warn(error: unknown): void {
+  process.emitWarning(`the logger of kimi-agent failed: ${String(error)}`, "KimiAgentWarning");
+}
+
 /** Where records go in this JavaScript environment, and who must know that it changed. */
 class Log {
   logger: Logger | null = null;
@@ -30,9 +34,10 @@ class Log {
   /** A logger that throws must not take the program down: it is told as a warning. */
   write(record: LogRecord): void {
     try {
-      this.logger?.(record);
+      const result: unknown = this.logger?.(record);
+      if (result instanceof Promise) result.catch(warn);
     } catch (error) {
-      process.emitWarning(`the logger of kimi-agent failed: ${String(error)}`, "KimiAgentWarning");
+      warn(error);
     }
   }
 }

@@ -1,6 +1,7 @@
 /** What a session can be opened with. */
 
 import { InvalidOption } from "./errors.js";
+import { toJson } from "./json.js";
 import { type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
@@ -206,12 +207,10 @@ function json(option: string, value: unknown): string {
   // JSON would make null of them, and null means that the option is not set.
   if (typeof value === "number" && !Number.isFinite(value)) throw wrong(option, `${String(value)} is not finite`);
   try {
-    const text = JSON.stringify(value) as string | undefined;
-    if (text !== undefined) return text;
+    return toJson(value);
   } catch (error) {
     throw wrong(option, String(error), { cause: error });
   }
-  throw wrong(option, `a ${typeof value} is no JSON`);
 }
 
 /** Divides options into data and functions. What is right and what is wrong with the data is for the core to say. */

@@ -3,8 +3,9 @@
 import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
-import { fromNative, translated } from "./errors.js";
+import { fromNative, InvalidOption, translated } from "./errors.js";
 import { answerJson } from "./handlers.js";
+import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
 import { Reader, type Step } from "./reader.js";
@@ -58,7 +59,11 @@ export class PromptResult {
 
 /** @internal */
 export function contentJson(content: PromptContent): string {
-  return JSON.stringify(content);
+  try {
+    return toJson(content);
+  } catch (error) {
+    throw new InvalidOption("content", `invalid option \`content\`: ${String(error)}`, { cause: error });
+  }
 }
 
 /** @internal */

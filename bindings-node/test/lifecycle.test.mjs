@@ -170,8 +170,11 @@ describe("a program", { timeout: 240_000, concurrency: 2 }, () => {
       turn.cancel();
       session.close();
       await session.close();`,
-    "the logger throws": `
-      setLogger(() => { throw new Error("logger"); }, "trace");
+    "the logger throws, now or later": `
+      let records = 0;
+      const later = async () => { throw new Error("later"); };
+      const now = () => { throw new Error("now"); };
+      setLogger(() => ((records += 1) % 2 ? later() : now()), "trace");
       process.removeAllListeners("warning");
       const session = await createSession({ executable: scriptedAgent([[{ raw: "nonsense" }, { text: "a" }]]) });
       await session.prompt("hi").result();

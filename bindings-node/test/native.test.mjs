@@ -65,6 +65,47 @@ test("a tool with a schema is called, and told the model what is wrong", async (
   });
 });
 
+test("whatever a tool gives, the model is told something", async () => {
+  const nested = (depth) => (depth === 0 ? "core" : [nested(depth - 1)]);
+  const circular = {};
+  circular.itself = circular;
+  const given = [
+    ["\ud800x", "\ufffdx"],
+    [{ "\udfff": ["\\ud800", "\\\ud800", "\u{1f600}"] }, JSON.stringify({ "\ufffd": ["\\ud800", "\\\ufffd", "\u{1f600}"] })],
+    [nested(300), /recursion limit/],
+    [circular, /circular/],
+    [1n, /BigInt/],
+    [() => "x", /a function is no JSON/],
+    [{ then: () => assert.fail("from a thenable") }, /from a thenable/],
+    [undefined, ""],
+    ["x".repeat(1 << 20), "x".repeat(1 << 20)],
+  ];
+  let round = 0;
+  const handler = () => given[round][0];
+  const tools = [{ name: "t", description: "", parameters: { type: "object" }, handler }];
+  const script = given.map(() => [{ external_tool: { id: "t", name: "t", arguments: {} } }]);
+  await withSession(script, { tools }, async (session) => {
+    for (; round < given.length; round += 1) {
+      const events = await collect(session.prompt("go"));
+      const { is_error, output, message } = events.find(({ type }) => type === "ToolResult").payload.return_value;
+      const expected = given[round][1];
+      assert.equal(is_error, typeof expected !== "string");
+      if (is_error) assert.match(message, expected);
+      else assert.equal(output, expected);
+      assert.equal(events.some(({ type }) => type === "HandlerFailed"), is_error);
+    }
+  });
+});
+
+test("a prompt that is none is refused, and half a character is replaced", async () => {
+  await withSession([[{ text: "{{prompt}}" }]], {}, async (session) => {
+    for (const content of [undefined, null, 5, {}, 1n, () => "x", [{ type: "text" }]]) {
+      assert.throws(() => session.prompt(content), { code: "invalid_option", option: "content" });
+    }
+    assert.equal((await session.prompt("\ud83d!").result()).text, "\ufffd!");
+  });
+});
+
 test("approvals are answered by a handler, or by hand", async () => {
   const approve = { action: "run", description: "ls" };
   const result = { output: "listed", message: "", is_error: false };
