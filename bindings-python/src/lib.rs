@@ -8,6 +8,8 @@ mod mailbox;
 mod session;
 mod turn;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -42,14 +44,30 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
+/// The process that the runtime's threads are in; 0 before there are any.
+static HOME: AtomicU32 = AtomicU32::new(0);
+
 pub(crate) fn runtime() -> tokio::runtime::Handle {
+    // Whichever came first stays.
+    let _ = HOME.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
     pyo3_async_runtimes::tokio::get_runtime().handle().clone()
+}
+
+/// Lets go of something of the core's; but in a forked child, which has none of the core's threads and all of the
+/// locks that they held, nothing of it is touched.
+pub(crate) fn let_go<T>(kept: &Arc<T>) {
+    let home = HOME.load(Ordering::Relaxed);
+    if home != 0 && home != std::process::id() {
+        std::mem::forget(Arc::clone(kept));
+    }
 }
 
 /// Closes every session that is open, within bounds. Called at exit.
 #[pyfunction]
 fn shutdown(py: Python<'_>) {
-    py.detach(|| runtime().block_on(bridge::close_all(EXIT_GRACE)));
+    if HOME.load(Ordering::Relaxed) != 0 {
+        py.detach(|| runtime().block_on(bridge::close_all(EXIT_GRACE)));
+    }
 }
 
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.

@@ -1,5 +1,7 @@
 //! A session.
 
+use std::sync::Arc;
+
 use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming};
 use kimi_agent::wire::{Content, ExternalToolsResult};
 use pyo3::exceptions::PyValueError;
@@ -10,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::convert::{event_to_py, json_to_py, message_to_py, py_to_json};
 use crate::mailbox::PyMailbox;
 use crate::turn::PyTurn;
-use crate::{raise, runtime};
+use crate::{let_go, raise, runtime};
 
 /// What a prompt or a steer may be: text, or content parts as plain dicts.
 pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
@@ -48,7 +50,13 @@ fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
 /// A session. Dropping the last reference closes it in the background.
 #[pyclass(frozen, name = "Session", module = "kimi_agent._native")]
 pub(crate) struct PySession {
-    session: BridgeSession,
+    session: Arc<BridgeSession>,
+}
+
+impl Drop for PySession {
+    fn drop(&mut self) {
+        let_go(&self.session);
+    }
 }
 
 #[pymethods]
@@ -65,7 +73,7 @@ impl PySession {
         let callbacks = self::callbacks(callbacks)?;
         let opened = BridgeSession::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks);
         let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
-        Ok((Self { session }, ticket))
+        Ok((Self { session: Arc::new(session) }, ticket))
     }
 
     #[staticmethod]

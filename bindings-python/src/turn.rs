@@ -1,12 +1,14 @@
 //! A turn, or a replay.
 
+use std::sync::Arc;
+
 use kimi_agent::bridge::BridgeTurn;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use crate::convert::{event_to_py, message_to_py, outcome_to_py, py_to_json};
 use crate::session::content;
-use crate::{error_parts, raise};
+use crate::{error_parts, let_go, raise};
 
 /// Events, the step of the next unread one as (index, number), and whether nothing follows.
 type Drained<'py> = (Vec<Bound<'py, PyAny>>, Option<(u32, i64)>, bool);
@@ -14,12 +16,18 @@ type Drained<'py> = (Vec<Bound<'py, PyAny>>, Option<(u32, i64)>, bool);
 /// A turn, or a replay: a stream of events with an outcome.
 #[pyclass(frozen, name = "Turn", module = "kimi_agent._native")]
 pub(crate) struct PyTurn {
-    turn: BridgeTurn,
+    turn: Arc<BridgeTurn>,
+}
+
+impl Drop for PyTurn {
+    fn drop(&mut self) {
+        let_go(&self.turn);
+    }
 }
 
 impl PyTurn {
     pub(crate) fn new(turn: BridgeTurn) -> Self {
-        Self { turn }
+        Self { turn: Arc::new(turn) }
     }
 }
 

@@ -275,13 +275,17 @@ async def test_an_await_with_a_deadline() -> None:
 async def test_a_deadline_around_a_whole_session() -> None:
     if sys.version_info >= (3, 11):  # for mypy
         pids: list[int | None] = []
-        with pytest.raises(TimeoutError):
+
+        async def work() -> None:
             async with open_session(HANGING) as session:
                 pids.append(session.pid)
                 turn = session.prompt("Go")
                 await read_until(turn, TextPart)
                 async with asyncio.timeout(0.001):
                     await turn.result()
+
+        with pytest.raises(TimeoutError):
+            await work()
         assert gone(pids[0])
 
 

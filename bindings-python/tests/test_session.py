@@ -17,7 +17,6 @@ import kimi_agent
 from kimi_agent import (
     AgentExited,
     Capabilities,
-    Event,
     HandshakeError,
     ImageURLPart,
     InvalidOption,
@@ -323,11 +322,10 @@ async def test_an_agent_that_does_not_speak_wire() -> None:
 async def test_an_agent_that_dies_in_a_turn() -> None:
     turn = [{"text": "I feel "}, {"stderr": "fatal: out of memory"}, {"exit": 3}]
     async with open_session(turn) as session:
-        got: list[Event] = []
+        turn_ = session.prompt("Go")
+        assert (await read_until(turn_, TextPart)).text == "I feel "
         with pytest.raises(AgentExited, match="out of memory") as caught:
-            async for event in session.prompt("Go"):
-                got.append(event)
-        assert texts(got) == "I feel "
+            await collect(turn_)
         error = caught.value
         assert (error.code, error.exit_code, error.signal) == ("agent_exited", 3, None)
         assert "out of memory" in error.stderr

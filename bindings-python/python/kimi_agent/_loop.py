@@ -166,7 +166,8 @@ class LoopMailbox:
         def ended(job: asyncio.Task[tuple[Any, str | None]]) -> None:
             del self._jobs[job_id]
             if job.cancelled():
-                self.native.finish_job(job_id, None, "cancelled")
+                # Whoever is only told owes no answer: a loop that ends meanwhile is no failure.
+                self.native.finish_job(job_id, None, None if kind in ("event", "stderr") else "cancelled")
             elif (failure := job.exception()) is not None:
                 self.native.finish_job(job_id, None, type(failure).__name__)
             else:

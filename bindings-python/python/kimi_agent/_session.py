@@ -339,6 +339,18 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
     `async with create_session(work_dir=".") as session: …`, or `session = await create_session(…)` and
     `await session.close()`. The options are those of `SessionOptions`; what is not set is not passed on, and a wrong
     one raises `InvalidOption`.
+
+    >>> import asyncio
+    >>> from kimi_agent.testing import scripted_agent
+    >>> async def main():
+    ...     async with create_session(executable=scripted_agent([[{"text": "Hello!"}]])) as session:
+    ...         async for event in session.prompt("Say hello"):
+    ...             print(event)
+    >>> asyncio.run(main())
+    TurnBegin(user_input='Say hello')
+    StepBegin(n=1)
+    TextPart(text='Hello!')
+    TurnEnd()
     """
     return SessionOpening(options)
 
@@ -348,6 +360,14 @@ def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
 
     `async for event in prompt("…", work_dir=".")`, or `await prompt("…").result()`. Takes the options of
     `create_session`.
+
+    >>> import asyncio
+    >>> from kimi_agent.testing import scripted_agent
+    >>> async def main():
+    ...     result = await prompt("Say hello", executable=scripted_agent([[{"text": "Hello!"}]])).result()
+    ...     return result.raise_for_status().text
+    >>> asyncio.run(main())
+    'Hello!'
     """
     mailbox = current_mailbox()
     handlers = Handlers(options)

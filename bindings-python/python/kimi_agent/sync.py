@@ -315,5 +315,9 @@ def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
     """One turn in a session of its own, which is opened for it and closed after it.
 
     `for event in prompt("…", work_dir=".")`, or `prompt("…").result()`. Takes the options of `create_session`.
+
+    >>> from kimi_agent.testing import scripted_agent
+    >>> prompt("Say hello", executable=scripted_agent([[{"text": "Hello!"}]])).result().text
+    'Hello!'
     """
     return Turn(run_call(lambda: _session.prompt(content, **options)))

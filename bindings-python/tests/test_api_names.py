@@ -1,0 +1,55 @@
+"""The names that programs are written against: `tests/api/names.json` has them for every language."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kimi_agent
+
+NAMES: list[str] = json.loads((Path(__file__).parents[2] / "tests/api/names.json").read_text("utf-8"))["python"]
+MODULES = ("sync", "testing")
+
+
+def attribute(owner: Any, name: str) -> bool:
+    """Does the class, or an object of it, have this?"""
+    if hasattr(owner, name) or name in getattr(owner, "__annotations__", {}):
+        return True
+    # What `__init__` sets.
+    return issubclass(owner, kimi_agent.KimiAgentError) and hasattr(owner(""), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_there(name: str) -> None:
+    first, *rest = name.split(".")
+    if first in MODULES:
+        module = importlib.import_module(f"kimi_agent.{first}")
+        first, *rest = rest
+    else:
+        module = kimi_agent
+    assert first in module.__all__
+    owner = getattr(module, first)
+    for part in rest:
+        assert attribute(owner, part)
+
+
+@pytest.mark.parametrize("module", ["kimi_agent", *(f"kimi_agent.{name}" for name in MODULES)])
+def test_all_is_true(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
+    assert sorted(set(loaded.__all__)) == sorted(loaded.__all__)
+
+
+def test_what_is_public_is_documented() -> None:
+    undocumented = [
+        f"{name}.{member}".rstrip(".")
+        for name in kimi_agent.__all__
+        if isinstance(owner := getattr(kimi_agent, name), type) and owner.__module__.startswith("kimi_agent")
+        for member, value in [("", owner), *vars(owner).items()]
+        if not member.startswith("_") and (callable(value) or isinstance(value, property)) and not value.__doc__
+    ]
+    assert undocumented == []

@@ -1,0 +1,362 @@
+"""What outlives what: loops, threads, forks, the collector; and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import DEADLINE, HANGING, collect, eventually, gone, open_session, program, read_until, texts
+
+import kimi_agent.sync
+from kimi_agent import KimiAgentError, Session, TextPart, Turn
+from kimi_agent.testing import scripted_agent
+
+FRESH = [{"text": "Fresh"}]
+LINUX = sys.platform == "linux"
+
+
+def cycle(*things: object) -> None:
+    """Puts things in a cycle."""
+    holder: list[object] = [*things]
+    holder.append(holder)
+
+
+async def test_a_session_that_is_collected_ends_its_agent() -> None:
+    session = await open_session(FRESH)
+    await session.prompt("Go").result()
+    pid = session.pid
+    # A cycle, as objects of a program often are in, so that it is the collector that ends them.
+    cycle(session)
+    del session
+    with pytest.warns(ResourceWarning, match="never closed"):
+        gc.collect()
+    assert gone(pid)
+
+
+async def test_a_session_that_is_collected_in_mid_turn_ends_its_agent() -> None:
+    session = await open_session(HANGING)
+    turn = session.prompt("Go")
+    await read_until(turn, TextPart)
+    pid = session.pid
+    cycle(session, turn)
+    del session, turn
+    with pytest.warns(ResourceWarning, match="never closed"):
+        gc.collect()
+    assert gone(pid)
+
+
+def test_a_blocking_session_that_is_collected_ends_its_agent() -> None:
+    session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]))
+    turn = session.prompt("Go")
+    pid = session.pid
+    cycle(session, turn)
+    del session, turn
+    with pytest.warns(ResourceWarning, match="never closed"):
+        gc.collect()
+    assert gone(pid)
+
+
+def test_a_loop_that_is_closed_under_a_session() -> None:
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> tuple[Session, Turn]:
+        session = await open_session(HANGING)
+        turn = session.prompt("Go")
+        await read_until(turn, TextPart)
+        return session, turn
+
+    session, turn = loop.run_until_complete(begin())
+    loop.close()
+    with pytest.raises(KimiAgentError, match="another event loop"):
+        session.prompt("Again")
+    with pytest.raises(KimiAgentError, match="another event loop"):
+        asyncio.run(turn.result())
+    pid = session.pid
+    assert session.id in repr(session)
+    cycle(session, turn)
+    del session, turn
+    with pytest.warns(ResourceWarning, match="never closed"):
+        gc.collect()
+    assert gone(pid)
+
+
+def test_a_loop_that_ends_with_a_handler_running() -> None:
+    release = threading.Event()
+    ended = threading.Event()
+
+    def on_approval(request: Any) -> str:
+        started.set()
+        release.wait(DEADLINE)
+        ended.set()
+        return "approve"
+
+    started = threading.Event()
+    ask = {"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}
+
+    async def main() -> None:
+        async with open_session([ask], on_approval=on_approval) as session:
+            turn = session.prompt("Go")
+            assert await eventually(started.is_set)
+            await turn.cancel()
+
+    asyncio.run(main())
+    # It comes back when nobody is there any more: no harm.
+    release.set()
+    assert ended.wait(DEADLINE)
+
+
+def test_a_session_belongs_to_its_loop() -> None:
+    async def main() -> None:
+        async with open_session(HANGING) as session:
+            turn = session.prompt("Go")
+            said: list[str] = []
+
+            async def elsewhere() -> None:
+                for use in (turn.result, turn.cancel, session.close, lambda: collect(turn)):
+                    try:
+                        await use()
+                    except KimiAgentError as error:
+                        said.append(str(error))
+
+            await asyncio.to_thread(asyncio.run, elsewhere())
+            assert len(said) == 4
+            assert all("another event loop" in text for text in said)
+            await turn.cancel()
+
+    asyncio.run(main())
+
+
+def test_loops_in_threads() -> None:
+    said: list[str] = []
+
+    async def main(n: int) -> None:
+        async with open_session([{"text": "{{prompt}}"}]) as session:
+            said.append((await session.prompt(f"loop {n}").result()).text)
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(main(n))) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    assert sorted(said) == [f"loop {n}" for n in range(4)]
+
+
+async def test_sessions_side_by_side() -> None:
+    async def work(n: int) -> str:
+        async with open_session([{"text": "{{prompt}}"}]) as session:
+            return (await session.prompt(f"session {n}").result()).text
+
+    assert await asyncio.gather(*map(work, range(5))) == [f"session {n}" for n in range(5)]
+
+
+def test_no_loop_no_session() -> None:
+    with pytest.raises(KimiAgentError, match=r"kimi_agent\.sync"):
+        kimi_agent.prompt("Go", executable="kimi")
+
+
+async def _one_session() -> None:
+    async with open_session([{"text": "Hi"}], HANGING, on_event=print) as session:
+        await collect(session.prompt("Go"))
+        async for event in session.prompt("Go"):
+            if isinstance(event, TextPart):
+                break
+
+
+@pytest.mark.skipif(not LINUX, reason="it counts in /proc")
+def test_nothing_is_left_behind() -> None:
+    def counts() -> tuple[int, int, int]:
+        gc.collect()
+        descriptors, threads = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+        return descriptors, threads, threading.active_count()
+
+    async def several(n: int) -> None:
+        for _ in range(n):
+            await _one_session()
+
+    asyncio.run(several(3))
+    before = counts()
+    asyncio.run(several(10))
+    for _ in range(5):
+        asyncio.run(_one_session())
+
+    async def settled() -> None:
+        # Its own loop has descriptors, too: compared inside of one would be three more.
+        assert await eventually(lambda: counts()[1:] <= before[1:])
+
+    asyncio.run(settled())
+    assert counts() <= before
+    if counts()[0] > before[0]:
+        raise AssertionError([os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")])
+
+
+async def test_outcomes_that_nobody_asks_for_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        async with open_session([{"text": "x"}, {"exit": 3}]) as session:
+            turn = session.prompt("Go")
+            assert await eventually(lambda: session.state == "closed")
+        async with open_session([{"text": "x"}, {"exit": 3}]) as session:
+            turn = session.prompt("Go")
+            waiting = asyncio.create_task(turn.result())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert await eventually(lambda: session.state == "closed")
+            del turn, waiting
+        gc.collect()
+        await asyncio.sleep(0)
+    assert [str(warning.message) for warning in caught] == []
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+EVERYTHING = """
+@kimi_agent.tool
+def lookup(key: str) -> str:
+    "Looks up."
+    return key
+
+TURN = [
+    {"external_tool": {"id": "t1", "name": "lookup", "arguments": {"key": "a"}}},
+    {"tool_call": {"name": "Shell", "approve": True, "result": "ok"}},
+    {"text": ["a", "b"]},
+    {"end": "finished"},
+    {"event": {"type": "Noise", "payload": {}}},
+]
+heard = []
+
+async def on_approval(request):
+    await asyncio.sleep(0)
+    return "approve"
+
+OPTIONS = dict(tools=[lookup], on_event=heard.append, work_dir=".")
+
+async def main():
+    agent = scripted_agent([TURN, TURN, HANGING, HANGING, [{"text": "x"}]])
+    async with kimi_agent.create_session(executable=agent, on_approval=on_approval, **OPTIONS) as session:
+        events = [event async for event in session.prompt("Go")]
+        assert (await session.prompt("Go").result()).text == "ab"
+        async with session.prompt("Go") as turn:
+            async for event in turn:
+                if isinstance(event, kimi_agent.TextPart):
+                    break
+        async for event in session.prompt("Go"):
+            if isinstance(event, kimi_agent.TextPart):
+                break
+        async for step in session.prompt("Go").steps:
+            async for event in step:
+                pass
+        while len(heard) < 2:
+            await asyncio.sleep(0)
+    assert (await kimi_agent.prompt("Go", executable=agent, on_approval=on_approval, **OPTIONS).result()).text == "ab"
+
+asyncio.run(main())
+agent = scripted_agent([TURN, HANGING])
+with kimi_agent.sync.create_session(executable=agent, on_approval=lambda request: "approve", **OPTIONS) as session:
+    for event in session.prompt("Go"):
+        pass
+    session.prompt("Go").cancel()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("-X", "dev"), ("-X", "dev", "-X", "tracemalloc=5")])
+def test_no_warning_in_any_mode(flags: tuple[str, ...], tmp_path: Path) -> None:
+    out, err = program(EVERYTHING, tmp_path, *flags, PYTHONASYNCIODEBUG="1").communicate(timeout=DEADLINE)
+    # asyncio tells of callbacks that are slow, which they are on a loaded machine.
+    lines = [line for line in err.splitlines() if not (line.startswith("Executing <") and line.endswith("seconds"))]
+    assert (out.strip(), lines) == ("done", [])
+
+
+FORK = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
+
+agent = scripted_agent([[{"text": "a"}, {"wait_file": "go"}, {"text": "b"}]])
+session = kimi_agent.sync.create_session(executable=agent, work_dir=".")
+turn = session.prompt("Go")
+for event in turn:
+    if isinstance(event, kimi_agent.TextPart):
+        break
+
+def refused(work):
+    try:
+        work()
+    except kimi_agent.KimiAgentError as error:
+        return "forked" in str(error)
+    return False
+
+async def open_one():
+    await kimi_agent.create_session(executable=scripted_agent([]))
+
+pid = os.fork()
+if pid == 0:
+    checks = [
+        refused(lambda: session.prompt("Go")),
+        refused(lambda: turn.result()),
+        refused(lambda: next(iter(turn))),
+        refused(lambda: session.close()),
+        refused(lambda: asyncio.run(open_one())),
+        refused(lambda: kimi_agent.sync.create_session()),
+    ]
+    LEAVE
+_, status = os.waitpid(pid, 0)
+Path("go").touch()
+print(os.waitstatus_to_exitcode(status), turn.result().text, session.state)
+session.close()
+print(session.state)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "os._exit(7 if all(checks) else 1)",
+        # As a whole: the objects are collected, what is registered at exit runs.
+        "sys.exit(7 if all(checks) else 1)",
+        "del session, turn, event; import gc; gc.collect(); sys.exit(7 if all(checks) else 1)",
+    ],
+)
+def test_a_fork_is_refused_and_does_no_harm(leave: str, tmp_path: Path) -> None:
+    code = FORK.replace("LEAVE", leave)
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    assert err == ""
+    assert out.split() == ["7", "ab", "idle", "closed"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_before_the_first_use_is_fine(tmp_path: Path) -> None:
+    code = """
+    pid = os.fork()
+    text = kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]])).result().text
+    if pid:
+        os.waitpid(pid, 0)
+    print(text)
+    """
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    assert (out.split(), err) == (["Hi", "Hi"], "")
+
+
+async def test_noise_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    noise = [
+        {"raw": "this is no JSON"},
+        {"event": {"type": "StepBegin", "payload": {"n": "one"}}},
+        {"request": {"type": "UnheardOf", "payload": {}}},
+    ]
+    async with open_session([*noise, {"text": "x"}]) as session:
+        assert texts(await collect(session.prompt("Go"))) == "x"
+    records = [record for record in caplog.records if record.name.startswith("kimi_agent.")]
+    warned = [record.getMessage() for record in records if record.levelno == logging.WARNING]
+    assert any("this is no JSON" in text for text in warned)
+    assert any("StepBegin" in text for text in warned)
+    assert any("UnheardOf" in text for text in warned)
+    assert any(record.levelno == logging.DEBUG and "agent started" in record.getMessage() for record in records)
