@@ -42,7 +42,7 @@ names! {
         "Session.protocol_version" => session.protocol_version().len();
         "Session.server" => session.server().map(|server| (&server.name, &server.version));
         "Session.capabilities" => session.capabilities();
-        "Session.slash_commands" => session.slash_commands().iter().map(|command| &command.name).count();
+        "Session.slash_commands" => session.slash_commands().iter().any(|command| command.name.is_empty());
         "Session.external_tools" => (&session.external_tools().accepted, &session.external_tools().rejected);
         "Session.usage" => session.usage().total();
         "Session.status" => session.status().plan_mode;
