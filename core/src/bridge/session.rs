@@ -66,8 +66,8 @@ impl BridgeSession {
         naming: Naming,
         callbacks: Callbacks,
     ) -> Result<(Self, u64)> {
-        let mut options = prepare(key, &mailbox, options, naming, callbacks)?;
-        let id = options.session_id.get_or_insert_with(|| uuid::Uuid::new_v4().to_string()).clone();
+        let options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let id = options.session_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         log::route(&id, &mailbox);
         let slot = Arc::new(OnceLock::new());
         let (closing, mut closed) = tokio::sync::watch::channel(false);
@@ -80,9 +80,10 @@ impl BridgeSession {
             mailbox: Arc::clone(&mailbox),
             runtime: runtime.clone(),
         };
+        let name = session.id.clone();
         let ticket = mailbox.run(&runtime, async move {
             let session = tokio::select! {
-                session = options.start() => session?,
+                session = options.start_as(name) => session?,
                 _ = closed.wait_for(|closed| *closed) => return Err(Error::SessionClosed),
             };
             let session = slot.get_or_init(|| Arc::new(session));

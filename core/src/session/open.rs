@@ -104,13 +104,19 @@ impl SessionOptions {
     /// # }
     /// ```
     pub async fn start(self) -> Result<Session> {
+        self.start_as(uuid::Uuid::new_v4().to_string()).await
+    }
+
+    /// The same, with the id that the session has where the program gives none. It is no wish of the program's: an agent
+    /// that can't be told it is none the worse.
+    pub(crate) async fn start_as(self, id: String) -> Result<Session> {
         self.validate()?;
         let subject = self.subject()?;
         let auto = self.dialect == Dialect::Auto;
         let known = subject.recall().filter(|_| auto);
-        match self.clone().attempt(&subject, known).await {
+        match self.clone().attempt(&subject, known, &id).await {
             Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match subject.ask().await {
-                Some(release) => self.attempt(&subject, Some(release)).await,
+                Some(release) => self.attempt(&subject, Some(release), &id).await,
                 None => Err(error),
             },
             outcome => outcome,
@@ -118,9 +124,9 @@ impl SessionOptions {
     }
 
     /// Starts the agent; `release` is what it is known to be.
-    async fn attempt(mut self, subject: &Subject, release: Option<Release>) -> Result<Session> {
+    async fn attempt(mut self, subject: &Subject, release: Option<Release>, id: &str) -> Result<Session> {
         let dialect = self.dialect_for(release)?;
-        let id = self.session_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
         if self.names_sessions(release) {
             // The agent keeps its session under this name; without one, the program could not resume it.
             self.session_id = Some(id.clone());
