@@ -290,17 +290,17 @@ impl Lane {
 
     /// Waits for the outcome. Without a reader, what is unread and what still comes is only counted.
     pub(crate) async fn result(&self) -> Result<PromptResult> {
-        let waiting = {
+        let (receiver, reader_present) = {
             let mut state = self.lock();
-            if let Some(end) = &state.end {
-                return end.clone();
-            }
             let (sender, receiver) = oneshot::channel();
             state.results.retain(|result| !result.is_closed());
-            state.results.push(sender);
+            match &state.end {
+                Some(end) => drop(sender.send(end.clone())),
+                None => state.results.push(sender),
+            }
             (receiver, state.reader_present)
         };
-        let (receiver, reader_present) = waiting;
+        // Whether the turn has ended already must make no difference to what becomes of the unread.
         if reader_present {
             // The driver may have stalled already; now it may read on, for this call's sake.
             self.room.notify_one();
