@@ -1,6 +1,7 @@
 //! The driver over pipes in memory. Time stands still and jumps to the next deadline when nobody has anything to do:
 //! what takes no time did not wait for a deadline.
 
+mod chaos;
 mod death;
 mod flow;
 mod handlers;
