@@ -290,11 +290,17 @@ async def test_a_deadline_around_a_whole_session() -> None:
 
 
 async def test_the_agent_never_ends_a_cancelled_turn() -> None:
-    async with open_session(
-        [{"text": "x"}, {"ignore_eof": True}, {"stall": True}], cancel_timeout=0.1, close_timeout=0.1
-    ) as session:
+    script = [{"text": "x"}, {"ignore_eof": True}, {"stderr": "stalling"}, {"stall": True}]
+    said = asyncio.Event()
+
+    async def on_stderr(line: str) -> None:
+        said.set()
+
+    async with open_session(script, cancel_timeout=0.1, close_timeout=0.1, on_stderr=on_stderr) as session:
         turn = session.prompt("Go")
         await read_until(turn, TextPart)
+        # Until it reads no more cancels.
+        await said.wait()
         with pytest.raises(Timeout):
             await turn.cancel()
         with pytest.raises(Timeout):

@@ -190,7 +190,12 @@ WAITS = {
         "            for event in step:\n"
         "                if isinstance(event, kimi_agent.TextPart): print(pid, flush=True)"
     ),
-    "result": "print(pid, flush=True); turn.result()",
+    "result": (
+        "for event in turn:\n"
+        "            if isinstance(event, kimi_agent.TextPart): break\n"
+        "        print(pid, flush=True)\n"
+        "        turn.result()"
+    ),
 }
 ASYNC = """
 async def main():

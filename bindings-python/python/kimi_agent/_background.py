@@ -16,6 +16,7 @@ from ._loop import check_process
 __all__ = ["run", "run_call"]
 
 T = TypeVar("T")
+_PATIENCE = 1.0
 _lock = threading.Lock()
 _current: _Background | None = None
 
@@ -32,6 +33,12 @@ class _Background:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            tasks = asyncio.all_tasks(self.loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                # A handler that does not let itself be cancelled must not keep the program.
+                self.loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
         finally:
             self.loop.close()
 
