@@ -361,7 +361,7 @@ export interface UnknownEvent {
 /** One of the program's own functions failed; the agent got a safe answer and goes on. Made by the SDK. */
 export interface HandlerFailed {
   /** Which kind of function. */
-  handler: "approval" | "question" | "tool" | "hook" | "event" | "stderr" | UnknownWord;
+  handler: "approval" | "question" | "tool" | "hook" | "event" | UnknownWord;
   /** The tool's name or the hook's event. */
   name?: string;
   /** The request that it was to answer. */

@@ -1218,7 +1218,7 @@ class HandlerFailed(Message):
     __slots__ = ("handler", "name", "request_id", "message")
     __match_args__ = ("handler", "name", "request_id", "message")
 
-    handler: Literal["approval", "question", "tool", "hook", "event", "stderr"] | str
+    handler: Literal["approval", "question", "tool", "hook", "event"] | str
     """Which kind of function."""
     name: str | None
     """The tool's name or the hook's event."""
@@ -1233,7 +1233,7 @@ class HandlerFailed(Message):
 
     def __init__(
         self,
-        handler: Literal["approval", "question", "tool", "hook", "event", "stderr"] | str,
+        handler: Literal["approval", "question", "tool", "hook", "event"] | str,
         name: str | None,
         request_id: str | None,
         message: str,

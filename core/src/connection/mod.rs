@@ -355,7 +355,7 @@ impl Connection {
         self.outputs.push_back(Output::Event { scope, event: event.into(), size });
     }
 
-    /// A function that answers nothing (`on_event`, `on_stderr`) failed.
+    /// A function that answers nothing (`on_event`) failed.
     pub(crate) fn observer_failed(&mut self, handler: HandlerKind, message: String) {
         tracing::warn!(handler = handler.as_str(), error = message, "a function of the program's failed");
         // Outside a turn it would go to the very function that failed.

@@ -281,8 +281,6 @@ words! {
         Hook = "hook",
         /// `on_event`.
         Event = "event",
-        /// `on_stderr`.
-        Stderr = "stderr",
     }
 }
 
