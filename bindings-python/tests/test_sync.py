@@ -256,3 +256,21 @@ def test_ctrl_c_while_a_session_opens(tmp_path: Path) -> None:
     assert (first, rest) == ("here", [])
     assert err.strip().endswith("KeyboardInterrupt")
     assert running.returncode == -signal.SIGINT
+
+
+def test_the_end_of_the_program(tmp_path: Path) -> None:
+    code = """
+    import atexit
+
+    @atexit.register
+    def late():
+        # Registered before the package was used, so called after its end.
+        try:
+            session.prompt("Go")
+        except kimi_agent.KimiAgentError as error:
+            print(error)
+
+    session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]))
+    """
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    assert (out.strip(), err) == ("the program ends: nothing can be asked of an agent any more", "")

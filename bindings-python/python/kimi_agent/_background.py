@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from ._errors import KimiAgentError
 from ._loop import check_process
@@ -24,6 +25,7 @@ _current: _Background | None = None
 class _Background:
     def __init__(self) -> None:
         self.process = os.getpid()
+        self.stopping = False
         # Windows' default loop watches no descriptors.
         self.loop = asyncio.SelectorEventLoop()
         self.thread = threading.Thread(target=self._run, name="kimi-agent", daemon=True)
@@ -45,6 +47,7 @@ class _Background:
     def stop(self) -> None:
         """Joins the thread, so that it does not run Python code while the interpreter goes down."""
         if self.process == os.getpid():
+            self.stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
             self.thread.join()
 
@@ -67,12 +70,16 @@ def _background() -> _Background:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on the background loop, in the caller's context; Ctrl-C interrupts the wait and cancels it."""
+    background = None
     try:
-        loop = _background().loop
+        background = _background()
+        future = asyncio.run_coroutine_threadsafe(work, background.loop)
     except BaseException:
         work.close()
+        # Then the loop is closed.
+        if background is not None and background.stopping:
+            _too_late()
         raise
-    future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
         if sys.platform == "win32":
             # A wait without a timeout cannot be interrupted there.
@@ -83,9 +90,18 @@ def run(work: Coroutine[Any, Any, T]) -> T:
                     if future.done():
                         raise
         return future.result()
-    except BaseException:
+    except BaseException as error:
         future.cancel()
+        if background.stopping and isinstance(error, concurrent.futures.CancelledError):
+            _too_late()
         raise
+
+
+def _too_late() -> NoReturn:
+    if threading.current_thread().daemon:
+        # As all that daemon threads do at the end of a program.
+        threading.Event().wait()
+    raise KimiAgentError("the program ends: nothing can be asked of an agent any more")
 
 
 def run_call(function: Callable[..., T], *args: Any) -> T:
