@@ -72,9 +72,16 @@ build: $(VENV)/.installed $(DIST)/.npm ## Builds everything, and installs the wh
 demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; AGENT=kimi takes the kimi on PATH.
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
+# Quick ones first; CI runs each of them by itself, to tell what it took.
+TESTS := test-rust test-python test-node test-generated test-scenarios test-docs test-exit test-packages test-foreign test-real
+
 .PHONY: test
-test: test-rust test-python test-node test-generated test-scenarios test-docs test-exit test-packages test-foreign test-real ## Runs everything.
+test: $(TESTS) ## Runs everything.
 	$(call say,All tests have passed)
+
+.PHONY: tests-list
+tests-list:
+	@echo $(TESTS)
 
 # --- the checks, one by one ---
 
