@@ -144,6 +144,11 @@ test-real: build ## Real kimi-cli releases, with a scripted model on loopback, i
 	$(call say,Driving real kimi-cli releases)
 	@$(PY) tests/run_scenarios.py --real 1.49.0,1.51.0
 
+.PHONY: test-matrix
+test-matrix: build ## All releases of kimi-cli that the real cases are kept for; writes docs/compatibility.md.
+	$(call say,Driving every release of kimi-cli)
+	@$(PY) tests/run_scenarios.py --matrix
+
 .PHONY: lint
 lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)

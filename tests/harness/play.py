@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from real.install import InstallFailed, NoPython, ensure
+from real.install import InstallFailed, NoPython, command
 
-from . import real, runners, trace
+from . import real, releases, runners, trace
 from .scenario import Scenario, prepared, with_expectation
 
 Say = Callable[[str], None]
@@ -28,6 +28,8 @@ class Play:
     version: str | None = None
     outcomes: dict[str, runners.Outcome] = field(default_factory=dict)
     skips: dict[str, str] = field(default_factory=dict)
+    missing: releases.Feature | None = None
+    """What the release lacks; then there is either nothing to play, or only the refusal."""
     unused: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -44,6 +46,8 @@ class Verdict:
     def status(self) -> str:
         if self.complaints:
             return "FAIL"
+        if self.play.missing:
+            return "unsupported"
         return "pass" if self.play.outcomes else "skip"
 
 
@@ -61,7 +65,7 @@ def play_scripted(scenarios: list[Scenario], commands: dict[str, list[str]], scr
     def job(language: str) -> None:
         files: dict[str, Path] = {}
         for name, play in plays.items():
-            reason = play.scenario.skipped(language, None)
+            reason = play.scenario.skipped(language)
             if reason:
                 play.skips[language] = reason
                 continue
@@ -87,9 +91,10 @@ def play_real(
     commands: dict[str, list[str]],
     scratch: Path,
     say: Say,
+    at_once: int = AT_ONCE,
 ) -> list[Play]:
     """A process for each scenario, release and language: each has a model server of its own."""
-    plays = [Play(scenario, version) for version in versions for scenario in scenarios]
+    plays = [_cast(scenario, version) for version in versions for scenario in scenarios]
     agents = _agents(versions, plays, commands, say)
     jobs: list[Callable[[], None]] = []
     lock = threading.Lock()
@@ -100,7 +105,8 @@ def play_real(
         name = play.scenario.name
         directory = scratch / f"{play.version}-{language}" / name
         directory.mkdir(parents=True)
-        with real.staged(play.scenario, directory) as (case, model):
+        at_home = releases.release(str(play.version)).config_at_home
+        with real.staged(play.scenario, directory, at_home) as (case, model):
             path = case_file(directory.parent / f"{name}.case", case)
             env = real.runner_env(agents[str(play.version)])
             outcome = runners.run(commands[language], {name: path}, env)[name]
@@ -111,29 +117,36 @@ def play_real(
             outcome.lines = trace.normalise(lines, str(directory))
             with lock:
                 play.outcomes[language] = outcome
-                play.unused[language] = model.unused
+                play.unused[language] = 0 if play.missing else model.unused
                 count += 1
                 if count % 10 == 0 or count == len(jobs):
                     say(f"{count} of {len(jobs)} runs with a real agent done")
 
     for play in plays:
+        if play.missing and not play.missing.refused:
+            continue
         for language in commands:
-            reason = play.scenario.skipped(language, play.version)
+            reason = play.scenario.skipped(language)
             if reason:
                 play.skips[language] = reason
             elif play.version in agents:
                 jobs.append(partial(job, play, language))
-    say(f"{len(jobs)} runs with a real agent, {AT_ONCE} at once")
-    runners.parallel(jobs, AT_ONCE)
+    say(f"{len(jobs)} runs with a real agent, {at_once} at once")
+    runners.parallel(jobs, at_once)
     return plays
 
 
-def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str]], say: Say) -> dict[str, Path]:
+def _cast(scenario: Scenario, version: str) -> Play:
+    cast = releases.cast(scenario, version)
+    return Play(cast.scenario, version, missing=cast.missing)
+
+
+def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str]], say: Say) -> dict[str, list[str]]:
     """The installed releases; what can't be had is a failure on CI and a declared skip elsewhere."""
-    agents: dict[str, Path] = {}
+    agents: dict[str, list[str]] = {}
     for version in versions:
         try:
-            agents[version] = ensure(version, say)
+            agents[version] = command(version, releases.release(version).original, say)
         except NoPython as error:
             if os.environ.get("CI"):
                 raise
@@ -148,6 +161,8 @@ def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str
 
 def judge(play: Play, languages: list[str]) -> Verdict:
     complaints: list[str] = []
+    if play.missing and not play.missing.refused:
+        return Verdict(play, complaints)
     for language in languages:
         if language in play.skips:
             continue

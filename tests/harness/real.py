@@ -54,10 +54,10 @@ def overlaid(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def runner_env(kimi: Path) -> dict[str, str]:
+def runner_env(kimi: list[str]) -> dict[str, str]:
     """The runner's own environment: the agent inherits it, so nothing in it may concern a model."""
     env = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_OVERRULING)}
-    env["SCENARIO_EXECUTABLE"] = json.dumps([str(kimi)])
+    env["SCENARIO_EXECUTABLE"] = json.dumps(kimi)
     return env
 
 
@@ -79,7 +79,9 @@ def _command_lines() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def staged(scenario: Scenario, directory: Path) -> Iterator[tuple[dict[str, Any], ScriptedModel]]:
+def staged(
+    scenario: Scenario, directory: Path, config_at_home: bool = False
+) -> Iterator[tuple[dict[str, Any], ScriptedModel]]:
     """The case with its files in place and its model serving, as a runner gets it."""
     home = directory / "home"
     for folder in (home / "share", directory / "work"):
@@ -93,11 +95,13 @@ def staged(scenario: Scenario, directory: Path) -> Iterator[tuple[dict[str, Any]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(fill(content, names), "utf-8")
         config = overlaid(configuration(model.base_url), fill(kimi.get("config", {}), names))
-        (directory / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+        place = home / ".kimi/config.json" if config_at_home else directory / "config.json"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(json.dumps(config, indent=2), "utf-8")
         case = prepared(scenario, names)
         options = dict(case.get("options", {}))
-        if "config" not in options:
-            options.setdefault("config_file", str(directory / "config.json"))
+        if "config" not in options and not config_at_home:
+            options.setdefault("config_file", str(place))
         options.setdefault("work_dir", str(directory / "work"))
         options.setdefault("handshake_timeout", HANDSHAKE_SECONDS)
         options["env"] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ REAL_LANGUAGES = ("rust", "python", "node")
 
 _KEYS = {
     "name", "about", "agent", "options", "program", "expect", "keep", "unordered", "skip", "trace_handlers",
+    "needs", "before",
 }  # fmt: skip
-_KIMI_KEYS = {"model", "config", "files", "min_version"}
+_KIMI_KEYS = {"model", "config", "files"}
+_BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
+_NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before"}
 OPS = {
     "open", "prompt", "next", "drain", "steps", "result", "raise_for_status", "cancel", "steer", "respond",
     "set_plan_mode", "replay", "usage", "state", "info", "leave", "one_shot", "close", "touch", "read", "exists",
@@ -38,6 +41,10 @@ class Scenario:
     @property
     def name(self) -> str:
         return str(self.data["name"])
+
+    @property
+    def about(self) -> str:
+        return str(self.data["about"])
 
     @property
     def real(self) -> bool:
@@ -60,18 +67,34 @@ class Scenario:
     def unordered(self) -> bool:
         return bool(self.data.get("unordered", False))
 
-    def skipped(self, language: str, version: str | None) -> str | None:
+    def skipped(self, language: str) -> str | None:
         """Why this isn't run, if the file says so."""
         declared = self.data.get("skip", {})
         if language in declared:
             return str(declared[language])
-        needed = self.kimi.get("min_version")
-        if version and needed and _numbers(version) < _numbers(needed):
-            return f"needs kimi-cli {needed}"
         return None
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Features that a real agent must have."""
+        return frozenset(self.data.get("needs", []))
 
-def _numbers(version: str) -> tuple[int, ...]:
+    def with_options(self, options: dict[str, Any]) -> Scenario:
+        """With options of its own over these."""
+        return replace(self, data={**self.data, "options": {**options, **self.data.get("options", {})}})
+
+    def before(self, version: str) -> Scenario:
+        """As it is for releases before one: the first entry of `before` that this release is older than."""
+        for entry in self.data.get("before", []):
+            if numbers(version) < numbers(entry["release"]):
+                data = {**self.data, **{key: entry[key] for key in ("expect", "program") if key in entry}}
+                if "model" in entry:
+                    data["agent"] = {"kimi": {**self.kimi, "model": entry["model"]}}
+                return replace(self, data=data)
+        return self
+
+
+def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
@@ -115,6 +138,11 @@ def _complaint(data: Any) -> str | None:
             return f"unknown key {sorted(unknown)[0]!r} in 'agent.kimi'"
         if not data.get("expect"):
             return "a real case needs 'expect'"
+    elif "needs" in data or "before" in data:
+        return "'needs' and 'before' are for real cases"
+    for entry in data.get("before", []):
+        if not {"release", "why"} <= set(entry) <= _BEFORE_KEYS:
+            return f"an entry of 'before' has 'release', 'why' and what differs: {sorted(entry)}"
     for number, op in enumerate(data["program"]):
         if not isinstance(op, dict) or op.get("op") not in OPS:
             return f"step {number} of the program has no known 'op': {json.dumps(op)}"
@@ -139,7 +167,7 @@ def fill(value: Any, names: dict[str, str]) -> Any:
 
 def prepared(scenario: Scenario, names: dict[str, str]) -> dict[str, Any]:
     """The case as a runner gets it: placeholders filled in, what only the orchestrator needs left out."""
-    data = {key: value for key, value in scenario.data.items() if key not in {"expect", "keep", "skip", "unordered"}}
+    data = {key: value for key, value in scenario.data.items() if key not in _NOT_FOR_RUNNERS}
     return dict(fill(data, names))
 
 

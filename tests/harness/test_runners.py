@@ -84,8 +84,13 @@ class Configuration(unittest.TestCase):
             self.assertEqual(real.left_behind(Path(folder)), [])
             with (
                 mock.patch.object(real, "LINGER_SECONDS", 0.0),
-                subprocess.Popen([sys.executable, "-c", "input()", folder], stdin=subprocess.PIPE) as process,
+                subprocess.Popen(
+                    [sys.executable, "-c", "input(1)", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                ) as process,
             ):
+                # A process that has only just begun may have no command line yet.
+                assert process.stdout
+                process.stdout.read(1)
                 found = real.left_behind(Path(folder))
                 process.communicate(b"\n")
             self.assertEqual(len(found), 1)

@@ -43,6 +43,9 @@ class Load(unittest.TestCase):
         self.assertIn("'script' or 'kimi'", self.refused(agent={}))
         self.assertIn("step 0", self.refused(program=[{"op": "opne"}]))
         self.assertIn("needs 'expect'", self.refused(agent={"kimi": {}}))
+        self.assertIn("real cases", self.refused(needs=["hooks"]))
+        kimi = {"kimi": {}}
+        self.assertIn("'before'", self.refused(agent=kimi, expect=[{}], before=[{"release": "1.9"}]))
         self.assertIn("'modle' in 'agent.kimi'", self.refused(agent={"kimi": {"modle": []}}))
         self.assertIn("no language", self.refused(skip={"perl": "no"}))
 
@@ -64,11 +67,18 @@ class Load(unittest.TestCase):
         self.assertEqual([s.name for s in scenario.load_all(self.folder, ["tw"])], ["two"])
 
     def test_skips(self) -> None:
-        kimi = {"kimi": {"min_version": "1.50.0"}}
-        one = scenario.load(self.write(skip={"node": "why"}, agent=kimi, expect=[{"op": "open"}]))
-        self.assertEqual(one.skipped("node", None), "why")
-        self.assertIsNone(one.skipped("rust", "1.51.0"))
-        self.assertEqual(one.skipped("rust", "1.9.0"), "needs kimi-cli 1.50.0")
+        one = scenario.load(self.write(skip={"node": "why"}))
+        self.assertEqual(one.skipped("node"), "why")
+        self.assertIsNone(one.skipped("rust"))
+
+    def test_before(self) -> None:
+        kimi = {"kimi": {"model": [{"text": "new"}]}}
+        entry = {"release": "1.9", "why": "it differs", "model": [{"text": "old"}], "expect": [{"op": "close"}]}
+        one = scenario.load(self.write(agent=kimi, expect=[{"op": "open"}], before=[entry]))
+        self.assertIs(one.before("1.10.0"), one)
+        older = one.before("1.8.0")
+        self.assertEqual(older.expect, [{"op": "close"}])
+        self.assertEqual(older.kimi["model"], [{"text": "old"}])
 
     def test_prepared(self) -> None:
         one = scenario.load(self.write(expect=[{"text": "{dir}"}], keep=["StatusUpdate"]))

@@ -144,6 +144,20 @@ def ensure(version: str, say: Callable[[str], None] = lambda _: None) -> Path:
     return _executable(environment)
 
 
+# The last release's `kimi` is no agent, and started with no arguments it installs another program.
+_ORIGINAL = (
+    "import sys; from kimi_cli.__main__ import run_original_cli; raise SystemExit(run_original_cli(sys.argv[1:]))"
+)
+
+
+def command(version: str, original: bool = False, say: Callable[[str], None] = lambda _: None) -> list[str]:
+    """What starts that release; `original` asks for the agent behind a `kimi` that is none any more."""
+    kimi = ensure(version, say)
+    if not original:
+        return [str(kimi)]
+    return [str(kimi.with_name("python.exe" if os.name == "nt" else "python")), "-c", _ORIGINAL]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs kimi-cli releases for the tests and prints where.")
     parser.add_argument("versions", nargs="*", default=list(RELEASES))

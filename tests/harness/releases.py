@@ -1,0 +1,109 @@
+"""Which release of kimi-cli has what, and what becomes of a case where something is missing."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .scenario import BadScenario, Scenario, fill, numbers
+
+TABLE = Path(__file__).resolve().parent.parent / "real" / "releases.json"
+
+
+@dataclass(frozen=True)
+class Feature:
+    name: str
+    since: str
+    about: str
+    refused: str | None
+    """The operation in which the SDK raises `Unsupported` where the feature is missing."""
+
+
+@dataclass(frozen=True)
+class Release:
+    version: str
+    wire: str
+    note: str
+    missing: tuple[Feature, ...]
+    options: dict[str, Any]
+    config_at_home: bool
+    """It has no flag for a configuration file, and reads the one in the home directory."""
+    original: bool
+    """Its `kimi` is no agent any more, and what it was is started another way."""
+
+
+@functools.cache
+def table() -> dict[str, Any]:
+    return dict(json.loads(TABLE.read_text("utf-8")))
+
+
+def features() -> list[Feature]:
+    rows = table()["features"].items()
+    return [Feature(name, row["since"], row["about"], row.get("refused")) for name, row in rows]
+
+
+def versions() -> list[str]:
+    return list(table()["releases"])
+
+
+def release(version: str) -> Release:
+    """What the table says; a release that isn't in it is taken for one that has everything."""
+    row = table()["releases"].get(version, {})
+    missing = tuple(one for one in features() if numbers(version) < numbers(one.since))
+    return Release(
+        version=version,
+        wire=row.get("wire", "unknown"),
+        note=row.get("note", ""),
+        missing=missing,
+        options=row.get("options", {}),
+        config_at_home=row.get("config") == "home",
+        original=row.get("entry") == "original",
+    )
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A case as one release plays it."""
+
+    scenario: Scenario
+    missing: Feature | None = None
+    """What the release lacks of what the case needs."""
+
+    @property
+    def refused(self) -> bool:
+        return self.missing is not None and self.missing.refused is not None
+
+
+def cast(scenario: Scenario, version: str) -> Cast:
+    """The case for this release: with its own expectations, or only up to what the SDK has to refuse."""
+    found = release(version)
+    known = {one.name for one in features()}
+    unknown = scenario.needs - known
+    if unknown:
+        raise BadScenario(f"{scenario.path}: 'needs' names {sorted(unknown)[0]!r}, which is no feature")
+    scenario = scenario.before(version)
+    lacking = [one for one in found.missing if one.name in scenario.needs]
+    # What stops the opening is met first, and what nothing refuses is met last.
+    lacking.sort(key=lambda one: (one.refused is None, one.refused != "open"))
+    # `yolo`, where a release needs it, would keep a case from showing that it is needed.
+    options = {} if any(one.name == "approval" for one in lacking) else found.options
+    scenario = scenario.with_options(options)
+    if lacking:
+        return Cast(_cut(scenario, lacking[0]), lacking[0])
+    expect = fill(scenario.expect, {"wire": found.wire, "version": version})
+    return Cast(replace(scenario, data={**scenario.data, "expect": expect}))
+
+
+def _cut(scenario: Scenario, feature: Feature) -> Scenario:
+    if feature.refused is None:
+        return scenario
+    names = {feature.refused, "one_shot"} if feature.refused == "open" else {feature.refused}
+    program = scenario.data["program"]
+    place = next((at for at, op in enumerate(program) if op["op"] in names), None)
+    if place is None:
+        raise BadScenario(f"{scenario.path}: it needs {feature.name!r}, but has no {feature.refused!r}")
+    expect = [{"op": program[place]["op"], "error": "unsupported"}]
+    return replace(scenario, data={**scenario.data, "program": program[: place + 1], "expect": expect})
