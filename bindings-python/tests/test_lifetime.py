@@ -236,13 +236,20 @@ async def on_approval(request):
     await asyncio.sleep(0)
     return "approve"
 
+async def told(count):
+    # Before the next turn, or it would come in that.
+    while len(heard) < count:
+        await asyncio.sleep(0.001)
+
 OPTIONS = dict(tools=[lookup], on_event=heard.append, work_dir=".")
 
 async def main():
     agent = scripted_agent([TURN, TURN, HANGING, HANGING, [{"text": "x"}]])
     async with kimi_agent.create_session(executable=agent, on_approval=on_approval, **OPTIONS) as session:
         events = [event async for event in session.prompt("Go")]
+        await told(1)
         assert (await session.prompt("Go").result()).text == "ab"
+        await told(2)
         async with session.prompt("Go") as turn:
             async for event in turn:
                 if isinstance(event, kimi_agent.TextPart):
@@ -253,8 +260,6 @@ async def main():
         async for step in session.prompt("Go").steps:
             async for event in step:
                 pass
-        while len(heard) < 2:
-            await asyncio.sleep(0)
     assert (await kimi_agent.prompt("Go", executable=agent, on_approval=on_approval, **OPTIONS).result()).text == "ab"
 
 asyncio.run(main())
