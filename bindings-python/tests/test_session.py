@@ -176,12 +176,12 @@ async def test_what_a_session_knows(tmp_path: Path) -> None:
         assert isinstance(capabilities, Capabilities)
         assert dataclasses.replace(capabilities, hooks=[]) == Capabilities(True, True, True, True, True, True, [])
         assert "PreToolUse" in capabilities.hooks
-        assert session.state == "idle"
+        states: list[str] = [session.state]
         turn = session.prompt("Go")
-        assert session.state == "active"
+        states.append(session.state)
         assert turn.id in repr(turn)
         await turn.cancel()
-        assert session.state == "idle"
+        assert [*states, session.state] == ["idle", "active", "idle"]
         assert "mine" in repr(session)
     assert session.state == "closed"
 
@@ -255,7 +255,7 @@ async def test_plan_mode_and_replay() -> None:
 
 async def test_input_of_parts() -> None:
     async with open_session([{"text": "{{prompt}}"}]) as session:
-        parts = ["Look: ", TextPart("here"), {"type": "image_url", "image_url": {"url": "data:,x"}}]
+        parts: list[Any] = ["Look: ", TextPart("here"), {"type": "image_url", "image_url": {"url": "data:,x"}}]
         events = await collect(session.prompt(parts))
         begin = events[0]
         assert isinstance(begin, TurnBegin)
