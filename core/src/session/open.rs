@@ -214,7 +214,10 @@ impl SessionOptions {
             }
             .instrument(span),
         );
+        // The driver may hold the session for open while its executable is still asked what it is.
+        let opening = Opening(Some(Arc::clone(&shared)));
         let welcome = find_out(welcome, &shared, subject, self.yolo).await?;
+        opening.done();
         let session = Session { shared, id, work_dir, pid, welcome };
         check_wishes(&session.welcome, tools, &wanted)?;
         Ok(session)
@@ -263,6 +266,23 @@ impl SessionOptions {
                 })
                 .collect(),
             supports_question: self.on_question.is_set(),
+        }
+    }
+}
+
+/// A session on its way; given up, it is closed.
+struct Opening(Option<Arc<Shared>>);
+
+impl Opening {
+    fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.begin_close();
         }
     }
 }

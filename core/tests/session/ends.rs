@@ -154,3 +154,30 @@ fn with_its_runtime_everything_goes() {
         gone(&agent).await;
     });
 }
+
+/// An agent that knows no handshake, whose executable is asked for its version and never tells.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_start_that_is_given_up_while_the_executable_is_asked_leaves_no_agent() {
+    const SCRIPT: &str = r#"
+        case "$*" in *--version*) echo asked > "$PIPES/asked"; exec tail -f /dev/null;; esac
+        read -r line
+        echo '{"jsonrpc":"2.0","id":"initialize-1","error":{"code":-32601,"message":"method not found"}}'
+        while read -r line; do :; done
+        echo closed > "$PIPES/closed"
+    "#;
+    let pipes = tempfile::tempdir().unwrap();
+    for name in ["asked", "closed"] {
+        let made = std::process::Command::new("mkfifo").arg(pipes.path().join(name)).status().unwrap();
+        assert!(made.success());
+    }
+    // Opening a pipe waits for its writer.
+    let heard = |name: &str| tokio::fs::read_to_string(pipes.path().join(name));
+
+    let options = SessionOptions::new().executable(["/bin/sh", "-c", SCRIPT, "agent"]).env([("PIPES", pipes.path())]);
+    tokio::select! {
+        started = options.start() => panic!("it tells no version: {started:?}"),
+        asked = heard("asked") => assert_eq!(asked.unwrap(), "asked\n"),
+    }
+    assert_eq!(heard("closed").await.unwrap(), "closed\n");
+}
