@@ -8,7 +8,7 @@ use crate::wire::Json;
 
 /// What can go wrong. [`Error::code`] is the same string in every language and for every dialect.
 ///
-/// ```ignore
+/// ```no_run
 /// # async fn example(turn: &mut kimi_agent::Turn) {
 /// use kimi_agent::Error;
 /// match turn.result().await {
