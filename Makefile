@@ -73,7 +73,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-docs test-exit test-packages test-foreign test-real
+TESTS := test-rust test-python test-node test-generated test-scenarios test-breakage test-docs test-exit test-packages test-foreign test-real
 
 .PHONY: test
 test: $(TESTS) ## Runs everything.
@@ -110,6 +110,12 @@ test-scenarios: build ## One suite of scenarios through all three languages, com
 	$(call say,Playing the scenarios)
 	@$(PY) -m pytest -q tests/harness
 	@$(PY) tests/run_scenarios.py
+
+.PHONY: test-breakage
+test-breakage: build ## Broken copies of the core, each of which the scenarios have to notice in all languages.
+	$(call say,Breaking the core)
+	@$(PY) -m pytest -q tests/breakage
+	@$(PY) tests/breakage/run.py
 
 .PHONY: test-docs
 test-docs: build ## Every code block in the documents.

@@ -392,6 +392,7 @@ impl Agent {
             "session" => self.session.clone(),
             "work_dir" => self.work_dir.display().to_string(),
             "round" => self.rounds.last().map(i64::to_string).unwrap_or_default(),
+            "unasked" => self.server.unasked_answers().to_string(),
             "argv" => at(&json!(self.options.argv), path).unwrap_or_default(),
             "last" => at(&self.last, path).unwrap_or_default(),
             "env" => env::var(path).unwrap_or_default(),

@@ -66,6 +66,7 @@ pub struct Server {
     turn: Option<Turn>,
     /// The ids of requests without an answer, in order.
     pending: Vec<String>,
+    unasked: u64,
     plan_mode: bool,
     pub(crate) history: History,
     output: Vec<u8>,
@@ -88,6 +89,7 @@ impl Server {
             client: Client::default(),
             turn: None,
             pending: Vec::new(),
+            unasked: 0,
             plan_mode: false,
             history: History::default(),
             output: Vec::new(),
@@ -124,6 +126,11 @@ impl Server {
         self.output.len()
     }
 
+    /// How many answers no request awaited: second ones, and those to requests that are withdrawn.
+    pub fn unasked_answers(&self) -> u64 {
+        self.unasked
+    }
+
     /// Reads a line of the client's, with or without its end. What needs no decision of the agent's is answered here:
     /// the handshake, plan mode, a replay, and whatever has to be refused.
     pub fn receive(&mut self, line: &[u8]) -> Option<Incoming> {
@@ -154,7 +161,11 @@ impl Server {
                     (_, Some(result)) => Ok(result),
                     _ => return self.refuse(None, INVALID_REQUEST),
                 };
-                self.take_pending(&id).then_some(Incoming::Answer(id, outcome))
+                if !self.take_pending(&id) {
+                    self.unasked += 1;
+                    return None;
+                }
+                Some(Incoming::Answer(id, outcome))
             }
             _ => self.refuse(None, INVALID_REQUEST),
         }

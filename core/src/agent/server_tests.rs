@@ -177,7 +177,9 @@ fn an_answer_reaches_the_agent_once_and_only_if_it_was_asked_for() {
     assert_eq!(refused, Some(Incoming::Answer("r".into(), Err(Failure::new(-32601, "no")))));
     server.request_of("s", "Invented", json!({}));
     server.withdraw("s");
+    assert_eq!(server.unasked_answers(), 1);
     assert_eq!(say(server, r#"{"id":"s","result":{}}"#).0, None);
+    assert_eq!(server.unasked_answers(), 2);
 }
 
 #[test]
