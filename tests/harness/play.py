@@ -92,8 +92,12 @@ def play_real(
     scratch: Path,
     say: Say,
     at_once: int = AT_ONCE,
+    through: Callable[[Path], list[str]] = lambda _: [],
 ) -> list[Play]:
-    """A process for each scenario, release and language: each has a model server of its own."""
+    """A process for each scenario, release and language: each has a model server of its own.
+
+    `through` gives the program that stands before the agent, if any, by the case's directory.
+    """
     plays = [_cast(scenario, version) for version in versions for scenario in scenarios]
     agents = _agents(versions, plays, commands, say)
     jobs: list[Callable[[], None]] = []
@@ -108,7 +112,7 @@ def play_real(
         at_home = releases.release(str(play.version)).config_at_home
         with real.staged(play.scenario, directory, at_home) as (case, model):
             path = case_file(directory.parent / f"{name}.case", case)
-            env = real.runner_env(agents[str(play.version)])
+            env = real.runner_env([*through(directory), *agents[str(play.version)]])
             outcome = runners.run(commands[language], {name: path}, env)[name]
             orphans = real.left_behind(directory)
             if orphans:

@@ -5,7 +5,9 @@ mod cancel;
 mod deltas;
 mod handshake;
 mod properties;
+mod recorded;
 mod requests;
+mod servers;
 mod turns;
 
 use serde_json::{Value, json};

@@ -317,7 +317,7 @@ impl Connection {
         let key = turn.key;
         match &turn.cancel {
             Some(cancel) if cancel.acknowledged => {
-                // Real agents up to 1.5 never answer a prompt that is cancelled with an approval pending, yet go on.
+                // Real agents up to 1.8 never answer a prompt that is cancelled with an approval pending, yet go on.
                 let call = turn.call;
                 self.forget_call(call);
                 self.finish(TurnStatus::Cancelled, None, now);

@@ -2,6 +2,8 @@
 //! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
 
 mod legacy;
+#[cfg(test)]
+pub(crate) mod recorded;
 mod version;
 mod wire;
 

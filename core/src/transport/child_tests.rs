@@ -123,6 +123,17 @@ async fn killing_reaches_descendants() {
 }
 
 #[tokio::test]
+async fn an_interrupt_from_the_terminal_is_not_for_the_agent() {
+    // It would end by that, with exit code 0; a terminal interrupts the program's process group.
+    let agent = sh("cat").await;
+    let pid = agent.process.pid().unwrap() as libc::pid_t;
+    // SAFETY: asks about a process that isn't reaped before `agent` is dropped, and about this one.
+    let (agents, ours) = unsafe { (libc::getpgid(pid), libc::getpgrp()) };
+    assert_eq!(agents, pid);
+    assert_ne!(agents, ours);
+}
+
+#[tokio::test]
 async fn descendants_do_not_outlive_the_agent() {
     let mut agent = sh("sleep 100000 & exit 7").await;
     assert_eq!(agent.process.wait().await.code, Some(7));

@@ -1,0 +1,91 @@
+"""Recordings of real releases: how they are made, chosen, and kept small."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from harness import releases
+from harness.scenario import load_all
+from real import record, thin
+
+APPROVAL = "6f1c0f5e-0b5c-4d0e-9a36-3f2b8a1d7c11"
+
+
+def event(kind: str, **payload: object) -> str:
+    message = {"jsonrpc": "2.0", "method": "event", "params": {"type": kind, "payload": payload}}
+    return f"< {json.dumps(message)}\n"
+
+
+class Kept(unittest.TestCase):
+    def test_every_release_has_recordings_of_cases_that_are_there(self) -> None:
+        names = {*record.CASES}
+        for version in releases.versions():
+            found = {path.stem for path in (record.RECORDED / version).glob("*.wire")}
+            self.assertTrue(found, version)
+            self.assertLessEqual(found, names, version)
+        for name in names:
+            record.scenario(name)
+        self.assertLessEqual({case.name for case in load_all(record.RECORDED / "cases")}, names)
+
+    def test_they_are_small_and_each_shows_something(self) -> None:
+        paths = list(record.RECORDED.glob("*/*.wire"))
+        self.assertLess(sum(path.stat().st_size for path in paths), 400_000)
+        wires = {version: releases.release(version).wire for version in releases.versions()}
+        self.assertEqual(thin.superfluous(record.RECORDED, wires), [])
+
+
+class Made(unittest.TestCase):
+    def test_ids_paths_and_times_are_replaced_and_the_same_stays_the_same(self) -> None:
+        cleaner = record.Cleaner(Path("/scratch/case"))
+        line = (
+            f'{{"id":"{APPROVAL}","at":"/scratch/case/work","hook":"0a1b2c3d4e5f","created_at":17.25,"duration_ms":9}}'
+        )
+        first, second = "00000000-0000-0000-0000-000000000001", "000000000002"
+        clean = f'{{"id":"{first}","at":"{{dir}}/work","hook":"{second}","created_at":0.0,"duration_ms":0}}'
+        self.assertEqual(cleaner.line(line), clean)
+        self.assertEqual(cleaner.line(f'"{APPROVAL}" a1b2c3'), f'"{first}" a1b2c3')
+
+    def test_one_command_is_enough(self) -> None:
+        message = {"id": "1", "result": {"slash_commands": [{"name": "a"}, {"name": "b"}], "server": "ü"}}
+        clean = record.Cleaner(Path("/scratch")).line(json.dumps(message))
+        self.assertEqual(clean, '{"id":"1","result":{"slash_commands":[{"name":"a"}],"server":"ü"}}')
+
+    def test_the_tee_writes_down_both_sides_and_ends_as_the_agent_does(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log"
+            tee = [sys.executable, str(record.TESTS / "real/tee.py"), str(log)]
+            agent = ["sh", "-c", 'read line; echo "heard $line"; echo noted >&2; exit 3', "--wire"]
+            ran = subprocess.run([*tee, *agent], input="hi\n", capture_output=True, text=True, check=False)
+            self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (3, "heard hi\n", "noted\n"))
+            spoken = [{"dir": "in", "line": "hi"}, {"dir": "out", "line": "heard hi"}]
+            self.assertEqual(record.last_process(log), spoken)
+            # What isn't a session leaves no trace.
+            ran = subprocess.run([*tee, "echo", "1.2"], capture_output=True, text=True, check=True)
+            self.assertEqual((ran.stdout, record.last_process(log)), ("1.2\n", spoken))
+
+
+class Chosen(unittest.TestCase):
+    def test_what_shows_nothing_of_its_own_goes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for version, name, text in [
+                ("1", "less", event("StepBegin", n=1)),
+                ("1", "more", event("StepBegin", n=1) + event("TurnEnd")),
+                ("1", "cancel_in_stream", event("StepBegin", n=1)),
+                ("2", "field", event("StepBegin", n=1, mood="good")),
+                ("2", "again", event("StepBegin", n=1, mood="good")),
+            ]:
+                path = Path(folder) / version / f"{name}.wire"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text)
+            dropped = thin.superfluous(Path(folder), {"1": "1.0", "2": "1.1"})
+            self.assertEqual(sorted(path.name for path in dropped if path.parent.name == "1"), ["less.wire"])
+            self.assertEqual(len([path for path in dropped if path.parent.name == "2"]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
