@@ -9,9 +9,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from real import record, thin
+
 from harness import releases
 from harness.scenario import load_all
-from real import record, thin
 
 APPROVAL = "6f1c0f5e-0b5c-4d0e-9a36-3f2b8a1d7c11"
 

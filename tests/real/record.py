@@ -48,8 +48,11 @@ FOR = {
 # Agents list some twenty commands in each handshake; nothing is learnt from more than this.
 COMMANDS = 1
 
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-_HEX = re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12}(?:[0-9a-f]{20})?\b")
+# UUIDs, and hexadecimal ids of 12 and 32 digits.
+_ID = re.compile(
+    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
+    r"|\b(?=[0-9a-f]*[0-9])[0-9a-f]{12}(?:[0-9a-f]{20})?\b"
+)
 _TIME = re.compile(r'("(?:created_at|wait_s|duration_ms)":\s?)[0-9]+(\.[0-9]+)?')
 
 
@@ -75,7 +78,7 @@ class Cleaner:
     def line(self, text: str) -> str:
         text = text.replace(self._directory, "{dir}").replace(sys.executable, "{python}")
         text = text.replace(str(TESTS / "real"), "{tests}")
-        text = _HEX.sub(self._id, _UUID.sub(self._id, text))
+        text = _ID.sub(self._id, text)
         return self._fewer_commands(_TIME.sub(lambda found: found[1] + ("0.0" if found[2] else "0"), text))
 
     @staticmethod
