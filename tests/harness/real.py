@@ -62,20 +62,24 @@ def runner_env(kimi: list[str]) -> dict[str, str]:
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Processes that name the case's directory and don't end; always none where there is no /proc."""
+    """Processes in the case's directory, or that name something in it, and don't end; none where there is no /proc."""
     end = time.monotonic() + LINGER_SECONDS
+    # With the separator, as another case may have a name that only begins with this one's.
+    inside = f"{directory}{os.sep}"
     while True:
-        found = [row for row in _command_lines() if str(directory) in row]
+        found = [row for row in _processes() if inside in row]
         if not found or time.monotonic() > end:
             return found
         time.sleep(0.1)
 
 
-def _command_lines() -> Iterator[str]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+def _processes() -> Iterator[str]:
+    """Command line and directory of each: kimi-cli writes a title over its command line."""
+    for path in Path("/proc").glob("[0-9]*"):
         # It may end while it is being looked at.
         with contextlib.suppress(OSError):
-            yield path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            yield f"{line} in {os.readlink(path / 'cwd')}"
 
 
 @contextlib.contextmanager

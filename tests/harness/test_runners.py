@@ -82,18 +82,23 @@ class Configuration(unittest.TestCase):
     def test_left_behind(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(real.left_behind(Path(folder)), [])
-            with (
-                mock.patch.object(real, "LINGER_SECONDS", 0.0),
-                subprocess.Popen(
-                    [sys.executable, "-c", "input(1)", folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-                ) as process,
-            ):
-                # A process that has only just begun may have no command line yet.
-                assert process.stdout
-                process.stdout.read(1)
-                found = real.left_behind(Path(folder))
-                process.communicate(b"\n")
-            self.assertEqual(len(found), 1)
+            (Path(folder) / "work").mkdir()
+            for arguments, place in (([f"{folder}/work"], "/"), ([], f"{folder}/work")):
+                with (
+                    mock.patch.object(real, "LINGER_SECONDS", 0.0),
+                    subprocess.Popen(
+                        [sys.executable, "-c", "input(1)", *arguments],
+                        cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    ) as process,
+                ):  # fmt: skip
+                    # A process that has only just begun may have no command line yet.
+                    assert process.stdout
+                    process.stdout.read(1)
+                    found = real.left_behind(Path(folder))
+                    of_another = real.left_behind(Path(folder[:-1]))
+                    process.communicate(b"\n")
+                self.assertEqual(len(found), 1, arguments or place)
+                self.assertEqual(of_another, [], "a name that only begins alike is another's")
 
 
 if __name__ == "__main__":
