@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 MINIMUM = (3, 12)
-RELEASES = ("1.49.0", "1.51.0")
 
 # Some early 3.12 releases can't instantiate a frozen generic dataclass with slots through its alias,
 # which kimi-cli does while it is imported. Trying is surer than a list of version numbers.
@@ -124,24 +123,32 @@ def ensure(version: str, say: Callable[[str], None] = lambda _: None) -> Path:
         python = find_python()
         say(f"installing kimi-cli {version} with {python} into {environment}")
         shutil.rmtree(environment, ignore_errors=True)
-        uv = shutil.which("uv")
-        inside = environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        if uv:
-            _run([uv, "venv", "--quiet", "--python", python, str(environment)])
-            _run([uv, "pip", "install", "--quiet", "--python", str(inside), f"kimi-cli=={version}"])
-        else:
-            _run([python, "-m", "venv", str(environment)])
-            install = [
-                str(inside),
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ]
-            _run([*install, f"kimi-cli=={version}"])
+        _build(environment, python, f"kimi-cli=={version}", say)
         finished.write_text(f"{python}\n", "utf-8")
     return _executable(environment)
+
+
+def _build(environment: Path, python: str, requirement: str, say: Callable[[str], None]) -> None:
+    inside = str(environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+    uv = _uv()
+    if uv:
+        # It takes a fraction of pip's time, and what several releases need is on the disk once.
+        try:
+            _run([uv, "venv", "--quiet", "--python", python, str(environment)])
+            _run([uv, "pip", "install", "--quiet", "--python", inside, requirement])
+            return
+        except InstallFailed as error:
+            # It doesn't know the index that pip may be set up with.
+            say(f"uv could not install {requirement}, so pip has to: {error}")
+            shutil.rmtree(environment, ignore_errors=True)
+    _run([python, "-m", "venv", str(environment)])
+    _run([inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
+
+
+def _uv() -> str | None:
+    """The one beside this interpreter, as the checks' own environment has it, or the one on PATH."""
+    beside = Path(sys.executable).with_name("uv.exe" if os.name == "nt" else "uv")
+    return str(beside) if beside.exists() else shutil.which("uv")
 
 
 # The last release's `kimi` is no agent, and started with no arguments it installs another program.
@@ -160,7 +167,7 @@ def command(version: str, original: bool = False, say: Callable[[str], None] = l
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Installs kimi-cli releases for the tests and prints where.")
-    parser.add_argument("versions", nargs="*", default=list(RELEASES))
+    parser.add_argument("versions", nargs="+")
     for version in parser.parse_args().versions:
         print(ensure(version, say=lambda text: print(text, file=sys.stderr)))
     return 0
