@@ -3,6 +3,7 @@
 
     tests/run_scenarios.py                                   the scripted agent, all languages
     tests/run_scenarios.py --real 1.49.0,1.51.0              real kimi-cli releases
+    tests/run_scenarios.py --quick                           a selection of releases, as tests/real/releases.json has it
     tests/run_scenarios.py --matrix                          all releases; prints and writes docs/compatibility.md
     tests/run_scenarios.py --only cancel --languages rust    what has "cancel" in its name, one language
     tests/run_scenarios.py --update                          writes the traces that all agree on into the files
@@ -19,10 +20,11 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-RESULTS = TESTS.parent / ".cache/matrix.json"
+RESULTS = TESTS / "real/results.json"
+PAGE = TESTS.parent / "docs/compatibility.md"
 sys.path.insert(0, str(TESTS))
 
-from harness import coverage, matrix, play, releases, runners, trace  # noqa: E402
+from harness import coverage, matrix, page, play, releases, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
@@ -35,8 +37,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--languages", help="rust,python,python-sync,node or some of them")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these kimi-cli releases")
+    parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")
     parser.add_argument("--matrix", action="store_true", help="all releases, or those of --real, as a table")
     parser.add_argument("--add", action="store_true", help="with --matrix: on top of what earlier runs have found")
+    parser.add_argument("--missing", action="store_true", help="as --add, and play only what has not been played")
     parser.add_argument("--at-once", type=int, default=play.AT_ONCE, help="how many real agents run at once")
     parser.add_argument("--only", action="append", default=[], help="part of a name; may be repeated")
     parser.add_argument("--update", action="store_true", help="write 'expect' of scripted scenarios anew")
@@ -44,6 +48,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--show", action="store_true", help="print the traces also of what passes")
     parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
     chosen = parser.parse_args()
+    chosen.add = chosen.add or chosen.missing
+    if chosen.add and not chosen.matrix:
+        parser.error("--add and --missing are about the table: they go with --matrix")
+    if chosen.quick and (chosen.matrix or chosen.real):
+        parser.error("--quick is a selection of its own: neither --matrix nor --real goes with it")
+    if chosen.quick:
+        chosen.real = ",".join(releases.quick())
     if chosen.matrix and not chosen.real:
         chosen.real = ",".join(releases.versions())
     default = REAL_LANGUAGES if chosen.real else LANGUAGES
@@ -63,12 +74,70 @@ def untouched(scenarios: list[Scenario], plays: list[play.Play]) -> list[str]:
     return coverage.untouched(package, scenarios + load_all(TESTS / "real/cases"), traces)
 
 
-def tabulate(results: matrix.Results) -> None:
-    scenarios = load_all(TESTS / "real/cases")
-    matrix.write(RESULTS, results)
-    (TESTS.parent / "docs/compatibility.md").write_text(matrix.document(results, scenarios), "utf-8")
-    print(matrix.text(matrix.table(results, scenarios)))
-    say("wrote docs/compatibility.md")
+class Report:
+    """Judges and prints what is done, counts it, and puts it into the table."""
+
+    def __init__(self, chosen: argparse.Namespace, results: matrix.Results) -> None:
+        self.chosen = chosen
+        self.results = results
+        self.cases = {one.name: one for one in load_all(TESTS / "real/cases")}
+        self.counts = {"pass": 0, "FAIL": 0, "unsupported": 0, "skip": 0}
+
+    def add(self, one: play.Play) -> None:
+        if self.chosen.update and play.update(one, self.chosen.languages):
+            say(f"wrote {one.scenario.path.relative_to(TESTS.parent)}")
+        verdict = play.judge(one, self.chosen.languages)
+        self.counts[verdict.status] += 1
+        if self.chosen.matrix:
+            of = matrix.fingerprint(self.cases[one.scenario.name], str(one.version))
+            matrix.add(self.results, verdict, of, self.chosen.languages)
+            # At once, so that --missing goes on from here if this run is interrupted.
+            matrix.write(RESULTS, self.results)
+        reasons = sorted(set(one.skips.values()))
+        missing = one.missing
+        note = f"  [{missing.about}: since {missing.since}]" if missing else ""
+        note += f"  [not in {', '.join(one.skips)}: {'; '.join(reasons)}]" if one.skips else ""
+        print(f"{verdict.status}  {one.title}{note}", flush=True)
+        for language, outcome in one.outcomes.items() if self.chosen.show else ():
+            print(f"  the trace in {language}:")
+            for line in outcome.lines:
+                print(f"    {trace.compact(line)}")
+        for complaint in verdict.complaints:
+            print("  " + complaint.replace("\n", "\n  "))
+
+    def coverage(self, missing: list[str]) -> None:
+        self.counts["FAIL" if missing else "pass"] += 1
+        print(f"{'FAIL' if missing else 'pass'}  everything public is touched by a scenario")
+        for name in missing:
+            print(f"  {name}")
+
+    def tabulate(self) -> None:
+        scenarios = list(self.cases.values())
+        PAGE.write_text(page.document(self.results, scenarios), "utf-8")
+        print(matrix.text(matrix.table(self.results, scenarios)))
+        say(f"wrote {RESULTS.relative_to(TESTS.parent)} and {PAGE.relative_to(TESTS.parent)}")
+
+    def end(self) -> int:
+        counts = self.counts
+        without = f", {counts['unsupported']} unsupported" if counts["unsupported"] else ""
+        skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
+        print(f"{counts['pass']} passed, {counts['FAIL']} failed{without}{skipped}")
+        return 1 if counts["FAIL"] else 0
+
+
+def play_real(
+    chosen: argparse.Namespace, scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, report: Report
+) -> list[play.Play]:
+    def left_out(scenario: Scenario, version: str) -> dict[str, str]:
+        if chosen.quick:
+            return releases.quick_left_out(scenario.name, version, chosen.languages)
+        done = matrix.played(report.results, scenario, version) if chosen.missing else {}
+        return {language: why for language, why in done.items() if language in commands}
+
+    versions = [version.strip() for version in chosen.real.split(",")]
+    return play.play_real(
+        scenarios, versions, commands, scratch, say, done=report.add, at_once=chosen.at_once, left_out=left_out
+    )
 
 
 def main() -> int:
@@ -83,49 +152,25 @@ def main() -> int:
     for language in chosen.languages:
         say(f"getting the {language} runner ready")
         commands[language] = runners.command(language, chosen.python)
+    report = Report(chosen, matrix.read(RESULTS) if chosen.add else {})
+    report.results = matrix.current(report.results, report.cases.values())
     # Resolved, because an agent reports the directory under its real path.
     scratch = Path(tempfile.mkdtemp(prefix="scenarios-")).resolve()
     try:
         if chosen.real:
-            versions = [version.strip() for version in chosen.real.split(",")]
-            plays = play.play_real(scenarios, versions, commands, scratch, say, chosen.at_once)
+            plays = play_real(chosen, scenarios, commands, scratch, report)
         else:
             plays = play.play_scripted(scenarios, commands, scratch, say)
+            for one in plays:
+                report.add(one)
     finally:
         play.clear(scratch, chosen.keep, say)
-    counts = {"pass": 0, "FAIL": 0, "unsupported": 0, "skip": 0}
-    results = matrix.read(RESULTS) if chosen.add else {}
-    for one in plays:
-        if chosen.update and play.update(one, chosen.languages):
-            say(f"wrote {one.scenario.path.relative_to(TESTS.parent)}")
-        verdict = play.judge(one, chosen.languages)
-        counts[verdict.status] += 1
-        if chosen.matrix:
-            matrix.add(results, verdict, chosen.languages)
-        reasons = sorted(set(one.skips.values()))
-        missing = one.missing
-        note = f"  [{missing.about}: since {missing.since}]" if missing else ""
-        note += f"  [not in {', '.join(one.skips)}: {'; '.join(reasons)}]" if one.skips else ""
-        print(f"{verdict.status}  {one.title}{note}")
-        for language, outcome in one.outcomes.items() if chosen.show else ():
-            print(f"  the trace in {language}:")
-            for line in outcome.lines:
-                print(f"    {trace.compact(line)}")
-        for complaint in verdict.complaints:
-            print("  " + complaint.replace("\n", "\n  "))
     if not chosen.real and not chosen.only and set(chosen.languages) == set(LANGUAGES):
-        missing = untouched(scenarios, plays)
-        counts["FAIL" if missing else "pass"] += 1
-        print(f"{'FAIL' if missing else 'pass'}  everything public is touched by a scenario")
-        for name in missing:
-            print(f"  {name}")
+        report.coverage(untouched(scenarios, plays))
     say(f"{len(plays)} scenarios in {time.monotonic() - started:.0f} s")
     if chosen.matrix:
-        tabulate(results)
-    without = f", {counts['unsupported']} unsupported" if counts["unsupported"] else ""
-    skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
-    print(f"{counts['pass']} passed, {counts['FAIL']} failed{without}{skipped}")
-    return 1 if counts["FAIL"] else 0
+        report.tabulate()
+    return report.end()
 
 
 if __name__ == "__main__":

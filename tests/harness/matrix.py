@@ -1,61 +1,136 @@
-"""One table of what the real cases found: release by case by language."""
+"""One table of what the real cases found: release by case by language, and the file that keeps it.
+
+The file is `tests/real/results.json`. What it says of a case holds for the case as it was played: a row carries a
+fingerprint, and one whose case has been changed since counts as not played.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import releases
 from .play import Verdict
-from .scenario import Scenario
+from .scenario import REAL_LANGUAGES, Scenario
+from .trace import compact
 
 UNPLAYED = "–"
-# Which language's result is which, and the cell's word where all agree.
-Results = dict[str, dict[str, dict[str, str]]]
+WORDS = ("yes", "unsupported", "lacking")
+"""What a cell says if all is well."""
+TITLES = {"rust": "Rust", "python": "Python", "python-sync": "Python's blocking API", "node": "Node"}
+# They say nothing about what is played.
+_TOLD_ONLY = frozenset({"about", "needs", "before"})
+_ABOUT = (
+    "What tests/real/cases came to. Written by `tests/run_scenarios.py --matrix`; `of` tells which state of the case."
+)
 
 
-def add(results: Results, verdict: Verdict, languages: Iterable[str]) -> None:
-    """Adds what one case came to with one release: release → case → language → word."""
+@dataclass
+class Row:
+    """What one case came to with one release, language by language."""
+
+    of: str
+    words: dict[str, str] = field(default_factory=dict)
+
+
+Results = dict[str, dict[str, Row]]
+"""By case, then by release."""
+
+
+def fingerprint(scenario: Scenario, version: str) -> str:
+    """Of all that is played of the case with that release, and of what has to come out."""
+    data: dict[str, Any] = releases.cast(scenario, version).scenario.data
+    played = {key: value for key, value in data.items() if key not in _TOLD_ONLY}
+    return hashlib.sha256(compact(played).encode()).hexdigest()[:12]
+
+
+def add(results: Results, verdict: Verdict, of: str, languages: Iterable[str]) -> None:
+    """Adds what one case came to with one release, beside what other languages have found of the same case."""
     play = verdict.play
-    row = results.setdefault(str(play.version), {}).setdefault(play.scenario.name, {})
+    rows = results.setdefault(play.scenario.name, {})
+    version = str(play.version)
+    if version not in rows or rows[version].of != of:
+        rows[version] = Row(of)
     for language in languages:
-        if language in play.skips:
-            row[language] = UNPLAYED
-        elif verdict.complaints:
-            mine = [text for text in verdict.complaints if text.startswith(f"{language}:")]
-            apart = [text for text in verdict.complaints if " differ\n" in text and language in text.split("\n")[0]]
-            row[language] = "FAIL" if mine or apart else "yes"
-        elif play.missing:
-            row[language] = "unsupported" if play.missing.refused else "lacking"
-        else:
-            row[language] = "yes"
+        if language not in play.skips:
+            rows[version].words[language] = _word(verdict, language)
+
+
+def _word(verdict: Verdict, language: str) -> str:
+    mine = [text for text in verdict.complaints if text.startswith(f"{language}:")]
+    apart = [text for text in verdict.complaints if " differ\n" in text and language in text.split("\n")[0].split()]
+    if mine or apart:
+        return "FAIL"
+    missing = verdict.play.missing
+    if missing:
+        return "unsupported" if missing.refused else "lacking"
+    return "yes"
 
 
 def read(path: Path) -> Results:
-    return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+    if not path.exists():
+        return {}
+    cases = json.loads(path.read_text("utf-8"))["cases"]
+    return {case: {version: _row(**row) for version, row in rows.items()} for case, rows in cases.items()}
+
+
+def _row(of: str, **words: str) -> Row:
+    return Row(of, words)
 
 
 def write(path: Path, results: Results) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1, sort_keys=True), "utf-8")
+    """One line a case and release, in the order of the table, so that a change shows as what it is."""
+    order = {version: place for place, version in enumerate(releases.versions())}
+    cases = []
+    for case, rows in sorted(results.items()):
+        lines = [
+            f"   {json.dumps(version)}: {json.dumps({'of': row.of, **dict(sorted(row.words.items()))})}"
+            for version, row in sorted(rows.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+        ]
+        cases.append(f"  {json.dumps(case)}: {{\n" + ",\n".join(lines) + "\n  }")
+    text = f' "about": {json.dumps(_ABOUT)},\n "cases": {{\n' + ",\n".join(cases) + "\n }"
+    path.write_text(f"{{\n{text}\n}}\n", "utf-8")
 
 
-def cell(row: dict[str, str]) -> str:
+def current(results: Results, scenarios: Iterable[Scenario]) -> Results:
+    """Without what is said of cases and releases that are gone, or that have changed since."""
+    kept: Results = {}
+    for scenario in scenarios:
+        rows = results.get(scenario.name, {})
+        known = [version for version in releases.versions() if version in rows]
+        found = {version: rows[version] for version in known if rows[version].of == fingerprint(scenario, version)}
+        if found:
+            kept[scenario.name] = found
+    return kept
+
+
+def played(results: Results, scenario: Scenario, version: str) -> dict[str, str]:
+    """The languages in which the case needs no further playing with that release, and why."""
+    row = results.get(scenario.name, {}).get(version)
+    if row is None or row.of != fingerprint(scenario, version):
+        return {}
+    return {language: "it was played before" for language, word in row.words.items() if word != "FAIL"}
+
+
+def cell(words: Mapping[str, str]) -> str:
     """One word if all languages agree, else each one's."""
-    words = set(row.values())
-    if not words:
-        return UNPLAYED
-    if len(words) == 1:
-        return words.pop()
-    return ", ".join(f"{language} {word}" for language, word in sorted(row.items()))
+    names = [*REAL_LANGUAGES, *sorted(set(words) - set(REAL_LANGUAGES))]
+    found = {name: words.get(name, UNPLAYED) for name in names}
+    if len(set(found.values())) == 1:
+        return found[names[0]]
+    return ", ".join(f"{TITLES.get(name, name)} {word}" for name, word in found.items())
 
 
 def table(results: Results, scenarios: list[Scenario]) -> list[list[str]]:
     versions = releases.versions()
     rows = [["", *versions], ["Wire", *(releases.release(version).wire for version in versions)]]
     for scenario in scenarios:
-        cells = [cell(results.get(version, {}).get(scenario.name, {})) for version in versions]
+        found = results.get(scenario.name, {})
+        cells = [cell(found[version].words if version in found else {}) for version in versions]
         rows.append([scenario.name, *cells])
     return rows
 
@@ -68,60 +143,12 @@ def text(rows: list[list[str]]) -> str:
     )
 
 
-def played(results: Results) -> list[str]:
-    return sorted({language for cases in results.values() for row in cases.values() for language in row})
-
-
-def document(results: Results, scenarios: list[Scenario]) -> str:
-    """`docs/compatibility.md`."""
-    rows = table(results, scenarios)
-    values = [value for row in rows[2:] for value in row[1:]]
-    counts = ", ".join(f"{values.count(word)} {word}" for word in sorted(set(values) - {UNPLAYED}))
-    unplayed = f"; {values.count(UNPLAYED)} not played" if UNPLAYED in values else ""
-    known = [releases.release(version) for version in releases.versions()]
-    parts = [
-        "<!-- Written by `tests/run_scenarios.py --matrix`: changes belong into tests/harness/matrix.py. -->",
-        "# Which releases of kimi-cli it works with",
-        _INTRODUCTION.format(languages=_listed(played(results))),
-        _markdown(rows),
-        f"{counts}{unplayed}.",
-        "## What the cases show",
-        _markdown([["case", "shows", "needs"], *([one.name, one.about, _codes(one.needs)] for one in scenarios)]),
-        "## What came when",
-        _markdown([["needed", "which is", "since kimi-cli", "before that"], *map(_feature, releases.features())]),
-        "## About the releases",
-        "\n".join(f"- {one.version} (Wire {one.wire}): {one.note}." for one in known if one.note),
+def unexplained(results: Results, scenarios: list[Scenario]) -> list[str]:
+    """Cells that nothing in the page accounts for: not played, not in every language, or failed."""
+    head, _, *rows = table(results, scenarios)
+    return [
+        f"{row[0]} with {version}: {value}"
+        for row in rows
+        for version, value in zip(head[1:], row[1:], strict=True)
+        if value not in WORDS
     ]
-    return "\n\n".join(parts) + "\n"
-
-
-_INTRODUCTION = """\
-The cases of `tests/real/cases` are played with real releases and a scripted model, through {languages}.
-`make test-matrix` plays them all and writes this page; [tests/README.md](../tests/README.md) says what that takes.
-
-- **yes**: the case does with this release what it does with the newest, apart from what the case itself says of older
-  ones, with the reason, under `before`.
-- **unsupported**: the release can't do it, and the SDK says so with `Unsupported` instead of going on without it. That
-  is played, too.
-- **lacking**: the release can't do it, and there is no call or option that the SDK could refuse.
-- **{unplayed}**: not played when this page was written.""".replace("{unplayed}", UNPLAYED)
-
-
-def _markdown(rows: list[list[str]]) -> str:
-    head, *body = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([head, f"|{' --- |' * len(rows[0])}", *body])
-
-
-def _codes(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))
-
-
-def _feature(one: releases.Feature) -> list[str]:
-    refusal = f"`Unsupported` from `{one.refused}`" if one.refused else "nothing to refuse"
-    return [f"`{one.name}`", one.about, one.since, refusal]
-
-
-def _listed(names: list[str]) -> str:
-    titles = {"rust": "Rust", "python": "Python", "python-sync": "Python's blocking API", "node": "Node"}
-    words = [titles.get(name, name) for name in names]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "nothing yet"

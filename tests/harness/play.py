@@ -17,6 +17,7 @@ from . import real, releases, runners, trace
 from .scenario import Scenario, prepared, with_expectation
 
 Say = Callable[[str], None]
+LeftOut = Callable[[Scenario, str], dict[str, str]]
 AT_ONCE = 2
 
 
@@ -91,14 +92,21 @@ def play_real(
     commands: dict[str, list[str]],
     scratch: Path,
     say: Say,
+    *,
+    done: Callable[[Play], None] = lambda play: None,
     at_once: int = AT_ONCE,
     through: Callable[[Path], list[str]] = lambda _: [],
+    left_out: LeftOut = lambda scenario, version: {},
 ) -> list[Play]:
     """A process for each scenario, release and language: each has a model server of its own.
 
-    `through` gives the program that stands before the agent, if any, by the case's directory.
+    `done` is called with each play when the last of its languages is through, one at a time. `through` gives the
+    program that stands before the agent, if any, by the case's directory. `left_out` says which languages don't play
+    a case with a release, and why; a play that is left to none is none.
     """
-    plays = [_cast(scenario, version) for version in versions for scenario in scenarios]
+    plays = [_cast(scenario, version, left_out) for version in versions for scenario in scenarios]
+    plays = [play for play in plays if play.skips.keys() != commands.keys()]
+    versions = [version for version in versions if any(play.version == version for play in plays)]
     agents = _agents(versions, plays, commands, say)
     jobs: list[Callable[[], None]] = []
     lock = threading.Lock()
@@ -125,30 +133,36 @@ def play_real(
                 count += 1
                 if count % 10 == 0 or count == len(jobs):
                     say(f"{count} of {len(jobs)} runs with a real agent done")
+                if play.outcomes.keys() | play.skips.keys() == commands.keys():
+                    done(play)
 
     for play in plays:
         if play.missing and not play.missing.refused:
+            done(play)
             continue
         for language in commands:
             reason = play.scenario.skipped(language)
             if reason:
                 play.skips[language] = reason
-            elif play.version in agents:
+            elif play.version in agents and language not in play.skips:
                 jobs.append(partial(job, play, language))
+        if play.skips.keys() == commands.keys():
+            done(play)
     say(f"{len(jobs)} runs with a real agent, {at_once} at once")
     runners.parallel(jobs, at_once)
     return plays
 
 
-def _cast(scenario: Scenario, version: str) -> Play:
+def _cast(scenario: Scenario, version: str, left_out: LeftOut) -> Play:
     cast = releases.cast(scenario, version)
-    return Play(cast.scenario, version, missing=cast.missing)
+    return Play(cast.scenario, version, missing=cast.missing, skips=left_out(scenario, version))
 
 
 def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str]], say: Say) -> dict[str, list[str]]:
     """The installed releases; what can't be had is a failure on CI and a declared skip elsewhere."""
     agents: dict[str, list[str]] = {}
-    for version in versions:
+
+    def install(version: str) -> None:
         try:
             agents[version] = command(version, releases.release(version).original, say)
         except NoPython as error:
@@ -160,6 +174,8 @@ def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str
                     play.skips = dict.fromkeys(commands, "no Python here can run it")
         except InstallFailed as error:
             raise InstallFailed(f"kimi-cli {version} could not be installed\n{error}") from None
+
+    runners.parallel([partial(install, version) for version in versions], AT_ONCE)
     return agents
 
 

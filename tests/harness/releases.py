@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ class Feature:
     about: str
     refused: str | None
     """The operation in which the SDK raises `Unsupported` where the feature is missing."""
+    instead: str
+    """What a program finds where nothing is refused."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,25 @@ def table() -> dict[str, Any]:
 
 def features() -> list[Feature]:
     rows = table()["features"].items()
-    return [Feature(name, row["since"], row["about"], row.get("refused")) for name, row in rows]
+    return [Feature(name, row["since"], row["about"], row.get("refused"), row.get("instead", "")) for name, row in rows]
 
 
 def versions() -> list[str]:
     return list(table()["releases"])
+
+
+def quick() -> list[str]:
+    """The releases of the selection that every change is tried with."""
+    return [version for version, row in table()["releases"].items() if "quick" in row]
+
+
+def quick_left_out(case: str, version: str, languages: list[str]) -> dict[str, str]:
+    """The languages that the selection doesn't play a case in, and why: they may take turns from release to release."""
+    if table()["releases"][version]["quick"] == "all":
+        return {}
+    turn = zlib.crc32(case.encode()) + quick().index(version)
+    chosen = languages[turn % len(languages)]
+    return {language: f"it is the turn of {chosen}" for language in languages if language != chosen}
 
 
 def release(version: str) -> Release:

@@ -33,6 +33,13 @@ class Model(unittest.TestCase):
     def text(self, response: http.client.HTTPResponse) -> str:
         return "".join(delta.get("content") or "" for delta in self.deltas(response))
 
+    def test_replies_for_one_of_several_agents(self) -> None:
+        model = self.serve({"for": "main", "text": "first"}, {"for": "main", "text": "second"}, {"text": "other"})
+        main, helper = [{"content": "main"}], [{"content": "helper"}]
+        texts = [self.text(self.ask(model, messages=messages)) for messages in (main, helper, helper, main)]
+        self.assertEqual(texts, ["first", "other", "(no reply left)", "second"])
+        self.assertEqual(model.unused, 0)
+
     def test_pieces_and_thoughts(self) -> None:
         model = self.serve({"think": "hm", "text": ["a", "b"]})
         deltas = self.deltas(self.ask(model))

@@ -1,4 +1,4 @@
-"""The releases of kimi-cli: what becomes of a case where something is missing, and the table of it all."""
+"""The releases of kimi-cli: what becomes of a case where something is missing, and which are for every change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from harness import matrix, play, releases, runners
+from harness import releases
 from harness.scenario import BadScenario, Scenario, load_all
 
 CASES = Path(__file__).resolve().parent.parent / "real" / "cases"
@@ -56,37 +56,33 @@ class Cast(unittest.TestCase):
     def test_options_of_the_release(self) -> None:
         self.assertEqual(releases.cast(case(), "0.58").scenario.data["options"], {"yolo": True})
 
+    def test_what_nothing_refuses_is_explained(self) -> None:
+        for one in releases.features():
+            self.assertNotEqual(bool(one.refused), bool(one.instead), one.name)
+
     def test_unknown_feature(self) -> None:
         with self.assertRaises(BadScenario):
             releases.cast(case(needs=["telepathy"]), "1.13.0")
 
 
-class Table(unittest.TestCase):
-    def result(self, needs: list[str], lines: list[dict[str, Any]]) -> str:
-        cast = releases.cast(case(needs=needs, expect=[{"op": "open", "ok": True}]), "1.13.0")
-        one = play.Play(cast.scenario, "1.13.0", missing=cast.missing)
-        one.outcomes["rust"] = runners.Outcome(lines)
-        results: matrix.Results = {}
-        matrix.add(results, play.judge(one, ["rust"]), ["rust"])
-        return matrix.cell(results["1.13.0"]["one"])
+class Quick(unittest.TestCase):
+    LANGUAGES = ("rust", "python", "node")
 
-    def test_words(self) -> None:
-        opened = [{"op": "open", "ok": True}]
-        self.assertEqual(self.result([], opened), "yes")
-        self.assertEqual(self.result([], []), "FAIL")
-        self.assertEqual(self.result(["hooks"], [{"op": "open", "error": "unsupported"}]), "unsupported")
-        self.assertEqual(self.result(["hooks"], opened), "FAIL")
-        self.assertEqual(self.result(["questions"], []), "lacking")
+    def test_newest_in_all_languages(self) -> None:
+        newest = releases.versions()[-1]
+        self.assertIn(newest, releases.quick())
+        self.assertEqual(releases.quick_left_out("text", newest, list(self.LANGUAGES)), {})
 
-    def test_languages_that_differ(self) -> None:
-        self.assertEqual(matrix.cell({"rust": "yes", "node": "FAIL"}), "node FAIL, rust yes")
-        self.assertEqual(matrix.cell({}), matrix.UNPLAYED)
-
-    def test_document(self) -> None:
-        text = matrix.document({"1.13.0": {"one": {"rust": "yes", "node": "yes"}}}, [case()])
-        self.assertIn("| one |", text)
-        self.assertIn("through Node and Rust", text)
-        self.assertIn("1 yes", text)
+    def test_turns(self) -> None:
+        """Every case is played with every release, and over three releases in every language."""
+        turning = [version for version in releases.quick() if releases.quick_left_out("text", version, ["a", "b"])]
+        self.assertGreaterEqual(len(turning), 3)
+        for scenario in load_all(CASES):
+            played = []
+            for version in turning[:3]:
+                left_out = releases.quick_left_out(scenario.name, version, list(self.LANGUAGES))
+                played += [language for language in self.LANGUAGES if language not in left_out]
+            self.assertEqual(sorted(played), sorted(self.LANGUAGES), scenario.name)
 
 
 if __name__ == "__main__":

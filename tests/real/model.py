@@ -16,6 +16,9 @@ replies; each request of the agent takes the next one. A reply is an object, eve
     connection is closed without a word.
 ``status``
     An HTTP error with this status instead of a stream, ``message`` being its text.
+``for``
+    The reply is for the next request that contains this text; to others it is as if it weren't there. This tells
+    agents apart that work side by side.
 ``needs``, ``lacks``
     Strings that the request must, or must not, contain. If one doesn't hold, the reply is a text that
     says so, and the trace of the case shows it.
@@ -82,10 +85,11 @@ class ScriptedModel:
         """The reply to this request, its placeholders filled in."""
         with self._lock:
             self.requests.append(request)
-            if not self._replies:
-                return {"text": "(no reply left)"}
-            reply = self._replies.pop(0)
             texts = "\n".join(_strings(request.get("messages", [])))
+            place = next((at for at, one in enumerate(self._replies) if one.get("for", "") in texts), None)
+            if place is None:
+                return {"text": "(no reply left)"}
+            reply = self._replies.pop(place)
             objections = list(_objections(reply, request))
             for name, pattern in reply.get("capture", {}).items():
                 found = re.search(pattern, texts)

@@ -141,7 +141,9 @@ def record(versions: list[str], names: list[str], at_once: int, say: Callable[[s
                 log = directory.with_name(f"{directory.name}.log")
                 return [sys.executable, str(Path(__file__).with_name("tee.py")), str(log)]
 
-            plays = play.play_real(chosen, [version], commands, scratch, lambda _: None, at_once, through)
+            plays = play.play_real(
+                chosen, [version], commands, scratch, lambda _: None, at_once=at_once, through=through
+            )
             for one in plays:
                 complaints = play.judge(one, ["rust"]).complaints
                 directory = scratch / f"{version}-rust" / one.scenario.name

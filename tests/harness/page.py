@@ -1,0 +1,71 @@
+"""`docs/compatibility.md`: the table for people to read, with what explains its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import releases
+from .matrix import UNPLAYED, WORDS, Results, table
+from .scenario import Scenario
+
+
+def document(results: Results, scenarios: list[Scenario]) -> str:
+    rows = table(results, scenarios)
+    values = [value for row in rows[2:] for value in row[1:]]
+    other = sorted(set(values) - {*WORDS, UNPLAYED})
+    counts = ", ".join(f"{values.count(word)} {word}" for word in [*WORDS, *other])
+    unplayed = f"; {values.count(UNPLAYED)} not played" if UNPLAYED in values else ""
+    known = [releases.release(version) for version in releases.versions()]
+    parts = [
+        "<!-- Written by `tests/run_scenarios.py --matrix` from tests/real/results.json: changes belong into "
+        "tests/harness/page.py. -->",
+        "# Which releases of kimi-cli it works with",
+        _INTRODUCTION,
+        _markdown(rows),
+        f"{counts}{unplayed}.",
+        "## What the cases show",
+        _markdown([["case", "shows", "needs"], *([one.name, one.about, _codes(one.needs)] for one in scenarios)]),
+        "## What came when",
+        "Where a case is **unsupported** or **lacking**, the release is older than something that the case needs.",
+        _markdown([["needed", "which is", "since kimi-cli", "before that"], *map(_feature, releases.features())]),
+        "## Where older releases differ",
+        "These cases say **yes** with older releases, too, but not everything in them is as with the newest.",
+        _markdown([["case", "before kimi-cli", "what differs"], *_differences(scenarios)]),
+        "## About the releases",
+        "\n".join(f"- {one.version} (Wire {one.wire}): {one.note}." for one in known if one.note),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+_INTRODUCTION = """\
+The cases of `tests/real/cases` are played with real releases and a scripted model, in Rust, Python and Node.
+`make test-real` plays them all and writes this page; [tests/README.md](../tests/README.md) says what that takes.
+`make test` plays a [selection](../tests/README.md#all-of-it-and-a-selection).
+
+A word stands for all three languages; where they have not come to the same, each is named.
+
+- **yes**: the case does with this release what it does with the newest, but for what
+  [older agents do otherwise](#where-older-releases-differ).
+- **unsupported**: the release can't do it, and the SDK says so with `Unsupported` instead of going on without it. That
+  is played, too.
+- **lacking**: the release can't do it, and there is no call or option that the SDK could refuse. What a program finds
+  instead is told [below](#what-came-when); there is nothing to play.
+- **{unplayed}**: not played since the case was last changed.""".replace("{unplayed}", UNPLAYED)
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, f"|{' --- |' * len(rows[0])}", *body])
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def _feature(one: releases.Feature) -> list[str]:
+    before = f"**unsupported**: `Unsupported` from `{one.refused}`" if one.refused else f"**lacking**: {one.instead}"
+    return [f"`{one.name}`", one.about, one.since, before]
+
+
+def _differences(scenarios: Iterable[Scenario]) -> list[list[str]]:
+    return [[one.name, entry["release"], entry["why"]] for one in scenarios for entry in one.data.get("before", [])]

@@ -1,0 +1,130 @@
+"""The table of what the real cases came to, the file that keeps it, and the page that is made of it."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+from harness import matrix, page, play, releases, runners
+from harness.scenario import Scenario, load_all
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OPENED = [{"op": "open", "ok": True}]
+
+
+def case(needs: list[str] | None = None, **changes: Any) -> Scenario:
+    data: dict[str, Any] = {
+        "name": "one",
+        "about": "It does one thing.",
+        "agent": {"kimi": {}},
+        "needs": needs or [],
+        "program": [{"op": "open"}, {"op": "prompt", "input": "Hi"}, {"op": "close"}],
+        "expect": OPENED,
+    }
+    return Scenario(Path("one.json"), {**data, **changes})
+
+
+def verdict(scenario: Scenario, outcomes: dict[str, list[dict[str, Any]]], version: str = "1.13.0") -> play.Verdict:
+    cast = releases.cast(scenario, version)
+    one = play.Play(cast.scenario, version, missing=cast.missing)
+    one.outcomes = {language: runners.Outcome(lines) for language, lines in outcomes.items()}
+    return play.judge(one, list(outcomes))
+
+
+def found(scenario: Scenario, outcomes: dict[str, list[dict[str, Any]]]) -> matrix.Results:
+    results: matrix.Results = {}
+    matrix.add(results, verdict(scenario, outcomes), matrix.fingerprint(scenario, "1.13.0"), outcomes)
+    return results
+
+
+class Committed(unittest.TestCase):
+    """What is kept in the repository is whole, belongs to the cases as they are, and is what the page says."""
+
+    def setUp(self) -> None:
+        self.scenarios = load_all(ROOT / "tests/real/cases")
+        self.results = matrix.read(ROOT / "tests/real/results.json")
+
+    def test_page(self) -> None:
+        written = (ROOT / "docs/compatibility.md").read_text("utf-8")
+        self.assertEqual(page.document(self.results, self.scenarios), written, "`--matrix --missing` writes it anew")
+
+    def test_nothing_is_left_over(self) -> None:
+        self.assertEqual(matrix.current(self.results, self.scenarios), self.results)
+
+
+class Words(unittest.TestCase):
+    def word(self, needs: list[str], lines: list[dict[str, Any]]) -> str:
+        return found(case(needs), {"rust": lines})["one"]["1.13.0"].words["rust"]
+
+    def test_words(self) -> None:
+        self.assertEqual(self.word([], OPENED), "yes")
+        self.assertEqual(self.word([], []), "FAIL")
+        self.assertEqual(self.word(["hooks"], [{"op": "open", "error": "unsupported"}]), "unsupported")
+        self.assertEqual(self.word(["hooks"], OPENED), "FAIL")
+        self.assertEqual(self.word(["questions"], []), "lacking")
+
+    def test_one_language_fails(self) -> None:
+        rows = found(case(), {"rust": OPENED, "python": [], "node": OPENED})
+        self.assertEqual(rows["one"]["1.13.0"].words, {"rust": "yes", "python": "FAIL", "node": "yes"})
+
+    def test_languages_that_disagree(self) -> None:
+        rows = found(case(), {"rust": OPENED, "python": [*OPENED, {"op": "close", "ok": True}], "node": OPENED})
+        self.assertEqual(rows["one"]["1.13.0"].words, {"rust": "FAIL", "python": "FAIL", "node": "yes"})
+
+    def test_a_language_that_was_not_asked_is_kept(self) -> None:
+        results = found(case(), {"rust": OPENED})
+        of = matrix.fingerprint(case(), "1.13.0")
+        matrix.add(results, verdict(case(), {"node": OPENED}), of, ["node"])
+        self.assertEqual(results["one"]["1.13.0"].words, {"rust": "yes", "node": "yes"})
+
+    def test_cells(self) -> None:
+        self.assertEqual(matrix.cell({"rust": "yes", "node": "yes", "python": "yes"}), "yes")
+        self.assertEqual(
+            matrix.cell({"rust": "yes", "python": "yes", "node": "FAIL"}), "Rust yes, Python yes, Node FAIL"
+        )
+        self.assertEqual(matrix.cell({"rust": "yes"}), "Rust yes, Python –, Node –")
+        self.assertEqual(matrix.cell({}), matrix.UNPLAYED)
+
+
+class Kept(unittest.TestCase):
+    def test_round_trip(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.json"
+            self.assertEqual(matrix.read(path), {})
+            results = found(case(), {"rust": OPENED})
+            matrix.write(path, results)
+            self.assertEqual(matrix.read(path), results)
+
+    def test_a_changed_case_has_not_been_played(self) -> None:
+        results = found(case(), {"rust": OPENED})
+        told = case(about="It still does one thing.")
+        changed = case(program=[{"op": "open"}, {"op": "close"}])
+        self.assertEqual(matrix.current(results, [told]), results)
+        self.assertEqual(matrix.current(results, [changed]), {})
+        self.assertEqual(matrix.played(results, told, "1.13.0"), {"rust": "it was played before"})
+        self.assertEqual(matrix.played(results, changed, "1.13.0"), {})
+
+    def test_what_older_releases_expect_is_theirs(self) -> None:
+        """A difference of an old release leaves alone what was found with newer ones."""
+        changed = case(before=[{"release": "1.5", "why": "it is slow", "expect": [{"op": "close", "ok": True}]}])
+        self.assertEqual(matrix.fingerprint(case(), "1.13.0"), matrix.fingerprint(changed, "1.13.0"))
+        self.assertNotEqual(matrix.fingerprint(case(), "1.0"), matrix.fingerprint(changed, "1.0"))
+
+    def test_failures_are_played_again(self) -> None:
+        results = found(case(), {"rust": [], "node": OPENED})
+        self.assertEqual(matrix.played(results, case(), "1.13.0"), {"node": "it was played before"})
+
+
+class Page(unittest.TestCase):
+    def test_document(self) -> None:
+        old = case(before=[{"release": "1.5", "why": "it is slow"}])
+        text = page.document(found(old, {"rust": OPENED, "python": OPENED, "node": OPENED}), [old])
+        self.assertIn("| one |", text)
+        self.assertIn("1 yes, 0 unsupported, 0 lacking; 12 not played.", text)
+        self.assertIn("| one | 1.5 | it is slow |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
