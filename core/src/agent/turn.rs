@@ -292,8 +292,8 @@ impl Agent {
             }
         }
         match end {
-            // From kimi-cli 0.59 to 1.5 such a turn is never answered; the next one works.
-            End::Cancelled if !asking.is_empty() && self.server.speaks(0) && !self.server.speaks(2) => {
+            // From kimi-cli 0.59 to 1.8 such a turn is never answered; the next one works.
+            End::Cancelled if !asking.is_empty() && self.server.speaks(0) && !self.server.speaks(3) => {
                 self.server.abandon(true);
             }
             End::Cancelled => self.server.finish(Outcome::Cancelled),

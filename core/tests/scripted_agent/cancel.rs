@@ -53,7 +53,7 @@ fn a_cancel_with_an_approval_pending_resolves_it() {
     assert_eq!(cancel_after(script("1.10"), "ApprovalRequest"), expected);
     assert_eq!(cancel_after(script("1.7"), "ApprovalRequest"), ["= {}", "TurnEnd", CANCELLED]);
     assert_eq!(cancel_after(script("1.6"), "ApprovalRequest"), ["= {}", CANCELLED]);
-    assert_eq!(cancel_after(script("1.2"), "ApprovalRequest"), ["= {}", CANCELLED]);
+    assert_eq!(cancel_after(script("1.3"), "ApprovalRequest"), ["= {}", CANCELLED]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_late_answer_is_ignored() {
 
 #[test]
 fn the_first_releases_never_answer_a_prompt_cancelled_while_an_approval_is_pending() {
-    for wire in ["1.0", "1.1"] {
+    for wire in ["1.0", "1.1", "1.2"] {
         let script = json!({"wire": wire, "turns": [[{"tool_call": {"name": "Shell", "approve": {"id": "ap"}}}]]});
         let mut client = Client::start(script, &[]);
         client.prompt("go");

@@ -183,6 +183,26 @@ fn a_cancelled_turn_goes_on_after_its_end() {
 }
 
 #[test]
+fn an_approval_is_resolved_after_its_turn() {
+    for next_has_begun in [false, true] {
+        let mut peer = asked_open();
+        peer.prompt(1);
+        peer.request("r1", "ApprovalRequest", &approval("a1"));
+        peer.cancel(1);
+        peer.answer("prompt", &json!({"status": "cancelled"}));
+        peer.trace();
+        if next_has_begun {
+            peer.prompt(2);
+            peer.request("r2", "ApprovalRequest", &approval("a2"));
+            assert_eq!(peer.trace(), ["2.0 ApprovalRequest", "ask ApprovalRequest"]);
+        }
+        peer.event("ApprovalResponse", &json!({"request_id": "a1", "response": "reject"}));
+        // It resolves nothing of another turn's.
+        assert_eq!(peer.trace(), [if next_has_begun { "2.0 ApprovalResponse" } else { "outside ApprovalResponse" }]);
+    }
+}
+
+#[test]
 fn a_call_that_is_cut_off_has_no_result_and_its_step_no_interruption() {
     let mut peer = Peer::open_at("1.5", timing(), Policy::default());
     peer.prompt(1);
