@@ -17,7 +17,7 @@ enum Act {
 #[derive(Clone, Copy, Debug)]
 enum OnCancel {
     Obey,
-    /// As agents up to 1.5 do.
+    /// As agents up to 1.8 do.
     Forget,
     Refuse,
     Ignore,
