@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::message::*;
+use super::message::{self, ContentPart, DisplayBlock};
 use super::{Event, TypeRef};
 
 /// A message type.
@@ -66,67 +66,8 @@ pub(crate) fn join_doc(lines: &[&str]) -> String {
 /// assert!(catalog.messages.iter().any(|message| message.name == "StepRetry" && message.since == "1.10"));
 /// ```
 pub fn catalog() -> Catalog {
-    macro_rules! all {
-        ($($name:ident),* $(,)?) => { vec![$($name::describe()),*] };
-    }
     Catalog {
-        messages: all![
-            TextPart,
-            ThinkPart,
-            ImageURLPart,
-            AudioURLPart,
-            VideoURLPart,
-            MediaURL,
-            UnknownContentPart,
-            BriefDisplayBlock,
-            DiffDisplayBlock,
-            TodoDisplayBlock,
-            TodoDisplayItem,
-            ShellDisplayBlock,
-            BackgroundTaskDisplayBlock,
-            UnknownDisplayBlock,
-            TurnBegin,
-            TurnEnd,
-            SteerInput,
-            StepBegin,
-            StepInterrupted,
-            StepRetry,
-            CompactionBegin,
-            CompactionEnd,
-            MCPLoadingBegin,
-            MCPLoadingEnd,
-            StatusUpdate,
-            TokenUsage,
-            MCPStatus,
-            MCPServer,
-            Notification,
-            PlanDisplay,
-            HookTriggered,
-            HookResolved,
-            BtwBegin,
-            BtwEnd,
-            ApprovalResponse,
-            SubagentEvent,
-            UnknownEvent,
-            HandlerFailed,
-            ToolCall,
-            FunctionCall,
-            ToolCallPart,
-            ToolResult,
-            ToolReturnValue,
-            ApprovalRequest,
-            ToolCallRequest,
-            QuestionRequest,
-            Question,
-            QuestionOption,
-            HookRequest,
-            InitializeResult,
-            ServerInfo,
-            SlashCommand,
-            ExternalToolsResult,
-            RejectedTool,
-            HooksInfo,
-        ],
+        messages: message::described(),
         events: Event::EVENT_TYPES,
         requests: Event::REQUEST_TYPES,
         content_parts: ContentPart::MEMBERS,

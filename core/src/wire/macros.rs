@@ -1,7 +1,7 @@
 //! Two declarations, `message!` and `words!`, from which all of Wire's types are made: the struct, its serde
 //! (unknown fields kept, nothing buffered twice), its reflection, and its page in the catalogue.
 
-/// Declares message types. A field whose type is an `Option` or a list may be absent; any other is required.
+/// Declares message types, once a file. A field whose type is an `Option` or a list may be absent; any other is required.
 /// `since "x.y"` names the Wire version that brought a type or a field.
 macro_rules! message {
     ($(
@@ -125,7 +125,13 @@ macro_rules! message {
                 }
             }
         }
-    )*};
+    )*
+
+        /// What the file declares, for the catalogue.
+        pub(super) fn described() -> Vec<$crate::wire::catalog::MessageType> {
+            vec![$(<$name as $crate::wire::catalog::Describe>::describe()),*]
+        }
+    };
     (@skip $tag:literal) => {};
     (@tag $tag:literal) => { Some($tag) };
     (@tag) => { None };

@@ -13,3 +13,18 @@ pub use event::*;
 pub use handshake::*;
 pub use request::*;
 pub use tool::*;
+
+/// Every type that is declared here, for the catalogue.
+pub(super) fn described() -> Vec<super::catalog::MessageType> {
+    [
+        content::described(),
+        display::described(),
+        event::described(),
+        tool::described(),
+        request::described(),
+        handshake::described(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
