@@ -218,10 +218,11 @@ fn profile(fields: &Fields<'_>) -> Result<(Option<Release>, Profile), Wrong> {
         None => {}
         Some("legacy") => profile = Profile::legacy(own.0, own.1),
         Some(text) => {
-            let version = (0..=10).map(|minor| WireVersion::new(1, minor)).find(|known| known.to_string() == text);
             profile.legacy = false;
-            profile.version = version.ok_or_else(|| {
-                fields.wrong("wire", format_args!("must be \"legacy\" or one of \"1.0\" to \"1.10\", not \"{text}\""))
+            profile.version = WireVersion::spoken(text).ok_or_else(|| {
+                let latest = WireVersion::LATEST;
+                fields
+                    .wrong("wire", format_args!("must be \"legacy\" or one of \"1.0\" to \"{latest}\", not \"{text}\""))
             })?;
             profile.steer = profile.version >= WireVersion::new(1, 4);
             profile.questions = profile.steer;

@@ -21,7 +21,7 @@ use crate::wire::{Content, Json, ServerInfo, SlashCommand};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The version of Wire that is spoken, 1.0 to 1.10.
+    /// The version of Wire that is spoken, 1.0 to [`WireVersion::LATEST`].
     pub version: WireVersion,
     /// Speaks what was there before Wire 1.0, instead.
     pub legacy: bool,

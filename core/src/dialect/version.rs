@@ -30,6 +30,12 @@ impl WireVersion {
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
+
+    /// Reads the name of a version that is spoken here. It must be the version's own text: "1.01" is not 1.1.
+    pub(crate) fn spoken(text: &str) -> Option<Self> {
+        let known = Self::V1_0..=Self::LATEST;
+        text.parse().ok().filter(|version| known.contains(version) && version.to_string() == text)
+    }
 }
 
 impl fmt::Display for WireVersion {

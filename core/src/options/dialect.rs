@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// use kimi_agent::{Dialect, WireVersion};
 /// assert_eq!("auto".parse::<Dialect>()?, Dialect::Auto);
 /// assert_eq!("1.10".parse::<Dialect>()?, Dialect::Wire(WireVersion::new(1, 10)));
-/// assert!("1.11".parse::<Dialect>().is_err());
+/// assert!("1.99".parse::<Dialect>().is_err());
 /// # Ok::<(), kimi_agent::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,20 +31,16 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    pub(super) const EXPECTED: &str = r#""auto", "legacy", "acp" or a version of Wire from "1.0" to "1.10""#;
+    pub(super) fn expected() -> String {
+        format!(r#""auto", "legacy", "acp" or a version of Wire from "1.0" to "{}""#, WireVersion::LATEST)
+    }
 
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let known = WireVersion::V1_0..=WireVersion::LATEST;
         match text {
             "auto" => Some(Self::Auto),
             "legacy" => Some(Self::Legacy),
             "acp" => Some(Self::Acp),
-            // The text must be the version's own: "1.01" is not 1.1.
-            text => text
-                .parse::<WireVersion>()
-                .ok()
-                .filter(|version| known.contains(version) && version.to_string() == text)
-                .map(Self::Wire),
+            text => WireVersion::spoken(text).map(Self::Wire),
         }
     }
 }
@@ -64,7 +60,8 @@ impl FromStr for Dialect {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::parse(text).ok_or_else(|| Error::option("dialect", format!("expected {}, got {text:?}", Self::EXPECTED)))
+        Self::parse(text)
+            .ok_or_else(|| Error::option("dialect", format!("expected {}, got {text:?}", Self::expected())))
     }
 }
 
@@ -77,7 +74,7 @@ mod tests {
         for text in ["auto", "legacy", "acp", "1.0", "1.9", "1.10"] {
             assert_eq!(text.parse::<Dialect>().map(|dialect| dialect.to_string()), Ok(text.to_owned()));
         }
-        for text in ["Auto", "1.01", "1.11", "2.0", "0.9", "wire", "1", " 1.1", ""] {
+        for text in ["Auto", "1.01", "1.99", "2.0", "0.9", "wire", "1", " 1.1", ""] {
             assert_eq!(text.parse::<Dialect>().map_err(|error| error.code()), Err("invalid_option"), "{text}");
         }
     }

@@ -126,7 +126,7 @@ impl SessionOptions {
             "dialect" => {
                 let text = field.text(value)?;
                 self.dialect = Dialect::parse(&text)
-                    .ok_or_else(|| field.wrong(format!("expected {}, got {text:?}", Dialect::EXPECTED)))?;
+                    .ok_or_else(|| field.wrong(format!("expected {}, got {text:?}", Dialect::expected())))?;
             }
             "handshake_timeout" => self.handshake_timeout = field.duration(&value)?,
             "cancel_timeout" => self.cancel_timeout = field.duration(&value)?,

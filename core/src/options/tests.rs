@@ -228,7 +228,7 @@ fn wrong_json_is_named_in_the_callers_words() {
         (json!({"onQuestion": true}), "onQuestion", "expected a function or \"manual\", got a boolean"),
         (json!({"onEvent": "x"}), "onEvent", "expected a function"),
         (json!({"tools": 1}), "tools", "expected a list of tools"),
-        (json!({"dialect": "1.11"}), "dialect", "got \"1.11\""),
+        (json!({"dialect": "1.99"}), "dialect", "got \"1.99\""),
         (json!({"dialect": 1.1}), "dialect", "expected text"),
         (json!({"handshakeTimeout": 0}), "handshakeTimeout", "more than no time at all (milliseconds), got 0"),
         (json!({"handshakeTimeout": -5}), "handshakeTimeout", "got -5"),
