@@ -171,7 +171,7 @@ class Packages:
             cwd=self.tree, env=env, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if built.returncode:
-            raise Failure(f"refresh it: what it makes of the sources does not compile\n{built.stderr[-2000:]}")
+            raise Failure(f"the sources do not compile\n{built.stderr[-2000:]}")
         libraries = _libraries(built.stdout)
         suffix = ".pyd" if os.name == "nt" else ".abi3.so"
         _replace(libraries["kimi_agent_native"], self.python / "kimi_agent" / f"_native{suffix}")
@@ -232,7 +232,10 @@ def check(patch: Patch, copy: Copy, packages: Packages, scenarios: list[Scenario
     """Breaks the rule and plays; raises if a language does not notice. The copy is whole again afterwards."""
     try:
         copy.apply(patch)
-        packages.build()
+        try:
+            packages.build()
+        except Failure as failure:
+            raise Failure(f"refresh it: with {patch.path.name}, {failure}") from None
         reds = red(scenarios, packages.commands)
     finally:
         copy.restore(patch.files)

@@ -95,6 +95,18 @@ def test_a_patch_that_changes_nothing_is_reported(copy: run.Copy) -> None:
         copy.apply(patch(copy.root, HEAD + diff("1", "1")))
 
 
+def test_a_patch_that_does_not_compile_is_to_be_refreshed_and_taken_back(copy: run.Copy) -> None:
+    class Uncompilable(run.Packages):
+        def build(self) -> None:
+            assert (self.tree / SOURCE).read_text("utf-8") != RULES
+            raise run.Failure("the sources do not compile")
+
+    packages = Uncompilable(copy.tree, copy.tree / "target")
+    with pytest.raises(run.Failure, match=r"refresh it: with broken\.patch, the sources do not compile"):
+        run.check(patch(copy.root, HEAD + diff("1", "2")), copy, packages, [])
+    assert (copy.tree / SOURCE).read_text("utf-8") == RULES
+
+
 def test_the_copy_is_brought_up_to_date_without_touching_what_is_the_same(copy: run.Copy) -> None:
     kept, gone, built = copy.tree / SOURCE, copy.tree / "core/src/gone.rs", copy.tree / "addon.node"
     os.utime(kept, ns=(1, 1))
