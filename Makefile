@@ -96,9 +96,9 @@ test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10
 	@$(PY) tools/each_python.py $(DIST) -- -m pytest -q bindings-python/tests
 
 .PHONY: test-node
-test-node: $(DIST)/.npm ## The Node package, on this Node and on Node 24.
+test-node: $(DIST)/.npm ## The Node package, on this Node, on Node 24 and on Node 26.
 	$(call say,Testing the Node package)
-	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24
+	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24 && node scripts/newer-node.mjs 26
 
 .PHONY: test-generated
 test-generated: $(VENV)/.ready ## What is generated from the catalogue of messages is up to date.
