@@ -46,6 +46,10 @@ class Committed(unittest.TestCase):
         self.scenarios = load_all(ROOT / "tests/real/cases")
         self.results = matrix.read(ROOT / "tests/real/results.json")
 
+    def test_no_cell_is_unexplained(self) -> None:
+        cells = matrix.unexplained(matrix.current(self.results, self.scenarios), self.scenarios)
+        self.assertEqual(cells, [], "`tests/run_scenarios.py --matrix --missing` plays what is missing")
+
     def test_page(self) -> None:
         written = (ROOT / "docs/compatibility.md").read_text("utf-8")
         self.assertEqual(page.document(self.results, self.scenarios), written, "`--matrix --missing` writes it anew")
