@@ -4,16 +4,24 @@ use std::collections::VecDeque;
 
 use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Payload, Reply};
 use kimi_agent::wire::Event;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::error_json;
 
 pub(crate) fn to_json(deliveries: VecDeque<Delivery>) -> String {
-    Value::Array(deliveries.into_iter().map(delivery).collect()).to_string()
+    text(&deliveries.into_iter().map(delivery).collect::<Vec<_>>()).to_string()
 }
 
-fn delivery(delivery: Delivery) -> Value {
-    match delivery {
+/// JSON text, by way of no `Value`: that can't hold all that an agent may write in an event of an unknown type, as half of
+/// a surrogate pair, or a number beyond all bounds.
+pub(crate) fn text(value: &impl Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+fn delivery(delivery: Delivery) -> Box<RawValue> {
+    let value = match delivery {
         Delivery::Done { ticket, outcome: Ok(Reply::Nothing) } => json!(["done", ticket, null]),
         Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => json!(["done", ticket, result]),
         Delivery::Done { ticket, outcome: Err(error) } => {
@@ -24,23 +32,24 @@ fn delivery(delivery: Delivery) -> Value {
         Delivery::Settled { turn } => json!(["settled", turn]),
         Delivery::Job { id, session, kind, index, payload, in_turn } => {
             let payload = match payload {
-                Payload::Event(event) if kind == JobKind::Event => json!(event),
-                Payload::Event(event) => request(&event),
-                Payload::Arguments(arguments) => arguments,
-                Payload::Line(line) => Value::String(line),
+                Payload::Event(event) if kind == JobKind::Event => text(&event),
+                Payload::Event(event) => text(&request(&event)),
+                Payload::Arguments(arguments) => text(&arguments),
+                Payload::Line(line) => text(&line),
             };
-            json!(["job", id, session, kind.as_str(), index, payload, in_turn])
+            return text(&("job", id, session, kind.as_str(), index, payload, in_turn));
         }
         Delivery::CancelJob { id } => json!(["cancel_job", id]),
         Delivery::Log { level, target, message } => json!(["log", level_name(level), target, message]),
-    }
+    };
+    text(&value)
 }
 
 /// A request without the envelope that names its type: its handler knows that.
 fn request(event: &Event) -> Value {
-    match json!(event) {
-        Value::Object(mut map) => map.remove("payload").unwrap_or_default(),
-        other => other,
+    match serde_json::to_value(event) {
+        Ok(Value::Object(mut map)) => map.remove("payload").unwrap_or_default(),
+        _ => Value::Null,
     }
 }
 

@@ -1,9 +1,12 @@
 //! A turn, or a replay.
 
 use kimi_agent::bridge::BridgeTurn;
+use kimi_agent::wire::Event;
 use napi_derive::napi;
+use serde::Serialize;
 use serde_json::json;
 
+use crate::deliveries::text;
 use crate::session::content;
 use crate::{error_json, parse, thrown};
 
@@ -39,7 +42,13 @@ impl NativeTurn {
     pub fn drain(&self, max: u32, step: Option<u32>) -> String {
         let batch = self.turn.drain(max as usize, step);
         let next = batch.next.map(|tag| (i64::from(tag.index), tag.n));
-        json!({"events": batch.events, "next": next, "ended": batch.ended}).to_string()
+        #[derive(Serialize)]
+        struct Drained {
+            events: Vec<Event>,
+            next: Option<(i64, i64)>,
+            ended: bool,
+        }
+        text(&Drained { events: batch.events, next, ended: batch.ended }).to_string()
     }
 
     /// The program has got so many of the drained events.

@@ -166,3 +166,27 @@ test("wrong options are named", async () => {
   await assert.rejects(createSession({ tools: [{ name: "t", handler: () => "" }] }), { option: "tools" });
   assert.throws(() => prompt("hi", { hooks: [{ event: "Stop", handler: () => null, onError: "x" }] }), { option: "hooks" });
 });
+
+test("JSON that not every reader can hold arrives as far as JavaScript can, in a turn and outside of one", async () => {
+  const event = (type, payload) => ({
+    raw: `{"jsonrpc":"2.0","method":"event","params":{"type":"${type}","payload":${payload}}}`,
+  });
+  const odd = [
+    event("HalfAPair", '{"a":"\\ud83d"}'),
+    event("Beyond", '{"a":1e999}'),
+    event("Deep", '{"d":'.repeat(200) + "1" + "}".repeat(200)),
+  ];
+  const outside = [];
+  const onEvent = (event) => outside.push(event);
+  await withSession([[...odd, { text: "on" }, { end: "finished" }, ...odd]], { onEvent }, async (session) => {
+    const events = (await collect(session.prompt("hi"))).filter(({ type }) => type === "UnknownEvent");
+    // A turn keeps the process alive meanwhile.
+    while (outside.length < odd.length) await session.prompt("again").result();
+    for (const found of [events, outside]) {
+      const [half, beyond, deep] = found.map(({ payload }) => payload);
+      assert.deepEqual(half, { type: "HalfAPair", payload: { a: "\ud83d" } });
+      assert.equal(beyond.payload.a, Infinity);
+      assert.equal(JSON.stringify(deep.payload).length, 6 * 200 + 1);
+    }
+  });
+});
