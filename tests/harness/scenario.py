@@ -24,8 +24,8 @@ _BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
 _NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before"}
 OPS = {
     "open", "prompt", "next", "drain", "steps", "result", "raise_for_status", "cancel", "steer", "respond",
-    "set_plan_mode", "replay", "usage", "state", "info", "leave", "one_shot", "close", "touch", "read", "exists",
-    "wait_outside", "spawn_result", "join",
+    "set_plan_mode", "replay", "usage", "state", "info", "session", "turn", "leave", "one_shot", "close", "touch",
+    "read", "exists", "wait_outside", "spawn_result", "spawn_drain", "join",
 }  # fmt: skip
 
 
@@ -146,9 +146,11 @@ def _complaint(data: Any) -> str | None:
     for number, op in enumerate(data["program"]):
         if not isinstance(op, dict) or op.get("op") not in OPS:
             return f"step {number} of the program has no known 'op': {json.dumps(op)}"
-    for language in data.get("skip", {}):
+    for language, reason in data.get("skip", {}).items():
         if language not in LANGUAGES:
             return f"'skip' names {language!r}, which is no language"
+        if not (isinstance(reason, str) and reason):
+            return f"'skip' says no reason for {language}"
     return None
 
 

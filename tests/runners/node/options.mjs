@@ -1,5 +1,5 @@
 // Options of a scenario as this package calls them: plain ones as they are, functions made of what describes them.
-import { Block, Reject } from "../../../bindings-node/dist/index.mjs";
+import { Block, Reject, saw } from "./touched.mjs";
 import { camelCase, canonical, print } from "./trace.mjs";
 
 /** The case's options; `recorded` gets what `"record"` asks for, `called` what handlers are called with. */
@@ -52,8 +52,8 @@ function given(behaviour) {
 
 /** An answer as a program writes it. */
 export function answer(value) {
-  if (typeof value?.reject === "string") return new Reject(value.reject);
-  if (typeof value?.block === "string") return new Block(value.block);
+  if (typeof value?.reject === "string") return saw(new Reject(value.reject));
+  if (typeof value?.block === "string") return saw(new Block(value.block));
   return value;
 }
 

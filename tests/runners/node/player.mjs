@@ -2,10 +2,9 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
-import { createSession, KimiAgentError, prompt } from "../../../bindings-node/dist/index.mjs";
-import { scriptedAgent } from "../../../bindings-node/dist/testing.mjs";
 import { answer, sessionOptions, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
+import { createSession, KimiAgentError, prompt, saw, scriptedAgent } from "./touched.mjs";
 import { canonical, errorLine, outcome, print, snakeCase } from "./trace.mjs";
 
 /** Something is wrong with the scenario, not with what it tests. */
@@ -16,11 +15,12 @@ export class Player {
   #case;
   #executable;
   #recorded = { on_event: new Records(), on_stderr: new Records() };
-  #sessions = [];
+  /** The sessions by name; one that is opened again takes the name of the one before. */
+  #sessions = new Map();
   /** The turns by name, each with the outcome that is waited for beside the program, if it is. */
   #turns = new Map();
-  /** The last request that was printed. */
-  #request;
+  /** The requests that were printed, by id; the last one is the last printed. */
+  #requests = new Map();
   #stopped = false;
 
   constructor(scenario) {
@@ -49,7 +49,7 @@ export class Player {
   /** Ends what the program left open. */
   async finish() {
     for (const { turn } of this.#turns.values()) await turn.return();
-    await Promise.allSettled(this.#sessions.map((session) => session.close()));
+    await Promise.allSettled([...this.#sessions.values()].map((session) => session.close()));
   }
 
   #print(line) {
@@ -64,33 +64,33 @@ export class Player {
       const outputs = await operation(this, op);
       return { op: op.op, ...(outputs ?? { ok: true }) };
     } catch (error) {
-      if (error instanceof KimiAgentError) return errorLine(op, error);
+      if (error instanceof KimiAgentError) return errorLine(op, saw(error));
       const message = error instanceof Problem ? error.message : String(error?.stack ?? error);
       return { op: op.op, error: "runner_problem", message };
     }
   }
 
-  #options() {
+  #options(op) {
     const context = {
       executable: this.#executable,
       recorded: this.#recorded,
       called: this.#case.trace_handlers ? traceCall : () => undefined,
     };
-    return sessionOptions(this.#case.options ?? {}, context);
+    return sessionOptions({ ...this.#case.options, ...op.options }, context);
   }
 
-  get session() {
-    const session = this.#sessions.at(-1);
+  session(op) {
+    const session = this.#sessions.get(sessionName(op));
     if (!session) throw new Problem("no session is open");
     return session;
   }
 
-  async open() {
-    this.#sessions.push(await createSession(this.#options()));
+  async open(op) {
+    this.#sessions.set(sessionName(op), await createSession(this.#options(op)));
   }
 
   prompt(op) {
-    this.#turns.set(name(op), { turn: this.session.prompt(op.input), outcome: undefined });
+    this.#turns.set(name(op), { turn: this.session(op).prompt(op.input), outcome: undefined });
   }
 
   #held(op) {
@@ -114,8 +114,15 @@ export class Player {
   async leave(op) {
     const turn = this.anyTurn(op);
     this.#turns.delete(name(op));
-    // What `break` does in a `for await`.
-    await turn.return();
+    // What `break` does in a `for await`, and the end of an `await using`.
+    if (op.how === "block") await turn[Symbol.asyncDispose]();
+    else await turn.return();
+  }
+
+  async close(op) {
+    const session = this.session(op);
+    if (op.how === "block") await session[Symbol.asyncDispose]();
+    else await session.close();
   }
 
   spawnResult(op) {
@@ -125,18 +132,38 @@ export class Player {
     this.#held(op).outcome = outcome;
   }
 
+  spawnDrain(op) {
+    const turn = this.turn(op);
+    const held = this.#held(op);
+    const beside = [];
+    const read = async () => {
+      for await (const event of turn) beside.push(event);
+    };
+    held.beside = beside;
+    held.outcome = read();
+    held.outcome.catch(() => undefined);
+  }
+
   async join(op) {
     const held = this.#held(op);
     if (!held.outcome) throw new Problem("its outcome is not waited for");
-    const waiting = held.outcome;
-    held.outcome = undefined;
-    return outcome(await waiting);
+    const { outcome: waiting, beside } = held;
+    held.outcome = held.beside = undefined;
+    if (!beside) return outcome(await waiting);
+    try {
+      await waiting;
+    } finally {
+      for (const event of beside) this.#show(event);
+    }
+    return undefined;
   }
 
   /** Prints an event, and keeps a request for `respond`. */
   #show(event) {
     this.#print({ event: canonical(event) });
-    if (event.type === "ApprovalRequest" || event.type === "QuestionRequest") this.#request = event;
+    if (event.type !== "ApprovalRequest" && event.type !== "QuestionRequest") return;
+    this.#requests.delete(event.payload.id);
+    this.#requests.set(event.payload.id, event);
   }
 
   async next(op) {
@@ -169,26 +196,38 @@ export class Player {
   }
 
   async respond(op) {
-    if (!this.#request) throw new Problem("no request has been seen");
-    const whom = op.scope === "session" ? this.session : this.turn(op);
-    await whom.respond(this.#request, answer(op.answer));
+    const request = op.request === undefined ? [...this.#requests.values()].at(-1) : this.#requests.get(op.request);
+    if (!request) throw new Problem("no such request has been seen");
+    const whom = op.scope === "session" ? this.session(op) : this.turn(op);
+    await whom.respond(request, answer(op.answer));
   }
 
   async oneShot(op) {
-    const turn = prompt(op.input, this.#options());
+    const turn = prompt(op.input, this.#options(op));
     await this.drain(turn);
     return outcome(await turn.result());
   }
 
-  async state({ until }) {
-    const { session } = this;
+  async state(op) {
+    const session = this.session(op);
+    const { until } = op;
     // Nothing announces what happens between turns.
     while (until !== undefined && session.state !== until && !this.#stopped) await setTimeout(5);
     return { state: session.state };
   }
 
-  info() {
-    const { protocolVersion, server, capabilities, externalTools, slashCommands } = this.session;
+  sessionFacts(op) {
+    const { id, workDir, pid, status } = this.session(op);
+    return { id, work_dir: workDir, runs: pid !== null, status: status.payload };
+  }
+
+  turnFacts(op) {
+    const { id, discarded } = this.anyTurn(op);
+    return { id, discarded };
+  }
+
+  info(op) {
+    const { protocolVersion, server, capabilities, externalTools, slashCommands } = this.session(op);
     return {
       protocol_version: protocolVersion,
       capabilities: Object.fromEntries(Object.entries(capabilities).map(([key, value]) => [snakeCase(key), value])),
@@ -212,7 +251,7 @@ export class Player {
 }
 
 const OPERATIONS = {
-  open: (player) => player.open(),
+  open: (player, op) => player.open(op),
   prompt: (player, op) => player.prompt(op),
   next: (player, op) => player.next(op),
   drain: (player, op) => player.drain(player.turn(op)),
@@ -222,21 +261,28 @@ const OPERATIONS = {
   cancel: (player, op) => player.anyTurn(op).cancel(),
   steer: (player, op) => player.anyTurn(op).steer(op.input),
   respond: (player, op) => player.respond(op),
-  set_plan_mode: (player, op) => player.session.setPlanMode(op.on),
-  replay: (player) => player.drain(player.session.replay()),
-  usage: (player, op) => ({ turn: player.anyTurn(op).usage, session: player.session.usage }),
+  set_plan_mode: (player, op) => player.session(op).setPlanMode(op.on),
+  replay: (player, op) => player.drain(player.session(op).replay()),
+  usage: (player, op) => ({ turn: player.anyTurn(op).usage, session: player.session(op).usage }),
   state: (player, op) => player.state(op),
-  info: (player) => player.info(),
+  info: (player, op) => player.info(op),
+  session: (player, op) => player.sessionFacts(op),
+  turn: (player, op) => player.turnFacts(op),
   leave: (player, op) => player.leave(op),
   one_shot: (player, op) => player.oneShot(op),
-  close: (player) => player.session.close(),
+  close: (player, op) => player.close(op),
   touch: (_, op) => writeFileSync(op.path, ""),
   read: (_, op) => ({ content: existsSync(op.path) ? readFileSync(op.path, "utf8") : null }),
   exists: (_, op) => ({ exists: existsSync(op.path) }),
   wait_outside: (player, op) => player.waitOutside(op),
   spawn_result: (player, op) => player.spawnResult(op),
+  spawn_drain: (player, op) => player.spawnDrain(op),
   join: (player, op) => player.join(op),
 };
+
+function sessionName(op) {
+  return op.session ?? "session";
+}
 
 function name(op) {
   return op.as ?? "turn";

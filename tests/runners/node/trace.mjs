@@ -24,11 +24,27 @@ export function canonical(event) {
 /** What an operation prints that failed. Texts differ between systems: they are there only if asked for. */
 export function errorLine(op, error) {
   const { code, exitCode, signal, rpcCode, option } = error;
-  const fields = { exit_code: exitCode, signal, rpc_code: rpcCode, option: option && snakeCase(option) };
-  const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
+  const told = { exit_code: exitCode, signal, rpc_code: rpcCode, option: option && snakeCase(option) };
+  const known = present(told);
   // Node shows an error's properties beside its message; elsewhere the number is a part of the text.
   const message = rpcCode === undefined ? error.message : `${error.message} (${rpcCode})`;
-  return { op: op.op, error: code, ...known, ...(op.message === true && { message }) };
+  const fields = present({
+    message: rpcCode === undefined ? undefined : error.message,
+    data: error.data,
+    stderr: error.stderr,
+    steps: error.steps,
+  });
+  return {
+    op: op.op,
+    error: code,
+    ...known,
+    ...(op.message === true && { message }),
+    ...(op.fields === true && { fields }),
+  };
+}
+
+function present(fields) {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
 }
 
 /** What an operation prints that gave a result. */

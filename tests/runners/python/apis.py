@@ -51,7 +51,11 @@ class Api(Protocol):
 
     async def pause(self, seconds: float) -> None: ...
     def iterate(self, source: Any) -> AsyncIterator[Any]: ...
+    async def leave_block(self, thing: Any) -> None:
+        """What the end of a `with` block does, whose value the program had."""
+
     def start(self, function: Callable[[], Any]) -> Job: ...
+    def start_reading(self, turn: Any, take: Callable[[Any], None]) -> Job: ...
     def record(self) -> Record: ...
     def handler(self, decide: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A function for the options, in this API's habit, which returns what `decide` does or hangs."""
@@ -103,8 +107,19 @@ class Coroutines:
     def iterate(self, source: Any) -> AsyncIterator[Any]:
         return aiter(source)
 
+    async def leave_block(self, thing: Any) -> None:
+        async with thing:
+            pass
+
     def start(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> Job:
         return _Task(asyncio.create_task(function()))
+
+    def start_reading(self, turn: Any, take: Callable[[Any], None]) -> Job:
+        async def read() -> None:
+            async for event in turn:
+                take(event)
+
+        return self.start(read)
 
     def record(self) -> Record:
         return _Queue()
@@ -209,8 +224,19 @@ class Blocking:
     def iterate(self, source: Any) -> AsyncIterator[Any]:
         return _Iterator(iter(source))
 
+    async def leave_block(self, thing: Any) -> None:
+        with thing:
+            pass
+
     def start(self, function: Callable[[], Any]) -> Job:
         return _ThreadJob(function)
+
+    def start_reading(self, turn: Any, take: Callable[[Any], None]) -> Job:
+        def read() -> None:
+            for event in turn:
+                take(event)
+
+        return self.start(read)
 
     def record(self) -> Record:
         return _ThreadQueue()

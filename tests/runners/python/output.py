@@ -46,6 +46,9 @@ def print_error(op: Line, error: KimiAgentError) -> None:
             line[name] = value
     if op.get("message") is True:
         line["message"] = str(error)
+    if op.get("fields") is True:
+        fields = {name: getattr(error, name, None) for name in ("message", "data", "stderr", "steps")}
+        line["fields"] = {name: value for name, value in fields.items() if value is not None}
     print_line(line)
 
 

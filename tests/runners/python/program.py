@@ -14,8 +14,7 @@ from apis import Api, Job
 from behaviour import Records, answer_of, make_options
 from output import Line, canonical, outcome, print_done, print_error, print_event, print_line
 
-from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest
-from kimi_agent.testing import scripted_agent
+from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest, testing
 
 __all__ = ["Player", "Problem", "read_case"]
 
@@ -37,6 +36,8 @@ class Held:
         self.turn = turn
         self.events: AsyncIterator[Event] | None = None
         self.waiting: Job | None = None
+        self.beside: list[Event] | None = None
+        """What was read beside the program, until it joins."""
 
 
 class Player:
@@ -48,16 +49,16 @@ class Player:
         self._described: dict[str, Any] = case.get("options", {})
         self._executable = _executable(case["agent"])
         self._records = Records(api, case.get("trace_handlers") is True)
-        self._session: Any = None
+        self._sessions: dict[str, Any] = {}
         self._turns: dict[str, Held] = {}
-        # The last request that was printed.
-        self._request: ApprovalRequest | QuestionRequest | None = None
+        # The requests that were printed, by id; the last one is the last printed.
+        self._requests: dict[str, ApprovalRequest | QuestionRequest] = {}
 
     async def finish(self) -> None:
         """Ends what the program left open."""
         self._turns.clear()
-        session, self._session = self._session, None
-        if session is not None:
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             with contextlib.suppress(KimiAgentError):
                 await self._api.call(session.close)
 
@@ -74,10 +75,10 @@ class Player:
             print_done(op, outputs)
 
     async def _do_open(self, op: Line) -> None:
-        self._session = await self._api.open(self._options())
+        self._sessions[_session_name(op)] = await self._api.open(self._options(op))
 
     async def _do_prompt(self, op: Line) -> None:
-        self._turns[_name(op)] = Held(self._opened().prompt(_input(op)))
+        self._turns[_name(op)] = Held(self._opened(op).prompt(_input(op)))
 
     async def _do_next(self, op: Line) -> Line | None:
         left, until = op.get("count"), op.get("until")
@@ -123,31 +124,32 @@ class Player:
         await self._api.call(self._held(op).turn.steer, _input(op))
 
     async def _do_respond(self, op: Line) -> None:
-        if self._request is None:
-            raise Problem("no request has been seen")
-        by = self._opened() if op.get("scope") == "session" else self._held(op).turn
-        await self._api.call(by.respond, self._request, answer_of(op.get("answer")))
+        request = self._requests.get(op.get("request") or next(reversed(self._requests), ""))
+        if request is None:
+            raise Problem("no such request has been seen")
+        by = self._opened(op) if op.get("scope") == "session" else self._held(op).turn
+        await self._api.call(by.respond, request, answer_of(op.get("answer")))
 
     async def _do_set_plan_mode(self, op: Line) -> None:
-        await self._api.call(self._opened().set_plan_mode, op["on"])
+        await self._api.call(self._opened(op).set_plan_mode, op["on"])
 
     async def _do_replay(self, op: Line) -> None:
-        async for event in self._api.iterate(self._opened().replay()):
+        async for event in self._api.iterate(self._opened(op).replay()):
             print_event(event)
 
     async def _do_usage(self, op: Line) -> Line:
         turn = self._held(op).turn
-        return {"turn": turn.usage.to_payload(), "session": self._opened().usage.to_payload()}
+        return {"turn": turn.usage.to_payload(), "session": self._opened(op).usage.to_payload()}
 
     async def _do_state(self, op: Line) -> Line:
-        session = self._opened()
+        session = self._opened(op)
         # Nothing announces what happens between turns.
         while op.get("until") not in (None, session.state):
             await self._api.pause(0.005)
         return {"state": session.state}
 
     async def _do_info(self, op: Line) -> Line:
-        session = self._opened()
+        session = self._opened(op)
         info: Line = {
             "protocol_version": session.protocol_version,
             "capabilities": asdict(session.capabilities),
@@ -158,19 +160,38 @@ class Player:
             info["server"] = session.server.to_payload()
         return info
 
+    async def _do_session(self, op: Line) -> Line:
+        session = self._opened(op)
+        return {
+            "id": session.id,
+            "work_dir": str(session.work_dir),
+            "runs": session.pid is not None,
+            "status": session.status.to_payload(),
+        }
+
+    async def _do_turn(self, op: Line) -> Line:
+        turn = self._held(op).turn
+        return {"id": turn.id, "discarded": turn.discarded}
+
     async def _do_leave(self, op: Line) -> None:
+        held = self._held(op)
+        if op.get("how") == "block":
+            await self._api.leave_block(held.turn)
         # The last reference goes.
-        self._held(op)
-        del self._turns[_name(op)]
+        del held, self._turns[_name(op)]
 
     async def _do_one_shot(self, op: Line) -> Line:
-        turn = self._api.one_shot(_input(op), self._options())
+        turn = self._api.one_shot(_input(op), self._options(op))
         async for event in self._api.iterate(turn):
             self._show(event)
         return outcome(await self._api.call(turn.result))
 
     async def _do_close(self, op: Line) -> None:
-        await self._api.call(self._opened().close)
+        session = self._opened(op)
+        if op.get("how") == "block":
+            await self._api.leave_block(session)
+        else:
+            await self._api.call(session.close)
 
     async def _do_touch(self, op: Line) -> None:
         try:
@@ -203,20 +224,39 @@ class Player:
             raise Problem("its outcome is waited for already")
         held.waiting = self._api.start(held.turn.result)
 
-    async def _do_join(self, op: Line) -> Line:
+    async def _do_spawn_drain(self, op: Line) -> None:
+        held = self._held(op)
+        if held.waiting is not None:
+            raise Problem("it is read already")
+        # Whoever has read until here lets go.
+        held.events = None
+        held.beside = []
+        held.waiting = self._api.start_reading(held.turn, held.beside.append)
+
+    async def _do_join(self, op: Line) -> Line | None:
         held = self._held(op)
         waiting, held.waiting = held.waiting, None
         if waiting is None:
             raise Problem("its outcome is not waited for")
-        return outcome(await waiting.join())
+        if held.beside is None:
+            return outcome(await waiting.join())
+        try:
+            await waiting.join()
+        finally:
+            for event in held.beside:
+                self._show(event)
+            held.beside = None
+        return None
 
-    def _options(self) -> dict[str, Any]:
-        return make_options(self._described, self._executable, self._records, self._api)
+    def _options(self, op: Line) -> dict[str, Any]:
+        described = {**self._described, **op.get("options", {})}
+        return make_options(described, self._executable, self._records, self._api)
 
-    def _opened(self) -> Any:
-        if self._session is None:
+    def _opened(self, op: Line) -> Any:
+        session = self._sessions.get(_session_name(op))
+        if session is None:
             raise Problem("no session is open")
-        return self._session
+        return session
 
     def _held(self, op: Line) -> Held:
         held = self._turns.get(_name(op))
@@ -233,13 +273,14 @@ class Player:
         """Prints an event, and keeps a request for `respond`."""
         print_event(event)
         if isinstance(event, (ApprovalRequest, QuestionRequest)):
-            self._request = event
+            self._requests.pop(event.id, None)
+            self._requests[event.id] = event
 
 
 def _executable(agent: dict[str, Any]) -> list[str]:
     """Whom the session talks to: the scripted agent, or `$SCENARIO_EXECUTABLE`."""
     if "script" in agent:
-        return scripted_agent(agent["script"])
+        return testing.scripted_agent(agent["script"])
     if "SCENARIO_EXECUTABLE" not in os.environ:
         raise Problem("there is neither a script nor $SCENARIO_EXECUTABLE")
     executable: list[str] = json.loads(os.environ["SCENARIO_EXECUTABLE"])
@@ -248,6 +289,10 @@ def _executable(agent: dict[str, Any]) -> list[str]:
 
 def _name(op: Line) -> str:
     return str(op.get("as", "turn"))
+
+
+def _session_name(op: Line) -> str:
+    return str(op.get("session", "session"))
 
 
 def _input(op: Line) -> Any:

@@ -2,7 +2,7 @@
 
 The trace goes to stdout, one JSON object a line. What is wrong with a scenario itself is a line, too:
 `{"error": "runner_problem", "message": …}`. With `--api=sync` (or `SCENARIO_API=sync`) the same program goes through
-the blocking API.
+the blocking API. With `SCENARIO_TOUCHED=FILE` the names of the package that were used are written there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from apis import Api, Blocking, Coroutines
 from output import print_line
 from program import Player, Problem, read_case
+from touched import watch
 
 # Longer than any scenario takes, even on a machine that does much else.
 WATCHDOG = 120.0
@@ -55,6 +56,8 @@ def main() -> int:
     if not files:
         print_line({"error": "runner_problem", "message": "usage: runner.py [--api=sync] CASE.json …"})
         return 2
+    if os.environ.get("SCENARIO_TOUCHED"):
+        watch(os.environ["SCENARIO_TOUCHED"])
     for path in files:
         try:
             run(path, api)

@@ -24,10 +24,10 @@ pub(crate) struct Player<'a> {
     records: Records,
     outside: mpsc::UnboundedReceiver<Event>,
     stderr: mpsc::UnboundedReceiver<String>,
-    session: Option<Session>,
+    sessions: HashMap<String, Session>,
     turns: HashMap<String, Held>,
-    /// The last request that was printed.
-    request: Option<Event>,
+    /// The requests that were printed, the last one last.
+    requests: Vec<Event>,
 }
 
 impl<'a> Player<'a> {
@@ -44,14 +44,14 @@ impl<'a> Player<'a> {
         let (events, outside) = mpsc::unbounded_channel();
         let (lines, stderr) = mpsc::unbounded_channel();
         let records = Records { events, stderr: lines, trace_handlers: case.trace_handlers };
-        let (session, turns, request) = (None, HashMap::new(), None);
-        Ok(Self { case, agent, executable, records, outside, stderr, session, turns, request })
+        let (sessions, turns, requests) = (HashMap::new(), HashMap::new(), Vec::new());
+        Ok(Self { case, agent, executable, records, outside, stderr, sessions, turns, requests })
     }
 
     /// Ends what the program left open.
     pub(crate) async fn finish(mut self) {
         self.turns.clear();
-        if let Some(session) = self.session.take() {
+        for (_, session) in self.sessions.drain() {
             drop(session.close().await);
         }
         drop(self.agent);
@@ -63,9 +63,9 @@ impl<'a> Player<'a> {
     /// What is wrong with the program; what the SDK fails with is printed.
     pub(crate) async fn step(&mut self, op: &Value) -> Result<(), Problem> {
         let done = match text(op, "op")? {
-            "open" => self.open().await,
+            "open" => self.open(op).await,
             "prompt" => {
-                let session = self.session()?;
+                let session = self.session(op)?;
                 match session.prompt(input(op)?) {
                     Ok(turn) => {
                         self.turns.insert(name(op), Held::Here(Box::new(turn)));
@@ -76,9 +76,9 @@ impl<'a> Player<'a> {
             }
             "next" => self.next(op).await?,
             "drain" => {
-                let mut request = None;
-                let read = drain(self.turn(op)?, &mut request).await;
-                self.request = request.or(self.request.take());
+                let mut requests = Vec::new();
+                let read = drain(self.turn(op)?, &mut requests).await;
+                self.requests.append(&mut requests);
                 read
             }
             "steps" => self.steps(op).await?,
@@ -92,22 +92,31 @@ impl<'a> Player<'a> {
             "respond" => self.respond(op).await?,
             "set_plan_mode" => {
                 let on = op["on"].as_bool().ok_or("`on` must be a boolean")?;
-                self.session()?.set_plan_mode(on).await.map(|()| Value::Null)
+                self.session(op)?.set_plan_mode(on).await.map(|()| Value::Null)
             }
-            "replay" => self.replay().await?,
+            "replay" => self.replay(op).await?,
             "usage" => {
                 let turn = self.held(op)?.usage().await?;
-                Ok(json!({"turn": turn, "session": self.session()?.usage()}))
+                Ok(json!({"turn": turn, "session": self.session(op)?.usage()}))
             }
-            "state" => self.state(op["until"].as_str()).await?,
-            "info" => self.info(),
+            "state" => self.state(op).await?,
+            "info" => Ok(info(self.session(op)?)),
+            "session" => {
+                let session = self.session(op)?;
+                let (id, work_dir, runs) = (session.id(), session.work_dir(), session.pid().is_some());
+                Ok(json!({"id": id, "work_dir": work_dir, "runs": runs, "status": session.status()}))
+            }
+            "turn" => {
+                let turn = self.turn(op)?;
+                Ok(json!({"id": turn.id(), "discarded": turn.discarded()}))
+            }
             "leave" => {
                 self.take(op)?.leave();
                 Ok(Value::Null)
             }
             "one_shot" => self.one_shot(op).await?,
             "close" => {
-                let closed = self.session()?.close().await;
+                let closed = self.session(op)?.close().await;
                 closed.map(|()| Value::Null)
             }
             "touch" => touch(Path::new(text(op, "path")?))?,
@@ -119,10 +128,18 @@ impl<'a> Player<'a> {
                 self.turns.insert(name(op), waiting);
                 Ok(Value::Null)
             }
+            "spawn_drain" => {
+                let reading = self.take(op)?.read()?;
+                self.turns.insert(name(op), reading);
+                Ok(Value::Null)
+            }
             "join" => {
-                let (turn, result) = self.take(op)?.join().await?;
+                let (turn, joined) = self.take(op)?.join().await?;
                 self.turns.insert(name(op), turn);
-                result.map(|result| outcome(&result))
+                for event in joined.events {
+                    show(event, &mut self.requests);
+                }
+                joined.outcome.map(|result| result.map_or(Value::Null, |result| outcome(&result)))
             }
             other => return Err(format!("there is no operation `{other}`")),
         };
@@ -133,17 +150,20 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    fn options(&self) -> Result<SessionOptions> {
-        options(&self.case.options, self.executable.clone(), &self.records)
+    fn options(&self, op: &Value) -> Result<SessionOptions> {
+        let mut described = self.case.options.clone();
+        described.extend(op["options"].as_object().cloned().unwrap_or_default());
+        options(&described, self.executable.clone(), &self.records)
     }
 
-    async fn open(&mut self) -> Result<Value> {
-        self.session = Some(self.options()?.start().await?);
+    async fn open(&mut self, op: &Value) -> Result<Value> {
+        let session = self.options(op)?.start().await?;
+        self.sessions.insert(session_name(op).to_owned(), session);
         Ok(Value::Null)
     }
 
-    fn session(&self) -> Result<&Session, Problem> {
-        self.session.as_ref().ok_or_else(|| "no session is open".to_owned())
+    fn session(&self, op: &Value) -> Result<&Session, Problem> {
+        self.sessions.get(session_name(op)).ok_or_else(|| "no session is open".to_owned())
     }
 
     fn held(&self, op: &Value) -> Result<&Held, Problem> {
@@ -170,7 +190,7 @@ impl<'a> Player<'a> {
             match self.turn(op)?.next().await {
                 Some(Ok(event)) => {
                     left = if until == Some(event.type_name()) { 0 } else { left - 1 };
-                    show(event, &mut self.request);
+                    show(event, &mut self.requests);
                 }
                 Some(Err(error)) => return Ok(Err(error)),
                 None => return Ok(Ok(json!({"ended": true}))),
@@ -180,7 +200,7 @@ impl<'a> Player<'a> {
     }
 
     async fn steps(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
-        let mut request = None;
+        let mut requests = Vec::new();
         let mut steps = self.turn(op)?.steps();
         let mut failure = None;
         while let Some(mut step) = steps.next().await {
@@ -193,29 +213,31 @@ impl<'a> Player<'a> {
                         if !std::mem::replace(&mut announced, true) {
                             print(&json!({"step": n}));
                         }
-                        show(event, &mut request);
+                        show(event, &mut requests);
                     }
                     Err(error) => failure = Some(error),
                 }
             }
         }
-        self.request = request.or(self.request.take());
+        self.requests.append(&mut requests);
         Ok(failure.map_or(Ok(Value::Null), Err))
     }
 
     async fn respond(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
-        let request = self.request.clone().ok_or("no request has been seen")?;
+        let wanted = op["request"].as_str();
+        let is_it = |request: &&Event| wanted.is_none_or(|id| request.request_id() == Some(id));
+        let request = self.requests.iter().rfind(is_it).cloned().ok_or("no such request has been seen")?;
         let answer = &op["answer"];
         let by_session = op["scope"] == "session";
         let done = match &request {
             Event::ApprovalRequest(request) => match Approval::from_json(answer) {
                 Err(error) => Err(nonsense(&error)),
-                Ok(answer) if by_session => self.session()?.respond(request, answer).await,
+                Ok(answer) if by_session => self.session(op)?.respond(request, answer).await,
                 Ok(answer) => self.turn(op)?.respond(request, answer).await,
             },
             Event::QuestionRequest(request) => match Answers::from_json(answer) {
                 Err(error) => Err(nonsense(&error)),
-                Ok(answers) if by_session => self.session()?.respond_question(request, answers).await,
+                Ok(answers) if by_session => self.session(op)?.respond_question(request, answers).await,
                 Ok(answers) => self.turn(op)?.respond_question(request, answers).await,
             },
             other => return Err(format!("a {} is not answered by hand", other.type_name())),
@@ -223,8 +245,8 @@ impl<'a> Player<'a> {
         Ok(done.map(|()| Value::Null))
     }
 
-    async fn replay(&mut self) -> Result<Result<Value>, Problem> {
-        let mut past = self.session()?.replay();
+    async fn replay(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        let mut past = self.session(op)?.replay();
         while let Some(event) = past.next().await {
             match event {
                 Ok(event) => print_event(&event),
@@ -234,8 +256,9 @@ impl<'a> Player<'a> {
         Ok(Ok(Value::Null))
     }
 
-    async fn state(&self, until: Option<&str>) -> Result<Result<Value>, Problem> {
-        let session = self.session()?;
+    async fn state(&self, op: &Value) -> Result<Result<Value>, Problem> {
+        let until = op["until"].as_str();
+        let session = self.session(op)?;
         // Nothing announces what happens between turns.
         while until.is_some_and(|until| session.state().as_str() != until) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -243,28 +266,13 @@ impl<'a> Player<'a> {
         Ok(Ok(json!({"state": session.state().as_str()})))
     }
 
-    fn info(&self) -> Result<Value> {
-        let Some(session) = &self.session else { return Err(Error::SessionClosed) };
-        let commands: Vec<_> = session.slash_commands().iter().map(|command| &command.name).collect();
-        let mut info = json!({
-            "protocol_version": session.protocol_version(),
-            "capabilities": session.capabilities(),
-            "external_tools": session.external_tools(),
-            "slash_commands": commands,
-        });
-        if let Some(server) = session.server() {
-            info["server"] = json!(server);
-        }
-        Ok(info)
-    }
-
     async fn one_shot(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
-        let options = match self.options() {
+        let options = match self.options(op) {
             Ok(options) => options,
             Err(error) => return Ok(Err(error)),
         };
         let mut turn = kimi_agent::prompt(input(op)?, options);
-        if let Err(error) = drain(&mut turn, &mut self.request).await {
+        if let Err(error) = drain(&mut turn, &mut self.requests).await {
             return Ok(Err(error));
         }
         Ok(turn.result().await.map(|result| outcome(&result)))
@@ -280,12 +288,30 @@ impl<'a> Player<'a> {
         loop {
             let event = self.outside.recv().await.ok_or(OVER)?;
             let found = event.type_name() == until;
-            show(event, &mut self.request);
+            show(event, &mut self.requests);
             if found {
                 return Ok(Ok(Value::Null));
             }
         }
     }
+}
+
+fn info(session: &Session) -> Value {
+    let commands: Vec<_> = session.slash_commands().iter().map(|command| &command.name).collect();
+    let mut info = json!({
+        "protocol_version": session.protocol_version(),
+        "capabilities": session.capabilities(),
+        "external_tools": session.external_tools(),
+        "slash_commands": commands,
+    });
+    if let Some(server) = session.server() {
+        info["server"] = json!(server);
+    }
+    info
+}
+
+fn session_name(op: &Value) -> &str {
+    op["session"].as_str().unwrap_or("session")
 }
 
 fn name(op: &Value) -> String {
@@ -297,16 +323,16 @@ fn input(op: &Value) -> Result<Content, Problem> {
 }
 
 /// Prints an event, and keeps a request for `respond`.
-fn show(event: Event, request: &mut Option<Event>) {
+fn show(event: Event, requests: &mut Vec<Event>) {
     print_event(&event);
     if matches!(event, Event::ApprovalRequest(_) | Event::QuestionRequest(_)) {
-        *request = Some(event);
+        requests.push(event);
     }
 }
 
-async fn drain(turn: &mut Turn, request: &mut Option<Event>) -> Result<Value> {
+async fn drain(turn: &mut Turn, requests: &mut Vec<Event>) -> Result<Value> {
     while let Some(event) = turn.next().await {
-        show(event?, request);
+        show(event?, requests);
     }
     Ok(Value::Null)
 }

@@ -66,6 +66,11 @@ pub(crate) fn print_error(op: &Value, error: &Error) {
     if op["message"] == true {
         line["message"] = json!(error.to_string());
     }
+    if op["fields"] == true {
+        let told = |name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
+        let names = ["message", "data", "stderr", "steps"];
+        line["fields"] = names.into_iter().filter_map(|name| Some((name.to_owned(), told(name)?))).collect();
+    }
     print(&line);
 }
 

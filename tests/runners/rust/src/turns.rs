@@ -1,13 +1,18 @@
 //! The turns of a program, by name; one whose outcome is waited for beside the program lives in a task.
 
-use kimi_agent::wire::{Content, TokenUsage};
+use kimi_agent::wire::{Content, Event, TokenUsage};
 use kimi_agent::{PromptResult, Result, Turn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::case::Problem;
 
-type Outcome = Result<PromptResult>;
+/// What came of a turn beside the program.
+pub(crate) struct Joined {
+    /// What was read of it.
+    pub(crate) events: Vec<Event>,
+    pub(crate) outcome: Result<Option<PromptResult>>,
+}
 
 /// What the program may want of a turn whose outcome is being waited for.
 pub(crate) enum Ask {
@@ -18,21 +23,30 @@ pub(crate) enum Ask {
 
 pub(crate) enum Held {
     Here(Box<Turn>),
-    Waiting { asks: mpsc::UnboundedSender<Ask>, task: JoinHandle<(Box<Turn>, Outcome)> },
+    Waiting { asks: mpsc::UnboundedSender<Ask>, task: JoinHandle<(Box<Turn>, Joined)> },
 }
 
 impl Held {
     /// Starts to wait for the outcome.
     pub(crate) fn wait(self) -> Result<Self, Problem> {
-        let Self::Here(turn) = self else { return Err("its outcome is waited for already".to_owned()) };
-        let (asks, asked) = mpsc::unbounded_channel();
-        Ok(Self::Waiting { asks, task: tokio::spawn(wait(turn, asked)) })
+        self.beside(false)
     }
 
-    /// The outcome, and the turn itself again.
-    pub(crate) async fn join(self) -> Result<(Self, Outcome), Problem> {
+    /// Starts to read its events.
+    pub(crate) fn read(self) -> Result<Self, Problem> {
+        self.beside(true)
+    }
+
+    fn beside(self, read: bool) -> Result<Self, Problem> {
+        let Self::Here(turn) = self else { return Err("its outcome is waited for already".to_owned()) };
+        let (asks, asked) = mpsc::unbounded_channel();
+        Ok(Self::Waiting { asks, task: tokio::spawn(wait(turn, asked, read)) })
+    }
+
+    /// What came of it, and the turn itself again.
+    pub(crate) async fn join(self) -> Result<(Self, Joined), Problem> {
         let Self::Waiting { asks, task } = self else { return Err("its outcome is not waited for".to_owned()) };
-        let joined = task.await.map(|(turn, outcome)| (Self::Here(turn), outcome)).map_err(|error| error.to_string());
+        let joined = task.await.map(|(turn, joined)| (Self::Here(turn), joined)).map_err(|error| error.to_string());
         drop(asks);
         joined
     }
@@ -80,10 +94,34 @@ async fn ask<T>(asks: &mpsc::UnboundedSender<Ask>, make: impl FnOnce(oneshot::Se
     answer.await.map_err(|_| "its outcome came meanwhile; `join` it first".to_owned())
 }
 
-async fn wait(mut turn: Box<Turn>, mut asks: mpsc::UnboundedReceiver<Ask>) -> (Box<Turn>, Outcome) {
+/// What comes next of a turn.
+enum Next {
+    Event(Event),
+    End(Result<Option<PromptResult>>),
+}
+
+async fn next(turn: &mut Turn, read: bool) -> Next {
+    if !read {
+        return Next::End(turn.result().await.map(Some));
+    }
+    match turn.next().await {
+        Some(Ok(event)) => Next::Event(event),
+        Some(Err(error)) => Next::End(Err(error)),
+        None => Next::End(Ok(None)),
+    }
+}
+
+async fn wait(mut turn: Box<Turn>, mut asks: mpsc::UnboundedReceiver<Ask>, read: bool) -> (Box<Turn>, Joined) {
+    let mut events = Vec::new();
     loop {
         let ask = tokio::select! {
-            outcome = turn.result() => return (turn, outcome),
+            next = next(&mut turn, read) => match next {
+                Next::Event(event) => {
+                    events.push(event);
+                    continue;
+                }
+                Next::End(outcome) => return (turn, Joined { events, outcome }),
+            },
             Some(ask) = asks.recv() => ask,
         };
         // Nobody waiting for the reply is fine.
