@@ -73,7 +73,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-breakage test-docs test-exit test-packages test-foreign test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-breakage test-docs test-exit test-limits test-packages test-foreign test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -122,6 +122,12 @@ test-docs: build ## Every code block in the documents.
 	$(call say,Running the code blocks of the documents)
 	@$(PY) -m pytest -q tests/docs
 	@$(PY) tests/docs/run.py
+
+.PHONY: test-limits
+test-limits: build ## What sessions take of memory and leave behind, counted, in all three languages.
+	$(call say,Measuring what sessions take and what they leave behind)
+	@cargo build -q --locked -p limits-program
+	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
 
 .PHONY: test-exit
 test-exit: build ## 200 exits of each Python in the middle of a turn.

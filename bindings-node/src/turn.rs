@@ -48,7 +48,8 @@ impl NativeTurn {
             next: Option<(i64, i64)>,
             ended: bool,
         }
-        text(&Drained { events: batch.events, next, ended: batch.ended }).to_string()
+        // Without a copy: it may be large.
+        Box::<str>::from(text(&Drained { events: batch.events, next, ended: batch.ended })).into_string()
     }
 
     /// The program has got so many of the drained events.

@@ -170,6 +170,15 @@ impl Connection {
         std::mem::take(&mut self.transmit)
     }
 
+    /// What is to be written next.
+    fn transmit(&mut self, bytes: Vec<u8>) {
+        if self.transmit.is_empty() {
+            self.transmit = bytes;
+        } else {
+            self.transmit.extend_from_slice(&bytes);
+        }
+    }
+
     /// How things stand, as far as the agent told.
     pub(crate) fn status(&self) -> &StatusUpdate {
         &self.status
@@ -201,7 +210,7 @@ impl Connection {
         let id = format!("{}-{key}", call.name());
         let bytes = self.dialect.call(&id, &call)?;
         self.calls.insert(id, PendingCall { key, call });
-        self.transmit.extend_from_slice(&bytes);
+        self.transmit(bytes);
         Ok(key)
     }
 
@@ -244,7 +253,7 @@ impl Connection {
             Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len()),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
-                self.transmit.extend_from_slice(&self.dialect.refuse(
+                self.transmit(self.dialect.refuse(
                     &rpc_id,
                     requests::METHOD_NOT_FOUND,
                     &format!("method not found: {method}"),

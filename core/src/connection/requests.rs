@@ -159,7 +159,7 @@ impl Connection {
                 return;
             }
         };
-        self.transmit.extend_from_slice(&self.dialect.answer(&rpc_id, &request_id, &answer));
+        self.transmit(self.dialect.answer(&rpc_id, &request_id, &answer));
     }
 
     fn refuse(&mut self, rpc_id: &str, request: &Event) {
@@ -174,7 +174,7 @@ impl Connection {
                 (METHOD_NOT_FOUND, format!("unknown request type: {kind}"))
             }
         };
-        self.transmit.extend_from_slice(&self.dialect.refuse(rpc_id, code, &reason));
+        self.transmit(self.dialect.refuse(rpc_id, code, &reason));
     }
 
     /// Answers a request that a function of the program's was asked; too late is fine.
@@ -182,7 +182,7 @@ impl Connection {
         if let Some(pending) = self.requests.take(key) {
             self.heard(now);
             let bytes = self.dialect.answer(&pending.rpc_id, &pending.request_id, answer);
-            self.transmit.extend_from_slice(&bytes);
+            self.transmit(bytes);
         }
     }
 

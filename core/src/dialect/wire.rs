@@ -9,7 +9,7 @@ use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, RpcFailure};
 use crate::wire::value::Key;
-use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, decode_body};
+use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -192,7 +192,15 @@ impl Dialect for Wire {
             Answer::Question(answers) => {
                 json!({"request_id": request_id, "answers": answers.clone().unwrap_or_default()})
             }
-            Answer::Tool(value) => json!({"tool_call_id": request_id, "return_value": value}),
+            Answer::Tool(value) => {
+                // Written as it is: what a tool gives may be large.
+                #[derive(serde::Serialize)]
+                struct Returned<'a> {
+                    tool_call_id: &'a str,
+                    return_value: &'a ToolReturnValue,
+                }
+                return envelope::answer(rpc_id, &Returned { tool_call_id: request_id, return_value: value });
+            }
             Answer::Hook(decision) => {
                 let (action, reason) = match decision {
                     HookDecision::Allow => ("allow", ""),

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) use handlers::Handlers;
@@ -23,7 +23,7 @@ use crate::connection::{CallKey, Connection, ManualAnswer, Output, Scope, StepTa
 use crate::dialect::{Hello, Welcome};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
-use crate::transport::Transport;
+use crate::transport::{Transport, read_some};
 use crate::wire::framing::LineBuffer;
 use crate::wire::{Content, HandlerKind, Json};
 
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     },
     Respond {
         request_id: String,
-        answer: ManualAnswer,
+        answer: Box<ManualAnswer>,
         reply: oneshot::Sender<Result<()>>,
     },
     /// The agent turned out to speak this.
@@ -121,10 +121,10 @@ enum Woken {
 }
 
 impl Driver {
-    pub(crate) fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Box<Self> {
         let room = Arc::clone(&setup.shared.room);
         let outside = Arc::new(Lane::new(setup.shared.event_buffer_bytes, Arc::clone(&room)));
-        let mut driver = Self {
+        let mut driver = Box::new(Self {
             connection: setup.connection,
             transport: setup.transport,
             handlers: setup.handlers,
@@ -139,14 +139,14 @@ impl Driver {
             room,
             shutdown: Shutdown::new(setup.close_timeout),
             input_ended: false,
-        };
+        });
         driver.handlers.observe(&driver.outside, driver.shared.commands.downgrade());
         driver.connection.open(setup.hello, now());
         driver
     }
 
-    /// Runs until the agent is gone and reaped.
-    pub(crate) async fn run(mut self) {
+    /// Runs until the agent is gone and reaped. Boxed, as a future would hold it several times over.
+    pub(crate) async fn run(mut self: Box<Self>) {
         loop {
             self.pump();
             if self.shutdown.is_over() {
@@ -157,7 +157,7 @@ impl Driver {
                 Woken::Read(read) => self.has_read(read),
                 Woken::Written(written) => match written {
                     Ok(0) => self.cannot_write(&std::io::ErrorKind::WriteZero.into()),
-                    Ok(n) => self.unwritten.advance(n),
+                    Ok(n) => self.has_written(n),
                     Err(error) => self.cannot_write(&error),
                 },
                 Woken::Handled(handled) => handled.report(&mut self.connection, now()),
@@ -177,13 +177,12 @@ impl Driver {
         let readable = !self.input_ended && self.may_read();
         self.connection.set_listening(readable, now());
         let deadline = self.connection.next_deadline().into_iter().chain(self.shutdown.deadline()).min();
-        let space = if readable { CHUNK } else { 0 };
-        let transport = &mut self.transport;
+        let (transport, lines) = (&mut self.transport, &mut self.lines);
         let opened = &mut self.opened;
         tokio::select! {
             command = self.commands.recv() => Woken::Command(command),
             handled = self.handlers.next(), if !self.handlers.is_idle() => Woken::Handled(handled),
-            read = transport.reader.read_buf(self.lines.space(space)), if readable => Woken::Read(read),
+            read = read_some::<CHUNK>(&mut transport.reader, |bytes| lines.extend(bytes)), if readable => Woken::Read(read),
             written = transport.writer.write(&self.unwritten), if !self.unwritten.is_empty() => Woken::Written(written),
             exit = transport.process.wait(), if !self.shutdown.has_exited() => Woken::Exited(exit),
             () = self.room.notified() => Woken::Room,
@@ -278,6 +277,14 @@ impl Driver {
         self.transport.writer = Box::new(tokio::io::sink());
     }
 
+    fn has_written(&mut self, n: usize) {
+        self.unwritten.advance(n);
+        if self.unwritten.is_empty() {
+            // What was large once must not stay so.
+            self.unwritten = BytesMut::new();
+        }
+    }
+
     fn on_deadline(&mut self) {
         let cancelling = self.connection.cancelling();
         self.connection.on_deadline(now());
@@ -342,7 +349,12 @@ impl Driver {
             self.output(output);
         }
         let bytes = self.connection.take_transmit();
-        if !self.shutdown.input_closed() {
+        if self.shutdown.input_closed() {
+            return;
+        }
+        if self.unwritten.is_empty() {
+            self.unwritten = Bytes::from(bytes).into();
+        } else {
             self.unwritten.extend_from_slice(&bytes);
         }
     }
@@ -431,7 +443,7 @@ impl Driver {
                 Err(error) => lane.finish(Err(error)),
             },
             Command::Respond { request_id, answer, reply } => {
-                drop(reply.send(self.connection.respond(&request_id, answer, now)));
+                drop(reply.send(self.connection.respond(&request_id, *answer, now)));
             }
             Command::Assume { dialect } => self.connection.assume(dialect),
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),

@@ -181,7 +181,7 @@ impl Driver {
     }
 
     /// The agent is gone: whatever still waits hears why.
-    pub(super) async fn finish(mut self) {
+    pub(super) async fn finish(mut self: Box<Self>) {
         // Its group may have members that outlived it.
         self.transport.process.kill();
         let error = if self.shutdown.asked {

@@ -179,7 +179,7 @@ impl Shared {
     }
 
     pub(crate) async fn respond(&self, request_id: &str, answer: ManualAnswer) -> Result<()> {
-        let request_id = request_id.to_owned();
+        let (request_id, answer) = (request_id.to_owned(), Box::new(answer));
         self.ask(|reply| Command::Respond { request_id, answer, reply }).await
     }
 

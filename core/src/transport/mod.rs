@@ -13,16 +13,35 @@ mod sys;
 #[path = "windows.rs"]
 mod sys;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::task::{Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// An agent that runs: its output, its input, and the process itself.
 pub(crate) struct Transport {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     pub(crate) process: Box<dyn Process>,
+}
+
+/// Reads what is there, `N` bytes at the most, and hands it to `take`; 0 is the end. The buffer is on the stack, and only
+/// while something is read: a session in which nothing happens holds none. Safe to cancel.
+pub(crate) async fn read_some<const N: usize>(
+    reader: &mut (impl AsyncRead + Unpin),
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<usize> {
+    poll_fn(|cx| {
+        let mut bytes = [MaybeUninit::uninit(); N];
+        let mut buffer = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut *reader).poll_read(cx, &mut buffer))?;
+        take(buffer.filled());
+        Poll::Ready(Ok(buffer.filled().len()))
+    })
+    .await
 }
 
 /// How a process ended. Neither code nor signal: nobody knows.

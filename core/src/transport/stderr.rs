@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
+use super::read_some;
 use crate::handler::StderrHandler;
 
 /// How much of the end is kept, and how long a line may get.
 const LIMIT: usize = 64 << 10;
+/// How much is read at a time.
+const CHUNK: usize = 8 << 10;
 
 /// The end of stderr, and whether all of it has come.
 pub(super) struct Stderr {
@@ -54,13 +57,8 @@ fn lock(ring: &Mutex<VecDeque<u8>>) -> MutexGuard<'_, VecDeque<u8>> {
 }
 
 async fn run(mut source: impl AsyncRead + Unpin, ring: &Mutex<VecDeque<u8>>, handler: Option<StderrHandler>) {
-    let mut buffer = vec![0; 8 << 10];
     let mut lines = handler.map(Lines::new);
-    loop {
-        let chunk = match source.read(&mut buffer).await {
-            Ok(0) | Err(_) => break,
-            Ok(len) => &buffer[..len],
-        };
+    let mut take = |chunk: &[u8]| {
         {
             let mut ring = lock(ring);
             ring.extend(chunk);
@@ -70,7 +68,8 @@ async fn run(mut source: impl AsyncRead + Unpin, ring: &Mutex<VecDeque<u8>>, han
         if let Some(lines) = &mut lines {
             lines.feed(chunk);
         }
-    }
+    };
+    while read_some::<CHUNK>(&mut source, &mut take).await.is_ok_and(|read| read > 0) {}
     if let Some(lines) = &mut lines
         && !lines.partial.is_empty()
     {

@@ -24,10 +24,9 @@ impl LineBuffer {
         Self { bytes: BytesMut::new(), scanned: 0, limit }
     }
 
-    /// Where a reader puts what it reads.
-    pub(crate) fn space(&mut self, at_least: usize) -> &mut BytesMut {
-        self.bytes.reserve(at_least);
-        &mut self.bytes
+    /// Takes what was read.
+    pub(crate) fn extend(&mut self, read: &[u8]) {
+        self.bytes.extend_from_slice(read);
     }
 
     /// The next whole line, without its end; `None` until more is read.
@@ -88,7 +87,7 @@ mod tests {
     #[test]
     fn a_line_at_the_limit_passes_and_one_over_it_is_named() {
         let mut buffer = LineBuffer::new(4);
-        buffer.space(16).extend_from_slice(b"1234\n12345");
+        buffer.extend(b"1234\n12345");
         assert_eq!(buffer.next_line(), Ok(Some(Bytes::from_static(b"1234"))));
         assert_eq!(buffer.next_line(), Err(LineTooLong { size: 5, limit: 4 }));
     }
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn separators_other_than_newline_stay_in_the_line() {
         let mut buffer = LineBuffer::new(100);
-        buffer.space(16).extend_from_slice("a\u{2028}b\r\n".as_bytes());
+        buffer.extend("a\u{2028}b\r\n".as_bytes());
         assert_eq!(lines(&mut buffer), vec!["a\u{2028}b\r".as_bytes().to_vec()]);
     }
 
@@ -113,7 +112,7 @@ mod tests {
             let mut seen = Vec::new();
             let mut from = 0;
             for to in at.into_iter().chain([whole.len()]) {
-                buffer.space(to - from).extend_from_slice(&whole[from..to]);
+                buffer.extend(&whole[from..to]);
                 seen.extend(lines(&mut buffer));
                 from = to;
             }

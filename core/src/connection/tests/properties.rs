@@ -265,7 +265,7 @@ proptest! {
             peer.prompt(1);
             let mut buffer = LineBuffer::new(1 << 20);
             for piece in pieces {
-                buffer.space(piece.len()).extend_from_slice(piece);
+                buffer.extend(piece);
                 while let Some(line) = buffer.next_line().expect("short lines") {
                     peer.connection.receive(&line, peer.now);
                 }

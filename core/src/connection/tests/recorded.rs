@@ -119,7 +119,7 @@ impl Player {
         while !bytes.is_empty() {
             let size = sizes.next().map_or(bytes.len(), |size| (*size).min(bytes.len()));
             let (piece, rest) = bytes.split_at(size);
-            self.buffer.space(size).extend_from_slice(piece);
+            self.buffer.extend(piece);
             while let Some(line) = self.buffer.next_line().expect("short lines") {
                 self.connection.receive(&line, self.now);
                 self.look();

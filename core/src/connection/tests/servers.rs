@@ -424,7 +424,7 @@ fn a_separator_of_unicodes_does_not_end_a_line() {
     let mut buffer = crate::wire::framing::LineBuffer::new(1 << 20);
     let text = "one\u{2028}two\u{2029}three\u{85}four\u{feff}🎈";
     let line = event("ContentPart", &json!({"type": "text", "text": text}));
-    buffer.space(0).extend_from_slice(format!("{line}\n").as_bytes());
+    buffer.extend(format!("{line}\n").as_bytes());
     while let Some(line) = buffer.next_line().expect("a short line") {
         peer.connection.receive(&line, peer.now);
     }
