@@ -100,6 +100,17 @@ async def test_a_result_alone_runs_the_turn_to_its_end() -> None:
         assert await collect(turn) == []
 
 
+async def test_what_was_fetched_and_not_read_counts_as_discarded() -> None:
+    async with open_session([{"text": ["one", "two", "three"], "bulk": True}]) as session:
+        everything = len(await collect(session.prompt("Go")))
+    async with open_session([{"text": ["one", "two", "three"], "bulk": True}]) as session:
+        turn = session.prompt("Go")
+        async for _ in turn:
+            break
+        await turn.result()
+        assert turn.discarded == everything - 1
+
+
 async def test_a_result_can_be_had_while_somebody_reads() -> None:
     async with open_session([{"text": "All"}]) as session:
         turn = session.prompt("Go")

@@ -110,7 +110,7 @@ class Turn(Stream):
     @property
     def discarded(self) -> int:
         """How many events nobody got, because nobody read them."""
-        return self._native.discarded
+        return self._native.discarded + self._dropped
 
     @property
     def steps(self) -> Steps:

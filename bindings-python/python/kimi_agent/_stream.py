@@ -34,6 +34,7 @@ class Stream:
     __slots__ = (
         "__weakref__",
         "_buffer",
+        "_dropped",
         "_ended",
         "_fetched",
         "_mailbox",
@@ -49,6 +50,8 @@ class Stream:
         self._mailbox = mailbox
         self._buffer: deque[Event] = deque()
         self._fetched = 0
+        # How many of the events that were fetched nobody got.
+        self._dropped = 0
         self._next: tuple[int, int] | None = None
         self._ended = False
         self._mode: Literal["events", "steps"] | None = None
@@ -89,6 +92,7 @@ class Stream:
             self._fetched -= got
 
     def _discard(self) -> None:
+        self._dropped += len(self._buffer)
         self._buffer.clear()
         self._acknowledge()
 

@@ -1,0 +1,147 @@
+"""What is left of sessions that are over, however they ended: nothing. Everything is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import proc
+from proc import Failure
+from program import Fifo, Machine, Program
+
+__all__ = ["CASES"]
+
+KIB = 1 << 10
+AT_ONCE = 200
+# Three pipes, and the one that tells of the process's end.
+DESCRIPTORS = 4
+
+Figures = dict[str, Any]
+
+# Long enough for some of the sessions to be left in its middle.
+SCRIPT = [[{"repeat": {"times": 20, "actions": [{"text": "busy"}]}}]]
+# Tells that it runs, and answers nothing.
+SILENT = {"before_handshake": [{"stderr": "up"}, {"stall": True}], "turns": []}
+FRIENDLY = [[{"text": "Hello, {{prompt}}!"}]] * 2
+# In the middle of a turn for as long as it lives.
+LASTING = [[{"text": "busy"}, {"wait_file": "never"}]]
+
+
+def left_over(program: Program) -> Figures:
+    """Everything that can be counted of a program."""
+    counts = program.do("counts")
+    return {
+        # Memory is measured by itself: how much is free in the allocator's books depends on the order of events.
+        **{key: value for key, value in counts.items() if key not in ("bytes", "blocks")},
+        "children": proc.children(program.pid),
+        "threads of the process": proc.threads(program.pid),
+        "descriptors": dict(proc.descriptors(program.pid)),
+        "files": sorted(path.name for path in program.folder.iterdir()),
+    }
+
+
+def settled(program: Program) -> Figures:
+    """The same, once nothing of sessions that are over is on its way any more."""
+    seen: list[Figures] = []
+
+    def same_again() -> Figures | None:
+        seen.append(left_over(program))
+        still = len(seen) > 5 and all(past == seen[-1] for past in seen[-5:])
+        return seen[-1] if still and not seen[-1]["children"] else None
+
+    found = proc.eventually("the program does not come to rest", same_again)
+    assert found
+    return found
+
+
+def cycles(way: str) -> Callable[[Machine, str], Figures]:
+    """Sessions that are all left in the same way."""
+
+    def many(machine: Machine, language: str) -> Figures:
+        times = 1000 if machine.full else 150
+        script = SILENT if way == "cancel" else SCRIPT
+        agent = machine.scripted(f"{language}-{way}", script)
+        # Short, where the agent is to need TERM.
+        options: dict[str, Any] = {"close_timeout": 0.05 if way == "cancel" else 5.0}
+        with machine.start(language) as program:
+
+            def cycle(times: int, descendant: str) -> None:
+                fifo = Fifo(machine.folder, f"{language}-{way}-{times}")
+                options["executable"] = machine.held(fifo, descendant, agent)
+                program.do("cycle", way=way, times=times, width=4, options=options)
+                # Who collects garbage in this language lets go of what is garbage.
+                program.do("counts")
+                fifo.all_gone(f"{times} sessions, {way}")
+
+            # What is made once stays: threads, the mailbox of the loop.
+            cycle(30, "plain")
+            before = settled(program)
+            resident, counted = proc.resident(program.pid), program.do("counts")
+            cycle(times, "stubborn")
+            proc.eventually(
+                f"what is left differs from {before}", lambda: left_over(program), lambda left: left == before
+            )
+            grown = proc.resident(program.pid) - resident
+            figures = {"sessions": times, "growth per session": grown // times}
+            if "bytes" in counted:
+                after = program.do("counts")
+                figures["live bytes per session"] = (after["bytes"] - counted["bytes"]) / times
+                figures["live blocks"] = after["blocks"] - counted["blocks"]
+        return figures
+
+    many.__name__ = f"sessions_{way}"
+    return many
+
+
+def at_once(machine: Machine, language: str) -> Figures:
+    """200 sessions at once: four descriptors each, no thread, and every turn right."""
+    agent = machine.scripted(f"{language}-friendly", FRIENDLY)
+    options = {"executable": agent}
+    with machine.start(language) as program:
+        program.do("open", options=options)
+        program.do("turns")
+        before, resident, counted = left_over(program), proc.reset_peak(program.pid), program.do("counts")
+        program.do("open_many", count=AT_ONCE - 1, options=options)
+        with_sessions = left_over(program)
+        idle = (proc.resident(program.pid) - resident) // (AT_ONCE - 1)
+        figures: Figures = {"resident bytes per idle session": idle}
+        if "bytes" in counted:
+            figures["live bytes per idle session"] = (program.do("counts")["bytes"] - counted["bytes"]) // (AT_ONCE - 1)
+        right = program.do("turns")["right"]
+        if right != AT_ONCE:
+            raise Failure(f"{right} of {AT_ONCE} turns were right")
+
+        def more(name: str) -> int:
+            old, new = before[name], with_sessions[name]
+            return sum(new.values()) - sum(old.values()) if isinstance(old, dict) else new - old
+
+        figures["descriptors per session"] = more("descriptors") / (AT_ONCE - 1)
+        figures["threads more"] = more("threads of the process")
+        if more("descriptors") != DESCRIPTORS * (AT_ONCE - 1):
+            raise Failure(f"{AT_ONCE - 1} more sessions have {more('descriptors')} more descriptors")
+        if more("threads of the process"):
+            raise Failure(f"{AT_ONCE - 1} more sessions have {more('threads of the process')} more threads")
+        program.do("close")
+        proc.eventually("a child is left", lambda: proc.children(program.pid), lambda left: not left)
+        left = sum(proc.descriptors(program.pid).values())
+        if left != sum(before["descriptors"].values()) - DESCRIPTORS:
+            raise Failure(f"{left} descriptors are left of {before['descriptors']}")
+    return figures
+
+
+def host_killed(machine: Machine, language: str) -> Figures:
+    """The program is killed with KILL in the middle of turns: its agents go."""
+    agent = machine.scripted(f"{language}-lasting", LASTING)
+    fifo = Fifo(machine.folder, f"{language}-killed")
+    with machine.start(language) as program:
+        for _ in range(3):
+            program.do("open", options={"executable": machine.held(fifo, "none", agent)})
+            program.do("prompt", input="go")
+            program.do("read", count=2)
+        program.killed()
+        fifo.all_gone("the program was killed")
+        left = [path.name for path in program.folder.iterdir()]
+    return {"files left": left}
+
+
+CASES = [cycles("close"), cycles("drop"), cycles("collect"), cycles("cancel"), at_once, host_killed]

@@ -1,0 +1,195 @@
+// Does what `tests/limits` asks of a program in Node: one operation a line on stdin, one answer a line on stdout.
+// `tests/limits/README.md` lists the operations. Started with --expose-gc.
+import { createInterface } from "node:readline";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+
+import { createSession } from "../../../bindings-node/dist/index.mjs";
+
+/** How far the opening of a session that is given up at once gets: so many turns of the event loop. */
+const YIELDS = 20;
+
+/** Counts up and down; whoever wants one waits until there is one. */
+class Semaphore {
+  #permits = 0;
+  #waiting = [];
+
+  release() {
+    const next = this.#waiting.shift();
+    if (next) next();
+    else this.#permits += 1;
+  }
+
+  async acquire() {
+    if (this.#permits > 0) this.#permits -= 1;
+    else await new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+/** How much text an event brings. */
+function length({ type, payload }) {
+  if (type === "ContentPart" && payload.type === "text") return payload.text.length;
+  return type === "ToolResult" ? payload.return_value.output.length : 0;
+}
+
+const sessions = [];
+const asked = new Semaphore();
+const mayAnswer = new Semaphore();
+/** Sessions and turns that were made, to see what of them is left. */
+let made = [];
+let turn;
+let reader;
+
+function options({ executable, close_timeout: closeTimeout, approval, tool }) {
+  return {
+    executable,
+    ...(closeTimeout !== undefined && { closeTimeout: closeTimeout * 1000 }),
+    ...(approval && {
+      onApproval: async () => {
+        asked.release();
+        await mayAnswer.acquire();
+        return "approve";
+      },
+    }),
+    ...(tool && {
+      tools: [
+        {
+          name: "big",
+          description: "Gives much",
+          parameters: { type: "object" },
+          handler: ({ size }) => "x".repeat(size),
+        },
+      ],
+    }),
+  };
+}
+
+function watched(object) {
+  made.push(new WeakRef(object));
+  return object;
+}
+
+/** Before a turn, in the middle of one, or after it. */
+async function begin(described, n) {
+  const session = watched(await createSession(described));
+  if (n % 3 === 0) return;
+  const begun = watched(session.prompt("again"));
+  await begun.next();
+  if (n % 3 === 2) await begun.result();
+}
+
+/** The ways to leave a session. */
+const ways = {
+  async close(described) {
+    const session = watched(await createSession(described));
+    await watched(session.prompt("again")).result();
+    await session.close();
+  },
+  // What is dropped here goes when the collector comes, which is asked to come at the end of all.
+  drop: begin,
+  async collect(described, n) {
+    const circle = { held: undefined };
+    circle.itself = circle;
+    await begin(described, n);
+    globalThis.gc();
+  },
+  /** An opening can't be given up but by its deadline, or by forgetting it: at once, or when the agent runs. */
+  async cancel(described, n) {
+    let runs;
+    const running = new Promise((resolve) => (runs = resolve));
+    const opening = createSession({ ...described, handshakeTimeout: 50, ...(n % 2 && { onStderr: () => runs() }) });
+    const failed = opening.catch(() => undefined);
+    if (n % 2) await Promise.race([running, failed]);
+    else for (let i = 0; i < n % YIELDS; i += 1) await nextTurn();
+  },
+};
+
+const operations = {
+  async open(op) {
+    const session = await createSession(options(op.options));
+    sessions.push(session);
+    return { pid: session.pid };
+  },
+  async open_many(op) {
+    const opening = Array.from({ length: op.count }, () => createSession(options(op.options)));
+    sessions.push(...(await Promise.all(opening)));
+  },
+  async turns() {
+    const turns = sessions.map((session, n) => session.prompt(`turn ${n}`).result());
+    const outcomes = await Promise.all(turns);
+    return { right: outcomes.filter(({ text }, n) => text === `Hello, turn ${n}!`).length };
+  },
+  prompt(op) {
+    turn = sessions.at(-1).prompt(op.input);
+    reader = undefined;
+  },
+  /** Reads so many events, or to the end where `count` is 0; `pause` seconds lie between any two. */
+  async read({ count, pause }) {
+    reader ??= turn[Symbol.asyncIterator]();
+    let events = 0;
+    let chars = 0;
+    while (count === 0 || events < count) {
+      const { done, value } = await reader.next();
+      if (done) return { events, chars, ended: true };
+      events += 1;
+      chars += length(value);
+      if (pause) await sleep(pause * 1000);
+    }
+    return { events, chars, ended: false };
+  },
+  /** As `break` does. */
+  async leave() {
+    await reader?.return();
+  },
+  async result() {
+    const { status } = await turn.result();
+    return { status, discarded: turn.discarded };
+  },
+  async cancel() {
+    await turn.cancel();
+    return { discarded: turn.discarded };
+  },
+  asked: () => asked.acquire(),
+  answer: () => mayAnswer.release(),
+  forget() {
+    turn = reader = undefined;
+  },
+  async close() {
+    turn = reader = undefined;
+    for (const session of sessions.splice(0)) await session.close();
+  },
+  /** `times` sessions, `width` at once, left in the `way` that the operation says. */
+  async cycle(op) {
+    let n = 0;
+    const work = async () => {
+      while (n < op.times) {
+        const mine = n;
+        n += 1;
+        await ways[op.way](options(op.options), mine);
+      }
+    };
+    await Promise.all(Array.from({ length: op.width }, work));
+  },
+  async counts() {
+    globalThis.gc();
+    // What a finaliser lets go of is collected the next time.
+    await nextTurn();
+    globalThis.gc();
+    await nextTurn();
+    made = made.filter((reference) => reference.deref() !== undefined);
+    const resources = {};
+    for (const name of process.getActiveResourcesInfo()) resources[name] = (resources[name] ?? 0) + 1;
+    const listeners = process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
+    return { objects: made.length, resources, listeners };
+  },
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const op = JSON.parse(line);
+  let answer;
+  try {
+    answer = (await operations[op.op](op)) ?? {};
+  } catch (error) {
+    answer = { error: `${error.code ?? error.name}: ${error.message}` };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}

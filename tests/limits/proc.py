@@ -1,0 +1,115 @@
+"""What the system says of a process."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = [
+    "Failure",
+    "children",
+    "descriptors",
+    "eventually",
+    "peak",
+    "pipe_is_full",
+    "reset_peak",
+    "resident",
+    "threads",
+]
+
+T = TypeVar("T")
+# Far beyond what anything here takes on a loaded machine: who takes longer hangs.
+HANG = 120.0
+LOOK = 0.005
+
+
+class Failure(Exception):
+    """A limit that does not hold."""
+
+
+def _status(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise Failure(f"/proc/{pid}/status has no {name}")
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that it has now."""
+    return _status(pid, "VmRSS") * 1024
+
+
+def peak(pid: int) -> int:
+    """The most bytes that it has had since `reset_peak`."""
+    return _status(pid, "VmHWM") * 1024
+
+
+def reset_peak(pid: int) -> int:
+    """From now on the peak counts anew; what it begins with."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return resident(pid)
+
+
+def threads(pid: int) -> int:
+    """How many it has."""
+    return _status(pid, "Threads")
+
+
+def descriptors(pid: int) -> Counter[str]:
+    """What it has open: pipes, sockets and the like by kind, files by name."""
+    found: Counter[str] = Counter()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found[os.readlink(link).split(":")[0]] += 1
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def children(pid: int) -> list[str]:
+    """Its children and their states; `Z` is one that nobody has reaped."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+        if int(rest[1]) == pid:
+            found.append(f"{name} {rest[0]}")
+    return found
+
+
+def bytes_read(pid: int) -> int:
+    """What it has read from anywhere."""
+    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith("rchar:"):
+            return int(line.split()[1])
+    raise Failure(f"/proc/{pid}/io has no rchar")
+
+
+def pipe_is_full(pid: int, descriptor: int = 1) -> bool:
+    """Whether a process that writes there now has to wait."""
+    end = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        return not select.select([], [end], [], 0)[1]
+    finally:
+        os.close(end)
+
+
+def eventually(what: str, look: Callable[[], T], right: Callable[[T], bool] = bool) -> T:
+    """Looks until it is as it should be. For what no event tells: whether a process has gone that is not our child,
+    whether one that could go on does not."""
+    until = time.monotonic() + HANG
+    while True:
+        seen = look()
+        if right(seen):
+            return seen
+        if time.monotonic() > until:
+            raise Failure(f"{what}: {seen!r}")
+        time.sleep(LOOK)

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Measures what sessions take and what they leave behind, in all three languages, against limits in bytes and counts.
+
+    run.py                        what CI runs
+    run.py --full                 the whole: 1,000 sessions in each way, 2 GB, a reader that takes 1 ms an event
+    run.py --only slow --languages rust,node
+    run.py --json FILE            also writes the figures
+
+`tests/limits/README.md` says what is measured, and how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import lifecycle
+import memory
+from proc import Failure
+from program import Machine
+
+LANGUAGES = ("rust", "python", "node")
+
+
+def main() -> int:
+    """Prints the figures; 1 if a limit does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rust-program", type=Path, required=True, help="what cargo made of tests/limits/rust")
+    parser.add_argument("--languages", default=",".join(LANGUAGES))
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    arguments = parser.parse_args()
+    figures: dict[str, dict[str, Any]] = {}
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="limits-") as folder:
+        machine = Machine(arguments.rust_program.resolve(), arguments.full, Path(folder))
+        for case in [*memory.CASES, *lifecycle.CASES]:
+            if arguments.only not in case.__name__:
+                continue
+            for language in arguments.languages.split(","):
+                begun = time.monotonic()
+                try:
+                    measured = case(machine, language)
+                    figures.setdefault(case.__name__, {})[language] = measured
+                    said = ", ".join(f"{key} {shown(value)}" for key, value in measured.items())
+                except Failure as failure:
+                    failed += 1
+                    said = f"FAILED: {failure}"
+                except Exception:
+                    failed += 1
+                    said = f"FAILED: {traceback.format_exc()}"
+                print(f"{case.__name__}, {language}: {said} ({time.monotonic() - begun:.1f} s)", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
+    passed = sum(len(by_language) for by_language in figures.values())
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+def shown(value: object) -> str:
+    """A figure for people."""
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
