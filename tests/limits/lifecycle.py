@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import proc
+from memory import KIB, MIB, at_most
 from proc import Failure
 from program import Fifo, Machine, Program
 
 __all__ = ["CASES"]
 
-KIB = 1 << 10
+# What the languages' allocators keep, however many sessions there were.
+LEFT = {"rust": MIB, "python": 2 * MIB, "node": 48 * MIB}
+IDLE = 32 * KIB
 AT_ONCE = 200
 # Three pipes, and the one that tells of the process's end.
 DESCRIPTORS = 4
@@ -87,6 +90,9 @@ def cycles(way: str) -> Callable[[Machine, str], Figures]:
                 after = program.do("counts")
                 figures["live bytes per session"] = (after["bytes"] - counted["bytes"]) / times
                 figures["live blocks"] = after["blocks"] - counted["blocks"]
+                # Tables may have grown; what is kept for a session is not among it.
+                at_most(f"live after {times} sessions", after["bytes"] - counted["bytes"], 64 * KIB)
+            at_most(f"resident after {times} sessions", grown, LEFT[language])
         return figures
 
     many.__name__ = f"sessions_{way}"
@@ -107,6 +113,7 @@ def at_once(machine: Machine, language: str) -> Figures:
         figures: Figures = {"resident bytes per idle session": idle}
         if "bytes" in counted:
             figures["live bytes per idle session"] = (program.do("counts")["bytes"] - counted["bytes"]) // (AT_ONCE - 1)
+        at_most("an idle session", idle, IDLE)
         right = program.do("turns")["right"]
         if right != AT_ONCE:
             raise Failure(f"{right} of {AT_ONCE} turns were right")
