@@ -38,6 +38,8 @@
 mod calls;
 mod connection;
 #[cfg(feature = "testing")]
+mod cut;
+#[cfg(feature = "testing")]
 mod fields;
 #[cfg_attr(not(feature = "testing"), allow(dead_code, reason = "only the scripted agent keeps its past in a file"))]
 mod history;

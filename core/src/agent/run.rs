@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::cut::{self, At, Cut};
 use super::history::last_session;
 use super::io::{Gone, Input, Io};
 use super::release::unknown_flag;
@@ -86,6 +87,12 @@ pub(crate) struct Agent {
     pub(crate) work_dir: PathBuf,
     pub(crate) session: String,
     session_file: Option<PathBuf>,
+    /// Where the script cuts it short, as long as it has not.
+    cut: Option<Cut>,
+    /// Methods whose calls are passed over.
+    deaf_to: Vec<String>,
+    /// The ids of the last calls, by method.
+    ids: HashMap<String, String>,
     /// Actions of which nothing is written before they are over.
     pub(crate) bulk: usize,
     pub(crate) ignore_eof: bool,
@@ -220,6 +227,9 @@ impl Agent {
             work_dir,
             session,
             session_file,
+            cut: script.cut.clone(),
+            deaf_to: script.deaf_to.clone(),
+            ids: HashMap::new(),
             bulk: 0,
             ignore_eof: false,
             reads: false,
@@ -298,6 +308,9 @@ impl Agent {
                     return Err(Stop::Exit(0));
                 }
             };
+            if !self.hears(&line)? {
+                continue;
+            }
             match self.server.receive(&line) {
                 None => {}
                 // The caller of a wait without an answer is the loop over the prompts.
@@ -330,6 +343,17 @@ impl Agent {
         }
     }
 
+    /// Notes a call that has come; the script may cut the agent short there, or have it pass the call over.
+    fn hears(&mut self, line: &[u8]) -> Flow<bool> {
+        let Some((method, id)) = cut::call(line) else { return Ok(true) };
+        let deaf = self.deaf_to.contains(&method);
+        self.ids.insert(method.clone(), id);
+        if let Some(cut) = self.cut.take_if(|cut| cut.at == At::Call(method)) {
+            self.actions(&cut.actions)?;
+        }
+        Ok(!deaf)
+    }
+
     /// Takes in what the client has said so far.
     pub(crate) fn listen(&mut self) -> Flow {
         self.pause(Duration::ZERO)
@@ -344,8 +368,18 @@ impl Agent {
 
     /// Writes what has collected.
     pub(crate) fn flush(&mut self) -> Flow {
-        let output = self.server.take_output();
-        if output.is_empty() { Ok(()) } else { Ok(self.io.write(&output)?) }
+        let mut output = self.server.take_output();
+        if output.is_empty() {
+            return Ok(());
+        }
+        if let Some(place) = self.cut.as_mut().and_then(|cut| cut.place(&output)) {
+            let rest = output.split_off(place);
+            self.io.write(&output)?;
+            let cut = self.cut.take();
+            self.actions(cut.as_ref().map_or(&[], |cut| &cut.actions))?;
+            output = rest;
+        }
+        Ok(self.io.write(&output)?)
     }
 
     /// After a message: writes it, unless much is to be written in one piece, and listens.
@@ -396,6 +430,7 @@ impl Agent {
             "argv" => at(&json!(self.options.argv), path).unwrap_or_default(),
             "last" => at(&self.last, path).unwrap_or_default(),
             "env" => env::var(path).unwrap_or_default(),
+            "id" => self.ids.get(path).cloned().unwrap_or_default(),
             _ => return None,
         })
     }

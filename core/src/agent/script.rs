@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
+use super::cut::Cut;
 use super::fields::{Fields, Wrong, a, wrong};
 use super::release;
 use super::types::{Failure, Profile};
@@ -23,6 +24,10 @@ pub(crate) struct Script {
     pub(crate) turns: Vec<Turn>,
     /// Where the session's history is kept.
     pub(crate) session_file: Option<String>,
+    /// Where it is cut short.
+    pub(crate) cut: Option<Cut>,
+    /// Methods whose calls it passes over, as if they had never come.
+    pub(crate) deaf_to: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,8 +74,13 @@ pub(crate) enum Kind {
         id: Option<String>,
         wait: bool,
     },
-    /// A line, to be completed with its end.
-    Raw(String),
+    /// A line, to be completed with its end; what is repeated stands between the two texts.
+    Raw {
+        before: String,
+        repeat: String,
+        times: usize,
+        after: String,
+    },
     RawBytes(Vec<u8>),
     End(End),
     NeverAnswer,
@@ -196,8 +206,10 @@ impl Script {
         let turns = fields.list("turns")?.into_iter().flatten().enumerate();
         let turns = turns.map(|(i, value)| turn(&format!("turn {}", i + 1), value)).collect::<Result<_, _>>()?;
         let session_file = fields.text("session_file")?;
+        let cut = Cut::parse(&fields)?;
+        let deaf_to = fields.texts("deaf_to")?.unwrap_or_default();
         fields.finish()?;
-        Ok(Self { profile, release, half_duplex, before_handshake, turns, session_file })
+        Ok(Self { profile, release, half_duplex, before_handshake, turns, session_file, cut, deaf_to })
     }
 }
 
@@ -257,7 +269,7 @@ fn turn(place: &str, value: &Value) -> Result<Turn, Wrong> {
 }
 
 /// Reads a list of actions. `in_turn` tells whether a turn runs, before it and after it.
-fn actions(place: &str, value: &Value, in_turn: &mut bool) -> Result<Vec<Action>, Wrong> {
+pub(crate) fn actions(place: &str, value: &Value, in_turn: &mut bool) -> Result<Vec<Action>, Wrong> {
     let Value::Array(list) = value else {
         return Err(wrong(place, format_args!("must be a list of actions, not {}", a(value))));
     };
@@ -343,7 +355,7 @@ fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<K
             let (kind, payload) = message(&fields.required_object(name)?)?;
             Kind::Request { kind, payload, id: fields.text("id")?, wait: fields.flag("wait")?.unwrap_or(true) }
         }
-        "raw" => Kind::Raw(fields.required_text(name)?),
+        "raw" => raw(fields, name)?,
         "raw_base64" => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(fields.required_text(name)?);
             Kind::RawBytes(bytes.map_err(|error| fields.wrong(name, format_args!("is not base64: {error}")))?)
@@ -391,6 +403,23 @@ fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<K
         "ignore_eof" => flag(Kind::IgnoreEof)?,
         _ => flag(Kind::Stall)?,
     })
+}
+
+/// A line, or what a long one is made of.
+fn raw(fields: &Fields<'_>, name: &'static str) -> Result<Kind, Wrong> {
+    if let Some(Value::String(line)) = fields.get(name) {
+        return Ok(Kind::Raw { before: line.clone(), repeat: String::new(), times: 0, after: String::new() });
+    }
+    let parts = fields.required_object(name)?;
+    let times = parts.required("times", parts.whole("times")?)?;
+    let kind = Kind::Raw {
+        before: parts.text("before")?.unwrap_or_default(),
+        repeat: parts.required_text("repeat")?,
+        times: usize::try_from(times).map_err(|_| parts.wrong("times", "must not be negative"))?,
+        after: parts.text("after")?.unwrap_or_default(),
+    };
+    parts.finish()?;
+    Ok(kind)
 }
 
 fn message(fields: &Fields<'_>) -> Result<(String, Value), Wrong> {

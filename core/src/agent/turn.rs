@@ -147,10 +147,9 @@ impl Agent {
                 self.sent()?;
             }
             Kind::Request { kind, payload, id, wait } => self.request(kind, payload, id.as_deref(), *wait)?,
-            Kind::Raw(line) => {
-                let line = self.fill(line);
+            Kind::Raw { before, repeat, times, after } => {
+                let line = [self.fill(before), repeat.repeat(*times), self.fill(after), "\n".to_owned()].concat();
                 self.server.raw(line.as_bytes());
-                self.server.raw(b"\n");
                 self.sent()?;
             }
             Kind::RawBytes(bytes) => {

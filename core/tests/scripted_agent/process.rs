@@ -163,3 +163,45 @@ mod signals {
         assert_eq!(client.wait().0.signal(), Some(libc::SIGUSR1));
     }
 }
+
+#[test]
+fn it_is_cut_short_after_lines_bytes_or_a_call() {
+    let turns = json!([[{"text": "a"}, {"wait_cancel": true}]]);
+    let mut client = Client::open(json!({"turns": turns, "cut": {"lines": 3, "actions": [{"exit": 3}]}}));
+    client.prompt("hi");
+    assert_eq!(
+        (client.read()["params"]["type"].clone(), client.read()["params"]["type"].clone()),
+        (json!("TurnBegin"), json!("StepBegin"))
+    );
+    assert_eq!((client.read_line(), client.wait().0.code()), (None, Some(3)));
+
+    let raw = "x".repeat(100);
+    let mut client = Client::start(
+        json!({"before_handshake": [{"raw": raw}], "cut": {"bytes": 60, "actions": [{"raw": "!"}, {"exit": 0}]}}),
+        &[],
+    );
+    assert_eq!(client.read_line(), Some("x".repeat(60) + "!"));
+    assert_eq!(client.wait().0.code(), Some(0));
+
+    let mut client = Client::open(json!({"turns": turns, "cut": {"call": "steer", "actions": [{"exit": 4}]}}));
+    client.prompt("hi");
+    (0..3).for_each(|_| drop(client.read()));
+    client.call("steer", json!({"user_input": "more"}));
+    assert_eq!((client.read_line(), client.wait().0.code()), (None, Some(4)));
+}
+
+#[test]
+fn it_does_not_hear_what_it_is_deaf_to_and_knows_the_ids_of_calls() {
+    let answer = r#"{"id":"{{id.steer}}","result":"late"}"#;
+    let mut client = Client::open(json!({
+        "turns": [[{"raw": {"before": "[", "repeat": "1,", "times": 3, "after": "{{prompt}}]"}}, {"wait_cancel": true}, {"raw": answer}]],
+        "deaf_to": ["steer"],
+    }));
+    client.prompt("4");
+    client.read();
+    assert_eq!(client.read_line().as_deref(), Some("[1,1,1,4]"));
+    let steer = client.call("steer", json!({"user_input": "more"}));
+    let cancel = client.call("cancel", json!({}));
+    assert_eq!(client.read()["id"], json!(cancel));
+    assert_eq!(client.read(), json!({"id": steer, "result": "late"}));
+}
