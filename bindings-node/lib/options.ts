@@ -163,7 +163,7 @@ export interface SessionOptions {
   extraArgs?: readonly string[] | undefined;
   /** The protocol to speak. The default, `"auto"`, finds out. */
   dialect?: string | undefined;
-  /** For the agent to start and answer, in milliseconds. */
+  /** For the agent to start and answer, in milliseconds; also to answer `steer()` and `setPlanMode()`. */
   handshakeTimeout?: number | undefined;
   /** For a cancelled turn to end, in milliseconds; after that it is given up. */
   cancelTimeout?: number | undefined;

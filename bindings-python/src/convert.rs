@@ -73,7 +73,16 @@ fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAn
         Node::Json(json) => {
             // Python's own parser holds what comes over the pipe in full: huge numbers, lone surrogates.
             let loads = LOADS.get_or_try_init(py, || py.import("json")?.getattr("loads").map(Bound::unbind))?;
-            loads.bind(py).call1((json.get(),))
+            let loads = loads.bind(py);
+            loads.call1((json.get(),)).or_else(|error| {
+                if !error.is_instance_of::<pyo3::exceptions::PyValueError>(py) {
+                    return Err(error);
+                }
+                // Python makes no int of thousands of digits; as a float such a number is infinite, as 1e999 is.
+                let floats = PyDict::new(py);
+                floats.set_item("parse_int", py.get_type::<PyFloat>())?;
+                loads.call((json.get(),), Some(&floats))
+            })
         }
         Node::Object(map) => object_to_py(py, map),
         _ => Ok(py.None().into_bound(py)),

@@ -175,7 +175,7 @@ class SessionOptions(TypedDict, total=False):
     dialect: str
     """The protocol; unset or "auto": found out."""
     handshake_timeout: float
-    """Seconds until the agent must have opened the session."""
+    """Seconds until the agent must have opened the session, or answered `steer()` or `set_plan_mode()`."""
     cancel_timeout: float
     """Seconds until a cancelled turn is given up on."""
     close_timeout: float

@@ -70,6 +70,7 @@ pub(crate) enum Output {
 struct PendingCall {
     key: CallKey,
     call: Call,
+    asked: Instant,
 }
 
 #[derive(Debug)]
@@ -94,6 +95,8 @@ pub(crate) struct Connection {
     replay: Option<CallKey>,
     /// Whether the agent's lines are read at the moment, or it waits for room.
     listening: bool,
+    /// When the agent last said something, or could be expected to begin to.
+    last_heard: Option<Instant>,
     transmit: Vec<u8>,
     outputs: VecDeque<Output>,
     status: StatusUpdate,
@@ -119,6 +122,7 @@ impl Connection {
             queued: None,
             replay: None,
             listening: true,
+            last_heard: None,
             transmit: Vec::new(),
             outputs: VecDeque::new(),
             status: StatusUpdate::unchanged(),
@@ -134,7 +138,7 @@ impl Connection {
             return;
         }
         self.phase = Phase::Opening { deadline: now + self.timing.handshake };
-        if let Err(error) = self.send(Call::Initialize(hello)) {
+        if let Err(error) = self.send(Call::Initialize(hello), now) {
             self.opened(Err(error));
         }
     }
@@ -201,7 +205,7 @@ impl Connection {
     }
 
     /// Registers a call, then hands out its bytes.
-    fn send(&mut self, call: Call) -> Result<CallKey> {
+    fn send(&mut self, call: Call, now: Instant) -> Result<CallKey> {
         if let Phase::Closed(error) = &self.phase {
             return Err(error.clone());
         }
@@ -209,30 +213,30 @@ impl Connection {
         // Ids must be strings: real agents refuse numbers, without naming them in the answer.
         let id = format!("{}-{key}", call.name());
         let bytes = self.dialect.call(&id, &call)?;
-        self.calls.insert(id, PendingCall { key, call });
+        self.calls.insert(id, PendingCall { key, call, asked: now });
         self.transmit(bytes);
         Ok(key)
     }
 
     /// Steers the running turn. Its end comes as [`Output::CallEnded`].
-    pub(crate) fn steer(&mut self, turn: TurnKey, input: Content) -> Result<CallKey> {
+    pub(crate) fn steer(&mut self, turn: TurnKey, input: Content, now: Instant) -> Result<CallKey> {
         match &self.turn {
-            Some(active) if active.key == turn && active.cancel.is_none() => self.send(Call::Steer(input)),
+            Some(active) if active.key == turn && active.cancel.is_none() => self.send(Call::Steer(input), now),
             _ => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn is not running")),
         }
     }
 
     /// Switches plan mode.
-    pub(crate) fn set_plan_mode(&mut self, on: bool) -> Result<CallKey> {
-        self.send(Call::SetPlanMode(on))
+    pub(crate) fn set_plan_mode(&mut self, on: bool, now: Instant) -> Result<CallKey> {
+        self.send(Call::SetPlanMode(on), now)
     }
 
     /// Asks for the session's past.
-    pub(crate) fn start_replay(&mut self) -> Result<CallKey> {
+    pub(crate) fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
         if self.turn.is_some() || self.replay.is_some() {
             return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
         }
-        let key = self.send(Call::Replay)?;
+        let key = self.send(Call::Replay, now)?;
         self.replay = Some(key);
         Ok(key)
     }
@@ -321,7 +325,7 @@ impl Connection {
     }
 
     fn response(&mut self, id: &str, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
-        let Some(PendingCall { key, call }) = self.calls.remove(id) else {
+        let Some(PendingCall { key, call, .. }) = self.calls.remove(id) else {
             tracing::warn!(id, "the agent answers a call that nobody waits for");
             return;
         };
@@ -388,8 +392,35 @@ impl Connection {
 
     /// From now on the agent may be expected to say something.
     fn heard(&mut self, now: Instant) {
+        self.last_heard = Some(now);
         if let Some(turn) = &mut self.turn {
             turn.last_heard = now;
+        }
+    }
+
+    /// Until when a call must have been answered. Prompts, cancels and the handshake have deadlines of their own.
+    fn answer_due(&self, pending: &PendingCall) -> Option<Instant> {
+        let since = match pending.call {
+            Call::Steer(_) | Call::SetPlanMode(_) => pending.asked,
+            // The past may be long: only silence counts, and not while the agent waits for whoever reads it.
+            Call::Replay if self.listening => self.last_heard.map_or(pending.asked, |heard| heard.max(pending.asked)),
+            _ => return None,
+        };
+        Some(since + self.timing.handshake)
+    }
+
+    /// Ends the calls that the agent should have answered by now.
+    fn overdue_calls(&mut self, now: Instant) {
+        let is_due = |pending: &&PendingCall| self.answer_due(pending).is_some_and(|due| now >= due);
+        let mut due: Vec<_> =
+            self.calls.values().filter(is_due).map(|pending| (pending.key, pending.call.name())).collect();
+        due.sort_unstable();
+        for (call, name) in due {
+            self.forget_call(call);
+            self.replay = self.replay.filter(|replay| *replay != call);
+            let waited = self.timing.handshake;
+            let error = Error::Timeout(format!("the agent did not answer `{name}` within {waited:?}"));
+            self.outputs.push_back(Output::CallEnded { call, outcome: Err(error) });
         }
     }
 
@@ -409,7 +440,8 @@ impl Connection {
             _ => None,
         };
         let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.agent_waits()));
-        opening.into_iter().chain(turn).min()
+        let calls = self.calls.values().filter_map(|pending| self.answer_due(pending));
+        opening.into_iter().chain(turn).chain(calls).min()
     }
 
     /// Does what is due.
@@ -424,6 +456,7 @@ impl Connection {
             self.opened(Err(Error::Timeout(message)));
             return;
         }
+        self.overdue_calls(now);
         self.turn_deadline(now);
     }
 

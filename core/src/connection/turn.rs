@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Connection, Output, Phase, Timing};
+use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::dialect::Call;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
@@ -177,7 +177,7 @@ impl Connection {
 
     fn begin(&mut self, key: TurnKey, input: Content, now: Instant) {
         let unannounced = Some(&input).filter(|_| !self.dialect.begins_turns()).cloned();
-        match self.send(Call::Prompt(input)) {
+        match self.send(Call::Prompt(input), now) {
             Ok(call) => {
                 self.requests.forget_resolved();
                 self.turn = Some(ActiveTurn {
@@ -229,7 +229,7 @@ impl Connection {
         for key in self.requests.withdraw_of_turn() {
             self.outputs.push_back(Output::Withdrawn(key));
         }
-        let sent = self.send(Call::Cancel);
+        let sent = self.send(Call::Cancel, now);
         let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
         match (sent, cancel) {
             (Ok(call), Some(cancel)) => cancel.call = Some(call),
@@ -258,13 +258,17 @@ impl Connection {
             return;
         }
         #[derive(Deserialize)]
+        #[serde(expecting = "an object with a `status`")]
         struct Answer {
             status: TurnStatus,
             steps: Option<i64>,
         }
         let outcome = outcome.and_then(|result| {
             result.decode::<Answer>().map_err(|error| {
-                Error::Protocol(format!("the agent's answer to `prompt` can't be read: {error}: {}", result.get()))
+                // The reason may quote what it can't read, which has no limit.
+                let [reason, answer]: [String; 2] =
+                    [&*error.to_string(), result.get()].map(|text| text.chars().take(SHOWN).collect());
+                Error::Protocol(format!("the agent's answer to `prompt` can't be read: {reason}: {answer}"))
             })
         });
         match outcome {
@@ -322,9 +326,10 @@ impl Connection {
                 self.forget_call(call);
                 self.finish(TurnStatus::Cancelled, None, now);
             }
-            Some(_) => {
+            Some(cancel) => {
                 let waited = self.timing.cancel;
-                let error = Error::Timeout(format!("the agent did not answer the cancel within {waited:?}"));
+                let told = cancel.because.as_ref().map(|because| format!("{because}; then ")).unwrap_or_default();
+                let error = Error::Timeout(format!("{told}the agent did not answer the cancel within {waited:?}"));
                 self.outputs.push_back(Output::Hopeless(error.clone()));
                 self.close(&error);
             }

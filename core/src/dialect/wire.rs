@@ -7,9 +7,11 @@ use serde_json::{Map, Value, json};
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
-use crate::wire::envelope::{self, Envelope, RpcFailure};
+use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
 use crate::wire::value::Key;
-use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, decode_body};
+use crate::wire::{
+    Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body,
+};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -85,7 +87,16 @@ pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) 
             payload: Option<&'a RawValue>,
         }
         let params: Params<'_> = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
-        Ok(decode(&params.kind.0, params.payload.unwrap_or(RawValue::NULL)))
+        let payload = params.payload.unwrap_or(RawValue::NULL);
+        if is_too_deep(payload.get()) {
+            return Ok(Event::Unknown(UnknownEvent {
+                kind: params.kind.0.into_owned(),
+                payload: Json::null(),
+                error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
+                extra: Default::default(),
+            }));
+        }
+        Ok(decode(&params.kind.0, payload))
     };
     match envelope::parse(line) {
         Envelope::Notification { method, params } if method == "event" => match message(params) {
@@ -98,7 +109,7 @@ pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) 
             _ => Incoming::UnknownMethod {
                 rpc_id: id.to_owned(),
                 method: method.into_owned(),
-                params: Json::from_raw(params),
+                params: if is_too_deep(params.get()) { Json::null() } else { Json::from_raw(params) },
             },
         },
         Envelope::Response { id, outcome } => {

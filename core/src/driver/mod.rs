@@ -431,14 +431,14 @@ impl Driver {
                 self.connection.cancel(turn, now);
             }
             Command::Steer { turn, input, reply } => {
-                let call = self.connection.steer(turn, input);
+                let call = self.connection.steer(turn, input, now);
                 self.await_call(call, reply);
             }
             Command::SetPlanMode { on, reply } => {
-                let call = self.connection.set_plan_mode(on);
+                let call = self.connection.set_plan_mode(on, now);
                 self.await_call(call, reply);
             }
-            Command::Replay { lane } => match self.connection.start_replay() {
+            Command::Replay { lane } => match self.connection.start_replay(now) {
                 Ok(call) => drop(self.callers.insert(call, Caller::Replay(lane))),
                 Err(error) => lane.finish(Err(error)),
             },

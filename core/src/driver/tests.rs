@@ -4,6 +4,7 @@
 mod chaos;
 mod death;
 mod flow;
+mod halves;
 mod handlers;
 mod shutdown;
 

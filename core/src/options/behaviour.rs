@@ -199,7 +199,8 @@ impl SessionOptions {
         self
     }
 
-    /// How long the agent may take to open the session; unset, 60 seconds (a loaded machine needs most of it).
+    /// How long the agent may take to open the session; unset, 60 seconds (a loaded machine needs most of it). Also how
+    /// long it may take to answer a steer or a switch of plan mode, and be silent in a replay.
     ///
     /// ```
     /// use std::time::Duration;

@@ -39,7 +39,9 @@ impl TurnInner {
 
     pub(crate) async fn steer(&self, input: Content) -> Result<()> {
         if self.lane.is_settled() {
-            return Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended"));
+            // Where the session is over, that is why.
+            let closed = self.link.target().and_then(|(shared, _)| shared.closed());
+            return Err(closed.unwrap_or_else(|| Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended")));
         }
         let (shared, turn) = self.link.connected(&self.lane).await?;
         let turn = *turn;

@@ -40,6 +40,28 @@ pub(crate) struct RpcFailure {
     pub(crate) data: Option<Json>,
 }
 
+/// How deep JSON may be nested that programs get as it came. Parsers have limits, that of serde 128, that of Python as
+/// much of its stack as is left; past them they fail, and nobody needs so much.
+pub(crate) const MAX_DEPTH: usize = 100;
+
+/// Whether JSON is nested deeper than programs can be given. The text must be JSON.
+pub(crate) fn is_too_deep(text: &str) -> bool {
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    // Each level takes two brackets.
+    text.len() > 2 * MAX_DEPTH
+        && text.bytes().any(|byte| {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = in_text,
+                b'"' => in_text = !in_text,
+                b'[' | b'{' if !in_text => depth += 1,
+                b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth > MAX_DEPTH
+        })
+}
+
 /// A member that may be missing, or null: two different things.
 #[derive(Default)]
 struct Member<'a>(Option<&'a RawValue>);
@@ -88,8 +110,8 @@ pub(crate) fn parse(line: &[u8]) -> Envelope<'_> {
         };
     }
     let outcome = match (members.error.0, members.result.0) {
-        (Some(error), _) if error.get() != "null" => match serde_json::from_str(error.get()) {
-            Ok(failure) => Err(failure),
+        (Some(error), _) if error.get() != "null" => match serde_json::from_str::<RpcFailure>(error.get()) {
+            Ok(failure) => Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure }),
             Err(reason) => return Envelope::Malformed(format!("error object: {reason}")),
         },
         (_, Some(result)) => Ok(result),
@@ -185,6 +207,19 @@ mod tests {
             parse(br#"{"id":null,"error":{"code":-32700,"message":"x","data":null}}"#),
             Envelope::Response { id: None, outcome: Err(RpcFailure { code: -32700, data: None, .. }) }
         ));
+    }
+
+    #[test]
+    fn depth_is_counted_outside_of_texts() {
+        let nested = |depth: usize, inside: &str| format!("{}{inside}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(!is_too_deep(&nested(MAX_DEPTH, "")));
+        assert!(is_too_deep(&nested(MAX_DEPTH + 1, "")));
+        assert!(is_too_deep(&"{\"a\":".repeat(MAX_DEPTH + 1)));
+        assert!(!is_too_deep(&nested(MAX_DEPTH - 1, &format!("[\"\\\"{}\"]", "[".repeat(1000)))));
+        assert!(!is_too_deep(&"[],".repeat(1000)));
+        let error = format!(r#"{{"id":"1","error":{{"code":1,"message":"m","data":{}}}}}"#, nested(100_000, ""));
+        let Envelope::Response { outcome: Err(failure), .. } = parse(error.as_bytes()) else { panic!("no error") };
+        assert_eq!(failure, RpcFailure { code: 1, message: "m".to_owned(), data: None });
     }
 
     #[test]

@@ -6,9 +6,9 @@ fn what_the_agent_cannot_do_fails_without_a_byte() {
     peer.prompt(1);
     peer.said();
     let errors = [
-        peer.connection.steer(1, "more".into()).unwrap_err(),
-        peer.connection.set_plan_mode(true).unwrap_err(),
-        Peer::open_at("1.2", timing(), Policy::default()).connection.start_replay().unwrap_err(),
+        peer.connection.steer(1, "more".into(), peer.now).unwrap_err(),
+        peer.connection.set_plan_mode(true, peer.now).unwrap_err(),
+        Peer::open_at("1.2", timing(), Policy::default()).connection.start_replay(peer.now).unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.code(), "unsupported");
@@ -32,8 +32,8 @@ fn releases_ahead_of_their_number_can_do_what_they_can() {
 fn each_call_ends_with_its_own_answer() {
     let mut peer = Peer::open();
     peer.prompt(1);
-    let steer = peer.connection.steer(1, "more".into()).expect("sent");
-    let plan = peer.connection.set_plan_mode(true).expect("sent");
+    let steer = peer.connection.steer(1, "more".into(), peer.now).expect("sent");
+    let plan = peer.connection.set_plan_mode(true, peer.now).expect("sent");
     assert_eq!(peer.said(), ["prompt", "steer", "set_plan_mode"]);
     peer.event("StatusUpdate", &json!({"plan_mode": true}));
     peer.line(&json!({"id": format!("set_plan_mode-{plan}"), "result": {"status": "ok"}}));
@@ -60,7 +60,7 @@ fn codes_mean_what_they_mean_for_the_call() {
         assert_eq!(peer.trace(), [format!("turn 1 {meaning}")]);
     }
     peer.prompt(2);
-    peer.connection.steer(2, "more".into()).expect("sent");
+    peer.connection.steer(2, "more".into(), peer.now).expect("sent");
     peer.refuse("steer", -32000);
     assert_eq!(peer.trace(), ["call no_active_turn"]);
 }
@@ -68,19 +68,19 @@ fn codes_mean_what_they_mean_for_the_call() {
 #[test]
 fn only_a_running_turn_can_be_steered() {
     let mut peer = Peer::open();
-    assert_eq!(peer.connection.steer(1, "more".into()).unwrap_err().code(), "no_active_turn");
+    assert_eq!(peer.connection.steer(1, "more".into(), peer.now).unwrap_err().code(), "no_active_turn");
     peer.prompt(1);
-    assert_eq!(peer.connection.steer(2, "more".into()).unwrap_err().code(), "no_active_turn");
+    assert_eq!(peer.connection.steer(2, "more".into(), peer.now).unwrap_err().code(), "no_active_turn");
     peer.cancel(1);
-    assert_eq!(peer.connection.steer(1, "more".into()).unwrap_err().code(), "no_active_turn");
+    assert_eq!(peer.connection.steer(1, "more".into(), peer.now).unwrap_err().code(), "no_active_turn");
     assert_eq!(peer.said(), ["prompt", "cancel"]);
 }
 
 #[test]
 fn a_replay_tells_of_the_past_and_changes_nothing() {
     let mut peer = Peer::open_with(timing(), Policy { approval: Who::Yolo, ..Policy::default() });
-    peer.connection.start_replay().expect("sent");
-    assert_eq!(peer.connection.start_replay().unwrap_err().code(), "turn_in_progress");
+    peer.connection.start_replay(peer.now).expect("sent");
+    assert_eq!(peer.connection.start_replay(peer.now).unwrap_err().code(), "turn_in_progress");
     peer.prompt(1);
     assert_eq!(peer.trace(), ["turn 1 turn_in_progress"]);
     peer.said();
@@ -108,13 +108,13 @@ fn a_replay_tells_of_the_past_and_changes_nothing() {
     peer.finish();
     assert_eq!(peer.trace(), ["2.0 TurnEnd", "turn 2 finished"]);
     peer.prompt(3);
-    assert_eq!(peer.connection.start_replay().unwrap_err().code(), "turn_in_progress");
+    assert_eq!(peer.connection.start_replay(peer.now).unwrap_err().code(), "turn_in_progress");
 }
 
 #[test]
 fn a_call_that_was_given_up_ends_for_nobody() {
     let mut peer = Peer::open();
-    let call = peer.connection.set_plan_mode(true).expect("sent");
+    let call = peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.connection.forget_call(call);
     peer.answer("set_plan_mode", &json!({"status": "ok"}));
     peer.connection.close(&Error::SessionClosed);
@@ -178,8 +178,8 @@ fn what_is_not_known_is_delivered_whole() {
 fn close_settles_everything_once_and_in_order() {
     let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
     peer.prompt(1);
-    peer.connection.steer(1, "more".into()).expect("sent");
-    peer.connection.set_plan_mode(true).expect("sent");
+    peer.connection.steer(1, "more".into(), peer.now).expect("sent");
+    peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     peer.cancel(1);
     peer.request("r2", "ApprovalRequest", &{
@@ -201,7 +201,64 @@ fn close_settles_everything_once_and_in_order() {
     // The first reason stays.
     peer.prompt(3);
     assert_eq!(peer.trace(), ["turn 3 agent_exited"]);
-    assert_eq!(peer.connection.set_plan_mode(true).unwrap_err(), reason);
-    assert_eq!(peer.connection.start_replay().unwrap_err(), reason);
+    assert_eq!(peer.connection.set_plan_mode(true, peer.now).unwrap_err(), reason);
+    assert_eq!(peer.connection.start_replay(peer.now).unwrap_err(), reason);
     assert_eq!(peer.connection.next_deadline(), None);
+}
+
+#[test]
+fn a_call_that_is_never_answered_ends_by_its_deadline() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.connection.steer(1, "more".into(), peer.now).expect("sent");
+    peer.wait(SECOND);
+    let plan = peer.connection.set_plan_mode(true, peer.now).expect("sent");
+    // An agent that talks on owes the answer all the same.
+    peer.wait(58 * SECOND);
+    peer.event("ContentPart", &json!({"type": "text", "text": "la"}));
+    peer.trace();
+    let before = peer.now;
+    peer.pass();
+    assert_eq!(peer.now - before, SECOND);
+    assert_eq!(peer.connection.calls.len(), 2, "the prompt and set_plan_mode");
+    let Some(Output::CallEnded { outcome: Err(error), .. }) = peer.connection.poll_output() else { panic!("no end") };
+    assert_eq!(error, Error::Timeout("the agent did not answer `steer` within 60s".to_owned()));
+    peer.line(&json!({"id": format!("set_plan_mode-{plan}"), "result": {"status": "ok"}}));
+    assert_eq!(peer.trace(), [r#"call {"status":"ok"}"#]);
+    // A prompt may take as long as it takes.
+    assert_eq!(peer.connection.next_deadline(), None);
+}
+
+#[test]
+fn a_replay_ends_by_silence_alone() {
+    let mut peer = Peer::open();
+    peer.connection.start_replay(peer.now).expect("sent");
+    for _ in 0..3 {
+        peer.wait(59 * SECOND);
+        peer.event("TurnBegin", &json!({"user_input": "old"}));
+        peer.connection.on_deadline(peer.now);
+        assert_eq!(peer.trace(), ["replay TurnBegin"]);
+    }
+    // While nobody reads, the agent waits.
+    peer.connection.set_listening(false, peer.now);
+    assert_eq!(peer.connection.next_deadline(), None);
+    peer.wait(600 * SECOND);
+    peer.connection.set_listening(true, peer.now);
+    let before = peer.now;
+    peer.pass();
+    assert_eq!(peer.now - before, 60 * SECOND);
+    assert_eq!(peer.trace(), ["call timeout"]);
+    peer.prompt(1);
+    peer.event("TurnBegin", &json!({"user_input": "new"}));
+    assert_eq!(peer.trace(), ["1.0 TurnBegin"]);
+}
+
+#[test]
+fn an_answer_that_can_not_be_read_is_quoted_in_part() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.answer("prompt", &json!(["x".repeat(100_000)]));
+    let Some(Output::TurnEnded { outcome: Err(error), .. }) = peer.connection.poll_output() else { panic!("no end") };
+    let text = error.to_string();
+    assert!(text.contains("answer to `prompt` can't be read") && text.len() < 1000, "{text}");
 }

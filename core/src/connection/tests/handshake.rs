@@ -49,7 +49,7 @@ fn a_version_that_was_asked_for_stays() {
     peer.connection.open(Hello::default(), peer.now);
     peer.answer("initialize", &welcome("1.10"));
     assert_eq!(peer.trace(), ["opened 1.2"]);
-    assert_eq!(peer.connection.set_plan_mode(true).unwrap_err().code(), "unsupported");
+    assert_eq!(peer.connection.set_plan_mode(true, peer.now).unwrap_err().code(), "unsupported");
 }
 
 #[test]

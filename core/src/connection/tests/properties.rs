@@ -156,9 +156,9 @@ fn play(steps: &[Step], policy: Policy) {
                 peer.prompt(books.begun);
             }
             Step::Cancel => peer.cancel(books.begun.saturating_sub(books.begun % 2)),
-            Step::Steer => made.extend(peer.connection.steer(books.begun, "more".into())),
-            Step::PlanMode => made.extend(peer.connection.set_plan_mode(true)),
-            Step::Replay => made.extend(peer.connection.start_replay()),
+            Step::Steer => made.extend(peer.connection.steer(books.begun, "more".into(), peer.now)),
+            Step::PlanMode => made.extend(peer.connection.set_plan_mode(true, peer.now)),
+            Step::Replay => made.extend(peer.connection.start_replay(peer.now)),
             Step::Answer(which, reply) => {
                 peer.look();
                 let calls: Vec<_> = peer.sent.iter().filter(|sent| sent["method"].is_string()).collect();
@@ -295,7 +295,7 @@ fn outputs_come_in_the_order_of_their_lines() {
     peer.prompt(1);
     peer.event("StepBegin", &json!({"n": 1}));
     peer.request("r", "ApprovalRequest", &approval("a"));
-    peer.connection.set_plan_mode(true).expect("sent");
+    peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.event("StatusUpdate", &json!({"plan_mode": true}));
     peer.answer("set_plan_mode", &json!({}));
     peer.event("TurnEnd", &json!({}));

@@ -196,3 +196,26 @@ fn silence_ends_a_turn_but_not_while_the_agent_waits_for_us() {
     peer.answer_both();
     assert_eq!(peer.trace(), ["1.0 TurnEnd", "turn 1 timeout"]);
 }
+
+#[test]
+fn what_is_nested_too_deep_is_told_but_left_out() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    peer.text(&format!(
+        r#"{{"method":"event","params":{{"type":"ContentPart","payload":{{"type":"text","more":{deep}}}}}}}"#
+    ));
+    let Some(Output::Event { event: Event::Unknown(event), .. }) = peer.connection.poll_output() else {
+        panic!("none")
+    };
+    assert_eq!((event.kind.as_str(), event.payload.get()), ("ContentPart", "null"));
+    assert_eq!(event.error.as_deref(), Some("nested deeper than 100 levels, and left out"));
+    // A request is refused, as one is whose payload can't be read otherwise.
+    peer.text(&format!(
+        r#"{{"id":"r","method":"request","params":{{"type":"ApprovalRequest","payload":{{"id":"r","display":{deep}}}}}}}"#
+    ));
+    assert_eq!(peer.trace(), ["1.0 ApprovalRequest"]);
+    assert_eq!(peer.said(), ["prompt", r#""r" -32602"#]);
+    peer.finish();
+    assert_eq!(peer.trace().last().map(String::as_str), Some("turn 1 finished"));
+}
