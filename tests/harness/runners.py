@@ -39,7 +39,7 @@ def command(language: str, python: str | None = None) -> list[str]:
     if chosen:
         return [str(part) for part in json.loads(chosen)]
     if language == "rust":
-        return [str(_built_rust_runner())]
+        return [str(built("scenario-runner", "scenario-runner"))]
     if language in ("python", "python-sync"):
         api = "sync" if language == "python-sync" else "async"
         return [python or sys.executable, str(_present("tests/runners/python/runner.py")), f"--api={api}"]
@@ -53,18 +53,17 @@ def _present(relative: str) -> Path:
     return path
 
 
-def _built_rust_runner() -> Path:
-    built = subprocess.run(
-        ["cargo", "build", "--quiet", "-p", "scenario-runner", "--message-format", "json"],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    if built.returncode:
-        raise RunnerMissing("`cargo build -p scenario-runner` failed")
-    for line in built.stdout.splitlines():
+def built(package: str, program: str) -> Path:
+    """A program of this repository, built by cargo."""
+    argv = ["cargo", "build", "--quiet", "--locked", "-p", package, "--bin", program, "--message-format", "json"]
+    done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RunnerMissing(f"`cargo build -p {package}` failed")
+    for line in done.stdout.splitlines():
         message = json.loads(line) if line.startswith("{") else {}
-        if message.get("executable") and message.get("target", {}).get("name") == "scenario-runner":
+        if message.get("executable") and message.get("target", {}).get("name") == program:
             return Path(message["executable"])
-    raise RunnerMissing("cargo built no program called scenario-runner")
+    raise RunnerMissing(f"cargo built no program called {program}")
 
 
 def run(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None = None) -> dict[str, Outcome]:

@@ -1,5 +1,6 @@
 // The operations of a program.
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
 import { answer, sessionOptions, traceCall } from "./options.mjs";
@@ -216,6 +217,11 @@ export class Player {
     return { state: session.state };
   }
 
+  async waitFile({ path }) {
+    // Files are made by others, who do not announce it.
+    while (!existsSync(path) && !this.#stopped) await setTimeout(5);
+  }
+
   sessionFacts(op) {
     const { id, workDir, pid, status } = this.session(op);
     return { id, work_dir: workDir, runs: pid !== null, status: status.payload };
@@ -271,6 +277,9 @@ const OPERATIONS = {
   leave: (player, op) => player.leave(op),
   one_shot: (player, op) => player.oneShot(op),
   close: (player, op) => player.close(op),
+  run: (_, op) => run(op.argv),
+  remove: (_, op) => unlinkSync(op.path),
+  wait_file: (player, op) => player.waitFile(op),
   touch: (_, op) => writeFileSync(op.path, ""),
   read: (_, op) => ({ content: existsSync(op.path) ? readFileSync(op.path, "utf8") : null }),
   exists: (_, op) => ({ exists: existsSync(op.path) }),
@@ -279,6 +288,13 @@ const OPERATIONS = {
   spawn_drain: (player, op) => player.spawnDrain(op),
   join: (player, op) => player.join(op),
 };
+
+/** Runs another program to its end; `{pid}` stands for this process. */
+function run(argv) {
+  const [program, ...args] = argv.map((word) => word.replaceAll("{pid}", String(process.pid)));
+  const { status, signal, error } = spawnSync(program, args, { stdio: ["ignore", "inherit", "inherit"] });
+  if (status !== 0) throw new Problem(`${program}: ${error ?? signal ?? status}`);
+}
 
 function sessionName(op) {
   return op.session ?? "session";

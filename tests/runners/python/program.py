@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
@@ -197,6 +198,24 @@ class Player:
         try:
             Path(op["path"]).write_text("")
         except OSError as error:
+            raise Problem(str(error)) from None
+
+    async def _do_remove(self, op: Line) -> None:
+        try:
+            Path(op["path"]).unlink()
+        except OSError as error:
+            raise Problem(str(error)) from None
+
+    async def _do_wait_file(self, op: Line) -> None:
+        # Files are made by others, who do not announce it.
+        while not Path(op["path"]).exists():
+            await self._api.pause(0.005)
+
+    async def _do_run(self, op: Line) -> None:
+        argv = [str(word).replace("{pid}", str(os.getpid())) for word in op["argv"]]
+        try:
+            subprocess.run(argv, stdin=subprocess.DEVNULL, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
             raise Problem(str(error)) from None
 
     async def _do_read(self, op: Line) -> Line:

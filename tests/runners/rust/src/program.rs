@@ -119,6 +119,12 @@ impl<'a> Player<'a> {
                 let closed = self.session(op)?.close().await;
                 closed.map(|()| Value::Null)
             }
+            "run" => run(op)?,
+            "remove" => remove(Path::new(text(op, "path")?))?,
+            "wait_file" => {
+                wait_file(Path::new(text(op, "path")?)).await;
+                Ok(Value::Null)
+            }
             "touch" => touch(Path::new(text(op, "path")?))?,
             "read" => Ok(json!({"content": std::fs::read_to_string(text(op, "path")?).ok()})),
             "exists" => Ok(json!({"exists": Path::new(text(op, "path")?).exists()})),
@@ -339,6 +345,30 @@ async fn drain(turn: &mut Turn, requests: &mut Vec<Event>) -> Result<Value> {
 
 fn nonsense(error: &HandlerError) -> Error {
     Error::InvalidOption { option: "answer".to_owned(), reason: error.to_string() }
+}
+
+fn remove(path: &Path) -> Result<Result<Value>, Problem> {
+    std::fs::remove_file(path).map(|()| Ok(Value::Null)).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Files are made by others, who do not announce it.
+async fn wait_file(path: &Path) {
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Runs another program to its end; `{pid}` stands for this process.
+fn run(op: &Value) -> Result<Result<Value>, Problem> {
+    let argv: Vec<String> = serde_json::from_value(op["argv"].clone()).map_err(|error| format!("`argv`: {error}"))?;
+    let argv: Vec<String> = argv.iter().map(|word| word.replace("{pid}", &std::process::id().to_string())).collect();
+    let (program, args) = argv.split_first().ok_or("`argv` is empty")?;
+    let status = std::process::Command::new(program).args(args).stdin(std::process::Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(Ok(Value::Null)),
+        Ok(status) => Err(format!("{program}: {status}")),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
 }
 
 fn touch(path: &Path) -> Result<Result<Value>, Problem> {

@@ -1,0 +1,96 @@
+"""What judges the faults: outcomes, the sweep, and the table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from faults import ends, lines, squeeze, starts, table
+from faults.fault import CLOSE, DRAIN, NEXT, OPEN, PROMPT, Fault, cleaned, error, step
+from harness.trace import Line
+
+DIED = error("agent_exited", "^the agent was ended by SIGKILL", signal="SIGKILL")
+FAULT = Fault("family", "name", (OPEN, PROMPT, step("drain", DIED), CLOSE), [], total=1)
+AFTER: list[Line] = [
+    {"op": "open", "ok": True},
+    {"op": "prompt", "ok": True},
+    {"op": "result", "status": "finished", "text": "fine"},
+    {"op": "close", "ok": True},
+]
+
+
+def trace(drain: Line, events: int = 1) -> list[Line]:
+    said: list[Line] = [{"event": {"type": "TurnBegin"}}] * events
+    return [{"op": "open", "ok": True}, {"op": "prompt", "ok": True}, *said, drain, {"op": "close", "ok": True}, *AFTER]
+
+
+GOOD = {"op": "drain", "error": "agent_exited", "signal": "SIGKILL", "message": "the agent was ended by SIGKILL"}
+
+
+def test_what_is_as_it_must_be() -> None:
+    assert FAULT.complaint(trace(GOOD)) is None
+    assert FAULT.outcome(trace(GOOD)) == "`agent_exited` (signal SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        (trace({**GOOD, "signal": "SIGTERM"}), "instead of"),
+        (trace({**GOOD, "message": "something happened"}), "instead of"),
+        (trace({"op": "drain", "ok": True}), "instead of"),
+        (trace(GOOD, events=0), "0 events instead of 1"),
+        (trace(GOOD)[:-1], "7 of 8 operations"),
+        ([*trace(GOOD)[:-2], {"op": "result", "error": "timeout"}, CLOSE.expect[0]], "instead of"),
+        ([*trace(GOOD)[:-1], {"error": "runner_watchdog"}], "operations ended"),
+    ],
+)
+def test_what_is_not(lines: list[Line], complaint: str) -> None:
+    assert complaint in (FAULT.complaint(lines) or "")
+
+
+def test_in_a_sweep_a_failure_may_come_anywhere_but_no_success_after_it() -> None:
+    swept = Fault("family", "name", (OPEN, PROMPT, DRAIN, CLOSE), [], tolerant=DIED)
+    assert swept.complaint(trace(GOOD)) is None
+    assert swept.complaint(trace({"op": "drain", "ok": True})) is None
+    early = [{"op": "open", "ok": True}, {**GOOD, "op": "prompt"}]
+    problem = {"op": "drain", "error": "runner_problem", "message": "no turn"}
+    assert swept.complaint(cleaned([*early, problem, {"op": "close", "ok": True}, *AFTER])) is None
+    late = Fault("family", "name", (OPEN, PROMPT, step("steer"), CLOSE), [], tolerant=DIED)
+    lines = [*early, {"op": "steer", "ok": True}, {"op": "close", "ok": True}, *AFTER]
+    assert "after a failure" in (late.complaint(cleaned(lines)) or "")
+    # A scenario that is wrong from the start is no fault of the agent's.
+    assert "1 of 8" in (swept.complaint(cleaned([{"error": "runner_problem", "message": "?"}])) or "")
+
+
+def test_lost_events_are_noticed_across_a_sweep() -> None:
+    def traces(lost: int) -> table.Traces:
+        names = [f"killed_{way}_".replace(" ", "_") for way in ends.WAYS]
+        counts = [lines - (lines == lost) for lines in range(ends.FULL_LINES + 1)]
+        return {"rust": {f"{name}{n:02}": [{"event": {}}] * count for name in names for n, count in enumerate(counts)}}
+
+    assert not list(ends.swept(traces(-1)))
+    assert len(list(ends.swept(traces(7)))) == len(ends.WAYS)
+
+
+def test_the_table_tells_languages_apart_where_they_differ() -> None:
+    good = trace(GOOD)
+    other = trace({"op": "drain", "ok": True})
+    rows = table.rows([FAULT], {"rust": {"name": good}, "node": {"name": other}})
+    assert rows == [["fault", "tried", "Rust", "Node"], ["family", "1", "`agent_exited` (signal SIGKILL)", "nothing"]]
+
+
+def test_a_limit_leaves_so_many_numbers_free() -> None:
+    used = {0, 1, 2, 5}
+    for free in range(6):
+        limit = squeeze.nth_free(used, free)
+        assert len(set(range(limit)) - used) == free
+
+
+def test_names_are_taken_once() -> None:
+    names = [fault.name for fault in [*ends.faults(), *lines.faults(), *starts.faults()]]
+    assert len(names) == len(set(names))
+    assert len(NEXT) == len(AFTER)
