@@ -179,8 +179,13 @@ impl BridgeTurn {
     pub fn cancel(&self) -> Result<u64> {
         let turn = Arc::clone(self.turn()?);
         // At once, so that a prompt right after it waits for its end.
-        turn.link.cancel();
-        Ok(self.mailbox.run(&self.runtime, async move { turn.cancel().await.map(|()| Reply::Nothing) }))
+        let running = turn.begin_cancel();
+        Ok(self.mailbox.run(&self.runtime, async move {
+            if running {
+                turn.cancelled().await?;
+            }
+            Ok(Reply::Nothing)
+        }))
     }
 
     /// Steers.

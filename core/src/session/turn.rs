@@ -25,11 +25,21 @@ pub(crate) struct TurnInner {
 impl TurnInner {
     /// Cancels, and waits for the end.
     pub(crate) async fn cancel(&self) -> Result<()> {
-        if self.lane.is_settled() {
-            return Ok(());
+        if self.begin_cancel() { self.cancelled().await } else { Ok(()) }
+    }
+
+    /// Begins to cancel, unless the turn has ended already; says which.
+    pub(crate) fn begin_cancel(&self) -> bool {
+        let running = !self.lane.is_settled();
+        if running {
+            self.lane.stop_holding_up();
+            self.link.cancel();
         }
-        self.lane.stop_holding_up();
-        self.link.cancel();
+        running
+    }
+
+    /// Waits for the end of a turn that ran when its cancel began: if it failed meanwhile, that is told.
+    pub(crate) async fn cancelled(&self) -> Result<()> {
         self.lane.settled().await;
         match self.lane.outcome() {
             Some(Err(error)) => Err(error),
@@ -39,8 +49,9 @@ impl TurnInner {
 
     pub(crate) async fn steer(&self, input: Content) -> Result<()> {
         if self.lane.is_settled() {
-            // Where the session is over, that is why.
+            // Where the agent is gone, that is why.
             let closed = self.link.target().and_then(|(shared, _)| shared.closed());
+            let closed = closed.filter(|reason| *reason != Error::SessionClosed);
             return Err(closed.unwrap_or_else(|| Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended")));
         }
         let (shared, turn) = self.link.connected(&self.lane).await?;

@@ -263,3 +263,16 @@ fn with_the_runtime_everything_ends() {
         agent.exit.killed().await;
     });
 }
+
+#[cfg(feature = "bridge")]
+#[tokio::test(start_paused = true)]
+async fn between_the_beginning_of_a_cancel_and_the_wait_for_its_end() {
+    let (_session, mut agent, turn) = in_turn(SessionOptions::new()).await;
+    let turn = turn.into_inner();
+    assert!(turn.begin_cancel());
+    agent.expect("cancel").await;
+    agent.die();
+    turn.lane.settled().await;
+    check(&turn.cancelled().await.unwrap_err());
+    assert!(!turn.begin_cancel(), "nothing is left to cancel");
+}
