@@ -161,9 +161,9 @@ impl Player {
                 self.connection.cancel(self.turn, self.now);
                 Ok(0)
             }
-            Some("steer") => self.connection.steer(self.turn, content("user_input")),
-            Some("set_plan_mode") => self.connection.set_plan_mode(params["enabled"] == true),
-            Some("replay") => self.connection.start_replay(),
+            Some("steer") => self.connection.steer(self.turn, content("user_input"), self.now),
+            Some("set_plan_mode") => self.connection.set_plan_mode(params["enabled"] == true, self.now),
+            Some("replay") => self.connection.start_replay(self.now),
             Some(other) => panic!("a call of `{other}`"),
             None => {
                 self.respond(&message["result"]);

@@ -29,12 +29,12 @@ fn keys(peer: &mut Peer) -> Vec<RequestKey> {
 #[test]
 fn they_take_only_ids_that_are_text() {
     let mut peer = Peer::open();
-    peer.connection.set_plan_mode(true).expect("sent");
-    let replay = peer.connection.start_replay().expect("sent");
+    peer.connection.set_plan_mode(true, peer.now).expect("sent");
+    let replay = peer.connection.start_replay(peer.now).expect("sent");
     peer.line(&json!({"id": format!("replay-{replay}"), "result": {"status": "finished"}}));
     for turn in [1, 2] {
         peer.prompt(turn);
-        peer.connection.steer(turn, "more".into()).expect("sent");
+        peer.connection.steer(turn, "more".into(), peer.now).expect("sent");
         peer.cancel(turn);
         peer.answer("prompt", &json!({"status": "cancelled"}));
     }
@@ -49,7 +49,7 @@ fn they_take_only_ids_that_are_text() {
 fn an_error_without_an_id_ends_no_call() {
     let mut peer = asked_open();
     peer.prompt(1);
-    peer.connection.set_plan_mode(true).expect("sent");
+    peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.request("r", "ApprovalRequest", &approval("a"));
     peer.trace();
     peer.said();
@@ -267,7 +267,7 @@ fn a_prompt_that_a_failed_mcp_server_swallows_ends_by_a_deadline() {
 #[test]
 fn plan_mode_tells_how_things_stand_before_it_answers() {
     let mut peer = Peer::open();
-    peer.connection.set_plan_mode(true).expect("sent");
+    peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.event("StatusUpdate", &json!({"plan_mode": true, "context_usage": null}));
     peer.answer("set_plan_mode", &json!({"status": "ok", "plan_mode": true}));
     assert_eq!(peer.trace(), ["outside StatusUpdate", r#"call {"status":"ok","plan_mode":true}"#]);
@@ -385,7 +385,7 @@ fn a_steer_in_the_last_step_adds_a_step() {
     peer.prompt(1);
     peer.event("StepBegin", &json!({"n": 1}));
     peer.event("ContentPart", &json!({"type": "text", "text": "One"}));
-    peer.connection.steer(1, "go on".into()).expect("sent");
+    peer.connection.steer(1, "go on".into(), peer.now).expect("sent");
     peer.answer("steer", &json!({"status": "steered"}));
     peer.event("SteerInput", &json!({"user_input": "go on"}));
     peer.event("StepBegin", &json!({"n": 2}));
@@ -405,7 +405,7 @@ fn a_replayed_request_keeps_its_id_and_is_not_answered() {
     let asked = keys(&mut peer)[0];
     peer.connection.answer(asked, &Answer::Tool(ToolReturnValue::ok("1")), peer.now);
     peer.finish();
-    peer.connection.start_replay().expect("sent");
+    peer.connection.start_replay(peer.now).expect("sent");
     peer.trace();
     peer.said();
     peer.event("ContentPart", &json!({"type": "text", "text": "all in one"}));
