@@ -73,7 +73,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-breakage test-docs test-exit test-limits test-packages test-foreign test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-exit test-limits test-packages test-foreign test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -110,6 +110,12 @@ test-scenarios: build ## One suite of scenarios through all three languages, com
 	$(call say,Playing the scenarios)
 	@$(PY) -m pytest -q tests/harness
 	@$(PY) tests/run_scenarios.py
+
+.PHONY: test-faults
+test-faults: build ## Faults of agents and systems through all three languages; the table in docs/reliability.md is current.
+	$(call say,Trying what can go wrong)
+	@$(PY) -m pytest -q tests/faults
+	@$(PY) tests/faults/run.py
 
 .PHONY: test-breakage
 test-breakage: build ## Broken copies of the core, each of which the scenarios have to notice in all languages.

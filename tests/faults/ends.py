@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from harness.trace import Line
@@ -56,8 +57,8 @@ FULL_STEPS = (
     RESULT,
     CLOSE,
 )
-FULL_LINES = 38
-"""How many lines the agent writes; fewer, and the last of the sweep would be no death."""
+FULL_LINES = 37
+"""How many lines the agent writes, the prompt's answer last: whoever dies after that has done all that was asked."""
 
 # Deadlines that are meant to pass. A machine that is busy must still get everything else done before.
 SHORT = {"cancel_timeout": 0.2, "close_timeout": 0.2}
@@ -75,8 +76,7 @@ def deaths() -> Iterator[Fault]:
                 FULL_STEPS,
                 {"turns": FULL, "cut": {"lines": lines, "actions": [action]}},
                 options=FULL_OPTIONS,
-                # Only the very last line may be followed by a good end.
-                tolerant=end,
+                tolerant=end if lines < FULL_LINES else None,
                 # With its first line it is open; whether it is dead before the prompt comes is anybody's guess.
                 calm=lines != 1,
             )
@@ -314,14 +314,18 @@ def faults() -> Iterator[Fault]:
     yield from stubborn()
 
 
+def _failed(lines: list[Line]) -> bool:
+    return any(line.get("error") == "agent_exited" for line in lines)
+
+
 def swept(traces: dict[str, dict[str, list[Line]]]) -> Iterator[str]:
     """What is wrong with the sweeps as a whole: each line more must bring the event that it holds, and no other."""
     for language, outcomes in traces.items():
         for way in WAYS:
             name = f"killed_{way}_".replace(" ", "_")
-            counts = [
-                sum("event" in line for line in outcomes[f"{name}{lines:02}"]) for lines in range(FULL_LINES + 1)
-            ]
-            grown = [more - less for less, more in zip(counts, counts[1:], strict=False)]
+            counts = [sum("event" in line for line in outcomes[f"{name}{lines:02}"]) for lines in range(FULL_LINES + 1)]
+            grown = [more - less for less, more in pairwise(counts)]
+            if any(not _failed(outcomes[f"{name}{lines:02}"]) for lines in range(FULL_LINES)):
+                yield f"{language}, {way}: an agent that died early was not missed"
             if min(grown) < 0 or max(grown) > 1:
                 yield f"{language}, {way}: events by lines written are {counts}"

@@ -22,10 +22,11 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
-from faults import ends, lines, starts, table  # noqa: E402
-from faults.fault import Fault, cleaned  # noqa: E402
 from harness import play, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES  # noqa: E402
+
+from faults import ends, lines, starts, table  # noqa: E402
+from faults.fault import Fault, cleaned  # noqa: E402
 
 Played = dict[str, runners.Outcome]
 # So many in one process of a runner.

@@ -9,9 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from harness.trace import Line
+
 from faults import ends, lines, squeeze, starts, table
 from faults.fault import CLOSE, DRAIN, NEXT, OPEN, PROMPT, Fault, cleaned, error, step
-from harness.trace import Line
 
 DIED = error("agent_exited", "^the agent was ended by SIGKILL", signal="SIGKILL")
 FAULT = Fault("family", "name", (OPEN, PROMPT, step("drain", DIED), CLOSE), [], total=1)
@@ -70,7 +71,12 @@ def test_lost_events_are_noticed_across_a_sweep() -> None:
     def traces(lost: int) -> table.Traces:
         names = [f"killed_{way}_".replace(" ", "_") for way in ends.WAYS]
         counts = [lines - (lines == lost) for lines in range(ends.FULL_LINES + 1)]
-        return {"rust": {f"{name}{n:02}": [{"event": {}}] * count for name in names for n, count in enumerate(counts)}}
+        died: Line = {"op": "drain", "error": "agent_exited"}
+        return {
+            "rust": {
+                f"{name}{n:02}": [*[{"event": {}}] * count, died] for name in names for n, count in enumerate(counts)
+            }
+        }
 
     assert not list(ends.swept(traces(-1)))
     assert len(list(ends.swept(traces(7)))) == len(ends.WAYS)

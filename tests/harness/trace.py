@@ -18,7 +18,7 @@ _HEX = re.compile(r"[0-9a-f]{12,64}")
 # A bare run of hex digits is an id only where an id is expected: elsewhere it may be anybody's text.
 _ID_KEYS = frozenset({"id", "request_id", "source_id", "agent_id", "session_id"})
 _CLOCK_KEYS = frozenset({"duration_ms", "created_at", "wait_s"})
-# Private files are in a directory with a name of its own. A path is looked for once where it begins, as a text may be long.
+# Private files are in a directory with a name of its own. A path is only looked for where one begins: texts are long.
 _PRIVATE = re.compile(r"(?<![^\s\"'=])[^\s\"'=]*[/\\]kimi-agent-\w+(?=[/\\])")
 _PLAN_FILE = re.compile(r"(/plans/)[a-z0-9-]+(\.md)")
 
