@@ -9,9 +9,7 @@ use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
 use crate::wire::value::Key;
-use crate::wire::{
-    Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body,
-};
+use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
