@@ -12,7 +12,7 @@ from harness.trace import Line
 from .fault import Fault
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs/reliability.md"
-BEGIN, END = "<!-- faults: written by `tests/faults/run.py --update` -->", "<!-- faults: end -->"
+BEGIN, END = "<!-- Written by `tests/faults/run.py --update` from here -->", "<!-- to here. -->"
 HEADS = {"rust": "Rust", "python": "Python", "python-sync": "Python, blocking", "node": "Node"}
 
 # By language, then by fault.
