@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -76,8 +77,22 @@ fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
     py.detach(|| kimi_agent::testing::run_scripted_agent(argv))
 }
 
+/// Refuses an interpreter other than the first. Newer ones that are isolated CPython refuses by itself; the others would
+/// share classes with the main interpreter, whose threads and handlers know nothing of them.
+fn check_interpreter(_: Python<'_>) -> PyResult<()> {
+    // SAFETY: the token says that this thread is attached to an interpreter, which is all that these two ask for.
+    let id = unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) };
+    if id == 0 {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "kimi_agent can be used in the main interpreter only: it does not support loading in subinterpreters",
+    ))
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    check_interpreter(module.py())?;
     pyo3_async_runtimes::tokio::init(bridge::runtime_builder());
     bridge::install_log(Some(bridge::LogLevel::Debug));
     module.add("NativeError", module.py().get_type::<NativeError>())?;

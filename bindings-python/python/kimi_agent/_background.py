@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 from ._errors import KimiAgentError
-from ._loop import check_process
+from ._loop import check_process, mailbox_of
 
 __all__ = ["run", "run_call"]
 
@@ -35,6 +35,9 @@ class _Background:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            mailbox = mailbox_of(self.loop)
+            if mailbox is not None:
+                mailbox.hush()
             tasks = asyncio.all_tasks(self.loop)
             for task in tasks:
                 task.cancel()
@@ -49,7 +52,8 @@ class _Background:
         if self.process == os.getpid():
             self.stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
-            self.thread.join()
+            # An async handler that blocks never lets go of the loop; it must not keep the program either.
+            self.thread.join(2 * _PATIENCE)
 
 
 def _background() -> _Background:

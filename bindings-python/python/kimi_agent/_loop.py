@@ -18,7 +18,7 @@ from ._interface import Delivery, ErrorTuple
 if TYPE_CHECKING:
     from ._handlers import Handlers
 
-__all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this_process"]
+__all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this_process", "mailbox_of"]
 
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
@@ -74,6 +74,13 @@ def current_mailbox() -> LoopMailbox:
     return found
 
 
+def mailbox_of(loop: asyncio.AbstractEventLoop) -> LoopMailbox | None:
+    """The mailbox of a loop, if there is one."""
+    with _lock:
+        known = _mailboxes.get(loop)
+    return None if known is None else known()
+
+
 class LoopMailbox:
     """Hands out what the core delivers, on the thread of one event loop."""
 
@@ -84,6 +91,7 @@ class LoopMailbox:
         self._jobs: dict[int, asyncio.Task[tuple[Any, str | None]]] = {}
         self._streams: weakref.WeakValueDictionary[int, Wakeable] = weakref.WeakValueDictionary()
         self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
+        self._hushed = False
         weakref.finalize(self, _close, self.native).atexit = False
         try:
             loop.add_reader(self.native.fileno(), self._drain)
@@ -102,6 +110,10 @@ class LoopMailbox:
             raise KimiAgentError(
                 "the session belongs to another event loop; a session is used in the loop that opened it"
             )
+
+    def hush(self) -> None:
+        """The program ends: that its functions do not come to their ends is no news."""
+        self._hushed = True
 
     def add_stream(self, key: int, stream: Wakeable) -> None:
         self._streams[key] = stream
@@ -144,7 +156,7 @@ class LoopMailbox:
             job = self._jobs.get(delivery[1])
             if job is not None:
                 job.cancel()
-        elif delivery[0] == "log":
+        elif delivery[0] == "log" and not self._hushed:
             _, level, target, message = delivery
             logging.getLogger(target.replace("::", ".")).log(level, "%s", message)
 

@@ -1,0 +1,246 @@
+"""Other processes, other interpreters, and how this one ends and starts."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import DEADLINE, gone, program
+
+WORKERS = """
+import multiprocessing, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
+
+def work(queue):
+    try:
+        events = list(kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]])))
+    except kimi_agent.KimiAgentError as error:
+        queue.put(str(error))
+    else:
+        queue.put(events)
+
+if __name__ == "__main__":
+    agent = scripted_agent([[{"text": "a"}, {"wait_file": "go"}, {"text": "b"}]])
+    with kimi_agent.sync.create_session(executable=agent, work_dir=".") as session:
+        turn = session.prompt("Go")
+        for event in turn:
+            if isinstance(event, kimi_agent.TextPart):
+                break
+        context = multiprocessing.get_context("METHOD")
+        queue = context.SimpleQueue()
+        child = context.Process(target=work, args=(queue,))
+        child.start()
+        said = queue.get()
+        child.join()
+        if isinstance(said, str):
+            print("forked" in said and "spawn" in said)
+        else:
+            # Events have come from another process as what they were.
+            print(said == list(kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]]))))
+        Path("go").touch()
+        print(type(said).__name__, child.exitcode, turn.result().text, session.state)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is spawn only")
+@pytest.mark.parametrize(("method", "said"), [("fork", "str"), ("forkserver", "list"), ("spawn", "list")])
+def test_workers_of_multiprocessing(method: str, said: str, tmp_path: Path) -> None:
+    out, err = program(WORKERS.replace("METHOD", method), tmp_path).communicate(timeout=DEADLINE)
+    assert err == ""
+    assert out.split() == ["True", said, "0", "ab", "idle"]
+
+
+SUBINTERPRETER = """
+import sys
+sys.path[:] = PATH
+try:
+    import kimi_agent
+except ImportError as error:
+    assert "subinterpreter" in str(error), error
+    print("refused", flush=True)
+else:
+    print("imported", flush=True)
+"""
+MAKE = """
+try:
+    import _interpreters as interpreters
+    kinds, make, run = ["isolated", "legacy"], interpreters.create, interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    kinds, make, run = [True, False], lambda kind: interpreters.create(isolated=kind), interpreters.run_string
+
+def try_it():
+    for kind in kinds:
+        other = make(kind)
+        assert run(other, CODE) is None
+        interpreters.destroy(other)
+"""
+
+
+@pytest.mark.parametrize("first", ["main", "other"])
+def test_subinterpreters_are_refused(first: str, tmp_path: Path) -> None:
+    code = f"import sys\nCODE = {SUBINTERPRETER!r}.replace('PATH', repr(sys.path))\n{MAKE}"
+    use = """
+import kimi_agent.sync
+from kimi_agent.testing import scripted_agent
+print(kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]])).result().text, flush=True)
+"""
+    file = tmp_path / "program.py"
+    file.write_text(f"{code}\n{use}\ntry_it()" if first == "main" else f"{code}\ntry_it()\n{use}", "utf-8")
+    ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert ran.returncode == 0, ran.stderr
+    said = ["refused", "refused"]
+    assert ran.stdout.split() == (["Hi", *said] if first == "main" else [*said, "Hi"])
+
+
+# What the package needs of the standard library beyond asyncio; whatever these import in turn comes with them.
+STANDARD = (
+    "__future__", "asyncio", "base64", "dataclasses", "datetime", "decimal", "json", "numbers", "pathlib", "select",
+    "uuid",
+)  # fmt: skip
+
+
+def test_the_import_brings_little(tmp_path: Path) -> None:
+    code = f"""
+    import sys
+    import {", ".join(STANDARD)}
+    before = set(sys.modules)
+    import kimi_agent
+    print(sorted(set(sys.modules) - before))
+    import threading
+    print([thread.name for thread in threading.enumerate()])
+    """
+    lines = "\n".join(line.strip() for line in code.splitlines())
+    ran = subprocess.run(
+        [sys.executable, "-c", lines], capture_output=True, text=True, timeout=DEADLINE, check=True, cwd=tmp_path
+    )
+    brought, threads = map(ast.literal_eval, ran.stdout.splitlines())
+    own = {name for name in brought if name.split(".")[0] == "kimi_agent"}
+    assert set(brought) - own == set()
+    # What is for some programs only is not there: the blocking API, the agent for tests, pydantic.
+    assert {"kimi_agent._native", "kimi_agent._wire"} <= own
+    assert not {name for name in own if name.startswith(("kimi_agent.sync", "kimi_agent.testing"))}
+    assert threads == ["MainThread"]
+
+
+UNCAUGHT = {
+    "blocking": """
+    with kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), work_dir=".") as session:
+        for event in session.prompt("Go"):
+            if isinstance(event, kimi_agent.TextPart):
+                print(session.pid, flush=True)
+                raise LookupError("on purpose")
+    """,
+    "blocking, not closed": """
+    session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), work_dir=".")
+    turn = session.prompt("Go")
+    for event in turn:
+        if isinstance(event, kimi_agent.TextPart):
+            print(session.pid, flush=True)
+            raise LookupError("on purpose")
+    """,
+    "async": """
+    async def main():
+        async with kimi_agent.create_session(executable=scripted_agent([HANGING]), work_dir=".") as session:
+            async for event in session.prompt("Go"):
+                if isinstance(event, kimi_agent.TextPart):
+                    print(session.pid, flush=True)
+                    raise LookupError("on purpose")
+    asyncio.run(main())
+    """,
+    "in another task": """
+    async def main():
+        async with kimi_agent.create_session(executable=scripted_agent([HANGING]), work_dir=".") as session:
+            turn = session.prompt("Go")
+            read = asyncio.Event()
+            async def reading():
+                async for event in turn:
+                    if isinstance(event, kimi_agent.TextPart):
+                        print(session.pid, flush=True)
+                        read.set()
+            task = asyncio.create_task(reading())
+            await read.wait()
+            raise LookupError("on purpose")
+    asyncio.run(main())
+    """,
+}
+
+
+@pytest.mark.parametrize("way", UNCAUGHT)
+def test_an_uncaught_exception_ends_the_program_and_its_agent(way: str, tmp_path: Path) -> None:
+    running = program(UNCAUGHT[way], tmp_path)
+    out, err = running.communicate(timeout=DEADLINE)
+    assert running.returncode == 1
+    # The program's traceback, and nothing else: none of the package's frames, no second one.
+    lines = err.splitlines()
+    assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "LookupError: on purpose")
+    assert err.count("Traceback") == 1
+    files = [line.split('"')[1] for line in lines if line.startswith("  File ")]
+    assert {Path(file).name for file in files if "asyncio" not in file} == {"program.py"}
+    assert gone(int(out))
+
+
+BLOCKED = """
+import threading
+ASK = [{"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}]
+asked = threading.Event()
+
+def plain(request):
+    asked.set()
+    threading.Event().wait()
+
+async def asynchronous(request):
+    plain(request)
+
+def begin(handler):
+    session = kimi_agent.sync.create_session(executable=scripted_agent([ASK]), on_approval=handler)
+    turn = session.prompt("Go")
+    asked.wait()
+    print(session.pid, flush=True)
+    return session, turn
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("kept = begin(plain)", 0),
+        ("with begin(plain)[0]: sys.exit(3)", 3),
+        # It blocks the loop of the blocking API, so that nothing can be closed any more.
+        ("kept = begin(asynchronous); sys.exit(3)", 3),
+    ],
+)
+def test_a_handler_that_blocks_for_ever_does_not_keep_the_program(code: str, status: int, tmp_path: Path) -> None:
+    running = program(BLOCKED + code, tmp_path)
+    out, err = running.communicate(timeout=DEADLINE)
+    assert (running.returncode, err) == (status, "")
+    assert gone(int(out))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_in_a_handler(tmp_path: Path) -> None:
+    code = """
+    import warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
+
+    def handler(request):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                session.prompt("Go")
+            except kimi_agent.KimiAgentError as error:
+                os._exit(7 if "forked" in str(error) else 1)
+            os._exit(1)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        return "approve"
+
+    ask = [{"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}, {"text": "{{last.response}}"}]
+    with kimi_agent.sync.create_session(executable=scripted_agent([ask]), on_approval=handler) as session:
+        print(session.prompt("Go").result().text)
+    """
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    assert (out.split(), err) == (["7", "approve"], "")
