@@ -66,7 +66,8 @@ ERRORS: list[tuple[KimiAgentError, str]] = [
 @pytest.mark.parametrize(("error", "text"), ERRORS, ids=[type(error).__name__ for error, _ in ERRORS])
 def test_attributes_survive_repr_pickling_and_copying(error: KimiAgentError, text: str) -> None:
     assert repr(error) == text
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+    pickled = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    for again in (*pickled, copy.copy(error), copy.deepcopy(error)):
         assert repr(again) == text
         assert type(again) is type(error)
         assert again.args == error.args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import json
 import os
@@ -85,7 +86,25 @@ async def test_every_event_survives_json_and_pickling() -> None:
     assert any(isinstance(event, UnknownEvent) for event in events)
     for event in events:
         assert event_from_dict(event.to_dict()) == event
-        assert pickle.loads(pickle.dumps(event)) == event
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert pickle.loads(pickle.dumps(event, protocol)) == event
+
+
+async def test_results_can_be_pickled_and_sessions_cannot() -> None:
+    async with open_session([{"text": "x"}, {"wait_steer": True}, {"text": "y"}], [{"text": "z"}]) as session:
+        turn = session.prompt("Go")
+        # Two that stand for one would each end it.
+        for kept, name in ((session, "Session"), (turn, "Turn")):
+            for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+                with pytest.raises(TypeError, match=f"a {name} can be neither copied nor pickled"):
+                    attempt(kept)
+        await read_until(turn, TextPart)
+        await turn.steer("on")
+        result = await turn.result()
+        assert (result.status, session.state) == ("finished", "idle")
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            for thing in (result, session.capabilities, session.usage, session.status):
+                assert pickle.loads(pickle.dumps(thing, protocol)) == thing
 
 
 async def test_a_result_alone_runs_the_turn_to_its_end() -> None:

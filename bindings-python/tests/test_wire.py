@@ -115,13 +115,18 @@ EVENTS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
+def pickled(thing: Any) -> list[Any]:
+    """By every protocol that there is."""
+    return [pickle.loads(pickle.dumps(thing, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+
+
 @pytest.mark.parametrize(("event", "wire"), EVENTS, ids=[repr(event)[:40] for event, _ in EVENTS])
 def test_objects_and_their_wire_form(event: Any, wire: dict[str, Any]) -> None:
     assert event.to_dict() == wire
     assert list(event.to_dict()["payload"]) == list(wire["payload"]) if isinstance(wire["payload"], dict) else True
     assert event_from_dict(wire) == event
     assert type(event).from_dict(wire) == event
-    for again in (pickle.loads(pickle.dumps(event)), copy.deepcopy(event), copy.copy(event)):
+    for again in (*pickled(event), copy.deepcopy(event), copy.copy(event)):
         assert again == event
         assert hash(again) == hash(event)
         assert again.to_dict() == wire

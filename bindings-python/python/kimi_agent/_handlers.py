@@ -8,23 +8,29 @@ import inspect
 import itertools
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 from ._encode import to_jsonable
-from ._errors import InvalidOption
+from ._errors import InvalidOption, KimiAgentError
 from ._interface import Callbacks
 from ._message import Message
 from ._options import Block, Hook, Reject
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import ToolReturnValue
 
-__all__ = ["Handlers", "encode_answer"]
+__all__ = ["Handlers", "check_not_awaited_by", "encode_answer"]
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
 _RESPONDERS = ("on_approval", "on_question")
 _OBSERVERS = ("on_event", "on_stderr")
+_TOLD = ("event", "stderr")
+# In a handler that a turn waits for: the turn's key, and the task or thread that the handler runs in.
+_serving: contextvars.ContextVar[tuple[int, weakref.ref[Any]] | None] = contextvars.ContextVar(
+    "kimi_agent_serving", default=None
+)
 Job = asyncio.Task[tuple[Any, Union[str, None]]]
 _NAMES = {"approval": "on_approval", "question": "on_question", "event": "on_event", "stderr": "on_stderr"}
 
@@ -36,6 +42,7 @@ class Handlers:
         self.key = next(_keys)
         self.context = contextvars.copy_context()
         self.turn_context: contextvars.Context | None = None
+        self.turn: int | None = None
         self.functions: dict[str, Any] = {}
         for name in (*_RESPONDERS, *_OBSERVERS):
             self.functions[name] = _function(name, options.get(name))
@@ -66,8 +73,9 @@ class Handlers:
         context = self.turn_context if in_turn and self.turn_context is not None else self.context
         name, function = self._find(kind, index)
         before = self._latest.get(kind)
-        job = context.run(asyncio.get_running_loop().create_task, _run(name, kind, function, payload, before))
-        if kind in ("event", "stderr"):
+        turn = self.turn if in_turn and kind not in _TOLD else None
+        job = context.run(asyncio.get_running_loop().create_task, _run(name, kind, function, payload, before, turn))
+        if kind in _TOLD:
             # What is only told is told in order.
             self._latest[kind] = job
         return job
@@ -80,11 +88,34 @@ class Handlers:
         return _NAMES[kind], self.functions[_NAMES[kind]]
 
 
+def check_not_awaited_by(turn: int) -> None:
+    """Raises in a handler that this turn waits for: each would wait for the other, for ever."""
+    serving = _serving.get()
+    if serving is None or serving[0] != turn:
+        return
+    # A task or thread that the handler has started inherits the context, and may well wait: the handler goes on.
+    handler = serving[1]()
+    if handler is not None and handler in (_current_task(), threading.current_thread()):
+        raise KimiAgentError(
+            "the turn waits for this handler, which would wait for the turn; return an answer first, "
+            "or wait for the turn in a task of its own"
+        )
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 async def _run(
-    name: str, kind: str, function: Callable[[Any], Any], payload: Any, before: Job | None
+    name: str, kind: str, function: Callable[[Any], Any], payload: Any, before: Job | None, turn: int | None
 ) -> tuple[Any, str | None]:
     """The answer of a job, or the text of what went wrong."""
     try:
+        if turn is not None and (task := asyncio.current_task()) is not None:
+            _serving.set((turn, weakref.ref(task)))
         if before is not None and not before.done():
             await asyncio.wait([before])
         return encode_answer(await _invoke(function, payload), kind), None
@@ -133,10 +164,16 @@ async def _in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
             carrier.__cause__ = failure
             future.set_exception(carrier)
 
-    def run() -> None:
+    def run() -> Any:
+        serving = _serving.get()
+        if serving is not None:
+            _serving.set((serving[0], weakref.ref(threading.current_thread())))
+        return function(payload)
+
+    def work() -> None:
         value, failure = None, None
         try:
-            value = context.run(function, payload)
+            value = context.run(run)
         except BaseException as error:
             failure = error
         try:
@@ -145,13 +182,13 @@ async def _in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
             # The loop is closed: nobody waits any more.
             _logger.debug("a handler ended after its event loop")
 
-    threading.Thread(target=run, name="kimi-agent-handler", daemon=True).start()
+    threading.Thread(target=work, name="kimi-agent-handler", daemon=True).start()
     return await future
 
 
 def encode_answer(value: Any, kind: str | None = None) -> Any:
     """What a function returned, as the JSON that the core takes."""
-    if kind in ("event", "stderr"):
+    if kind in _TOLD:
         return None
     if isinstance(value, Reject):
         return {"reject": value.feedback}

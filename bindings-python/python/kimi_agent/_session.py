@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
 
 from . import _native
 from ._encode import to_jsonable
 from ._errors import InvalidOption, KimiAgentError, MaxStepsReached, TurnCancelled
-from ._handlers import Handlers, encode_answer
+from ._handlers import Handlers, check_not_awaited_by, encode_answer
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process
 from ._message import Message
 from ._options import Answers, Approval, SessionOptions, UserInput
@@ -94,6 +94,7 @@ class Turn(Stream):
     ) -> None:
         super().__init__(native, mailbox)
         self._handlers = handlers
+        handlers.turn = native.key
         # A turn keeps its session open.
         self._session = session
 
@@ -124,8 +125,9 @@ class Turn(Stream):
         """Waits for the end of the turn. Where nobody reads its events they are dropped.
 
         Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
-        again, and cancelled: the turn goes on.
+        again, and cancelled: the turn goes on. A handler that the turn waits for cannot wait for it.
         """
+        check_not_awaited_by(self._native.key)
         if self._reader is None:
             self._discard()
         try:
@@ -287,6 +289,10 @@ class Session:
         if unclosed:
             # Last: as an error it ends this function.
             warnings.warn(unclosed, ResourceWarning, stacklevel=1, source=self)
+
+    def __reduce__(self) -> NoReturn:
+        # The end of a copy would end the session.
+        raise TypeError("a Session can be neither copied nor pickled")
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from . import _native
 from ._errors import KimiAgentError, from_native
@@ -64,6 +64,10 @@ class Stream:
         native = getattr(self, "_native", None)
         if native is not None and in_this_process():
             native.abandon()
+
+    def __reduce__(self) -> NoReturn:
+        # The end of a copy would end the turn.
+        raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled")
 
     def wake(self) -> None:
         """There is something to fetch."""

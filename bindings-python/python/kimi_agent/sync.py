@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from . import _session, _stream
 from ._background import run, run_call
 from ._errors import KimiAgentError
+from ._handlers import check_not_awaited_by
 from ._loop import in_this_process
 from ._options import SessionOptions, UserInput
 from ._session import Answer, Capabilities, PromptResult, Request
@@ -178,6 +179,7 @@ class Turn(_Events):
 
     def result(self) -> PromptResult:
         """Waits for the end of the turn. Where nobody reads its events they are dropped."""
+        check_not_awaited_by(self._turn._native.key)
         return run(self._turn.result())
 
     def cancel(self) -> None:
