@@ -91,7 +91,10 @@ def _events_in(value: Any, known: set[str]) -> Iterator[str]:
     kind = value.get("type")
     if isinstance(kind, str) and "payload" in value:
         if kind == "ContentPart":
-            yield _PARTS.get(value["payload"].get("type"), "UnknownContentPart")
+            # A payload may be anything, where that is what a scenario is about.
+            payload = value["payload"]
+            part = payload.get("type") if isinstance(payload, dict) else None
+            yield _PARTS.get(str(part), "UnknownContentPart")
         else:
             yield kind if kind in known else "UnknownEvent"
     for item in value.values():

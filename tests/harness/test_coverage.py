@@ -36,6 +36,8 @@ class Untouched(unittest.TestCase):
         trace: list[Line] = [
             {"event": {"type": "SubagentEvent", "payload": {"event": text}}},
             {"event": {"type": "ContentPart", "payload": {"type": "smell"}}},
+            {"event": {"type": "ContentPart", "payload": {"type": ["smell"]}}},
+            {"event": {"type": "ContentPart", "payload": "text"}},
             {"event": {"type": "Later", "payload": {}}},
             {"event": {"type": "TurnEnd", "payload": {}}},
             {"op": "result", "error": "timeout"},
