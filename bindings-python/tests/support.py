@@ -15,6 +15,8 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kimi_agent import Event, SessionOpening, TextPart, create_session
 from kimi_agent.testing import scripted_agent
 
@@ -27,6 +29,8 @@ __all__ = [
     "eventually",
     "gone",
     "interrupted",
+    "newest_only",
+    "oldest_and_newest",
     "open_session",
     "program",
     "read_until",
@@ -36,6 +40,13 @@ __all__ = [
 
 DEADLINE = 60.0
 """Nothing takes that long; waiting ends there, so that a test fails instead of hanging."""
+
+newest_only = pytest.mark.skipif(
+    sys.version_info < (3, 13), reason="for the time that it takes, on the newest Python only"
+)
+oldest_and_newest = pytest.mark.skipif(
+    (3, 11) <= sys.version_info < (3, 13), reason="for the time that it takes, on the oldest and the newest Python only"
+)
 
 HANGING: list[dict[str, Any]] = [{"text": "On"}, {"wait_cancel": True}]
 """A turn that runs until it is cancelled."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-import pytest
-from support import DEADLINE, LOOKUP, children, collect, eventually, gone, open_session, read_until, texts
+from support import DEADLINE, LOOKUP, children, collect, eventually, gone, newest_only, open_session, read_until, texts
 
 from kimi_agent import ApprovalRequest, ExternalTool, TextPart
 from kimi_agent._loop import current_mailbox
@@ -74,7 +72,7 @@ async def everything() -> None:
         await session.close()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="for the time that it takes, on the newest Python only")
+@newest_only
 async def test_a_task_is_cancelled_at_every_await() -> None:
     before = children()
     mailbox = current_mailbox()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import DEADLINE, gone, program
+from support import DEADLINE, gone, newest_only, oldest_and_newest, program
 
 WORKERS = """
 import multiprocessing, warnings
@@ -170,6 +170,7 @@ UNCAUGHT = {
 }
 
 
+@oldest_and_newest
 @pytest.mark.parametrize("way", UNCAUGHT)
 def test_an_uncaught_exception_ends_the_program_and_its_agent(way: str, tmp_path: Path) -> None:
     running = program(UNCAUGHT[way], tmp_path)
@@ -205,13 +206,14 @@ def begin(handler):
 """
 
 
+@oldest_and_newest
 @pytest.mark.parametrize(
     ("code", "status"),
     [
         ("kept = begin(plain)", 0),
         ("with begin(plain)[0]: sys.exit(3)", 3),
         # It blocks the loop of the blocking API, so that nothing can be closed any more.
-        ("kept = begin(asynchronous); sys.exit(3)", 3),
+        pytest.param("kept = begin(asynchronous); sys.exit(3)", 3, marks=newest_only),
     ],
 )
 def test_a_handler_that_blocks_for_ever_does_not_keep_the_program(code: str, status: int, tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support import DEADLINE, LOOKUP, children, eventually, gone, open_session, texts
+from support import DEADLINE, LOOKUP, children, eventually, gone, newest_only, open_session, texts
 
 import kimi_agent.sync
 from kimi_agent import ExternalTool, Session, TextPart, Turn
 from kimi_agent.testing import scripted_agent
 
 THREADS = 6
-ROUNDS = 8
+ROUNDS = 6
 WORDS = 200
 
 ASK: dict[str, Any] = {"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}
@@ -146,7 +146,7 @@ def counts() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="for the time that it takes, on the newest Python only")
+@newest_only
 @pytest.mark.skipif(sys.platform != "linux", reason="it counts in /proc")
 def test_threads_sessions_and_cancellations_at_random() -> None:
     seed = int(os.environ.get("KIMI_AGENT_STRESS_SEED") or random.randrange(1 << 32))

@@ -112,7 +112,7 @@ def test_nothing_is_left_behind() -> None:
 
     uvloop.run(main())
     before = descriptors()
-    for _ in range(5):
+    for _ in range(3):
         uvloop.run(main())
     assert descriptors() <= before
 
