@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 
 import pytest
 
 # Far beyond what a test takes on a loaded machine: it only ends those that hang.
 DEADLINE = 120.0
+
+
+def pytest_configure() -> None:
+    # A shell's background job has SIGINT ignored, and programs that tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
