@@ -73,6 +73,13 @@ struct PendingCall {
     asked: Instant,
 }
 
+/// A call that is ready to be sent.
+struct Prepared {
+    id: String,
+    bytes: Vec<u8>,
+    pending: PendingCall,
+}
+
 #[derive(Debug)]
 enum Phase {
     New,
@@ -138,8 +145,9 @@ impl Connection {
             return;
         }
         self.phase = Phase::Opening { deadline: now + self.timing.handshake };
-        if let Err(error) = self.send(Call::Initialize(hello), now) {
-            self.opened(Err(error));
+        match self.prepare(Call::Initialize(hello), now) {
+            Ok(call) => drop(self.send(call)),
+            Err(error) => self.opened(Err(error)),
         }
     }
 
@@ -204,8 +212,8 @@ impl Connection {
         key
     }
 
-    /// Registers a call, then hands out its bytes.
-    fn send(&mut self, call: Call, now: Instant) -> Result<CallKey> {
+    /// Puts a call into the agent's words. What it can't do comes first, whatever the moment.
+    fn prepare(&mut self, call: Call, now: Instant) -> Result<Prepared> {
         if let Phase::Closed(error) = &self.phase {
             return Err(error.clone());
         }
@@ -213,30 +221,39 @@ impl Connection {
         // Ids must be strings: real agents refuse numbers, without naming them in the answer.
         let id = format!("{}-{key}", call.name());
         let bytes = self.dialect.call(&id, &call)?;
-        self.calls.insert(id, PendingCall { key, call, asked: now });
-        self.transmit(bytes);
-        Ok(key)
+        Ok(Prepared { id, bytes, pending: PendingCall { key, call, asked: now } })
+    }
+
+    /// Registers a call, then hands out its bytes.
+    fn send(&mut self, call: Prepared) -> CallKey {
+        let key = call.pending.key;
+        self.calls.insert(call.id, call.pending);
+        self.transmit(call.bytes);
+        key
     }
 
     /// Steers the running turn. Its end comes as [`Output::CallEnded`].
     pub(crate) fn steer(&mut self, turn: TurnKey, input: Content, now: Instant) -> Result<CallKey> {
+        let call = self.prepare(Call::Steer(input), now)?;
         match &self.turn {
-            Some(active) if active.key == turn && active.cancel.is_none() => self.send(Call::Steer(input), now),
+            Some(active) if active.key == turn && active.cancel.is_none() => Ok(self.send(call)),
             _ => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn is not running")),
         }
     }
 
     /// Switches plan mode.
     pub(crate) fn set_plan_mode(&mut self, on: bool, now: Instant) -> Result<CallKey> {
-        self.send(Call::SetPlanMode(on), now)
+        let call = self.prepare(Call::SetPlanMode(on), now)?;
+        Ok(self.send(call))
     }
 
     /// Asks for the session's past.
     pub(crate) fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
+        let call = self.prepare(Call::Replay, now)?;
         if self.turn.is_some() || self.replay.is_some() {
             return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
         }
-        let key = self.send(Call::Replay, now)?;
+        let key = self.send(call);
         self.replay = Some(key);
         Ok(key)
     }

@@ -48,15 +48,22 @@ impl TurnInner {
     }
 
     pub(crate) async fn steer(&self, input: Content) -> Result<()> {
-        if self.lane.is_settled() {
-            // Where the agent is gone, that is why.
-            let closed = self.link.target().and_then(|(shared, _)| shared.closed());
-            let closed = closed.filter(|reason| *reason != Error::SessionClosed);
-            return Err(closed.unwrap_or_else(|| Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended")));
+        let ended = || Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended");
+        let settled = self.lane.is_settled();
+        if settled && self.link.target().is_none() {
+            return Err(ended());
         }
         let (shared, turn) = self.link.connected(&self.lane).await?;
         let turn = *turn;
-        shared.ask(|reply| Command::Steer { turn, input, reply }).await
+        // Asked also after the turn: that the agent can't steer at all is the better answer.
+        match shared.ask(|reply| Command::Steer { turn, input, reply }).await {
+            Err(error) if settled && !matches!(error, Error::Unsupported(_)) => {
+                // Where the agent is gone, that is why.
+                let closed = shared.closed().filter(|reason| *reason != Error::SessionClosed);
+                Err(closed.unwrap_or_else(ended))
+            }
+            outcome => outcome,
+        }
     }
 
     pub(crate) async fn respond(&self, request_id: &str, answer: ManualAnswer) -> Result<()> {

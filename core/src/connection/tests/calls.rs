@@ -18,6 +18,34 @@ fn what_the_agent_cannot_do_fails_without_a_byte() {
 }
 
 #[test]
+fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
+    let none = |peer: &mut Peer| {
+        let codes = [
+            peer.connection.steer(7, "more".into(), peer.now).map_err(|error| error.code()),
+            peer.connection.set_plan_mode(true, peer.now).map_err(|error| error.code()),
+            peer.connection.start_replay(peer.now).map_err(|error| error.code()),
+        ];
+        assert_eq!(codes, [Err("unsupported"); 3]);
+    };
+    let mut peer = Peer::open_at("1.2", timing(), Policy::default());
+    none(&mut peer);
+    peer.prompt(1);
+    none(&mut peer);
+    peer.cancel(1);
+    none(&mut peer);
+    peer.answer("prompt", &json!({"status": "cancelled"}));
+    none(&mut peer);
+    assert_eq!(peer.said(), ["prompt", "cancel"]);
+    let mut legacy = Peer::new(timing(), Policy::default());
+    legacy.connection = Connection::new(Box::new(crate::dialect::Legacy::new(None)), timing(), Policy::default());
+    legacy.connection.open(Hello::default(), legacy.now);
+    none(&mut legacy);
+    legacy.prompt(1);
+    none(&mut legacy);
+    assert_eq!(legacy.said(), ["run"]);
+}
+
+#[test]
 fn releases_ahead_of_their_number_can_do_what_they_can() {
     let mut peer = Peer::new(timing(), Policy::default());
     peer.connection.open(Hello::default(), peer.now);
