@@ -8,6 +8,7 @@
 //! - Every call ends exactly once, by [`Output::CallEnded`]; every request of the agent's is answered at most once.
 //! - A call, a turn, a request is registered before the bytes that may be answered are handed out.
 
+mod replay;
 mod requests;
 mod turn;
 
@@ -32,6 +33,8 @@ pub(crate) type CallKey = u64;
 pub(crate) struct Timing {
     pub(crate) handshake: Duration,
     pub(crate) cancel: Duration,
+    /// For calls that an agent answers without working for it.
+    pub(crate) answer: Duration,
     pub(crate) turn: Option<Duration>,
     pub(crate) idle: Option<Duration>,
 }
@@ -70,7 +73,8 @@ pub(crate) enum Output {
 struct PendingCall {
     key: CallKey,
     call: Call,
-    asked: Instant,
+    /// Of calls that no other deadline covers.
+    deadline: Option<Instant>,
 }
 
 /// A call that is ready to be sent.
@@ -99,11 +103,9 @@ pub(crate) struct Connection {
     requests: requests::Requests,
     turn: Option<ActiveTurn>,
     queued: Option<QueuedPrompt>,
-    replay: Option<CallKey>,
+    replay: Option<replay::Replaying>,
     /// Whether the agent's lines are read at the moment, or it waits for room.
     listening: bool,
-    /// When the agent last said something, or could be expected to begin to.
-    last_heard: Option<Instant>,
     transmit: Vec<u8>,
     outputs: VecDeque<Output>,
     status: StatusUpdate,
@@ -129,7 +131,6 @@ impl Connection {
             queued: None,
             replay: None,
             listening: true,
-            last_heard: None,
             transmit: Vec::new(),
             outputs: VecDeque::new(),
             status: StatusUpdate::unchanged(),
@@ -145,7 +146,7 @@ impl Connection {
             return;
         }
         self.phase = Phase::Opening { deadline: now + self.timing.handshake };
-        match self.prepare(Call::Initialize(hello), now) {
+        match self.prepare(Call::Initialize(hello)) {
             Ok(call) => drop(self.send(call)),
             Err(error) => self.opened(Err(error)),
         }
@@ -213,7 +214,7 @@ impl Connection {
     }
 
     /// Puts a call into the agent's words. What it can't do comes first, whatever the moment.
-    fn prepare(&mut self, call: Call, now: Instant) -> Result<Prepared> {
+    fn prepare(&mut self, call: Call) -> Result<Prepared> {
         if let Phase::Closed(error) = &self.phase {
             return Err(error.clone());
         }
@@ -221,7 +222,7 @@ impl Connection {
         // Ids must be strings: real agents refuse numbers, without naming them in the answer.
         let id = format!("{}-{key}", call.name());
         let bytes = self.dialect.call(&id, &call)?;
-        Ok(Prepared { id, bytes, pending: PendingCall { key, call, asked: now } })
+        Ok(Prepared { id, bytes, pending: PendingCall { key, call, deadline: None } })
     }
 
     /// Registers a call, then hands out its bytes.
@@ -234,7 +235,8 @@ impl Connection {
 
     /// Steers the running turn. Its end comes as [`Output::CallEnded`].
     pub(crate) fn steer(&mut self, turn: TurnKey, input: Content, now: Instant) -> Result<CallKey> {
-        let call = self.prepare(Call::Steer(input), now)?;
+        let mut call = self.prepare(Call::Steer(input))?;
+        call.pending.deadline = Some(now + self.timing.answer);
         match &self.turn {
             Some(active) if active.key == turn && active.cancel.is_none() => Ok(self.send(call)),
             _ => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn is not running")),
@@ -243,18 +245,19 @@ impl Connection {
 
     /// Switches plan mode.
     pub(crate) fn set_plan_mode(&mut self, on: bool, now: Instant) -> Result<CallKey> {
-        let call = self.prepare(Call::SetPlanMode(on), now)?;
+        let mut call = self.prepare(Call::SetPlanMode(on))?;
+        call.pending.deadline = Some(now + self.timing.answer);
         Ok(self.send(call))
     }
 
     /// Asks for the session's past.
     pub(crate) fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
-        let call = self.prepare(Call::Replay, now)?;
+        let call = self.prepare(Call::Replay)?;
         if self.turn.is_some() || self.replay.is_some() {
             return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
         }
         let key = self.send(call);
-        self.replay = Some(key);
+        self.replay = Some(replay::Replaying::new(key, now));
         Ok(key)
     }
 
@@ -298,7 +301,7 @@ impl Connection {
 
     fn scope(&self) -> Scope {
         match (&self.replay, &self.turn) {
-            (Some(call), _) => Scope::Replay(*call),
+            (Some(replay), _) => Scope::Replay(replay.call),
             (None, Some(turn)) => Scope::Turn(turn.key, turn.step),
             (None, None) => Scope::Outside,
         }
@@ -313,13 +316,14 @@ impl Connection {
         if let Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) = &event {
             tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
         }
-        if self.replay.is_none() {
-            self.observe(&event);
-            if let Event::ApprovalResponse(response) = &event {
-                // Resolved elsewhere: by a sibling's approve_for_session, or by the end of its turn.
-                if let Some(key) = self.requests.resolved(&response.request_id) {
-                    self.outputs.push_back(Output::Withdrawn(key));
-                }
+        match &mut self.replay {
+            Some(replay) => replay.event(&event),
+            None => self.observe(&event),
+        }
+        if let Event::ApprovalResponse(response) = &event {
+            // Resolved elsewhere: by a sibling's approve_for_session, or by the end of its turn.
+            if let Some(key) = self.requests.resolved(&response.request_id) {
+                self.outputs.push_back(Output::Withdrawn(key));
             }
         }
         self.emit(event, size);
@@ -362,10 +366,7 @@ impl Connection {
         match call {
             Call::Prompt(_) => self.prompt_answered(key, outcome, now),
             Call::Cancel => self.cancel_answered(key, outcome, now),
-            Call::Replay => {
-                self.replay = None;
-                self.outputs.push_back(Output::CallEnded { call: key, outcome });
-            }
+            Call::Replay => self.replay_answered(key, outcome),
             _ => self.outputs.push_back(Output::CallEnded { call: key, outcome }),
         }
     }
@@ -409,35 +410,11 @@ impl Connection {
 
     /// From now on the agent may be expected to say something.
     fn heard(&mut self, now: Instant) {
-        self.last_heard = Some(now);
         if let Some(turn) = &mut self.turn {
             turn.last_heard = now;
         }
-    }
-
-    /// Until when a call must have been answered. Prompts, cancels and the handshake have deadlines of their own.
-    fn answer_due(&self, pending: &PendingCall) -> Option<Instant> {
-        let since = match pending.call {
-            Call::Steer(_) | Call::SetPlanMode(_) => pending.asked,
-            // The past may be long: only silence counts, and not while the agent waits for whoever reads it.
-            Call::Replay if self.listening => self.last_heard.map_or(pending.asked, |heard| heard.max(pending.asked)),
-            _ => return None,
-        };
-        Some(since + self.timing.handshake)
-    }
-
-    /// Ends the calls that the agent should have answered by now.
-    fn overdue_calls(&mut self, now: Instant) {
-        let is_due = |pending: &&PendingCall| self.answer_due(pending).is_some_and(|due| now >= due);
-        let mut due: Vec<_> =
-            self.calls.values().filter(is_due).map(|pending| (pending.key, pending.call.name())).collect();
-        due.sort_unstable();
-        for (call, name) in due {
-            self.forget_call(call);
-            self.replay = self.replay.filter(|replay| *replay != call);
-            let waited = self.timing.handshake;
-            let error = Error::Timeout(format!("the agent did not answer `{name}` within {waited:?}"));
-            self.outputs.push_back(Output::CallEnded { call, outcome: Err(error) });
+        if let Some(replay) = &mut self.replay {
+            replay.last_heard = now;
         }
     }
 
@@ -457,8 +434,13 @@ impl Connection {
             _ => None,
         };
         let turn = self.turn.as_ref().and_then(|turn| turn.next_deadline(&self.timing, self.agent_waits()));
-        let calls = self.calls.values().filter_map(|pending| self.answer_due(pending));
-        opening.into_iter().chain(turn).chain(calls).min()
+        let calls = self.calls.values().filter_map(|pending| pending.deadline);
+        opening.into_iter().chain(turn).chain(self.replay_deadline()).chain(calls).min()
+    }
+
+    /// A replay takes as long as the past is long, and as its reader is slow; only silence ends it.
+    fn replay_deadline(&self) -> Option<Instant> {
+        self.replay.as_ref().filter(|_| self.listening).map(|replay| replay.last_heard + self.timing.answer)
     }
 
     /// Does what is due.
@@ -473,7 +455,21 @@ impl Connection {
             self.opened(Err(Error::Timeout(message)));
             return;
         }
-        self.overdue_calls(now);
+        let limit = self.timing.answer;
+        if self.replay_deadline().is_some_and(|deadline| now >= deadline) {
+            let error = Error::Timeout(format!("nothing of the `replay` was heard for {limit:?}"));
+            // What comes late could not be told from the present.
+            self.outputs.push_back(Output::Hopeless(error.clone()));
+            return self.close(&error);
+        }
+        let late = |pending: &PendingCall| pending.deadline.is_some_and(|deadline| now >= deadline);
+        let mut given_up: Vec<_> = self.calls.extract_if(|_, pending| late(pending)).map(|(_, call)| call).collect();
+        given_up.sort_by_key(|pending| pending.key);
+        for PendingCall { key, call, .. } in given_up {
+            let name = call.name();
+            let message = format!("the agent did not answer `{name}` within {limit:?}");
+            self.outputs.push_back(Output::CallEnded { call: key, outcome: Err(Error::Timeout(message)) });
+        }
         self.turn_deadline(now);
     }
 

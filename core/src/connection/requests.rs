@@ -114,9 +114,8 @@ impl Connection {
     pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize) {
         let scope = self.scope();
         self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
-        if matches!(scope, Scope::Replay(_)) {
-            // Of the past: answered long ago.
-            return;
+        if let Some(replay) = &mut self.replay {
+            return replay.request(rpc_id, request, size);
         }
         let (who, kind, name, on_error) = match &request {
             Event::ApprovalRequest(_) => (self.policy.approval, HandlerKind::Approval, None, OnError::Block),
@@ -264,7 +263,7 @@ pub(crate) enum ManualAnswer {
 }
 
 /// Whether the request comes from an agent in the background, and so outlives the turn.
-fn is_background(request: &Event) -> bool {
+pub(super) fn is_background(request: &Event) -> bool {
     use crate::wire::ApprovalSource::BackgroundAgent;
     matches!(request, Event::ApprovalRequest(request) if request.source_kind == Some(BackgroundAgent))
 }

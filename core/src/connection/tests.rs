@@ -6,6 +6,7 @@ mod deltas;
 mod handshake;
 mod properties;
 mod recorded;
+mod replay;
 mod requests;
 mod servers;
 mod turns;
@@ -18,7 +19,7 @@ use crate::dialect::{Wire, WireVersion};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn timing() -> Timing {
-    Timing { handshake: 60 * SECOND, cancel: 10 * SECOND, turn: None, idle: None }
+    Timing { handshake: 60 * SECOND, cancel: 10 * SECOND, answer: 60 * SECOND, turn: None, idle: None }
 }
 
 /// A connection with the agent's side in the test's hands.

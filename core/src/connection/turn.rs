@@ -177,7 +177,7 @@ impl Connection {
 
     fn begin(&mut self, key: TurnKey, input: Content, now: Instant) {
         let unannounced = Some(&input).filter(|_| !self.dialect.begins_turns()).cloned();
-        match self.prepare(Call::Prompt(input), now) {
+        match self.prepare(Call::Prompt(input)) {
             Ok(call) => {
                 let call = self.send(call);
                 self.requests.forget_resolved();
@@ -230,7 +230,7 @@ impl Connection {
         for key in self.requests.withdraw_of_turn() {
             self.outputs.push_back(Output::Withdrawn(key));
         }
-        let sent = self.prepare(Call::Cancel, now).map(|call| self.send(call));
+        let sent = self.prepare(Call::Cancel).map(|call| self.send(call));
         let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
         match (sent, cancel) {
             (Ok(call), Some(cancel)) => cancel.call = Some(call),

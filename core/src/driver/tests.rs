@@ -2,6 +2,7 @@
 //! what takes no time did not wait for a deadline.
 
 mod chaos;
+mod deadlines;
 mod death;
 mod flow;
 mod halves;

@@ -199,8 +199,8 @@ impl SessionOptions {
         self
     }
 
-    /// How long the agent may take to open the session; unset, 60 seconds (a loaded machine needs most of it). Also how
-    /// long it may take to answer a steer or a switch of plan mode, and be silent in a replay.
+    /// How long the agent may take to open the session (a loaded machine needs most of it), and later to answer a call
+    /// that it need not work for: `steer`, `set_plan_mode`, and silence in a `replay`. Unset, 60 seconds.
     ///
     /// ```
     /// use std::time::Duration;

@@ -94,7 +94,11 @@ impl Session {
     }
 
     /// The session's past: the events of its earlier turns, parts merged (from Wire 1.3 on). Requests among them were
-    /// answered long ago.
+    /// answered long ago. Where an agent in the background asks for something at the same moment, that comes to
+    /// `on_event` as well, and is answered, once the replay has ended.
+    ///
+    /// A replay that falls silent for `handshake_timeout` ends with [`Error::Timeout`](crate::Error::Timeout), and the
+    /// session with it.
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -121,7 +125,8 @@ impl Session {
     /// Switches plan mode, in which the agent only reads and plans (from Wire 1.4 on).
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where the agent has none.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where the agent has none,
+    /// [`Error::Timeout`](crate::Error::Timeout) if it does not answer within `handshake_timeout`.
     pub async fn set_plan_mode(&self, on: bool) -> Result<()> {
         self.shared.ask(|reply| Command::SetPlanMode { on, reply }).await
     }

@@ -187,6 +187,7 @@ impl SessionOptions {
         let timing = Timing {
             handshake: self.handshake_timeout,
             cancel: self.cancel_timeout,
+            answer: self.handshake_timeout,
             turn: self.turn_timeout,
             idle: self.idle_timeout,
         };

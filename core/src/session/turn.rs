@@ -204,7 +204,8 @@ impl Turn {
     /// Tells the model something while the turn runs (from Wire 1.4 on).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the agent can't, `NoActiveTurn` once the turn has ended.
+    /// [`Error::Unsupported`] where the agent can't, `NoActiveTurn` once the turn has ended, [`Error::Timeout`] if the
+    /// agent does not answer within `handshake_timeout`; the turn goes on then.
     pub async fn steer(&self, input: impl Into<Content>) -> Result<()> {
         self.inner.steer(input.into()).await
     }

@@ -8,7 +8,11 @@ fn what_the_agent_cannot_do_fails_without_a_byte() {
     let errors = [
         peer.connection.steer(1, "more".into(), peer.now).unwrap_err(),
         peer.connection.set_plan_mode(true, peer.now).unwrap_err(),
-        Peer::open_at("1.2", timing(), Policy::default()).connection.start_replay(peer.now).unwrap_err(),
+        {
+            let mut idle = Peer::open_at("1.2", timing(), Policy::default());
+            idle.connection.start_replay(idle.now)
+        }
+        .unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.code(), "unsupported");
@@ -255,30 +259,6 @@ fn a_call_that_is_never_answered_ends_by_its_deadline() {
     assert_eq!(peer.trace(), [r#"call {"status":"ok"}"#]);
     // A prompt may take as long as it takes.
     assert_eq!(peer.connection.next_deadline(), None);
-}
-
-#[test]
-fn a_replay_ends_by_silence_alone() {
-    let mut peer = Peer::open();
-    peer.connection.start_replay(peer.now).expect("sent");
-    for _ in 0..3 {
-        peer.wait(59 * SECOND);
-        peer.event("TurnBegin", &json!({"user_input": "old"}));
-        peer.connection.on_deadline(peer.now);
-        assert_eq!(peer.trace(), ["replay TurnBegin"]);
-    }
-    // While nobody reads, the agent waits.
-    peer.connection.set_listening(false, peer.now);
-    assert_eq!(peer.connection.next_deadline(), None);
-    peer.wait(600 * SECOND);
-    peer.connection.set_listening(true, peer.now);
-    let before = peer.now;
-    peer.pass();
-    assert_eq!(peer.now - before, 60 * SECOND);
-    assert_eq!(peer.trace(), ["call timeout"]);
-    peer.prompt(1);
-    peer.event("TurnBegin", &json!({"user_input": "new"}));
-    assert_eq!(peer.trace(), ["1.0 TurnBegin"]);
 }
 
 #[test]

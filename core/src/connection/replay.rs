@@ -1,0 +1,114 @@
+//! A replay: the past, told again between our call and its answer. A request in it was answered long ago, and must
+//! not be answered again; yet an agent in the background may ask for something at the same moment, and waits.
+//!
+//! The answer tells how many requests were of the past. So what might be of the present is held until then, and
+//! answered only where that number leaves no other reading; a doubt counts as the past, as an approval fails closed.
+
+use std::time::Instant;
+
+use super::requests::is_background;
+use super::{CallKey, Connection, Output};
+use crate::error::Result;
+use crate::wire::{Event, Json};
+
+/// More than so many open requests, or bytes of them, are not held.
+const MAX_HELD: usize = 256;
+const MAX_HELD_BYTES: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(super) struct Replaying {
+    pub(super) call: CallKey,
+    pub(super) last_heard: Instant,
+    /// Whether anything but requests has come.
+    told: bool,
+    requests: u64,
+    held: Vec<Held>,
+    held_bytes: usize,
+}
+
+/// A request that nothing in the replay has resolved yet.
+#[derive(Debug)]
+struct Held {
+    rpc_id: String,
+    request: Event,
+    size: usize,
+}
+
+impl Held {
+    /// Whether this is about the request, or about the tool call that it belongs to.
+    fn is_resolved_by(&self, event: &Event) -> bool {
+        let call = match &self.request {
+            Event::ApprovalRequest(request) => Some(&request.tool_call_id),
+            Event::QuestionRequest(request) => Some(&request.tool_call_id),
+            Event::ToolCallRequest(request) => Some(&request.id),
+            _ => None,
+        };
+        match event {
+            Event::ApprovalResponse(response) => self.request.request_id() == Some(&response.request_id),
+            Event::ToolResult(result) => call == Some(&result.tool_call_id),
+            _ => false,
+        }
+    }
+}
+
+impl Replaying {
+    pub(super) fn new(call: CallKey, now: Instant) -> Self {
+        Self { call, last_heard: now, told: false, requests: 0, held: Vec::new(), held_bytes: 0 }
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        self.told = true;
+        self.release(|held| !held.is_resolved_by(event));
+    }
+
+    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize) {
+        self.requests += 1;
+        if self.held.len() < MAX_HELD && self.held_bytes + size <= MAX_HELD_BYTES {
+            self.held_bytes += size;
+            self.held.push(Held { rpc_id, request, size });
+        }
+    }
+
+    fn release(&mut self, keep: impl Fn(&Held) -> bool) {
+        self.held.retain(keep);
+        self.held_bytes = self.held.iter().map(|held| held.size).sum();
+    }
+
+    /// The requests that are of the present.
+    fn live(mut self, outcome: &Result<Json>) -> Vec<Held> {
+        #[derive(serde::Deserialize)]
+        struct Answer {
+            requests: u64,
+        }
+        let past = match outcome {
+            Ok(answer) => answer.decode::<Answer>().ok().map(|answer| answer.requests),
+            // A refusal comes instead of the past.
+            Err(_) if !self.told => Some(0),
+            Err(_) => None,
+        };
+        let live = past.map_or(0, |past| self.requests.saturating_sub(past));
+        if past != Some(0) {
+            // While no turn runs, it is agents in the background that ask.
+            self.release(|held| is_background(&held.request));
+        }
+        if self.held.len() as u64 > live {
+            if live > 0 {
+                let open = self.held.len();
+                tracing::warn!(open, live, "which requests of a replay are new can't be told; none is answered");
+            }
+            return Vec::new();
+        }
+        self.held
+    }
+}
+
+impl Connection {
+    pub(super) fn replay_answered(&mut self, call: CallKey, outcome: Result<Json>) {
+        let replay = self.replay.take();
+        let live = replay.map(|replay| replay.live(&outcome)).unwrap_or_default();
+        self.outputs.push_back(Output::CallEnded { call, outcome });
+        for held in live {
+            self.request(held.rpc_id, held.request, held.size);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Calls of ours that an agent never answers.
+
+use super::*;
+use crate::Error;
+
+fn impatient() -> SessionOptions {
+    SessionOptions::new().handshake_timeout(7 * SECOND)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_never_answered_ends_and_the_turn_goes_on() {
+    let (session, mut agent, mut turn) = in_turn(impatient()).await;
+    let before = Instant::now();
+    for (name, call) in [("steer", turn.steer("more").await), ("set_plan_mode", session.set_plan_mode(true).await)] {
+        let Err(Error::Timeout(message)) = call else { panic!("{call:?}") };
+        assert_eq!(message, format!("the agent did not answer `{name}` within 7s"));
+        agent.expect(name).await;
+    }
+    assert_eq!(Instant::now() - before, 14 * SECOND);
+    agent.answer("steer", json!({"status": "steered"})).await;
+    agent.finish().await;
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_reads_nothing_answers_nothing() {
+    let (session, agent) = open(impatient()).await;
+    // More than fits in the pipe: the call waits behind it.
+    let turn = session.prompt("x".repeat(1 << 20)).expect("a turn");
+    let before = Instant::now();
+    assert!(turn.steer("more").await.unwrap_err().is_timeout());
+    assert_eq!(Instant::now() - before, 7 * SECOND);
+    drop(agent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_that_falls_silent_ends_the_session_but_not_one_whose_reader_is_slow() {
+    let (session, mut agent) = open(impatient().event_buffer_bytes(1024)).await;
+    let mut past = session.replay();
+    let agent = tokio::spawn(async move {
+        agent.expect("replay").await;
+        for _ in 0..100 {
+            agent.text("some words").await;
+        }
+        agent.answer("replay", json!({"status": "finished", "events": 100, "requests": 0})).await;
+        agent.expect("replay").await;
+        agent.text("some words").await;
+        agent
+    });
+    let mut seen = 0;
+    while let Some(event) = past.next().await {
+        event.expect("an event");
+        seen += 1;
+        tokio::time::sleep(8 * SECOND).await;
+    }
+    assert_eq!(seen, 100);
+    let mut again = session.replay();
+    assert!(again.next().await.expect("an event").is_ok());
+    let before = Instant::now();
+    let error = again.next().await.expect("an error").unwrap_err();
+    assert_eq!(error.to_string(), "nothing of the `replay` was heard for 7s");
+    assert_eq!(Instant::now() - before, 7 * SECOND);
+    assert_eq!(session.prompt("hi").unwrap_err(), error);
+    drop(agent.await);
+}
