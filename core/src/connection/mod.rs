@@ -106,6 +106,8 @@ pub(crate) struct Connection {
     replay: Option<replay::Replaying>,
     /// Whether the agent's lines are read at the moment, or it waits for room.
     listening: bool,
+    /// The session closes.
+    hurried: bool,
     transmit: Vec<u8>,
     outputs: VecDeque<Output>,
     status: StatusUpdate,
@@ -131,6 +133,7 @@ impl Connection {
             queued: None,
             replay: None,
             listening: true,
+            hurried: false,
             transmit: Vec::new(),
             outputs: VecDeque::new(),
             status: StatusUpdate::unchanged(),
@@ -274,7 +277,7 @@ impl Connection {
         self.heard(now);
         match self.dialect.read(line) {
             Incoming::Event(event) => self.event(event, line.len()),
-            Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len()),
+            Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len(), now),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
                 self.transmit(self.dialect.refuse(
@@ -366,7 +369,7 @@ impl Connection {
         match call {
             Call::Prompt(_) => self.prompt_answered(key, outcome, now),
             Call::Cancel => self.cancel_answered(key, outcome, now),
-            Call::Replay => self.replay_answered(key, outcome),
+            Call::Replay => self.replay_answered(key, outcome, now),
             _ => self.outputs.push_back(Output::CallEnded { call: key, outcome }),
         }
     }

@@ -12,6 +12,10 @@ use crate::wire::{Event, HandlerKind, ToolReturnValue, UnknownEvent};
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 
+/// How many requests may await an answer, and how many answered ones are remembered. Whoever asks for more at once
+/// gets the safe answers.
+const MAX_PENDING: usize = 1024;
+
 /// One of the agent's requests. Not its id: ids may repeat.
 pub(crate) type RequestKey = u64;
 
@@ -75,6 +79,9 @@ impl Requests {
     fn take(&mut self, key: RequestKey) -> Option<Pending> {
         let pending = self.pending.remove(&key)?;
         if pending.manual {
+            if self.resolved.len() >= MAX_PENDING {
+                self.resolved.clear();
+            }
             self.resolved.insert(pending.request_id.clone());
         }
         Some(pending)
@@ -111,7 +118,7 @@ impl Requests {
 }
 
 impl Connection {
-    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize) {
+    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize, now: Instant) {
         let scope = self.scope();
         self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
         if let Some(replay) = &mut self.replay {
@@ -151,7 +158,12 @@ impl Connection {
                 let key = self.new_key();
                 let manual = who == Who::Manual;
                 let pending = Pending { rpc_id, request_id, kind, name, on_error, of_turn, manual };
+                let full = self.requests.pending.len() >= MAX_PENDING;
                 self.requests.pending.insert(key, pending);
+                if full {
+                    let reason = format!("{MAX_PENDING} other requests await an answer");
+                    return self.handler_failed(key, reason, now);
+                }
                 if !manual {
                     self.outputs.push_back(Output::Ask { key, scope, request });
                 }

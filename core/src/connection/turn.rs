@@ -1,6 +1,6 @@
 //! Turns: how one begins, what is counted of it, and the ways it ends.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,13 @@ use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::dialect::Call;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
+
+/// How much text of a step a result holds; no model says as much at once.
+const MAX_TEXT: usize = 4 << 20;
+
+/// While the session closes: how long the end of a turn may take whose cancel the agent has confirmed. Real agents
+/// need milliseconds, or never tell.
+const CONFIRMED: Duration = Duration::from_secs(1);
 
 /// One of the session's turns.
 pub(crate) type TurnKey = u64;
@@ -53,7 +60,7 @@ pub struct PromptResult {
     pub status: TurnStatus,
     /// How many steps it took.
     pub steps: i64,
-    /// The text of the last step.
+    /// The text of the last step. Beyond 4 MiB it is cut, and ends with a line that says so: `[… 123 more bytes]`.
     pub text: String,
     /// The tokens that it took, those of subagents included.
     pub usage: TokenUsage,
@@ -103,6 +110,8 @@ pub(super) struct ActiveTurn {
     began: Instant,
     steps: i64,
     text: String,
+    /// How much of it is left out.
+    cut: usize,
     ended: bool,
 }
 
@@ -124,11 +133,32 @@ impl ActiveTurn {
                 self.step.n = step.n;
                 self.steps += 1;
                 self.text.clear();
+                self.cut = 0;
             }
-            Event::ContentPart(ContentPart::Text(part)) => self.text.push_str(&part.text),
+            Event::ContentPart(ContentPart::Text(part)) => self.take_text(&part.text),
             Event::TurnEnd(_) => self.ended = true,
             _ => {}
         }
+    }
+
+    fn take_text(&mut self, text: &str) {
+        // What comes after a cut is left out, too.
+        let room = if self.cut == 0 { MAX_TEXT - self.text.len() } else { 0 };
+        let mut kept = room.min(text.len());
+        while !text.is_char_boundary(kept) {
+            kept -= 1;
+        }
+        self.text.push_str(&text[..kept]);
+        self.cut += text.len() - kept;
+    }
+
+    /// The text of the last step.
+    fn text(&mut self) -> String {
+        let mut text = std::mem::take(&mut self.text);
+        if self.cut > 0 {
+            text.push_str(&format!("\n[… {} more bytes]", self.cut));
+        }
+        text
     }
 
     pub(super) fn next_deadline(&self, timing: &Timing, agent_waits: bool) -> Option<Instant> {
@@ -191,6 +221,7 @@ impl Connection {
                     began: now,
                     steps: 0,
                     text: String::new(),
+                    cut: 0,
                     ended: false,
                 });
                 if let Some(user_input) = unannounced {
@@ -239,6 +270,14 @@ impl Connection {
         }
     }
 
+    /// The session closes: a cancelled turn has no longer than this for its end.
+    pub(crate) fn hurry(&mut self, limit: Duration, now: Instant) {
+        self.hurried = true;
+        let Some(cancel) = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut()) else { return };
+        let limit = if cancel.acknowledged { limit.min(CONFIRMED) } else { limit };
+        cancel.deadline = cancel.deadline.min(now + limit);
+    }
+
     pub(super) fn cancel_answered(&mut self, call: u64, outcome: Result<Json>, now: Instant) {
         let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
         let Some(cancel) = cancel.filter(|cancel| cancel.call == Some(call)) else { return };
@@ -250,6 +289,9 @@ impl Connection {
                 tracing::warn!(%error, "the agent refuses to cancel");
                 cancel.deadline = now;
             }
+        }
+        if self.hurried {
+            cancel.deadline = cancel.deadline.min(now + CONFIRMED);
         }
     }
 
@@ -293,12 +335,8 @@ impl Connection {
             self.emit(end.into(), 64);
         }
         let Some(turn) = &mut self.turn else { return };
-        let result = PromptResult {
-            status,
-            steps: steps.unwrap_or(turn.steps),
-            text: std::mem::take(&mut turn.text),
-            usage: turn.usage.clone(),
-        };
+        let result =
+            PromptResult { status, steps: steps.unwrap_or(turn.steps), text: turn.text(), usage: turn.usage.clone() };
         let because = self.take_because();
         self.end_turn(because.map_or(Ok(result), Err), now);
     }

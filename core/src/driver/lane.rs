@@ -52,17 +52,29 @@ struct State {
     reader: Option<Waker>,
     /// Somebody iterates: then `result()` waits for them instead of discarding what they have not read.
     reader_present: bool,
-    results: Vec<oneshot::Sender<Result<PromptResult>>>,
+    /// Whether it is read by step, once that has been decided.
+    by_step: Option<bool>,
+    results: Vec<Awaiting>,
+    /// How many events the program has got.
+    reads: u64,
     /// Ids of requests that were discarded before anybody saw them.
     unseen: Vec<String>,
     /// The driver waits for room.
     stalled: bool,
 }
 
+/// Somebody waits for the outcome.
+#[derive(Debug)]
+struct Awaiting {
+    sender: oneshot::Sender<Result<PromptResult>>,
+    /// What had been read by then.
+    reads: u64,
+}
+
 impl State {
     /// Whether somebody waits for the outcome, and has not gone away meanwhile.
     fn awaited(&self) -> bool {
-        self.results.iter().any(|result| !result.is_closed())
+        self.results.iter().any(|result| !result.sender.is_closed())
     }
 }
 
@@ -100,7 +112,9 @@ impl Lane {
             usage: TokenUsage::default(),
             reader: None,
             reader_present: false,
+            by_step: None,
             results: Vec::new(),
+            reads: 0,
             unseen: Vec::new(),
             stalled: false,
         };
@@ -167,11 +181,27 @@ impl Lane {
         self.lock().awaited()
     }
 
-    /// Fails the calls of `result()` that wait behind somebody who does not read on.
-    pub(crate) fn fail_results(&self, error: &Error) {
-        let results = std::mem::take(&mut self.lock().results);
-        for result in results {
-            drop(result.send(Err(error.clone())));
+    /// Whether one of them has waited for as long as nothing was read.
+    pub(crate) fn has_stuck_results(&self) -> bool {
+        let state = self.lock();
+        state.results.iter().any(|result| !result.sender.is_closed() && result.reads == state.reads)
+    }
+
+    /// How many events the program has got.
+    pub(crate) fn reads(&self) -> u64 {
+        self.lock().reads
+    }
+
+    /// Fails the calls of `result()` that wait behind somebody who does not read on: all, or those that have waited
+    /// for as long as nothing was read.
+    pub(crate) fn fail_results(&self, error: &Error, all: bool) {
+        let failed: Vec<_> = {
+            let mut state = self.lock();
+            let reads = state.reads;
+            state.results.extract_if(.., |result| all || result.reads == reads).collect()
+        };
+        for result in failed {
+            drop(result.sender.send(Err(error.clone())));
         }
     }
 
@@ -193,7 +223,7 @@ impl Lane {
             (std::mem::take(&mut state.results), state.reader.take())
         };
         for result in results {
-            drop(result.send(end.clone()));
+            drop(result.sender.send(end.clone()));
         }
         self.ended.notify_waiters();
         if let Some(reader) = reader {
@@ -213,6 +243,16 @@ impl Lane {
     }
 
     // --- the reader's side ---
+
+    /// Somebody reads: by event or by step, once and for all.
+    pub(crate) fn read_by(&self, by_step: bool) -> Result<()> {
+        let first = *self.lock().by_step.get_or_insert(by_step);
+        if first == by_step {
+            return Ok(());
+        }
+        let (first, then) = if first { ("step", "event") } else { ("event", "step") };
+        Err(Error::option("turn", format!("it has been read by {first} and can't be read by {then} any more")))
+    }
 
     /// The next event. After the last one, an error once if the turn failed, then nothing.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
@@ -258,6 +298,7 @@ impl Lane {
     fn give_back(&self, state: &mut State, size: usize, items: usize) {
         state.bytes = state.bytes.saturating_sub(size);
         state.items = state.items.saturating_sub(items);
+        state.reads += items as u64;
         // Half empty, so that driver and reader do not take turns event by event.
         if state.stalled && state.bytes <= self.limit / 2 && state.items <= MAX_ITEMS / 2 {
             state.stalled = false;
@@ -293,10 +334,11 @@ impl Lane {
         let (receiver, reader_present) = {
             let mut state = self.lock();
             let (sender, receiver) = oneshot::channel();
-            state.results.retain(|result| !result.is_closed());
+            state.results.retain(|result| !result.sender.is_closed());
+            let reads = state.reads;
             match &state.end {
                 Some(end) => drop(sender.send(end.clone())),
-                None => state.results.push(sender),
+                None => state.results.push(Awaiting { sender, reads }),
             }
             (receiver, state.reader_present)
         };

@@ -7,7 +7,7 @@ mod shutdown;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
@@ -29,6 +29,15 @@ use crate::wire::{Content, HandlerKind, Json};
 
 /// How much is read at a time.
 const CHUNK: usize = 32 * 1024;
+
+/// How much may wait for an agent that does not read, before it is not read either; or twice the largest message.
+const MAX_UNREAD: usize = 16 << 20;
+/// How long it may then go on reading nothing.
+const DEAF: Duration = Duration::from_secs(60);
+/// How long a call that waits behind more unread events than may wait lets the reader take nothing: one that has taken
+/// nothing since the call began may be the caller itself, and never will.
+const STUCK: Duration = Duration::from_secs(5);
+const SLOW: Duration = Duration::from_secs(60);
 
 /// What a session's handles ask of its driver.
 #[derive(Debug)]
@@ -74,8 +83,20 @@ pub(crate) enum Command {
 /// Who waits for the end of a call.
 #[derive(Debug)]
 enum Caller {
-    Reply(oneshot::Sender<Result<()>>),
+    Reply {
+        reply: oneshot::Sender<Result<()>>,
+        /// How much had been read when the call began.
+        reads: u64,
+    },
     Replay(Arc<Lane>),
+}
+
+/// A call waits behind more unread events than may wait.
+#[derive(Debug)]
+struct Overgrown {
+    /// How much had been read.
+    reads: u64,
+    since: Instant,
 }
 
 /// What a driver is made of.
@@ -85,7 +106,7 @@ pub(crate) struct Setup {
     pub(crate) handlers: Handlers,
     pub(crate) hello: Hello,
     pub(crate) max_line_bytes: usize,
-    pub(crate) close_timeout: std::time::Duration,
+    pub(crate) close_timeout: Duration,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: oneshot::Sender<Result<Welcome>>,
@@ -97,6 +118,11 @@ pub(crate) struct Driver {
     handlers: Handlers,
     lines: LineBuffer,
     unwritten: BytesMut,
+    /// The largest message in it.
+    largest: usize,
+    /// Since when too much waits there, and nothing of it is read.
+    deaf: Option<Instant>,
+    overgrown: Option<Overgrown>,
     commands: mpsc::UnboundedReceiver<Command>,
     shared: Arc<Shared>,
     opened: Option<oneshot::Sender<Result<Welcome>>>,
@@ -130,6 +156,9 @@ impl Driver {
             handlers: setup.handlers,
             lines: LineBuffer::new(setup.max_line_bytes),
             unwritten: BytesMut::new(),
+            largest: 0,
+            deaf: None,
+            overgrown: None,
             commands: setup.commands,
             shared: setup.shared,
             opened: Some(setup.opened),
@@ -176,7 +205,13 @@ impl Driver {
     async fn wait(&mut self) -> Woken {
         let readable = !self.input_ended && self.may_read();
         self.connection.set_listening(readable, now());
-        let deadline = self.connection.next_deadline().into_iter().chain(self.shutdown.deadline()).min();
+        let deadline = [
+            self.connection.next_deadline(),
+            self.shutdown.deadline(!self.unwritten.is_empty()),
+            self.deaf.map(|since| since + DEAF),
+            self.overgrown.as_ref().map(|overgrown| overgrown.since + self.patience(overgrown.reads)),
+        ];
+        let deadline = deadline.into_iter().flatten().min();
         let (transport, lines) = (&mut self.transport, &mut self.lines);
         let opened = &mut self.opened;
         tokio::select! {
@@ -194,8 +229,11 @@ impl Driver {
     /// Whether the lanes have room. A call that waits for its answer may make the active lane grow, up to a hard
     /// bound: the answer lies behind events that its caller may be the one to read.
     fn may_read(&mut self) -> bool {
+        if self.is_deaf() {
+            return false;
+        }
         let drains = self.shutdown.drains();
-        let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply(_)));
+        let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply { .. }));
         // A function that takes its time over events outside turns must not hold up a call, nor a cancel.
         self.outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
         if drains {
@@ -205,42 +243,88 @@ impl Driver {
             return false;
         }
         let mut free = true;
-        let mut overgrown = None;
+        let mut overgrown = false;
         for lane in self.lanes.values().chain(self.replay_lane()) {
             match lane.room() {
                 Room::Free => {}
                 Room::Full => free &= replies || lane.has_waiting_results(),
                 Room::HardFull => {
                     free = false;
-                    if replies || lane.has_waiting_results() {
-                        overgrown = Some(Arc::clone(lane));
-                    }
+                    overgrown |= replies || lane.has_waiting_results();
                 }
             }
         }
-        if let Some(lane) = overgrown {
-            self.give_up_calls(&lane);
-        }
+        let reads = self.reads();
+        self.overgrown = overgrown.then(|| match self.overgrown.take() {
+            Some(same) if same.reads == reads => same,
+            _ => Overgrown { reads, since: now() },
+        });
         free
+    }
+
+    /// Whether more waits for the agent than may wait: then it is not read either, as it might go on asking for ever.
+    fn is_deaf(&mut self) -> bool {
+        let hears = !self.shutdown.input_closed() && !self.shutdown.has_exited();
+        let deaf = hears && self.unwritten.len() > MAX_UNREAD.max(2 * self.largest);
+        self.deaf = if deaf { self.deaf.or_else(|| Some(now())) } else { None };
+        deaf
+    }
+
+    fn has_written(&mut self, n: usize) {
+        self.unwritten.advance(n);
+        self.deaf = None;
+        self.shutdown.heard(now());
+        if self.unwritten.is_empty() {
+            self.largest = 0;
+            // What was large once must not stay so.
+            self.unwritten = BytesMut::new();
+        }
     }
 
     fn replay_lane(&self) -> impl Iterator<Item = &Arc<Lane>> {
         self.callers.values().filter_map(|caller| match caller {
             Caller::Replay(lane) => Some(lane),
-            Caller::Reply(_) => None,
+            Caller::Reply { .. } => None,
         })
     }
 
-    fn give_up_calls(&mut self, lane: &Lane) {
+    /// How much has been read: it changes whenever the program takes an event.
+    fn reads(&self) -> u64 {
+        self.lanes.values().chain(self.replay_lane()).map(|lane| lane.reads()).sum()
+    }
+
+    /// How long the reader may take nothing. It does so no longer than any call has waited that it has not read since.
+    fn patience(&self, reads: u64) -> Duration {
+        let stuck = |caller: &Caller| matches!(caller, Caller::Reply { reads: at, .. } if *at == reads);
+        let stuck = self.callers.values().any(stuck) || self.lanes.values().any(|lane| lane.has_stuck_results());
+        if stuck { STUCK } else { SLOW }
+    }
+
+    /// Fails the calls that wait behind a reader who takes nothing; others go on waiting, as it may yet read.
+    fn give_up_calls(&mut self) {
+        let Some(Overgrown { reads, since }) = self.overgrown else { return };
+        if self.reads() != reads {
+            // It has read on. That is looked at only now, as it rings no bell.
+            self.overgrown = Some(Overgrown { reads: self.reads(), since: now() });
+            return;
+        }
+        let waited = now() - since;
+        if waited < self.patience(reads) {
+            return;
+        }
+        let all = waited >= SLOW;
         let error = Error::EventBufferFull(
             "the answer lies behind more unread events than may wait; read on, or raise event_buffer_bytes".to_owned(),
         );
-        lane.fail_results(&error);
-        let replies: Vec<_> =
-            self.callers.iter().filter(|(_, caller)| matches!(caller, Caller::Reply(_))).map(|(key, _)| *key).collect();
-        for key in replies {
+        for lane in self.lanes.values() {
+            lane.fail_results(&error, all);
+        }
+        let failed =
+            |_: &CallKey, caller: &mut Caller| matches!(caller, Caller::Reply { reads: at, .. } if all || *at == reads);
+        let failed: Vec<_> = self.callers.extract_if(failed).collect();
+        for (key, caller) in failed {
             self.connection.forget_call(key);
-            if let Some(Caller::Reply(reply)) = self.callers.remove(&key) {
+            if let Caller::Reply { reply, .. } = caller {
                 drop(reply.send(Err(error.clone())));
             }
         }
@@ -274,15 +358,8 @@ impl Driver {
     /// Closes the pipe: the agent sees the end of its input.
     fn stop_writing(&mut self) {
         self.unwritten.clear();
+        self.largest = 0;
         self.transport.writer = Box::new(tokio::io::sink());
-    }
-
-    fn has_written(&mut self, n: usize) {
-        self.unwritten.advance(n);
-        if self.unwritten.is_empty() {
-            // What was large once must not stay so.
-            self.unwritten = BytesMut::new();
-        }
     }
 
     fn on_deadline(&mut self) {
@@ -293,6 +370,13 @@ impl Driver {
         {
             // The cancel's answer must get through.
             lane.stop_holding_up();
+        }
+        self.give_up_calls();
+        if self.deaf.is_some_and(|since| now() >= since + DEAF) {
+            self.give_up(&Error::Protocol(format!(
+                "the agent asks and does not read the answers: {} bytes wait for it",
+                self.unwritten.len()
+            )));
         }
     }
 
@@ -352,6 +436,7 @@ impl Driver {
         if self.shutdown.input_closed() {
             return;
         }
+        self.largest = self.largest.max(bytes.len());
         if self.unwritten.is_empty() {
             self.unwritten = Bytes::from(bytes).into();
         } else {
@@ -410,7 +495,7 @@ impl Driver {
 
     fn call_ended(&mut self, call: CallKey, outcome: Result<Json>) {
         match self.callers.remove(&call) {
-            Some(Caller::Reply(reply)) => drop(reply.send(outcome.map(drop))),
+            Some(Caller::Reply { reply, .. }) => drop(reply.send(outcome.map(drop))),
             Some(Caller::Replay(lane)) => lane.finish(outcome.map(|_| lane::replayed())),
             None => {}
         }
@@ -455,7 +540,10 @@ impl Driver {
 
     fn await_call(&mut self, call: Result<CallKey>, reply: oneshot::Sender<Result<()>>) {
         match call {
-            Ok(call) => drop(self.callers.insert(call, Caller::Reply(reply))),
+            Ok(call) => {
+                let reads = self.reads();
+                self.callers.insert(call, Caller::Reply { reply, reads });
+            }
             Err(error) => drop(reply.send(Err(error))),
         }
     }

@@ -12,6 +12,8 @@ use crate::transport::Exit;
 const DRAIN: Duration = Duration::from_millis(500);
 /// After the end of its output: how long an agent may take to exit by itself.
 const LINGER: Duration = Duration::from_secs(1);
+/// While a turn is cancelled for a close: how long an agent may read nothing, where something waits to be read.
+const DEAF: Duration = Duration::from_secs(1);
 /// After TERM: how long until KILL.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 /// After its exit: how long the end of its stderr is waited for.
@@ -21,7 +23,10 @@ const STDERR_GRACE: Duration = Duration::from_millis(250);
 enum Stage {
     Running,
     /// A close was asked for while a turn runs: it is cancelled first.
-    Cancelling,
+    Cancelling {
+        /// Until when the agent must have read more of what waits for it.
+        deaf: Instant,
+    },
     /// The agent's input is closed, or will be when all is written (or the agent closed a pipe): it should exit by
     /// itself.
     Waiting {
@@ -73,7 +78,7 @@ impl Shutdown {
     }
 
     pub(super) fn output_ended(&mut self, now: Instant) {
-        if self.exit.is_none() && matches!(self.stage, Stage::Running | Stage::Cancelling) {
+        if self.exit.is_none() && matches!(self.stage, Stage::Running | Stage::Cancelling { .. }) {
             self.stage = Stage::Waiting { until: now + LINGER };
         }
     }
@@ -90,13 +95,22 @@ impl Shutdown {
 
     /// Whether the agent's input is closed by us, or about to be.
     pub(super) fn input_closed(&self) -> bool {
-        !matches!(self.stage, Stage::Running | Stage::Cancelling)
+        !matches!(self.stage, Stage::Running | Stage::Cancelling { .. })
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    /// The agent has read something.
+    pub(super) fn heard(&mut self, now: Instant) {
+        if let Stage::Cancelling { deaf } = &mut self.stage {
+            *deaf = now + DEAF;
+        }
+    }
+
+    /// `unwritten`: something waits to be read by the agent.
+    pub(super) fn deadline(&self, unwritten: bool) -> Option<Instant> {
         match self.stage {
             _ if self.exit.is_some() => self.drain_until.filter(|_| !self.input_ended),
             Stage::Waiting { until } | Stage::Terminating { until } => Some(until),
+            Stage::Cancelling { deaf } if unwritten => Some(deaf),
             _ => None,
         }
     }
@@ -116,7 +130,7 @@ impl Driver {
         }
         self.shutdown.asked = true;
         if matches!(self.shutdown.stage, Stage::Running) {
-            self.shutdown.stage = Stage::Cancelling;
+            self.shutdown.stage = Stage::Cancelling { deaf: now() + DEAF };
         }
         let now = now();
         let turns: Vec<TurnKey> = self.lanes.keys().copied().collect();
@@ -124,6 +138,7 @@ impl Driver {
             self.lanes[&turn].stop_holding_up();
             self.connection.cancel(turn, now);
         }
+        self.connection.hurry(self.shutdown.close_timeout, now);
     }
 
     /// The host process ends and has no more time.
@@ -158,11 +173,14 @@ impl Driver {
             return;
         }
         match self.shutdown.stage {
-            Stage::Cancelling if self.lanes.is_empty() => {
+            Stage::Cancelling { .. } if self.lanes.is_empty() => {
                 self.connection.close(&Error::SessionClosed);
                 self.outputs();
                 self.shutdown.stage = Stage::Waiting { until: now + self.shutdown.close_timeout };
                 self.shutdown_step();
+            }
+            Stage::Cancelling { deaf } if now >= deaf && !self.unwritten.is_empty() => {
+                self.give_up(&Error::Timeout("the agent reads nothing, so its turn can't be cancelled".to_owned()));
             }
             Stage::Waiting { until } if now >= until => {
                 tracing::debug!("the agent does not end by itself; it gets TERM");

@@ -160,28 +160,3 @@ fn only_silence_ends_a_replay_and_with_it_the_session() {
     peer.prompt(1);
     assert_eq!(peer.trace(), ["turn 1 timeout"]);
 }
-
-#[test]
-fn a_call_that_is_not_answered_ends_by_a_deadline_and_the_session_goes_on() {
-    let mut peer = Peer::open();
-    peer.prompt(1);
-    peer.connection.steer(1, "more".into(), peer.now).expect("sent");
-    peer.wait(SECOND);
-    peer.connection.set_plan_mode(true, peer.now).expect("sent");
-    // Talk is no answer.
-    peer.event("StepBegin", &json!({"n": 1}));
-    peer.trace();
-    let before = peer.now;
-    peer.pass();
-    assert_eq!(peer.now - before, 59 * SECOND);
-    let Some(Output::CallEnded { outcome: Err(error), .. }) = peer.connection.poll_output() else { panic!("no end") };
-    assert_eq!(error.to_string(), "the agent did not answer `steer` within 60s");
-    peer.pass();
-    assert_eq!(peer.trace(), ["call timeout"]);
-    assert_eq!(peer.connection.next_deadline(), None);
-    // Late answers are nobody's.
-    peer.answer("steer", &json!({"status": "steered"}));
-    peer.answer("set_plan_mode", &json!({"status": "ok"}));
-    peer.finish();
-    assert_eq!(peer.trace(), ["1.0 TurnEnd", "turn 1 finished"]);
-}

@@ -348,3 +348,19 @@ fn a_request_by_hand_that_nobody_sees_gets_the_safe_answer() {
         [r#""r1" {"request_id":"a1","response":"reject"}"#, r#""r2" {"request_id":"q1","answers":{}}"#]
     );
 }
+
+#[test]
+fn more_requests_than_anybody_could_answer_get_the_safe_answer() {
+    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+    peer.prompt(1);
+    peer.said();
+    for n in 0..1500 {
+        peer.request(&n.to_string(), "ApprovalRequest", &approval(&n.to_string()));
+    }
+    let trace = peer.trace();
+    assert_eq!(trace.iter().filter(|line| line.starts_with("ask")).count(), 1024);
+    assert_eq!(trace.iter().filter(|line| line.ends_with("HandlerFailed")).count(), 1500 - 1024);
+    let said = peer.said();
+    assert_eq!(said.len(), 1500 - 1024);
+    assert!(said.iter().all(|answer| answer.contains(r#""response":"reject""#)));
+}

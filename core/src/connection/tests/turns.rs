@@ -219,3 +219,42 @@ fn what_is_nested_too_deep_is_told_but_left_out() {
     peer.finish();
     assert_eq!(peer.trace().last().map(String::as_str), Some("turn 1 finished"));
 }
+
+#[test]
+fn the_text_of_a_result_is_bounded_and_says_so() {
+    let text_of = |parts: &[&str]| {
+        let mut peer = Peer::open();
+        peer.prompt(1);
+        for part in parts {
+            peer.event("ContentPart", &json!({"type": "text", "text": part}));
+        }
+        peer.finish();
+        let text = std::iter::from_fn(|| peer.connection.poll_output()).find_map(|output| match output {
+            Output::TurnEnded { outcome: Ok(result), .. } => Some(result.text),
+            _ => None,
+        });
+        text.expect("a result")
+    };
+    let (half, most) = ("x".repeat(2 << 20), 4 << 20);
+    assert_eq!(text_of(&[&half, &half]), half.repeat(2));
+    let cut = text_of(&[&half, &half, "more", " and more"]);
+    assert_eq!(cut, format!("{}\n[… 13 more bytes]", half.repeat(2)));
+    // Never in the middle of a character; what comes after a cut is left out, though it would fit.
+    let cut = text_of(&[&half, &half[1..], "é", "e"]);
+    assert_eq!(&cut[most - 1..], "\n[… 3 more bytes]");
+}
+
+#[test]
+fn a_new_step_has_room_again() {
+    let mut peer = Peer::open();
+    peer.prompt(1);
+    peer.event("ContentPart", &json!({"type": "text", "text": "x".repeat(5 << 20)}));
+    peer.event("StepBegin", &json!({"n": 2}));
+    peer.event("ContentPart", &json!({"type": "text", "text": "short"}));
+    peer.finish();
+    let text = std::iter::from_fn(|| peer.connection.poll_output()).find_map(|output| match output {
+        Output::TurnEnded { outcome: Ok(result), .. } => Some(result.text),
+        _ => None,
+    });
+    assert_eq!(text.as_deref(), Some("short"));
+}

@@ -368,3 +368,130 @@ async fn a_slow_listener_outside_turns_does_not_hold_up_a_cancel_or_a_call() {
     assert_eq!(Instant::now(), before);
     agent.await.expect("an agent");
 }
+
+#[cfg(feature = "bridge")]
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
+    const EVENTS: usize = 1000;
+    let (_session, mut agent, turn) = in_turn(small()).await;
+    let turn = turn.into_inner();
+    turn.lane.set_reader_present(true);
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&written);
+    let agent = tokio::spawn(async move {
+        flood(&mut agent, EVENTS, &"x".repeat(32 << 10), &count).await;
+        agent.finish().await;
+        agent
+    });
+    let lane = Arc::clone(&turn.lane);
+    let reader = tokio::spawn(async move {
+        let mut seen = 0;
+        loop {
+            let next = std::future::poll_fn(|cx| lane.poll_next(cx)).await;
+            if next.is_none() {
+                return seen;
+            }
+            seen += 1;
+            // Never further ahead than the hard bound.
+            assert!(written.load(Ordering::Relaxed) - seen.min(EVENTS) < 150);
+            tokio::time::sleep(4 * SECOND).await;
+        }
+    });
+    assert_eq!(turn.lane.result().await.expect("an outcome").status.as_str(), "finished");
+    // And the end.
+    assert_eq!(reader.await.expect("a reader"), EVENTS + 1);
+    agent.await.expect("an agent");
+}
+
+#[cfg(feature = "bridge")]
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_waits_for_the_outcome_itself_is_told_so() {
+    // The second has read on before it began to wait, as one does that awaits in its loop what it began earlier.
+    for (reads_on, limit) in [(false, 5 * SECOND), (true, 65 * SECOND)] {
+        let (_session, mut agent, turn) = in_turn(small()).await;
+        let turn = turn.into_inner();
+        turn.lane.set_reader_present(true);
+        let agent =
+            tokio::spawn(async move { flood(&mut agent, 256, &"x".repeat(32 << 10), &AtomicUsize::new(0)).await });
+        let lane = Arc::clone(&turn.lane);
+        let result = tokio::spawn(async move { (lane.result().await, Instant::now()) });
+        idle().await;
+        let before = Instant::now();
+        if reads_on {
+            std::future::poll_fn(|cx| turn.lane.poll_next(cx)).await.expect("an event").expect("fine");
+        }
+        let (result, at) = result.await.expect("a task");
+        assert_eq!(result.unwrap_err().code(), "event_buffer_full");
+        assert!(at - before <= limit && at - before > limit - SECOND, "{:?}", at - before);
+        agent.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_asks_and_never_reads_is_given_up() {
+    let (session, agent, mut turn) = in_turn(SessionOptions::new()).await;
+    let Agent { reader, mut writer, exit, .. } = agent;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let asking = tokio::spawn(async move {
+        let line = format!("{}\n", json!({"id": "r", "method": "nonsense", "params": {}}));
+        while writer.write_all(line.as_bytes()).await.is_ok() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    exit.obey();
+    let before = Instant::now();
+    let reading = async { while turn.next().await.is_some_and(|event| event.is_ok()) {} };
+    reading.await;
+    assert_eq!(Instant::now() - before, 60 * SECOND);
+    let error = turn.result().await.unwrap_err();
+    assert_eq!(error.code(), "protocol_error");
+    assert!(error.to_string().starts_with("the agent asks and does not read the answers: 16"), "{error}");
+    // What waits in all: the refusals, of some hundred bytes each, and no more than was read at a time.
+    let refusal = crate::dialect::Wire::new(crate::WireVersion::LATEST);
+    let refusal = crate::dialect::Dialect::refuse(&refusal, "\"r\"", -32601, "method not found: nonsense").len();
+    let waiting = asked.load(Ordering::Relaxed) * refusal;
+    assert!(waiting > 16 << 20 && waiting < (16 << 20) + (1 << 20), "{waiting}");
+    asking.abort();
+    assert_eq!(session.prompt("again").unwrap_err(), error);
+    drop(reader);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_reads_late_gets_all_answers() {
+    const REQUESTS: usize = 100_000;
+    let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
+    let agent = tokio::spawn(async move {
+        for n in 0..REQUESTS {
+            agent.write(format!("{{\"id\":\"{n}\",\"method\":\"nonsense\",\"params\":{{}}}}\n").as_bytes()).await;
+        }
+        for n in 0..REQUESTS {
+            assert_eq!(agent.read().await["id"], n.to_string());
+        }
+        agent.finish().await;
+        agent
+    });
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
+    agent.await.expect("an agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_answers_do_not_count_as_many() {
+    // Three of them at once are more than may wait otherwise, and the agent is busy talking meanwhile.
+    let tool = crate::ExternalTool::new("t", "t", json!({"type": "object"}), |_| async { Ok("x".repeat(10 << 20)) });
+    let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().tool(tool)).await;
+    let agent = tokio::spawn(async move {
+        for id in ["a", "b"] {
+            agent.request(id, "ToolCallRequest", json!({"id": id, "name": "t", "arguments": "{}"})).await;
+        }
+        flood(&mut agent, 5000, "some words", &AtomicUsize::new(0)).await;
+        for _ in 0..2 {
+            let answer = agent.read().await;
+            assert_eq!(answer["result"]["return_value"]["output"].as_str().map(str::len), Some(10 << 20));
+        }
+        agent.finish().await;
+        agent
+    });
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
+    agent.await.expect("an agent");
+}

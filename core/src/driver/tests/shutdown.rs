@@ -86,9 +86,74 @@ async fn one_that_reads_nothing_is_closed_all_the_same() {
     agent.exit.obey();
     // More than fits in the pipe.
     let mut turn = session.prompt("x".repeat(1 << 20)).expect("a turn");
-    session.close().await.expect("closed");
+    let before = Instant::now();
+    let ending = async {
+        agent.exit.terminated().await;
+        // It can't hear of the cancel: that is not waited for.
+        assert_eq!(Instant::now() - before, SECOND);
+    };
+    let (closed, ()) = tokio::join!(session.close(), ending);
+    closed.expect("closed");
     assert!(turn.result().await.unwrap_err().is_timeout());
     drop(agent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_reads_slowly_is_waited_for() {
+    let (session, mut agent) = open(SessionOptions::new()).await;
+    let mut turn = session.prompt("x".repeat(64 << 10)).expect("a turn");
+    let reading = tokio::spawn(async move {
+        // A pipeful at a time.
+        let mut prompt = Vec::new();
+        while !prompt.ends_with(b"\n") {
+            tokio::time::sleep(SECOND / 2).await;
+            let piece = agent.reader.fill_buf().await.expect("a piece");
+            let read = piece.iter().position(|&byte| byte == b'\n').map_or(piece.len(), |end| end + 1);
+            prompt.extend_from_slice(&piece[..read]);
+            agent.reader.consume(read);
+        }
+        let id = serde_json::from_slice::<Value>(&prompt).expect("JSON")["id"].clone();
+        agent.ids.insert("prompt".into(), id);
+        agent.expect("cancel").await;
+        agent.answer("cancel", json!({})).await;
+        agent.answer("prompt", json!({"status": "cancelled"})).await;
+        agent.obey().await;
+    });
+    session.close().await.expect("closed");
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "cancelled");
+    reading.await.expect("an agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_does_not_wait_for_a_cancel_longer_than_for_an_exit() {
+    let (session, mut agent, mut turn) = in_turn(SessionOptions::new().close_timeout(3 * SECOND)).await;
+    agent.exit.obey();
+    let before = Instant::now();
+    let exit = agent.exit.clone();
+    let ending = async {
+        exit.terminated().await;
+        assert_eq!(Instant::now() - before, 3 * SECOND);
+    };
+    let (closed, ()) = tokio::join!(session.close(), ending);
+    closed.expect("closed");
+    assert!(turn.result().await.unwrap_err().is_timeout());
+    agent.expect("cancel").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_does_not_wait_for_an_end_that_old_agents_never_tell() {
+    let (session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
+    let before = Instant::now();
+    let agent = tokio::spawn(async move {
+        agent.expect("cancel").await;
+        agent.answer("cancel", json!({})).await;
+        assert_eq!(agent.read().await, Value::Null);
+        agent.exit.code(0);
+    });
+    session.close().await.expect("closed");
+    assert_eq!(Instant::now() - before, SECOND);
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "cancelled");
+    agent.await.expect("an agent");
 }
 
 #[tokio::test(start_paused = true)]
