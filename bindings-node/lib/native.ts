@@ -80,7 +80,7 @@ export interface NativeSession {
   status(): string;
   prompt(contentJson: string): NativeTurn;
   replay(): NativeTurn;
-  setPlanMode(on: boolean): number;
+  setPlanMode(onJson: string): number;
   respond(requestId: string, answerJson: string): number;
   close(): number;
   /** Lets go without waiting, as when the session was garbage collected. */
@@ -115,7 +115,7 @@ export interface NativeTurn {
   /** A ticket for the result; runs the turn to its end if nobody reads it. */
   result(): number;
   /** Somebody reads: a result that is awaited does not run the turn to its end by itself. */
-  readerStarted(): void;
+  readerStarted(byStep: boolean): void;
   cancel(): number;
   steer(contentJson: string): number;
   respond(requestId: string, answerJson: string): number;

@@ -203,7 +203,8 @@ function wrong(option: string, reason: string, options?: ErrorOptions): InvalidO
   return new InvalidOption(option, `invalid option \`${option}\`: ${reason}`, options);
 }
 
-function json(option: string, value: unknown): string {
+/** The JSON of an option's value, or of another argument that the core judges by its name. */
+export function json(option: string, value: unknown): string {
   // JSON would make null of them, and null means that the option is not set.
   if (typeof value === "number" && !Number.isFinite(value)) throw wrong(option, `${String(value)} is not finite`);
   try {

@@ -111,13 +111,12 @@ export class Reader {
 
   #start(mode: "events" | "steps"): void {
     if (this.#mode === mode) return;
-    if (this.#mode) throw new Error(`this turn is being read by ${this.#mode === "steps" ? "step" : "event"} already`);
-    this.#mode = mode;
     if (!this.#left) {
       translated(() => {
-        this.#native.readerStarted();
+        this.#native.readerStarted(mode === "steps");
       });
     }
+    this.#mode = mode;
   }
 
   readonly #onWaiting = (): void => {

@@ -6,7 +6,7 @@ import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { answerJson, Handlers } from "./handlers.js";
 import type { NativeSession } from "./native.js";
-import { type ApprovalAnswer, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
+import { type ApprovalAnswer, json, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
 import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
@@ -156,7 +156,7 @@ export class Session implements AsyncDisposable {
 
   /** Turns plan mode on or off. */
   async setPlanMode(on: boolean): Promise<void> {
-    await this.#bridge.wait(translated(() => this.#native.setPlanMode(on)), this);
+    await this.#bridge.wait(translated(() => this.#native.setPlanMode(json("on", on))), this);
   }
 
   /** Answers a request that came outside a turn, where `onApproval` or `onQuestion` is `"manual"`. */

@@ -1,6 +1,6 @@
 //! A session.
 
-use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, next_id};
+use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, next_id, parse_options};
 use kimi_agent::wire::Content;
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
@@ -67,7 +67,7 @@ impl NativeSession {
     /// Opens a session.
     #[napi]
     pub fn open(bridge: &Bridge, options_json: String, callbacks_json: String) -> napi::Result<Opening> {
-        let mut options = parse_object("options", &options_json)?;
+        let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
         let callbacks = callbacks(&callbacks_json, &mut options)?;
         let mailbox = bridge.mailbox.clone();
         let opened = BridgeSession::open(next_id(), mailbox, runtime()?, options, Naming::Camel, callbacks);
@@ -84,7 +84,7 @@ impl NativeSession {
         callbacks_json: String,
     ) -> napi::Result<OneShot> {
         let content = self::content(&content_json)?;
-        let mut options = parse_object("options", &options_json)?;
+        let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
         let callbacks = callbacks(&callbacks_json, &mut options)?;
         let key = next_id();
         let mailbox = bridge.mailbox.clone();
@@ -168,8 +168,8 @@ impl NativeSession {
 
     /// Switches plan mode.
     #[napi]
-    pub fn set_plan_mode(&self, on: bool) -> napi::Result<f64> {
-        self.session.set_plan_mode(on).map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn set_plan_mode(&self, on_json: String) -> napi::Result<f64> {
+        self.session.set_plan_mode(&parse("on", &on_json)?).map(|ticket| ticket as f64).map_err(|error| thrown(&error))
     }
 
     /// Answers a request by hand.

@@ -79,10 +79,10 @@ impl NativeTurn {
         self.turn.result() as f64
     }
 
-    /// Somebody reads.
+    /// Somebody reads, by event or by step.
     #[napi]
-    pub fn reader_started(&self) {
-        self.turn.reader_started();
+    pub fn reader_started(&self, by_step: bool) -> napi::Result<()> {
+        self.turn.reader_started(by_step).map_err(|error| thrown(&error))
     }
 
     /// Nobody reads any more; the turn goes on.

@@ -184,7 +184,7 @@ describe("steps of a turn", () => {
     assert.equal(native.acknowledged, 5);
   });
 
-  test("leaving them cancels; reading by event as well is refused", async () => {
+  test("leaving them cancels", async () => {
     const turn = session.prompt("hi");
     module.session.turn.push([1, text("a")]);
     for await (const step of turn.steps) {
@@ -192,7 +192,6 @@ describe("steps of a turn", () => {
       break;
     }
     assert.ok(module.session.turn.calls.includes("abandon"));
-    await assert.rejects(turn.next(), /read by step already/);
   });
 });
 

@@ -50,6 +50,42 @@ test("steps hold their own events", async () => {
   });
 });
 
+test("a turn is read by event or by step", async () => {
+  await withSession([[{ text: "a" }], [{ text: "b" }]], {}, async (session) => {
+    const one = session.prompt("hi");
+    await one.next();
+    await assert.rejects(one.steps.next(), { name: "InvalidOption", option: "turn", message: /by event and can't be .* by step/ });
+    assert.equal((await one.next()).value.type, "StepBegin");
+    await one.result();
+    const other = session.prompt("hi");
+    await other.steps.next();
+    await assert.rejects(other.next(), { name: "InvalidOption", option: "turn", message: /by step and can't be .* by event/ });
+  });
+});
+
+test("what is wrong with an argument is named", async () => {
+  await withSession([[]], {}, async (session) => {
+    const wrong = { name: "InvalidOption", option: "on" };
+    await assert.rejects(session.setPlanMode("yes"), { ...wrong, message: "invalid option `on`: expected a boolean, got text" });
+    await assert.rejects(session.setPlanMode(), { ...wrong, message: /undefined/ });
+    await assert.rejects(session.setPlanMode(1n), { ...wrong, message: /BigInt/ });
+  });
+});
+
+test("an option that nests too deep is named", async () => {
+  const nested = (depth) => (depth === 0 ? {} : { a: nested(depth - 1) });
+  for (const depth of [120, 300]) {
+    await assert.rejects(createSession({ model: "x", config: nested(depth) }), {
+      name: "InvalidOption",
+      option: "config",
+      message: "invalid option `config`: nested deeper than 120 levels",
+    });
+  }
+  await withSession([[{ text: "fine" }]], { config: nested(119) }, async (session) => {
+    assert.equal((await session.prompt("hi").result()).text, "fine");
+  });
+});
+
 test("a tool with a schema is called, and told the model what is wrong", async () => {
   const handler = ({ a, b }) => ({ sum: a + b });
   const add = tool({ name: "add", description: "", parameters: z.object({ a: z.number(), b: z.number() }), handler });

@@ -151,8 +151,8 @@ impl PySession {
         self.session.replay().map(PyTurn::new).map_err(|error| raise(py, &error))
     }
 
-    fn set_plan_mode(&self, py: Python<'_>, on: bool) -> PyResult<u64> {
-        self.session.set_plan_mode(on).map_err(|error| raise(py, &error))
+    fn set_plan_mode(&self, on: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.session.set_plan_mode(&py_to_json(on)?).map_err(|error| raise(on.py(), &error))
     }
 
     fn respond(&self, request_id: String, answer: &Bound<'_, PyAny>) -> PyResult<u64> {

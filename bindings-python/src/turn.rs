@@ -58,8 +58,8 @@ impl PyTurn {
         self.turn.acknowledge(count);
     }
 
-    fn reader_started(&self) {
-        self.turn.reader_started();
+    fn reader_started(&self, py: Python<'_>, by_step: bool) -> PyResult<()> {
+        self.turn.reader_started(by_step).map_err(|error| raise(py, &error))
     }
 
     fn reader_left(&self) {

@@ -23,6 +23,7 @@ from support import (
 )
 
 from kimi_agent import (
+    InvalidOption,
     KimiAgentError,
     Session,
     StepBegin,
@@ -119,7 +120,7 @@ async def test_a_turn_is_read_by_one() -> None:
             with pytest.raises(KimiAgentError, match="read once"):
                 await anext(turn.steps)
             break
-        with pytest.raises(KimiAgentError, match="one or the other"):
+        with pytest.raises(InvalidOption, match="it has been read by event and can't be read by step"):
             await anext(turn.steps)
         await turn.cancel()
 

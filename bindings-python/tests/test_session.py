@@ -281,6 +281,8 @@ async def test_plan_mode_and_replay() -> None:
         assert texts(past) == "Hello"
         await session.set_plan_mode(False)
         assert session.status.plan_mode is False
+        with pytest.raises(InvalidOption, match="invalid option `on`: expected a boolean, got text"):
+            await session.set_plan_mode("yes")  # type: ignore[arg-type]
 
 
 async def test_input_of_parts() -> None:

@@ -72,7 +72,7 @@ class Session:
     def prompt(self, content: str | list[dict[str, Any]]) -> Turn: ...
     def replay(self) -> Turn:
         """A stream of past events; has neither outcome text nor usage."""
-    def set_plan_mode(self, on: bool) -> int:
+    def set_plan_mode(self, on: object) -> int:
         """A ticket, done with None."""
     def respond(self, request_id: str, answer: Any) -> int:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
@@ -100,7 +100,7 @@ class Turn:
         """True: `drain` has something to say. False: it has not, and "readable" will be delivered when it has."""
     def acknowledge(self, count: int) -> None:
         """The program got so many of the events that were drained: there is room for more."""
-    def reader_started(self) -> None:
+    def reader_started(self, by_step: bool) -> None:
         """Somebody reads the events, so they are kept."""
     def reader_left(self) -> None:
         """Nobody does any more."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from . import _native
 from ._errors import KimiAgentError, from_native
-from ._loop import LoopMailbox, in_this_process
+from ._loop import LoopMailbox, called, in_this_process
 from ._wire import Event
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class Stream:
         "_ended",
         "_fetched",
         "_mailbox",
-        "_mode",
         "_native",
         "_next",
         "_reader",
@@ -54,7 +53,6 @@ class Stream:
         self._dropped = 0
         self._next: tuple[int, int] | None = None
         self._ended = False
-        self._mode: Literal["events", "steps"] | None = None
         self._reader: object = None
         self._waiter: asyncio.Future[None] | None = None
         mailbox.add_stream(native.key, self)
@@ -74,14 +72,11 @@ class Stream:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _start_reading(self, reader: object, mode: Literal["events", "steps"]) -> None:
+    def _start_reading(self, reader: object, *, by_step: bool) -> None:
         if self._reader is not None:
             raise KimiAgentError("somebody reads these events already; they can be read once")
-        if self._mode not in (None, mode):
-            raise KimiAgentError(f"these events have been read by {str(self._mode)[:-1]}; it is one or the other")
-        self._mode = mode
+        called(self._native.reader_started, by_step)
         self._reader = id(reader)
-        self._native.reader_started()
 
     def _stop_reading(self, reader: object) -> None:
         if self._reader == id(reader):
@@ -151,7 +146,7 @@ class EventIterator:
 
     def __init__(self, stream: Stream) -> None:
         self._stream: Stream | None = None
-        stream._start_reading(self, "events")
+        stream._start_reading(self, by_step=False)
         self._stream = stream
         self._pop = stream._buffer.popleft
 
@@ -212,7 +207,7 @@ class Steps:
             raise StopAsyncIteration
         stream = self._stream
         if not self._reading:
-            stream._start_reading(self, "steps")
+            stream._start_reading(self, by_step=True)
             self._reading = True
         while True:
             stream._buffer.clear()

@@ -41,7 +41,7 @@ class EventIterator:
         self._open = False
         self._stream = stream
         self._ready = ready
-        stream._start_reading(self, "events")
+        stream._start_reading(self, by_step=False)
         self._open = True
 
     def __iter__(self) -> Self:

@@ -10,7 +10,7 @@ mod turn;
 pub use crate::options::{Naming, parse_hook, parse_tool};
 pub use log::{LogLevel, install_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
-pub use session::{BridgeSession, Callbacks, Mode};
+pub use session::{BridgeSession, Callbacks, Mode, parse_options};
 pub use turn::{Batch, BridgeTurn, Tag};
 
 use std::sync::atomic::{AtomicU64, Ordering};

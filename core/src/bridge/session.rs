@@ -1,7 +1,9 @@
 //! A session as the bindings hold it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
@@ -10,7 +12,7 @@ use super::{BridgeTurn, Naming, log, parse_hook, parse_tool};
 use crate::connection::ManualAnswer;
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, ExternalTool, Hook, HookDecision, IntoToolReturn};
-use crate::options::SessionOptions;
+use crate::options::{SessionOptions, kind_of, too_deep};
 use crate::session::one_shot_on;
 use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
 use crate::{Capabilities, Session};
@@ -193,8 +195,9 @@ impl BridgeSession {
     /// Switches plan mode.
     ///
     /// # Errors
-    /// None once the session is open; others end the ticket.
-    pub fn set_plan_mode(&self, on: bool) -> Result<u64> {
+    /// What is no boolean; others end the ticket.
+    pub fn set_plan_mode(&self, on: &Value) -> Result<u64> {
+        let on = on.as_bool().ok_or_else(|| Error::option("on", format!("expected a boolean, got {}", kind_of(on))))?;
         let session = Arc::clone(self.session()?);
         Ok(self.mailbox.run(&self.runtime, async move { session.set_plan_mode(on).await.map(|()| Reply::Nothing) }))
     }
@@ -235,6 +238,22 @@ impl Drop for BridgeSession {
     fn drop(&mut self) {
         self.abandon();
     }
+}
+
+/// Reads options from JSON text.
+///
+/// # Errors
+/// The option whose value can't be read.
+pub fn parse_options(json: &str) -> Result<Map<String, Value>> {
+    let wrong = |error: serde_json::Error| Error::option("options", format!("expected an object: {error}"));
+    let error = match serde_json::from_str(json) {
+        Ok(options) => return Ok(options),
+        Err(error) => error,
+    };
+    // Which of them it is. What is passed over may nest as deep as it likes.
+    let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json) else { return Err(wrong(error)) };
+    let deep = values.iter().find(|(_, value)| serde_json::from_str::<Value>(value.get()).is_err());
+    Err(deep.map_or_else(|| wrong(error), |(name, _)| Error::option(name, too_deep())))
 }
 
 /// Reads the host's options and puts functions in that call the host's.

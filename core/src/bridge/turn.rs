@@ -140,9 +140,14 @@ impl BridgeTurn {
         self.lane().poll_ready(&self.waker)
     }
 
-    /// Somebody reads.
-    pub fn reader_started(&self) {
+    /// Somebody reads, by event or by step.
+    ///
+    /// # Errors
+    /// It has been read the other way.
+    pub fn reader_started(&self, by_step: bool) -> Result<()> {
+        self.lane().read_by(by_step)?;
         self.lane().set_reader_present(true);
+        Ok(())
     }
 
     /// Nobody reads any more; the turn goes on.

@@ -233,7 +233,7 @@ fn path_problem(path: &Path, directory: bool) -> Option<String> {
 }
 
 /// What a JSON value is, for errors: never its content, which may be secret.
-pub(super) fn kind_of(value: &Value) -> &'static str {
+pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "a boolean",
@@ -242,4 +242,23 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
+}
+
+/// How deep a value may nest: what reads JSON has limits of this size.
+const MAX_DEPTH: usize = 120;
+
+pub(crate) fn too_deep() -> String {
+    format!("nested deeper than {MAX_DEPTH} levels")
+}
+
+/// Whether a value nests deeper than others can read.
+pub(super) fn is_too_deep(value: &Value) -> bool {
+    fn exceeds(value: &Value, left: usize) -> bool {
+        match value {
+            Value::Array(items) => left == 0 || items.iter().any(|item| exceeds(item, left - 1)),
+            Value::Object(map) => left == 0 || map.values().any(|item| exceeds(item, left - 1)),
+            _ => false,
+        }
+    }
+    exceeds(value, MAX_DEPTH)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::check::{LONGEST, duration_problem, kind_of};
+use super::check::{LONGEST, duration_problem, is_too_deep, kind_of, too_deep};
 use super::{Dialect, Executable, SessionOptions};
 use crate::handler::Responder;
 use crate::{Error, Result};
@@ -89,6 +89,9 @@ impl SessionOptions {
 
     fn set(&mut self, name: &str, value: Value) -> Result<()> {
         let field = Field { option: name, naming: self.naming };
+        if is_too_deep(&value) {
+            return Err(field.wrong(too_deep()));
+        }
         match name {
             "work_dir" => self.work_dir = Some(field.text(value)?.into()),
             "session_id" => self.session_id = Some(field.text(value)?),

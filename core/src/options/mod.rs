@@ -19,6 +19,8 @@ use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, 
 use crate::{ExternalTool, Hook};
 
 pub(crate) use argv::{Launch, PrivateFiles};
+#[cfg(feature = "bridge")]
+pub(crate) use check::{kind_of, too_deep};
 pub use dialect::Dialect;
 pub use executable::Executable;
 pub use json::Naming;

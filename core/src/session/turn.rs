@@ -113,11 +113,13 @@ pub struct Turn {
     inner: Arc<TurnInner>,
     /// An event that was taken out and belongs to a step that has not been asked for yet.
     held: Option<(Event, StepTag)>,
+    /// It has been said that it is read by step.
+    refused: bool,
 }
 
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        Self { inner, held: None }
+        Self { inner, held: None, refused: false }
     }
 
     #[cfg(feature = "bridge")]
@@ -143,12 +145,18 @@ impl Turn {
 
     /// The next event; nothing after the last. A turn that fails ends with one error.
     ///
+    /// A turn is read by event or by step: one that has been read by step gives [`Error::InvalidOption`] here.
+    ///
     /// May be dropped while it waits, without losing anything.
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        if let Err(error) = self.inner.lane.read_by(false) {
+            // Once: who reads on in spite of it comes to an end.
+            return Poll::Ready(if std::mem::replace(&mut self.refused, true) { None } else { Some(Err(error)) });
+        }
         self.poll_tagged(cx).map(|next| next.map(|next| next.map(|(event, _)| event)))
     }
 
@@ -160,6 +168,9 @@ impl Turn {
     }
 
     /// The turn step by step; each step is a stream of its events.
+    ///
+    /// A turn is read by event or by step: one that has been read by event gives one step, with
+    /// [`Error::InvalidOption`].
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -180,7 +191,7 @@ impl Turn {
     /// # Ok(()) }
     /// ```
     pub fn steps(&mut self) -> Steps<'_> {
-        Steps { turn: self, current: None, failure: None }
+        Steps { turn: self, current: None, failure: None, refused: false }
     }
 
     /// The outcome. What has not been read by then is passed over, and only counted.
@@ -243,12 +254,20 @@ pub struct Steps<'a> {
     turn: &'a mut Turn,
     current: Option<StepTag>,
     failure: Option<Error>,
+    refused: bool,
 }
 
 impl Steps<'_> {
     /// The next step. What is left unread of the step before is passed over. A failure of the turn is the last step's
     /// last item, or a step of its own if none was open.
     pub async fn next(&mut self) -> Option<Step<'_>> {
+        if self.refused {
+            return None;
+        }
+        if let Err(error) = self.turn.inner.lane.read_by(true) {
+            self.refused = true;
+            return Some(Step { turn: self.turn, tag: StepTag::default(), failure: Some(error), refused: true });
+        }
         loop {
             let turn = &mut *self.turn;
             match std::future::poll_fn(|cx| turn.poll_tagged(cx)).await {
@@ -267,7 +286,7 @@ impl Steps<'_> {
             }
         }
         let tag = self.current.unwrap_or_default();
-        Some(Step { turn: self.turn, tag, failure: self.failure.take() })
+        Some(Step { turn: self.turn, tag, failure: self.failure.take(), refused: false })
     }
 }
 
@@ -277,6 +296,7 @@ pub struct Step<'a> {
     turn: &'a mut Turn,
     tag: StepTag,
     failure: Option<Error>,
+    refused: bool,
 }
 
 impl Step<'_> {
@@ -293,6 +313,9 @@ impl Step<'_> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(Some(Err(error)));
+        }
+        if self.refused {
+            return Poll::Ready(None);
         }
         match std::task::ready!(self.turn.poll_tagged(cx)) {
             Some(Ok((event, tag))) if tag.index != self.tag.index => {

@@ -102,6 +102,35 @@ async fn steps_are_read_each_by_itself_also_where_numbers_restart() {
 }
 
 #[tokio::test]
+async fn a_turn_is_read_by_event_or_by_step() {
+    let script = json!([{"text": "a"}, {"step": 2}, {"text": "b"}]);
+    let (_session, mut turn) = running(script.clone()).await;
+    assert_eq!(turn.next().await.unwrap().unwrap().type_name(), "TurnBegin");
+    let mut steps = turn.steps();
+    let mut step = steps.next().await.unwrap();
+    let error = step.next().await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid option `turn`: it has been read by event and can't be read by step any more"
+    );
+    assert!(step.next().await.is_none());
+    assert!(steps.next().await.is_none());
+    // The first reader goes on, and so does the turn.
+    assert_eq!(turn.next().await.unwrap().unwrap().type_name(), "StepBegin");
+    assert_eq!(turn.result().await.unwrap().text, "b");
+
+    let (_session, mut turn) = running(script).await;
+    turn.steps().next().await.unwrap();
+    let error = turn.next().await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid option `turn`: it has been read by step and can't be read by event any more"
+    );
+    assert!(turn.next().await.is_none());
+    assert_eq!(turn.steps().next().await.unwrap().n(), 2);
+}
+
+#[tokio::test]
 async fn a_failure_is_the_last_thing_of_the_last_step() {
     let (_session, mut turn) =
         running(json!([{"text": "a"}, {"error": {"code": -32003, "message": "the model is down"}}])).await;
