@@ -73,9 +73,9 @@ class Stream:
             self._waiter.set_result(None)
 
     def _start_reading(self, reader: object, *, by_step: bool) -> None:
+        called(self._native.reader_started, by_step)
         if self._reader is not None:
             raise KimiAgentError("somebody reads these events already; they can be read once")
-        called(self._native.reader_started, by_step)
         self._reader = id(reader)
 
     def _stop_reading(self, reader: object) -> None:
