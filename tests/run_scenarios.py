@@ -24,7 +24,7 @@ RESULTS = TESTS / "real/results.json"
 PAGE = TESTS.parent / "docs/compatibility.md"
 sys.path.insert(0, str(TESTS))
 
-from harness import coverage, matrix, page, play, releases, runners, trace  # noqa: E402
+from harness import coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
@@ -67,11 +67,16 @@ def arguments() -> argparse.Namespace:
     return chosen
 
 
-def untouched(scenarios: list[Scenario], plays: list[play.Play]) -> list[str]:
+def untouched(scenarios: list[Scenario], plays: list[play.Play], measured: Path) -> list[str]:
     """What no scenario with either agent has to do with."""
     traces = [outcome.lines for one in plays for outcome in one.outcomes.values()]
     package = TESTS.parent / "bindings-python/python/kimi_agent"
-    return coverage.untouched(package, scenarios + load_all(TESTS / "real/cases"), traces)
+    shown = coverage.seen(package, scenarios + load_all(TESTS / "real/cases"), traces)
+    reports = {
+        "python": names.Report.read(measured / "python", measured / "python-sync"),
+        "node": names.Report.read(measured / "node"),
+    }
+    return coverage.untouched(package, shown) + names.untouched(names.load(TESTS / "api/names.json"), reports, shown)
 
 
 class Report:
@@ -160,13 +165,15 @@ def main() -> int:
         if chosen.real:
             plays = play_real(chosen, scenarios, commands, scratch, report)
         else:
-            plays = play.play_scripted(scenarios, commands, scratch, say)
+            measured = scratch / "measured"
+            measured.mkdir()
+            plays = play.play_scripted(scenarios, commands, scratch, say, measured)
             for one in plays:
                 report.add(one)
+            if not chosen.only and set(chosen.languages) == set(LANGUAGES):
+                report.coverage(untouched(scenarios, plays, measured))
     finally:
         play.clear(scratch, chosen.keep, say)
-    if not chosen.real and not chosen.only and set(chosen.languages) == set(LANGUAGES):
-        report.coverage(untouched(scenarios, plays))
     say(f"{len(plays)} scenarios in {time.monotonic() - started:.0f} s")
     if chosen.matrix:
         report.tabulate()

@@ -1,7 +1,7 @@
 """What no scenario touches: events, error codes, options and operations that nothing would notice the loss of.
 
 The names are read from the Python package's sources, which have them in one place; they are the same in the other
-languages.
+languages. The names of each language are compared in `names`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .names import Seen, described
 from .scenario import OPS, Scenario
 from .trace import Line
 
@@ -60,22 +61,31 @@ def _parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
-def untouched(package: Path, scenarios: list[Scenario], traces: Iterable[list[Line]]) -> list[str]:
-    """What is missing, as sentences; the traces are those of this run."""
+def seen(package: Path, scenarios: list[Scenario], traces: Iterable[list[Line]]) -> Seen:
+    """What the scenarios show; the traces are those of this run."""
     known = events(package)
     lines = [line for trace in traces for line in trace]
     lines += [line for scenario in scenarios for line in scenario.expect or []]
-    seen = {name for line in lines for name in _events_in(line, known)}
-    codes = {str(line["error"]) for line in lines if isinstance(line.get("error"), str)}
-    used = {name for scenario in scenarios for name in scenario.data.get("options", {})}
-    ops = {op["op"] for scenario in scenarios for op in scenario.data["program"]}
+    programs = [op for scenario in scenarios for op in scenario.data["program"]]
+    used = [*(scenario.data.get("options", {}) for scenario in scenarios), *(op.get("options", {}) for op in programs)]
+    return Seen(
+        events={name for line in lines for name in _events_in(line, known)},
+        codes={str(line["error"]) for line in lines if isinstance(line.get("error"), str)},
+        options={name for options in used for name in options} | _ALWAYS_USED,
+        ops={op["op"] for op in programs},
+        described=described(scenarios),
+    )
+
+
+def untouched(package: Path, shown: Seen) -> list[str]:
+    """What is missing, as sentences."""
     return [
         f"no scenario {verb} {name}"
         for verb, names in (
-            ("shows the event", known - seen),
-            ("fails with", error_codes(package) - codes),
-            ("sets the option", options(package) - used - _ALWAYS_USED),
-            ("does the operation", OPS - ops),
+            ("shows the event", events(package) - shown.events),
+            ("fails with", error_codes(package) - shown.codes),
+            ("sets the option", options(package) - shown.options),
+            ("does the operation", OPS - shown.ops),
         )
         for name in sorted(names)
     ]
@@ -90,11 +100,12 @@ def _events_in(value: Any, known: set[str]) -> Iterator[str]:
         return
     kind = value.get("type")
     if isinstance(kind, str) and "payload" in value:
-        if kind == "ContentPart":
-            # A payload may be anything, where that is what a scenario is about.
-            payload = value["payload"]
-            part = payload.get("type") if isinstance(payload, dict) else None
-            yield _PARTS.get(str(part), "UnknownContentPart")
+        payload = value["payload"]
+        if "error" in value:
+            # It could not be read, whatever it was meant to be.
+            yield "UnknownEvent"
+        elif kind == "ContentPart" and isinstance(payload, dict):
+            yield _PARTS.get(payload.get("type"), "UnknownContentPart")
         else:
             yield kind if kind in known else "UnknownEvent"
     for item in value.values():

@@ -49,7 +49,7 @@ class Verdict:
             return "FAIL"
         if self.play.missing:
             return "unsupported"
-        return "pass" if self.play.outcomes else "skip"
+        return "pass" if set(self.play.outcomes) - set(self.play.skips) else "skip"
 
 
 def case_file(folder: Path, data: dict[str, object]) -> Path:
@@ -59,8 +59,17 @@ def case_file(folder: Path, data: dict[str, object]) -> Path:
     return path
 
 
-def play_scripted(scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, say: Say) -> list[Play]:
-    """All the scenarios in one process a language."""
+def play_scripted(
+    scenarios: list[Scenario],
+    commands: dict[str, list[str]],
+    scratch: Path,
+    say: Say,
+    measured: Path | None = None,
+) -> list[Play]:
+    """All the scenarios in one process a language. In the folder `measured`, if any, go the names that it touches.
+
+    What a language is declared not to play is played all the same, so that it is noticed when the reason has gone.
+    """
     plays = {scenario.name: Play(scenario) for scenario in scenarios}
 
     def job(language: str) -> None:
@@ -69,7 +78,6 @@ def play_scripted(scenarios: list[Scenario], commands: dict[str, list[str]], scr
             reason = play.scenario.skipped(language)
             if reason:
                 play.skips[language] = reason
-                continue
             directory = scratch / language / name
             directory.mkdir(parents=True)
             files[name] = case_file(
@@ -77,7 +85,8 @@ def play_scripted(scenarios: list[Scenario], commands: dict[str, list[str]], scr
                 prepared(play.scenario, {"dir": str(directory)}),
             )
         say(f"{language}: {len(files)} scenarios with the scripted agent")
-        for name, outcome in runners.run(commands[language], files).items():
+        env = {**os.environ, "SCENARIO_TOUCHED": str(measured / language)} if measured else None
+        for name, outcome in runners.run(commands[language], files, env).items():
             if name in plays:
                 outcome.lines = trace.normalise(outcome.lines, str(scratch / language / name))
                 plays[name].outcomes[language] = outcome
@@ -184,9 +193,11 @@ def judge(play: Play, languages: list[str]) -> Verdict:
     if play.missing and not play.missing.refused:
         return Verdict(play, complaints)
     for language in languages:
-        if language in play.skips:
-            continue
         outcome = play.outcomes.get(language)
+        if language in play.skips:
+            if outcome and not outcome.problem and not _judge_trace(play, language, outcome):
+                complaints.append(f"{language}: it is declared not to play this, but does: take the 'skip' out")
+            continue
         if outcome is None:
             complaints.append(f"{language}: the runner didn't run it")
             continue
@@ -220,7 +231,7 @@ def _judge_trace(play: Play, language: str, outcome: runners.Outcome) -> list[st
 
 
 def _judge_agreement(play: Play, languages: list[str]) -> list[str]:
-    ran = [language for language in languages if language in play.outcomes]
+    ran = [language for language in languages if language in play.outcomes and language not in play.skips]
     first = ran[0] if ran else ""
     complaints = []
     for other in ran[1:]:

@@ -24,10 +24,17 @@ class Untouched(unittest.TestCase):
             (self.package / name).write_text(text, "utf-8")
 
     def test_everything_is_missed(self) -> None:
-        missing = coverage.untouched(self.package, [], [])
+        missing = coverage.untouched(self.package, coverage.seen(self.package, [], []))
         for name in ("shows the event TextPart", "fails with timeout", "sets the option yolo", "the operation open"):
             self.assertTrue(any(name in row for row in missing), name)
         self.assertFalse(any("internal_error" in row or "executable" in row for row in missing))
+
+    def test_what_could_not_be_read_shows_nothing_of_its_type(self) -> None:
+        trace: list[Line] = [
+            {"event": {"type": "ContentPart", "payload": "no part", "error": "why"}},
+            {"event": {"type": "TurnEnd", "payload": [], "error": "why"}},
+        ]
+        self.assertEqual(coverage.seen(self.package, [], [trace]).events, {"UnknownEvent"})
 
     def test_nothing_is_missed(self) -> None:
         program = [{"op": op} for op in OPS]
@@ -43,7 +50,7 @@ class Untouched(unittest.TestCase):
             {"op": "result", "error": "timeout"},
         ]
         one = Scenario(Path("one.json"), data)
-        self.assertEqual(coverage.untouched(self.package, [one], [trace]), [])
+        self.assertEqual(coverage.untouched(self.package, coverage.seen(self.package, [one], [trace])), [])
 
 
 if __name__ == "__main__":

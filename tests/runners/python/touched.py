@@ -22,8 +22,10 @@ import kimi_agent.testing
 __all__ = ["watch"]
 
 # What a program calls by the language's own syntax.
-_SYNTAX = {"__init__", "__aiter__", "__anext__", "__iter__", "__next__", "__aenter__", "__aexit__", "__enter__",
-           "__exit__", "__await__"}  # fmt: skip
+_SYNTAX = {
+    "__new__", "__init__", "__aiter__", "__anext__", "__iter__", "__next__", "__aenter__", "__aexit__", "__enter__",
+    "__exit__", "__await__",
+}  # fmt: skip
 _MODULES = {"": kimi_agent, "sync.": kimi_agent.sync, "testing.": kimi_agent.testing}
 
 
@@ -86,7 +88,9 @@ def _watch_method(owner: type, method: str, touch: Callable[[str], None]) -> Ite
     if hasattr(function, "watched"):
         return
     recorder = _recorder(function, called)
-    if isinstance(value, property):
+    if method == "__new__":
+        setattr(owner, method, staticmethod(recorder))
+    elif isinstance(value, property):
         setattr(owner, method, property(recorder, value.fset, value.fdel, value.__doc__))
     elif not isinstance(value, staticmethod):
         setattr(owner, method, classmethod(recorder) if isinstance(value, classmethod) else recorder)

@@ -1,0 +1,200 @@
+"""Public names that no scenario touches, in any language.
+
+Python's and Node's runners measure: they put a recorder in front of every public function, method and property, and
+report which there are and which were called. A field can't be watched and counts as its class does. Rust's names aren't
+measured: a table says which operation of its runner calls each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .scenario import Scenario
+
+# Python's classes that are only put into others; a program meets their methods there.
+_MIXINS = {"TokenUsageMethods": "TokenUsage", "ToolReturnValueMethods": "ToolReturnValue",
+           "UnknownEventMethods": "UnknownEvent"}  # fmt: skip
+
+RUST = {
+    "Session.builder": "open", "SessionOptions.start": "open", "SessionOptions.validate": "open",
+    "testing.scripted_agent": "open", "prompt": "one_shot", "Turn": "prompt", "Session.prompt": "prompt",
+    "Session.id": "session", "Session.work_dir": "session", "Session.pid": "session", "Session.status": "session",
+    "Session.state": "state", "Session.protocol_version": "info", "Session.server": "info",
+    "Session.capabilities": "info", "Session.slash_commands": "info", "Session.external_tools": "info",
+    "Session.usage": "usage", "Turn.usage": "usage", "Session.replay": "replay", "Replay": "replay",
+    "Replay.next": "replay", "Session.set_plan_mode": "set_plan_mode", "Session.close": "close", "Turn.id": "turn",
+    "Turn.discarded": "turn", "Turn.next": "next", "Turn.steps": "steps", "Step": "steps", "Step.n": "steps",
+    "Step.next": "steps", "Turn.result": "result", "PromptResult.status": "result", "PromptResult.steps": "result",
+    "PromptResult.text": "result", "PromptResult.usage": "result",
+    "PromptResult.raise_for_status": "raise_for_status", "Turn.cancel": "cancel", "Turn.steer": "steer",
+    "Session.respond": "respond", "Session.respond_question": "respond", "Turn.respond": "respond",
+    "Turn.respond_question": "respond", "Approval": "respond", "Answers": "respond", "ExternalTool.new": "open",
+    "Hook.new": "open", "HookDecision.Allow": "open", "HookDecision.Block": "open",
+    "wire.Event.type_name": "wait_outside", "wire.Event.request_id": "respond",
+}  # fmt: skip
+"""Which operation of the runner in Rust calls what."""
+
+_OWN_TESTS = "a convenience of its own, in the tests and documents of its package"
+_LOOPS = "what loops call where they are left early, in the tests of its package"
+_HANDSHAKE = "a part of the handshake, which sessions show as their capabilities"
+_ONLY_A_TYPE = "a type: there is nothing to call"
+EXCEPTIONS: dict[str, dict[str, str]] = {
+    "python": {
+        "tool": _OWN_TESTS,
+        "FunctionTool": _OWN_TESTS,
+        "ToolArgumentError": _OWN_TESTS,
+        "event_from_dict": _OWN_TESTS,
+        "Message.from_dict": _OWN_TESTS,
+        "UnknownEvent.from_dict": _OWN_TESTS,
+        "TokenUsage.input": _OWN_TESTS,
+        "TokenUsage.total": _OWN_TESTS,
+        "ToolReturnValue.ok": _OWN_TESTS,
+        "ToolReturnValue.error": _OWN_TESTS,
+        "EventIterator.aclose": _LOOPS,
+        "Steps.aclose": _LOOPS,
+        "HooksInfo": _HANDSHAKE,
+        "InitializeResult": _HANDSHAKE,
+    },
+    "node": {
+        "block": _OWN_TESTS,
+        "hook": _OWN_TESTS,
+        "Hook": _OWN_TESTS,
+        "reject": _OWN_TESTS,
+        "tool": _OWN_TESTS,
+        "Replay.return": _LOOPS,
+        "Replay.throw": _LOOPS,
+        "Step.return": _LOOPS,
+        "Step.throw": _LOOPS,
+        "Turn.throw": _LOOPS,
+        "setLogger": "set-up of logs, which are no part of a trace",
+    },
+    "rust": {
+        "ExternalTool.typed": _OWN_TESTS,
+        "Approval.reject": "a constructor; the runner makes it of JSON",
+        "wire.Event.text": _OWN_TESTS,
+        "RpcError.kind": "the code of the error tells it",
+    },
+}
+"""What scenarios needn't touch, and why."""
+
+
+@dataclass
+class Report:
+    """What a runner has measured."""
+
+    public: set[str] = field(default_factory=set)
+    touched: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, *paths: Path) -> Report:
+        """All that the processes of some runners have added to their files."""
+        report = cls()
+        for line in [line for path in paths if path.exists() for line in path.read_text("utf-8").splitlines()]:
+            data = json.loads(line)
+            report.public |= {_renamed(name) for name in data["public"]}
+            report.touched |= {_renamed(name) for name in data["touched"]}
+        return report
+
+
+@dataclass
+class Seen:
+    """What the scenarios show, whatever the language."""
+
+    events: set[str]
+    codes: set[str]
+    options: set[str]
+    ops: set[str]
+    described: dict[str, set[str]]
+    """The keys that tools and hooks are described with, by `ExternalTool` and `Hook`."""
+
+
+def described(scenarios: list[Scenario]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for option, name in (("tools", "ExternalTool"), ("hooks", "Hook")):
+        lists = [scenario.data.get("options", {}).get(option) for scenario in scenarios]
+        items = [item for value in lists if isinstance(value, list) for item in value if isinstance(item, dict)]
+        found[name] = {"handler" if key == "behaviour" else key for item in items for key in item}
+    return found
+
+
+def untouched(names: dict[str, list[str]], reports: dict[str, Report], seen: Seen) -> list[str]:
+    """What is missing, and which exceptions are none any more, as sentences."""
+    complaints = []
+    for language, listed in names.items():
+        report = reports.get(language, Report())
+        known = set(listed) | report.public
+        missing = {name for name in known if not _is_touched(language, name, report, seen)}
+        excepted = EXCEPTIONS.get(language, {})
+        complaints += [f"no scenario touches {name} ({language})" for name in sorted(missing - set(excepted))]
+        for name in sorted(set(excepted) - missing):
+            state = "is" if name in known else "is no public name"
+            complaints.append(f"{name} is declared not to be touched ({language}), but it {state}")
+    return complaints
+
+
+def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
+    owner, _, member = name.rpartition(".")
+    top = name.split(".")[0]
+    if name in report.touched:
+        return True
+    if name in _TYPES.get(language, {}):
+        return True
+    if language == "rust" and name in RUST:
+        return RUST[name] in seen.ops
+    if top == "SessionOptions":
+        return not member or _snake(member).removesuffix("_manual") in seen.options
+    if language != "python" and (name.startswith("wire.") or top in seen.events):
+        return _event(name) in seen.events
+    if language != "python" and top in seen.described and _snake(member) in seen.described[top]:
+        return True
+    if language == "rust":
+        return _rust_touched(name, seen)
+    # What isn't watched is a field.
+    return bool(owner) and name not in report.public and owner in report.touched
+
+
+_TYPES = {
+    "python": dict.fromkeys(
+        ["Answer", "Answers", "Approval", "Content", "ContentPart", "DisplayBlock", "Event", "HookDecision", "Request",
+         "SessionOptions", "UserInput"], _ONLY_A_TYPE),
+    "node": dict.fromkeys(["ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue"], _ONLY_A_TYPE),
+}  # fmt: skip
+_EVENT_NAMES = {"Text": "TextPart", "Think": "ThinkPart", "ImageUrl": "ImageURLPart", "AudioUrl": "AudioURLPart",
+                "VideoUrl": "VideoURLPart", "Unknown": "UnknownEvent"}  # fmt: skip
+
+
+def _event(name: str) -> str:
+    last = name.split(".")[-1] if name.startswith("wire.") else name.split(".")[0]
+    return _EVENT_NAMES.get(last, last)
+
+
+def _rust_touched(name: str, seen: Seen) -> bool:
+    owner, _, member = name.rpartition(".")
+    if owner == "Capabilities":
+        return "info" in seen.ops
+    code = _snake(member)
+    if owner == "Error":
+        return code == "code" or bool({code, f"{code}_error"} & seen.codes)
+    if owner == "RpcErrorKind":
+        return code in seen.codes
+    return {"AgentExit": "agent_exited", "RpcError": "rpc_error"}.get(owner) in seen.codes and name not in EXCEPTIONS[
+        "rust"
+    ]
+
+
+def _renamed(name: str) -> str:
+    top, dot, rest = name.partition(".")
+    return _MIXINS.get(top, top) + dot + rest
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def load(path: Path) -> dict[str, list[str]]:
+    names: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return {language: [str(name) for name in listed] for language, listed in names.items()}

@@ -1,0 +1,99 @@
+"""Which public names count as touched."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from harness import names, play, runners
+from harness.names import Report, Seen
+from harness.scenario import LANGUAGES, Scenario
+
+SEEN = Seen(
+    events={"TextPart"},
+    codes={"timeout", "rpc_error"},
+    options={"model", "on_approval"},
+    ops={"open", "prompt"},
+    described={"ExternalTool": {"name"}, "Hook": set()},
+)
+
+
+def complaints(language: str, listed: list[str], report: Report | None = None) -> list[str]:
+    with mock.patch.dict(names.EXCEPTIONS, {language: {}}):
+        return names.untouched({language: listed}, {language: report or Report()}, SEEN)
+
+
+class Untouched(unittest.TestCase):
+    def test_a_name_that_is_listed_must_be_touched(self) -> None:
+        for language in ("python", "node", "rust"):
+            self.assertEqual(
+                complaints(language, ["Session.invented"]), [f"no scenario touches Session.invented ({language})"]
+            )
+
+    def test_so_must_one_that_is_only_public(self) -> None:
+        report = Report(public={"Turn.cancel", "Turn.steer"}, touched={"Turn", "Turn.cancel"})
+        self.assertEqual(complaints("node", [], report), ["no scenario touches Turn.steer (node)"])
+
+    def test_a_field_counts_as_its_class_does(self) -> None:
+        report = Report(public={"Reject"}, touched={"Reject"})
+        self.assertEqual(complaints("python", ["Reject.feedback"], report), [])
+        self.assertEqual(len(complaints("python", ["Reject.feedback"], Report(public={"Reject"}))), 2)
+
+    def test_options_events_and_descriptions_are_in_the_scenarios(self) -> None:
+        shown = ["SessionOptions.model", "SessionOptions.onApproval", "TextPart", "ExternalTool.name"]
+        self.assertEqual(complaints("node", shown), [])
+        missing = ["SessionOptions.yolo", "TurnEnd", "ExternalTool.handler"]
+        self.assertEqual(len(complaints("node", missing)), 3)
+
+    def test_a_table_says_what_calls_rusts_names(self) -> None:
+        self.assertEqual(complaints("rust", ["Session.prompt", "Error.Timeout", "wire.ContentPart.Text"]), [])
+        missing = ["Session.replay", "Error.Spawn", "wire.Event.TurnEnd", "RpcErrorKind.AuthExpired"]
+        self.assertEqual(len(complaints("rust", missing)), 4)
+
+    def test_pythons_events_are_measured_all_the_same(self) -> None:
+        self.assertEqual(len(complaints("python", ["TextPart"])), 1)
+
+    def test_an_exception_must_be_one(self) -> None:
+        report = Report(public={"tool", "prompt"}, touched={"tool"})
+        with mock.patch.dict(names.EXCEPTIONS, {"node": {"tool": "why", "gone": "why", "prompt": "why"}}):
+            found = names.untouched({"node": []}, {"node": report}, SEEN)
+        self.assertEqual(len(found), 2)
+        self.assertIn("tool is declared not to be touched (node), but it is", found)
+        self.assertIn("gone is declared not to be touched (node), but it is no public name", found)
+
+    def test_reports_of_several_processes_add_up(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "python")
+            rows = [{"public": ["TokenUsageMethods.total"], "touched": []}, {"public": ["Turn"], "touched": ["Turn"]}]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+            report = Report.read(path, Path(folder, "not-there"))
+        self.assertEqual(report, Report(public={"TokenUsage.total", "Turn"}, touched={"Turn"}))
+
+
+class Skips(unittest.TestCase):
+    def judged(self, lines: list[dict[str, object]]) -> play.Verdict:
+        data = {"name": "one", "agent": {"script": []}, "skip": {"node": "why"}, "expect": [{"op": "open", "ok": True}]}
+        one = play.Play(Scenario(Path("one.json"), data), skips={"node": "why"})
+        one.outcomes = {language: runners.Outcome(data["expect"]) for language in LANGUAGES}
+        one.outcomes["node"] = runners.Outcome(lines)
+        return play.judge(one, list(LANGUAGES))
+
+    def test_a_skip_that_is_needed_is_fine(self) -> None:
+        self.assertEqual(self.judged([{"op": "open", "error": "unsupported"}]).status, "pass")
+
+    def test_a_skip_that_no_longer_is_fails(self) -> None:
+        verdict = self.judged([{"op": "open", "ok": True}])
+        self.assertEqual(verdict.status, "FAIL")
+        self.assertIn("node: it is declared not to play this", verdict.complaints[0])
+
+    def test_what_is_not_played_without_a_word_fails(self) -> None:
+        data = {"name": "one", "agent": {"script": []}, "expect": []}
+        one = play.Play(Scenario(Path("one.json"), data), outcomes={"rust": runners.Outcome()})
+        self.assertIn("node: the runner didn't run it", play.judge(one, ["rust", "node"]).complaints)
+
+
+if __name__ == "__main__":
+    unittest.main()
