@@ -105,7 +105,7 @@ def _events_in(value: Any, known: set[str]) -> Iterator[str]:
             # It could not be read, whatever it was meant to be.
             yield "UnknownEvent"
         elif kind == "ContentPart" and isinstance(payload, dict):
-            yield _PARTS.get(payload.get("type"), "UnknownContentPart")
+            yield _PARTS.get(str(payload.get("type")), "UnknownContentPart")
         else:
             yield kind if kind in known else "UnknownEvent"
     for item in value.values():
