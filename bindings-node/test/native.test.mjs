@@ -210,7 +210,8 @@ test("JSON that not every reader can hold arrives as far as JavaScript can, in a
   const odd = [
     event("HalfAPair", '{"a":"\\ud83d"}'),
     event("Beyond", '{"a":1e999}'),
-    event("Deep", '{"d":'.repeat(200) + "1" + "}".repeat(200)),
+    event("Deep", '{"d":'.repeat(95) + "1" + "}".repeat(95)),
+    event("TooDeep", '{"d":'.repeat(200) + "1" + "}".repeat(200)),
   ];
   const outside = [];
   const onEvent = (event) => outside.push(event);
@@ -219,10 +220,12 @@ test("JSON that not every reader can hold arrives as far as JavaScript can, in a
     // A turn keeps the process alive meanwhile.
     while (outside.length < odd.length) await session.prompt("again").result();
     for (const found of [events, outside]) {
-      const [half, beyond, deep] = found.map(({ payload }) => payload);
+      const [half, beyond, deep, tooDeep] = found.map(({ payload }) => payload);
       assert.deepEqual(half, { type: "HalfAPair", payload: { a: "\ud83d" } });
       assert.equal(beyond.payload.a, Infinity);
-      assert.equal(JSON.stringify(deep.payload).length, 6 * 200 + 1);
+      assert.equal(JSON.stringify(deep.payload).length, 6 * 95 + 1);
+      assert.equal(tooDeep.payload, null);
+      assert.match(tooDeep.error, /100 levels/);
     }
   });
 });
