@@ -148,7 +148,9 @@ mod signals {
 
     #[test]
     fn a_stalled_agent_goes_by_signal_only_and_may_ignore_that_too() {
-        let mut client = Client::open(json!([[{"ignore_signal": "TERM"}, {"text": "a"}, {"stall": true}]]));
+        // Without `ignore_eof` the end of its input might come before it stalls.
+        let turn = json!([{"ignore_signal": "TERM"}, {"ignore_eof": true}, {"text": "a"}, {"stall": true}]);
+        let mut client = Client::open(json!([turn]));
         client.prompt("go");
         client.read_until("ContentPart");
         client.close_stdin();
