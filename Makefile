@@ -167,6 +167,18 @@ test-real: build ## Every real kimi-cli release in every language; writes docs/c
 	$(call say,Driving every real kimi-cli release)
 	@$(PY) tests/run_scenarios.py --matrix
 
+# --- longer hunts, by hand ---
+
+.PHONY: fuzz
+fuzz: ## Fuzzes the core for FUZZ_SECONDS (60), all targets or those in TARGETS; not part of make test.
+	$(call say,Fuzzing the core)
+	@tools/fuzz.sh $(TARGETS)
+
+.PHONY: sanitize
+sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer; not part of make test.
+	$(call say,Testing the core under AddressSanitizer)
+	@tools/sanitize.sh
+
 .PHONY: lint
 lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)

@@ -37,9 +37,15 @@ mod connection;
 mod dialect;
 mod driver;
 mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handler;
+#[cfg(all(test, feature = "bridge"))]
+mod models;
 mod options;
 mod session;
+mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transport;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use kimi_agent::wire::catalog::{Catalog, FieldType, MessageType, catalog};
-use kimi_agent::wire::{ContentPart, DisplayBlock, Event, TypeRef, UnknownEvent};
+use kimi_agent::wire::{ContentPart, DisplayBlock, Event, Json, TypeRef, UnknownEvent};
 use serde_json::{Map, Value, json};
 
 /// Makes messages of any type out of the catalogue.
@@ -192,6 +192,35 @@ fn what_is_unknown_is_kept_at_every_level() {
     assert_eq!(serde_json::to_value(&read).expect("JSON"), block);
     // A known type with a body that does not fit is an error, not unknown.
     assert!(serde_json::from_value::<DisplayBlock>(json!({"type": "diff", "path": 1})).is_err());
+}
+
+#[test]
+fn fractions_are_read_exactly() {
+    for number in [-1.0301624275225935e+274, 0.1 + 0.2, f64::MIN_POSITIVE, f64::MAX] {
+        let event = read("StatusUpdate", &json!({"context_usage": number, "mood": number}));
+        let text = serde_json::to_string(&event).expect("JSON");
+        assert_eq!(serde_json::from_str::<Event>(&text).expect("an event"), event, "{text}");
+        assert_eq!(text.matches(&json!(number).to_string()).count(), 2, "{text}");
+    }
+}
+
+#[test]
+fn lists_are_no_messages() {
+    // Where serde would take the fields of a struct in their order.
+    let listed = r#"{"type":"SubagentEvent","payload":{"event":["TurnEnd",{}]}}"#;
+    let Event::Unknown(unknown) = serde_json::from_str(listed).expect("an event") else { panic!("known") };
+    assert!(unknown.error.is_some_and(|error| error.contains("a list, not an object")));
+    assert!(serde_json::from_str::<Event>(r#"["TurnEnd",{}]"#).is_err());
+    assert!(serde_json::from_str::<ContentPart>(r#"["text","x"]"#).is_err());
+}
+
+#[test]
+fn json_that_no_value_holds_is_equal_to_the_same_text_only() {
+    let json = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
+    assert_eq!(json("[1, 2]"), json("[1,2]"));
+    assert_eq!(json("1e999"), json("1e999"));
+    assert_ne!(json("1e999"), json(r#""\ud800""#));
+    assert_ne!(json("1e999"), json("null"));
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use super::sync::{Mutex, MutexGuard};
 use super::{LogLevel, next_id};
 use crate::HandlerError;
 use crate::connection::PromptResult;
@@ -161,10 +162,14 @@ impl Mailbox {
 
     /// Leaves something for the host.
     pub(crate) fn post(&self, delivery: Delivery) {
-        if self.closed.load(Ordering::Acquire) {
-            return;
+        {
+            let mut queue = lock(&self.queue);
+            // Looked at under the lock: after `close` has cleared the queue nothing gets into it.
+            if self.closed.load(Ordering::Acquire) {
+                return;
+            }
+            queue.push_back(delivery);
         }
-        lock(&self.queue).push_back(delivery);
         if !self.rung.swap(true, Ordering::AcqRel) {
             (self.bell)();
         }
@@ -180,8 +185,9 @@ impl Mailbox {
 
     /// Takes everything.
     pub fn drain(&self) -> VecDeque<Delivery> {
-        // First, so that what comes between the two rings again.
-        self.rung.store(false, Ordering::Release);
+        // First, so that what comes between the two rings again. Not a mere store: it must follow the ring that it
+        // answers whatever the bell is made of.
+        self.rung.swap(false, Ordering::AcqRel);
         let drained = std::mem::take(&mut *lock(&self.queue));
         for delivery in &drained {
             match delivery {

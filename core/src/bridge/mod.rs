@@ -15,6 +15,8 @@ pub use turn::{Batch, BridgeTurn, Tag};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sync;
+
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A number that nothing else in this process has: for tickets, jobs, turns and sessions.

@@ -169,11 +169,14 @@ impl Connection {
     }
 
     fn opened(&mut self, outcome: Result<Welcome>) {
-        self.phase = match &outcome {
-            Ok(_) => Phase::Open,
-            Err(error) => Phase::Closed(error.clone()),
-        };
-        self.outputs.push_back(Output::Opened(outcome));
+        match outcome {
+            Ok(welcome) => {
+                self.phase = Phase::Open;
+                self.outputs.push_back(Output::Opened(Ok(welcome)));
+            }
+            // Agents may have asked something by then.
+            Err(error) => self.close(&error),
+        }
     }
 
     /// What is to be done, oldest first.

@@ -4,7 +4,7 @@ mod calls;
 mod cancel;
 mod deltas;
 mod handshake;
-mod properties;
+mod order;
 mod recorded;
 mod replay;
 mod requests;

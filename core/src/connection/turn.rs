@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::dialect::Call;
 use crate::error::{Error, Result, RpcErrorKind};
+use crate::wire::value::object;
 use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
 
 /// How much text of a step a result holds; no model says as much at once.
@@ -307,7 +308,7 @@ impl Connection {
             steps: Option<i64>,
         }
         let outcome = outcome.and_then(|result| {
-            result.decode::<Answer>().map_err(|error| {
+            object::<Answer>(result.get()).map_err(|error| {
                 // The reason may quote what it can't read, which has no limit.
                 let [reason, answer]: [String; 2] =
                     [&*error.to_string(), result.get()].map(|text| text.chars().take(SHOWN).collect());

@@ -9,6 +9,7 @@ use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, wire};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::Approval;
 use crate::wire::envelope::{self, RpcFailure};
+use crate::wire::value::object;
 use crate::wire::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
 
 /// The protocol's name where a version is asked for.
@@ -77,10 +78,14 @@ fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
     struct Legacy {
         tool_call_id: String,
         ok: bool,
-        result: Body,
+        result: Json,
+    }
+    if payload.get().starts_with('[') {
+        return Err("a list, not an object".to_owned());
     }
     let legacy: Legacy = crate::wire::decode_body(payload.get())?;
-    let output = match legacy.result.output {
+    let result: Body = object(legacy.result.get()).map_err(|error| format!("result: {error}"))?;
+    let output = match result.output {
         Value::Null => Content::from(""),
         Value::String(text) => text.into(),
         Value::Array(parts) => match serde_json::from_value::<Vec<Value>>(Value::Array(parts.clone()))
@@ -92,11 +97,11 @@ fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
         },
         other => other.to_string().into(),
     };
-    let brief = Some(legacy.result.brief).filter(|brief| !brief.is_empty());
+    let brief = Some(result.brief).filter(|brief| !brief.is_empty());
     let return_value = ToolReturnValue {
         is_error: !legacy.ok,
         output,
-        message: legacy.result.message,
+        message: result.message,
         display: brief.map(|text| BriefDisplayBlock { text, extra: Default::default() }.into()).into_iter().collect(),
         extras: None,
         extra: Default::default(),
@@ -115,7 +120,7 @@ fn modern_subagent(payload: &RawValue) -> std::result::Result<Json, String> {
     }
     let mut body: Map<String, Value> = crate::wire::decode_body(payload.get())?;
     let inner = body.remove("event").ok_or("event: missing")?.to_string();
-    let inner: Inner<'_> = serde_json::from_str(&inner).map_err(|error| format!("event: {error}"))?;
+    let inner: Inner<'_> = object(&inner).map_err(|error| format!("event: {error}"))?;
     let event = decode(&inner.kind, inner.payload.unwrap_or(RawValue::NULL));
     if let Some(id) = body.remove("task_tool_call_id") {
         body.insert("parent_tool_call_id".to_owned(), id);
@@ -241,6 +246,10 @@ mod tests {
         assert_eq!(event["payload"]["type"], "tool_result");
         assert!(event["payload"]["error"].as_str().is_some_and(|error| error.starts_with("ok:")), "{event}");
         assert_eq!(read("novelty", json!({}))["payload"]["type"], "novelty");
+        for list in [json!(["t", true, {"output": ""}]), json!({"tool_call_id": "t", "ok": true, "result": ["out"]})] {
+            let error = &read("tool_result", list)["payload"]["error"];
+            assert!(error.as_str().is_some_and(|error| error.ends_with("a list, not an object")), "{error}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion}
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
-use crate::wire::value::Key;
+use crate::wire::value::{Key, object};
 use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -84,7 +84,7 @@ pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) 
             #[serde(borrow, default)]
             payload: Option<&'a RawValue>,
         }
-        let params: Params<'_> = serde_json::from_str(params.get()).map_err(|error| error.to_string())?;
+        let params: Params<'_> = object(params.get()).map_err(|error| error.to_string())?;
         let payload = params.payload.unwrap_or(RawValue::NULL);
         if is_too_deep(payload.get()) {
             return Ok(Event::Unknown(UnknownEvent {

@@ -2,11 +2,12 @@
 //! driver from reading; nothing is dropped unless the turn is being left.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
+use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::{PromptResult, StepTag, TurnStatus};
 use crate::error::{Error, Result};
 use crate::wire::{Event, TokenUsage};
@@ -14,7 +15,7 @@ use crate::wire::{Event, TokenUsage};
 /// Beside the bound in bytes: an event takes some memory however short its line.
 const MAX_ITEMS: usize = 4096;
 /// What an event takes beside its line.
-const OVERHEAD: usize = 128;
+pub(super) const OVERHEAD: usize = 128;
 /// How far beyond its bound a lane may grow for a call from inside the program's own loop.
 const HARD_FACTOR: usize = 16;
 const HARD_MINIMUM: usize = 4 << 20;
@@ -415,39 +416,4 @@ impl Delivery {
 /// The outcome of a replay, which has none of its own.
 pub(crate) fn replayed() -> PromptResult {
     PromptResult { status: TurnStatus::Finished, steps: 0, text: String::new(), usage: TokenUsage::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::Future;
-
-    use super::*;
-    use crate::wire::ContentPart;
-
-    #[test]
-    fn room_is_told_of_once_and_only_when_there_is_plenty() {
-        let lane = Lane::new(1000, Arc::new(Notify::new()));
-        let read = || {
-            let mut cx = Context::from_waker(Waker::noop());
-            assert!(matches!(lane.poll_next(&mut cx), Poll::Ready(Some(Ok(_)))));
-        };
-        let rung = || {
-            let notified = std::pin::pin!(lane.room.notified());
-            notified.poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        };
-        for _ in 0..4 {
-            lane.push(ContentPart::text("x").into(), StepTag::default(), 300 - OVERHEAD);
-        }
-        assert_eq!(lane.room(), Room::Full);
-        read();
-        read();
-        // 600 of 1000: room, but the driver has not been rung, and must not begin to count on it.
-        assert!(!rung());
-        assert_eq!(lane.room(), Room::Full);
-        read();
-        assert!(rung());
-        assert_eq!(lane.room(), Room::Free);
-        read();
-        assert!(!rung());
-    }
 }

@@ -23,6 +23,7 @@ use crate::connection::{CallKey, Connection, ManualAnswer, Output, Scope, StepTa
 use crate::dialect::{Hello, Welcome};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
+use crate::sync;
 use crate::transport::{Transport, read_some};
 use crate::wire::framing::LineBuffer;
 use crate::wire::{Content, HandlerKind, Json};

@@ -7,6 +7,7 @@ mod death;
 mod flow;
 mod halves;
 mod handlers;
+mod lane;
 mod shutdown;
 
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::Json;
-use super::value::Key;
+use super::value::{Key, object};
 
 /// What a line is, as far as the envelope tells.
 #[derive(Debug)]
@@ -93,11 +93,10 @@ pub(crate) fn parse(line: &[u8]) -> Envelope<'_> {
         Err(error) => return Envelope::Malformed(format!("not UTF-8 at byte {}", error.valid_up_to())),
     };
     if !text.trim_start().starts_with('{') {
-        // A struct may also be read from an array: a batch must not pass for a message.
         let what = if text.trim_start().starts_with('[') { "a batch" } else { "not a JSON object" };
         return Envelope::Malformed(what.to_owned());
     }
-    let members: Members<'_> = match serde_json::from_str(text) {
+    let members: Members<'_> = match object(text) {
         Ok(members) => members,
         Err(error) => return Envelope::Malformed(error.to_string()),
     };
@@ -110,7 +109,7 @@ pub(crate) fn parse(line: &[u8]) -> Envelope<'_> {
         };
     }
     let outcome = match (members.error.0, members.result.0) {
-        (Some(error), _) if error.get() != "null" => match serde_json::from_str::<RpcFailure>(error.get()) {
+        (Some(error), _) if error.get() != "null" => match object::<RpcFailure>(error.get()) {
             Ok(failure) => Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure }),
             Err(reason) => return Envelope::Malformed(format!("error object: {reason}")),
         },
@@ -189,9 +188,18 @@ mod tests {
     #[test]
     fn noise_is_malformed_and_never_more() {
         let nested = "[".repeat(100_000);
-        for line in
-            ["null", "[]", "[{\"method\":\"event\"}]", "1", "\"text\"", "{", "{}", "{\"id\":1}", nested.as_str()]
-        {
+        for line in [
+            "null",
+            "[]",
+            "[{\"method\":\"event\"}]",
+            "1",
+            "\"text\"",
+            "{",
+            "{}",
+            "{\"id\":1}",
+            "{\"id\":1,\"error\":[1,\"no\"]}",
+            nested.as_str(),
+        ] {
             assert!(malformed(line), "{line:.60}");
         }
         assert!(matches!(parse(b"{\"method\":\"\xff\"}"), Envelope::Malformed(_)));

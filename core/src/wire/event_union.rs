@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::message::*;
-use super::value::{Field, Key};
+use super::value::{Field, Key, object};
 use super::{Json, Node, Reflect, TypeRef};
 
 macro_rules! events {
@@ -254,7 +254,7 @@ impl<'de> Deserialize<'de> for Event {
         }
         let json = Json::deserialize(deserializer)?;
         let _depth = Depth::enter().ok_or_else(|| D::Error::custom("events are nested too deeply"))?;
-        let tagged: Tagged<'_> = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        let tagged: Tagged<'_> = object(json.get()).map_err(D::Error::custom)?;
         if &*tagged.kind.0 == "UnknownEvent"
             && let Some(unknown) = tagged.payload.and_then(|payload| serde_json::from_str(payload.get()).ok())
         {

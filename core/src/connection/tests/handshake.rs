@@ -119,6 +119,25 @@ fn events_before_the_answer_are_outside_turns() {
 }
 
 #[test]
+fn what_was_asked_before_a_handshake_that_fails_is_withdrawn() {
+    for refused in [true, false] {
+        let mut peer = Peer::new(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+        peer.connection.open(Hello::default(), peer.now);
+        peer.request("r", "ApprovalRequest", &approval("a"));
+        if refused {
+            peer.refuse("initialize", -32602);
+        } else {
+            peer.pass();
+        }
+        let why = if refused { "handshake_error" } else { "timeout" };
+        assert_eq!(
+            peer.trace(),
+            ["outside ApprovalRequest", "ask ApprovalRequest", &format!("opened {why}"), "withdrawn"]
+        );
+    }
+}
+
+#[test]
 fn the_offer_holds_what_the_agent_reads_and_no_more() {
     let mut peer = Peer::new(timing(), Policy::default());
     let hello = Hello {

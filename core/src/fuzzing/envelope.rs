@@ -1,0 +1,130 @@
+//! The envelope, compared with what a plain JSON parser makes of the line.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::wire::envelope::{Envelope, is_too_deep, parse};
+
+/// What a line is, with everything in it as values.
+#[derive(Debug, PartialEq)]
+enum Kind {
+    Notification { method: String, params: Value },
+    Request { id: Value, method: String, params: Value },
+    Response { id: Option<String>, outcome: Result<Value, (i64, String, Option<Value>)> },
+    Malformed,
+}
+
+/// JSON-RPC's rules, over a parsed object.
+fn expected(value: &Value) -> Kind {
+    let Value::Object(members) = value else { return Kind::Malformed };
+    let member = |name: &str| members.get(name);
+    let present = |name: &str| member(name).filter(|value| !value.is_null()).cloned();
+    match member("method") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(method)) => {
+            let (method, params) = (method.clone(), member("params").cloned().unwrap_or_default());
+            return match present("id") {
+                Some(id) => Kind::Request { id, method, params },
+                None => Kind::Notification { method, params },
+            };
+        }
+        Some(_) => return Kind::Malformed,
+    }
+    let outcome = match (present("error"), member("result")) {
+        (Some(Value::Object(error)), _) => {
+            let message = match error.get("message") {
+                None => String::new(),
+                Some(Value::String(message)) => message.clone(),
+                Some(_) => return Kind::Malformed,
+            };
+            let Some(code) = error.get("code").and_then(Value::as_i64) else { return Kind::Malformed };
+            let data = error.get("data").filter(|data| !data.is_null() && !is_too_deep(&data.to_string()));
+            Err((code, message, data.cloned()))
+        }
+        (Some(_), _) => return Kind::Malformed,
+        (None, Some(result)) => Ok(result.clone()),
+        (None, None) => return Kind::Malformed,
+    };
+    let id = present("id").map(|id| match id {
+        Value::String(id) => id,
+        other => other.to_string(),
+    });
+    Kind::Response { id, outcome }
+}
+
+fn value(raw: &RawValue) -> Value {
+    serde_json::from_str(raw.get()).expect("a part of what could be read")
+}
+
+fn found(envelope: Envelope<'_>) -> Kind {
+    match envelope {
+        Envelope::Notification { method, params } => {
+            Kind::Notification { method: method.into_owned(), params: value(params) }
+        }
+        Envelope::Request { id, method, params } => Kind::Request {
+            id: serde_json::from_str(id).expect("JSON"),
+            method: method.into_owned(),
+            params: value(params),
+        },
+        Envelope::Response { id, outcome } => Kind::Response {
+            // An id that is no string is never one of ours: only its text is known.
+            id: id.map(|id| match serde_json::from_str::<Value>(&id) {
+                Ok(value) if !value.is_string() => value.to_string(),
+                _ => id.into_owned(),
+            }),
+            outcome: outcome
+                .map(value)
+                .map_err(|failure| (failure.code, failure.message, failure.data.map(|data| data.to_value()))),
+        },
+        Envelope::Malformed(reason) => {
+            assert!(!reason.is_empty());
+            Kind::Malformed
+        }
+    }
+}
+
+/// Where a parser of values takes the last of several members, the envelope may say that the line is none.
+fn repeats_a_member(text: &str) -> bool {
+    struct Names(bool);
+    impl<'de> serde::Deserialize<'de> for Names {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> serde::de::Visitor<'de> for Visitor {
+                type Value = Names;
+                fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Names, A::Error> {
+                    let mut seen = std::collections::HashSet::new();
+                    let mut repeats = false;
+                    while let Some(name) = map.next_key::<String>()? {
+                        let value = map.next_value::<Box<RawValue>>()?;
+                        // The error object has members of its own.
+                        repeats |= serde_json::from_str::<Names>(value.get()).is_ok_and(|inner| inner.0);
+                        repeats |= !seen.insert(name);
+                    }
+                    Ok(Names(repeats))
+                }
+            }
+            deserializer.deserialize_map(Visitor)
+        }
+    }
+    serde_json::from_str::<Names>(text).is_ok_and(|names| names.0)
+}
+
+pub(super) fn check(line: &[u8]) {
+    let envelope = parse(line);
+    let Ok(text) = std::str::from_utf8(line) else {
+        return assert!(matches!(envelope, Envelope::Malformed(_)), "not UTF-8: {envelope:?}");
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if serde_json::from_str::<&RawValue>(text).is_err() {
+        return assert!(matches!(envelope, Envelope::Malformed(_)), "not JSON: {envelope:?}");
+    }
+    // Text that no value can hold (half a surrogate pair, a number beyond all measure) may be inside a message.
+    let Ok(value) = serde_json::from_str::<Value>(text) else { return };
+    if repeats_a_member(text) {
+        return;
+    }
+    assert_eq!(found(envelope), expected(&value));
+}
