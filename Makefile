@@ -174,11 +174,6 @@ fuzz: ## Fuzzes the core for FUZZ_SECONDS (60), all targets or those in TARGETS;
 	$(call say,Fuzzing the core)
 	@tools/fuzz.sh $(TARGETS)
 
-.PHONY: sanitize
-sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer; not part of make test.
-	$(call say,Testing the core under AddressSanitizer)
-	@tools/sanitize.sh
-
 .PHONY: lint
 lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
