@@ -281,8 +281,9 @@ async def test_plan_mode_and_replay() -> None:
         assert texts(past) == "Hello"
         await session.set_plan_mode(False)
         assert session.status.plan_mode is False
+        nonsense: Any = "yes"
         with pytest.raises(InvalidOption, match="invalid option `on`: expected a boolean, got text"):
-            await session.set_plan_mode("yes")  # type: ignore[arg-type]
+            await session.set_plan_mode(nonsense)
 
 
 async def test_input_of_parts() -> None:
