@@ -56,6 +56,8 @@ class Case:
         """What a language's runtime takes for itself when it has work is taken before anything is measured."""
         self.prompt(flood=EVENTS // 4)
         self.program.do("read", count=0)
+        # The program may be done before the agent's report is here, which must not pass for the next turn's.
+        self.reports.wait("ended")
 
 
 def at_most(what: str, bytes_: int, limit: int) -> None:
