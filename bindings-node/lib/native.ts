@@ -126,8 +126,19 @@ export interface NativeTurn {
   abandon(): void;
 }
 
+/**
+ * A folder of files that only this user can read; made with the first. Where the process is killed, a later one that opens
+ * a session removes it.
+ */
+export interface NativeFolder {
+  /** Writes a file; returns its path. */
+  write(name: string, content: string): string;
+  remove(): void;
+}
+
 /** The addon. */
 export interface NativeModule {
+  PrivateFolder: new () => NativeFolder;
   Bridge: new (wake: () => void) => NativeBridge;
   NativeSession: {
     open(bridge: NativeBridge, optionsJson: string, callbacksJson: string): { session: NativeSession; ticket: number };

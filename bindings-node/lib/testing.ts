@@ -5,10 +5,10 @@
  * @packageDocumentation
  */
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
+import { translated } from "./errors.js";
+import { loadNative, type NativeFolder } from "./native.js";
 import type { JsonObject } from "./wire.js";
 
 /** One thing that the agent does, such as `{text: "hello"}`; the key says what. */
@@ -31,7 +31,7 @@ export type Script =
       [more: string]: unknown;
     };
 
-let directory: string | undefined;
+let folder: NativeFolder | undefined;
 let scripts = 0;
 
 /**
@@ -44,15 +44,16 @@ export function scriptedAgent(script: Script | string): string[] {
 }
 
 function writeScript(script: Script): string {
-  if (directory === undefined) {
-    const created = mkdtempSync(join(tmpdir(), "kimi-agent-"));
-    directory = created;
-    process.once("exit", () => {
-      rmSync(created, { recursive: true, force: true });
-    });
-  }
+  const files = (folder ??= newFolder());
   scripts += 1;
-  const file = join(directory, `script-${String(scripts)}.json`);
-  writeFileSync(file, JSON.stringify(script));
-  return file;
+  const [name, content] = [`script-${String(scripts)}.json`, JSON.stringify(script)] as const;
+  return translated(() => files.write(name, content));
+}
+
+function newFolder(): NativeFolder {
+  const files = new (loadNative().PrivateFolder)();
+  process.once("exit", () => {
+    files.remove();
+  });
+  return files;
 }

@@ -62,6 +62,35 @@ pub fn shutdown() {
     }
 }
 
+/// A folder of files that only this user can read.
+#[napi]
+#[derive(Default)]
+pub struct PrivateFolder {
+    folder: bridge::PrivateFolder,
+}
+
+#[napi]
+impl PrivateFolder {
+    /// One that is made with its first file.
+    #[napi(constructor)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes a file; returns its path.
+    #[napi]
+    pub fn write(&self, name: String, content: String) -> napi::Result<String> {
+        let path = self.folder.write(&name, &content).map_err(|error| thrown(&error))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// Removes it, and all that is in it.
+    #[napi]
+    pub fn remove(&self) {
+        self.folder.remove();
+    }
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[napi]
 pub fn run_scripted_agent(argv: Vec<String>) -> i32 {

@@ -71,6 +71,29 @@ fn shutdown(py: Python<'_>) {
     }
 }
 
+/// A folder of files that only this user can read.
+#[pyclass(frozen, name = "PrivateFolder", module = "kimi_agent._native")]
+struct PyPrivateFolder {
+    folder: bridge::PrivateFolder,
+}
+
+#[pymethods]
+impl PyPrivateFolder {
+    #[new]
+    fn new() -> Self {
+        Self { folder: bridge::PrivateFolder::default() }
+    }
+
+    fn write(&self, py: Python<'_>, name: &str, content: &str) -> PyResult<String> {
+        let path = self.folder.write(name, content).map_err(|error| raise(py, &error))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    fn remove(&self) {
+        self.folder.remove();
+    }
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[pyfunction]
 fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
@@ -99,6 +122,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mailbox::PyMailbox>()?;
     module.add_class::<session::PySession>()?;
     module.add_class::<turn::PyTurn>()?;
+    module.add_class::<PyPrivateFolder>()?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     Ok(())

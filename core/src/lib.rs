@@ -44,6 +44,7 @@ mod handler;
 #[cfg(all(test, feature = "bridge"))]
 mod models;
 mod options;
+mod private;
 mod session;
 mod sync;
 #[cfg(feature = "testing")]

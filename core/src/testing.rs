@@ -22,14 +22,12 @@
 //! ```
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use tempfile::{Builder, TempPath};
-
 use crate::Executable;
+use crate::private::PrivateDir;
+use serde_json::Value;
 
 /// By this first argument a program that links this crate becomes the scripted agent.
 const FLAG: &str = "--kimi-scripted-agent";
@@ -112,7 +110,7 @@ impl Script {
 /// The scripted agent with a script: goes into the option `executable`, by reference.
 ///
 /// It holds the file of the script, which is deleted with it: keep it until the last session that uses it has
-/// started.
+/// started. Where this program is killed, a later one deletes the file.
 ///
 /// ```
 /// let agent = kimi_agent::testing::scripted_agent(r#"[[{"text": "hi"}]]"#);
@@ -122,7 +120,7 @@ impl Script {
 #[derive(Debug)]
 pub struct ScriptedAgent {
     command: Vec<OsString>,
-    _file: Option<TempPath>,
+    _script: Option<PrivateDir>,
 }
 
 /// Gives the scripted agent something to do.
@@ -149,22 +147,18 @@ pub struct ScriptedAgent {
 /// # }
 /// ```
 pub fn scripted_agent(script: impl Into<Script>) -> ScriptedAgent {
-    let (file, path) = match script.into() {
+    let (dir, path) = match script.into() {
         Script::File(path) => (None, std::path::absolute(&path).unwrap_or(path)),
         Script::Json(json) => {
-            let mut file = Builder::new()
-                .prefix("kimi-script-")
-                .suffix(".json")
-                .tempfile()
-                .expect("a temporary file for the script can be made");
-            file.write_all(json.as_bytes()).expect("a temporary file for the script can be written");
-            let path = file.into_temp_path();
-            (Some(path), PathBuf::new())
+            let dir = PrivateDir::new().expect("a temporary folder for the script can be made");
+            let path =
+                dir.write("script.json", json.as_bytes()).expect("a temporary file for the script can be written");
+            (Some(dir), path)
         }
     };
     let mut command = program();
-    command.push(file.as_ref().map_or(path.into_os_string(), |file| file.as_os_str().to_owned()));
-    ScriptedAgent { command, _file: file }
+    command.push(path.into_os_string());
+    ScriptedAgent { command, _script: dir }
 }
 
 fn program() -> Vec<OsString> {

@@ -16,7 +16,7 @@ from typing import Any, Literal, final
 from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
 from ._wire import Event, StatusUpdate, TokenUsage
 
-__all__ = ["Mailbox", "NativeError", "Session", "Turn", "run_scripted_agent", "shutdown"]
+__all__ = ["Mailbox", "NativeError", "PrivateFolder", "Session", "Turn", "run_scripted_agent", "shutdown"]
 
 class NativeError(Exception):
     """An error of the core's; `args` is an `ErrorTuple`."""
@@ -119,6 +119,20 @@ class Turn:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
     def abandon(self) -> None:
         """The program has left the turn: cancels it in the background."""
+
+@final
+class PrivateFolder:
+    """A folder of files that only this user can read; made with the first, gone with this object.
+
+    Where the process is killed, a later one that opens a session removes it. A fork leaves its parent's alone.
+    """
+
+    def __new__(cls) -> PrivateFolder: ...
+    def write(self, name: str, content: str) -> str:
+        """Writes a file; returns its path."""
+
+    def remove(self) -> None:
+        """Removes it, and all that is in it."""
 
 def shutdown() -> None:
     """Closes every session that is open, within bounds, and stops the core's threads. Called at exit."""

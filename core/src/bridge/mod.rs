@@ -2,12 +2,14 @@
 //! called. The core posts [`Delivery`]s to a [`Mailbox`] and rings its bell, once a batch; the host drains it on a
 //! thread of its own. Not for programs, and not covered by the crate's promises.
 
+mod files;
 mod log;
 mod mailbox;
 mod session;
 mod turn;
 
 pub use crate::options::{Naming, parse_hook, parse_tool};
+pub use files::PrivateFolder;
 pub use log::{LogLevel, install_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};

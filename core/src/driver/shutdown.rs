@@ -202,6 +202,7 @@ impl Driver {
     pub(super) async fn finish(mut self: Box<Self>) {
         // Its group may have members that outlived it.
         self.transport.process.kill();
+        self.transport.process.release();
         let error = if self.shutdown.asked {
             Error::SessionClosed
         } else {

@@ -2,19 +2,17 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::executable::{Surroundings, resolve};
 use super::{Dialect, SessionOptions};
+use crate::private::PrivateDir;
 use crate::session::Release;
 use crate::{Error, Result, WireVersion};
 
-/// How the agent is started.
-#[derive(Debug)]
+/// How the agent is started. Without `Debug`: values of variables may be secrets.
 pub(crate) struct Launch {
     /// An absolute path.
     pub(crate) program: PathBuf,
@@ -31,7 +29,7 @@ const SESSION_SINCE: Release = Release::new(0, 64);
 
 /// Files that only this user can read, removed on drop.
 #[derive(Default)]
-pub(crate) struct PrivateFiles(Option<TempDir>);
+pub(crate) struct PrivateFiles(Option<PrivateDir>);
 
 impl SessionOptions {
     /// Finds the program, and writes what must not be seen in its arguments to private files.
@@ -139,21 +137,16 @@ impl PrivateFiles {
     fn write(&mut self, name: &str, content: &Value) -> Result<PathBuf> {
         let dir = match &mut self.0 {
             Some(dir) => dir,
-            empty => empty.insert(private_dir().map_err(|error| no_file(&std::env::temp_dir(), &error))?),
+            empty => empty.insert(PrivateDir::new().map_err(|error| no_file(&std::env::temp_dir(), &error))?),
         };
-        let path = dir.path().join(name);
-        let written = private_file(&path).and_then(|mut file| {
-            file.write_all(content.to_string().as_bytes())?;
-            file.flush()
-        });
-        written.map_err(|error| no_file(&path, &error))?;
-        Ok(path)
+        let written = dir.write(name, content.to_string().as_bytes());
+        written.map_err(|error| no_file(&dir.path().join(name), &error))
     }
 
     /// Where they are, if there are any.
     #[cfg(test)]
     pub(crate) fn dir(&self) -> Option<&Path> {
-        self.0.as_ref().map(TempDir::path)
+        self.0.as_ref().map(PrivateDir::path)
     }
 }
 
@@ -168,23 +161,4 @@ fn no_file(path: &Path, error: &std::io::Error) -> Error {
         "can't start the agent: its configuration can't be written to a private file in {}: {error}",
         path.display()
     ))
-}
-
-fn private_dir() -> std::io::Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("kimi-agent-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o700));
-    }
-    builder.tempdir()
-}
-
-fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }

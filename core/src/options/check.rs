@@ -88,7 +88,9 @@ impl SessionOptions {
                 return Err(self.invalid("env", "a variable's name is empty"));
             }
             if name.as_encoded_bytes().contains(&b'=') {
-                return Err(self.invalid("env", format!("a variable's name contains `=`: {name:?}")));
+                // What follows may be a value.
+                let shown = name.to_string_lossy().split('=').next().unwrap_or_default().to_owned();
+                return Err(self.invalid("env", format!("a variable's name contains `=`: it begins with {shown:?}")));
             }
             self.check_nul("env", name)?;
             if contains_nul(value) {

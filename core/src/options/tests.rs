@@ -117,7 +117,7 @@ fn wrong_values_are_named() {
         ("executable", new().executable(Vec::<String>::new()), "the list is empty"),
         ("executable", new().executable(["x", "\0"]), "NUL"),
         ("env", new().env([("", "x")]), "name is empty"),
-        ("env", new().env([("A=B", "x")]), "contains `=`: \"A=B\""),
+        ("env", new().env([("A=B", "x")]), "contains `=`: it begins with \"A\""),
         ("env", new().env([("A\0", "x")]), "NUL"),
         ("env", new().env([("A", "secret\0")]), "the value of \"A\" contains a NUL byte"),
         ("mcp_configs", new().mcp_configs([object(), json!("x")]), "got text in it"),

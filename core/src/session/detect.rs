@@ -86,8 +86,8 @@ impl fmt::Display for Release {
     }
 }
 
-/// What is started, without the flags of a session.
-#[derive(Clone, Debug)]
+/// What is started, without the flags of a session. Without `Debug`: values of variables may be secrets.
+#[derive(Clone)]
 pub(super) struct Subject {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,

@@ -6,6 +6,7 @@ use super::stderr::Stderr;
 use super::{Exit, Process, ProcessFuture, Transport, failure, spawner, sys};
 use crate::handler::StderrHandler;
 use crate::options::{Launch, PrivateFiles};
+use crate::private;
 use crate::{Error, Result};
 
 /// Starts the agent. Must be called within a runtime that has I/O enabled.
@@ -30,11 +31,12 @@ fn no_runtime() -> Error {
 fn start(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let (running, pipes) = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
     tracing::debug!(pid = running.pid(), program = %launch.program.display(), "agent started");
+    private::sweep();
     let stderr = Stderr::drain(pipes.stderr, on_stderr);
     Ok(Transport {
         reader: Box::new(pipes.stdout),
         writer: Box::new(pipes.stdin),
-        process: Box::new(ChildProcess { running, stderr, _private: launch.private }),
+        process: Box::new(ChildProcess { running, stderr, private: launch.private }),
     })
 }
 
@@ -42,7 +44,7 @@ fn start(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> 
 struct ChildProcess {
     running: sys::Running,
     stderr: Stderr,
-    _private: PrivateFiles,
+    private: PrivateFiles,
 }
 
 impl Process for ChildProcess {
@@ -64,6 +66,10 @@ impl Process for ChildProcess {
 
     fn stderr_tail(&self) -> String {
         self.stderr.tail()
+    }
+
+    fn release(&mut self) {
+        self.private = PrivateFiles::default();
     }
 
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()> {

@@ -205,7 +205,7 @@ async fn secrets_travel_in_private_files_that_go_with_the_process() {
         .config(json!({"api_key": CANARY}))
         .mcp_configs([json!({"mcpServers": {"a": {"headers": {"key": CANARY}}}}), json!({"b": {}})]);
     let launch = options.launch().unwrap();
-    assert!(!format!("{:?} {options:?} {launch:?}", launch.args).contains(CANARY));
+    assert!(!format!("{:?} {options:?}", launch.args).contains(CANARY));
     let private = launch.private.dir().unwrap().to_owned();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&private), 0o700);

@@ -122,6 +122,8 @@ impl Process for MemoryProcess {
         self.state.borrow().stderr.clone()
     }
 
+    fn release(&mut self) {}
+
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

@@ -71,6 +71,9 @@ pub(crate) trait Process: Send {
     /// The end of what it wrote to stderr.
     fn stderr_tail(&self) -> String;
 
+    /// The files that it was started with are not needed any more.
+    fn release(&mut self);
+
     /// Waits until all of stderr has been read. Whoever inherited it may hold it open for ever: set a deadline.
     /// Safe to cancel.
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()>;

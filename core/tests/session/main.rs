@@ -5,6 +5,8 @@
 mod ends;
 mod errors;
 mod requests;
+#[cfg(target_os = "linux")]
+mod security;
 mod turns;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};

@@ -10,14 +10,16 @@ turn for each prompt; `docs/testing.md` describes them all.
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
+from .. import _native
 from .._encode import to_jsonable
+from .._loop import called
 
 __all__ = ["Script", "scripted_agent"]
 
@@ -32,15 +34,11 @@ def scripted_agent(script: Script) -> list[str]:
     return [sys.executable, "-m", f"{__name__}.agent", path]
 
 
+# It goes at the end of the process, or where that is killed, when a later one opens a session.
+_folder = _native.PrivateFolder()
+_numbers = itertools.count(1)
+atexit.register(_folder.remove)
+
+
 def _written(script: Sequence[Turn] | Mapping[str, Any]) -> str:
-    handle, path = tempfile.mkstemp(prefix="kimi-script-", suffix=".json")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(to_jsonable(script), file)
-    atexit.register(_remove, path, os.getpid())
-    return path
-
-
-def _remove(path: str, process: int) -> None:
-    # A forked child must not take the file from its parent.
-    if process == os.getpid() and os.path.exists(path):
-        os.remove(path)
+    return called(_folder.write, f"script-{next(_numbers)}.json", json.dumps(to_jsonable(script)))

@@ -1,0 +1,257 @@
+//! Folders that only this user can read, for what must not be seen: inline configurations, scripts of the scripted
+//! agent. Each goes when its owner does. What a process leaves behind that was killed, a later one sweeps away: every
+//! folder holds a file that its process keeps locked, and the system takes that lock back however a process ends.
+
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// What all of their names begin with.
+const PREFIX: &str = "kimi-agent-";
+const LOCK: &str = "lock";
+/// A folder is swept away while it is being made only by bad luck; not so often.
+const ATTEMPTS: usize = 10;
+/// Looking through the folder of temporary files takes its time where many are.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// A private folder, removed on drop.
+#[derive(Debug)]
+pub(crate) struct PrivateDir {
+    /// A fork has a copy of this, and must leave the folder to its parent.
+    owner: u32,
+    /// Held as long as the folder is in use.
+    lock: Option<File>,
+    dir: TempDir,
+}
+
+impl PrivateDir {
+    /// Makes one.
+    pub(crate) fn new() -> io::Result<Self> {
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    fn new_in(parent: &Path) -> io::Result<Self> {
+        for _ in 1..ATTEMPTS {
+            if let Some(made) = Self::attempt(parent)? {
+                return Ok(made);
+            }
+        }
+        Err(io::Error::other("folders made there are taken away at once"))
+    }
+
+    /// `None` where somebody who sweeps took the folder for one that was left behind.
+    fn attempt(parent: &Path) -> io::Result<Option<Self>> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX);
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let dir = builder.tempdir_in(parent)?;
+        let lock = match create(&dir.path().join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            made => made?,
+        };
+        if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(None);
+        }
+        // Where there are no locks, nothing is swept, either.
+        let still_there = dir.path().join(LOCK).exists();
+        Ok(still_there.then(|| Self { owner: std::process::id(), lock: Some(lock), dir }))
+    }
+
+    /// Whether it is this process's, and not that of a parent that forked.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner == std::process::id()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes a file that only this user can read.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+        let path = self.path().join(name);
+        let mut file = create(&path)?;
+        file.write_all(content)?;
+        file.flush()?;
+        Ok(path)
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        if !self.is_own() {
+            self.dir.disable_cleanup(true);
+        }
+        // Some systems don't remove what is open. Whoever sweeps from here on does what we are about to.
+        self.lock = None;
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Removes what processes left behind that ended without doing so.
+pub(crate) fn sweep() {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| last.elapsed() < SWEEP_EVERY) {
+            return;
+        }
+        *last = Some(Instant::now());
+    }
+    sweep_in(&std::env::temp_dir());
+}
+
+fn sweep_in(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let path = entry.path();
+        // Not what a link leads to, nor what others made.
+        let ours = std::fs::symlink_metadata(&path).is_ok_and(|metadata| is_ours(&metadata));
+        // Held until all is gone: who has just made it must see that it goes.
+        if let Some(_lock) = Some(&path).filter(|_| ours).and_then(|path| left_behind(path)) {
+            match std::fs::remove_dir_all(&path) {
+                Ok(()) => tracing::info!(path = %path.display(), "private files of a process that is gone are removed"),
+                Err(error) => tracing::debug!(path = %path.display(), %error, "a private folder can't be removed"),
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_ours(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    // SAFETY: a system call that always succeeds.
+    let user = unsafe { libc::geteuid() };
+    metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o077 == 0
+}
+
+#[cfg(not(unix))]
+fn is_ours(metadata: &Metadata) -> bool {
+    metadata.is_dir()
+}
+
+/// The lock of a folder that nobody holds any more.
+fn left_behind(path: &Path) -> Option<File> {
+    match OpenOptions::new().write(true).open(path.join(LOCK)) {
+        Ok(lock) => lock.try_lock().is_ok().then_some(lock),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::NotFound {
+                // Somebody is about to lock it, or was killed before. Only an empty folder can be removed like this.
+                drop(std::fs::remove_dir(path));
+            }
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(parent: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(parent).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// What a process leaves behind that is killed: everything, and no lock.
+    fn abandon(mut dir: PrivateDir) -> PathBuf {
+        dir.lock = None;
+        dir.dir.disable_cleanup(true);
+        dir.path().to_owned()
+    }
+
+    #[test]
+    fn what_is_in_use_stays_and_what_is_left_behind_goes() {
+        let parent = TempDir::new().unwrap();
+        let used = PrivateDir::new_in(parent.path()).unwrap();
+        let file = used.write("config.json", b"secret").unwrap();
+        let left = PrivateDir::new_in(parent.path()).unwrap();
+        left.write("config.json", b"secret").unwrap();
+        let left = abandon(left);
+        assert!(left.join("config.json").exists());
+        sweep_in(parent.path());
+        assert!(!left.exists());
+        assert_eq!(std::fs::read(&file).unwrap(), b"secret");
+        drop(used);
+        assert_eq!(names(parent.path()), [""; 0]);
+    }
+
+    #[test]
+    fn nothing_else_is_touched() {
+        let parent = TempDir::new().unwrap();
+        let other = parent.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join(LOCK), "").unwrap();
+        // By its name it could be one, but it has no lock, and is not empty.
+        let similar = parent.path().join("kimi-agent-notes");
+        std::fs::create_dir(&similar).unwrap();
+        std::fs::write(similar.join("notes.txt"), "").unwrap();
+        std::fs::write(parent.path().join("kimi-agent-file"), "").unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{PermissionsExt, symlink};
+            symlink(&other, parent.path().join("kimi-agent-link")).unwrap();
+            let open = parent.path().join("kimi-agent-open");
+            std::fs::create_dir(&open).unwrap();
+            std::fs::write(open.join(LOCK), "").unwrap();
+            std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let before = names(parent.path());
+        sweep_in(parent.path());
+        assert_eq!(names(parent.path()), before);
+        assert!(other.join(LOCK).exists() && similar.join("notes.txt").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_this_user_can_read_them() {
+        use std::os::unix::fs::MetadataExt;
+
+        let parent = TempDir::new().unwrap();
+        let dir = PrivateDir::new_in(parent.path()).unwrap();
+        let file = dir.write("config.json", b"secret").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+        assert_eq!((mode(dir.path()), mode(&file), mode(&dir.path().join(LOCK))), (0o700, 0o600, 0o600));
+        // A name that is there already is not written to, be it a link that somebody put there.
+        assert_eq!(dir.write("config.json", b"more").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn many_may_make_and_sweep_at_once() {
+        let parent = TempDir::new().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..50 {
+                        let dir = PrivateDir::new_in(parent.path()).unwrap();
+                        let file = dir.write("config.json", b"secret").unwrap();
+                        sweep_in(parent.path());
+                        assert!(file.exists(), "a folder in use was swept away");
+                        if n % 3 == 0 {
+                            abandon(dir);
+                        }
+                    }
+                });
+            }
+        });
+        sweep_in(parent.path());
+        assert_eq!(names(parent.path()), [""; 0]);
+    }
+}
