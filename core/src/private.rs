@@ -25,6 +25,8 @@ pub(crate) struct PrivateDir {
     owner: u32,
     /// Held as long as the folder is in use.
     lock: Option<File>,
+    /// All that was written there.
+    files: Vec<PathBuf>,
     dir: TempDir,
 }
 
@@ -58,8 +60,9 @@ impl PrivateDir {
             return Ok(None);
         }
         // Where there are no locks, nothing is swept, either.
-        let still_there = dir.path().join(LOCK).exists();
-        Ok(still_there.then(|| Self { owner: std::process::id(), lock: Some(lock), dir }))
+        let path = dir.path().join(LOCK);
+        let still_there = path.exists();
+        Ok(still_there.then(|| Self { owner: std::process::id(), lock: Some(lock), files: vec![path], dir }))
     }
 
     /// Whether it is this process's, and not that of a parent that forked.
@@ -72,9 +75,10 @@ impl PrivateDir {
     }
 
     /// Writes a file that only this user can read.
-    pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+    pub(crate) fn write(&mut self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.path().join(name);
         let mut file = create(&path)?;
+        self.files.push(path.clone());
         file.write_all(content)?;
         file.flush()?;
         Ok(path)
@@ -85,10 +89,27 @@ impl Drop for PrivateDir {
     fn drop(&mut self) {
         if !self.is_own() {
             self.dir.disable_cleanup(true);
+            return;
         }
-        // Some systems don't remove what is open. Whoever sweeps from here on does what we are about to.
-        self.lock = None;
+        // Not what is open, on some systems. Elsewhere the lock is kept to the end: nobody sweeps what is half gone, and
+        // whoever waits for the folder to go doesn't wait for somebody else to remove the rest.
+        if cfg!(windows) {
+            self.lock = None;
+        }
+        // What we know of by name goes also where no descriptor is left to list the folder with.
+        for file in &self.files {
+            drop(std::fs::remove_file(file));
+        }
+        let removed = std::fs::remove_dir(self.path()).or_else(|_| std::fs::remove_dir_all(self.path()));
+        if let Err(error) = removed.or_else(unless_gone) {
+            tracing::warn!(path = %self.path().display(), %error, "a private folder can't be removed");
+        }
+        self.dir.disable_cleanup(true);
     }
+}
+
+fn unless_gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -113,6 +134,9 @@ pub(crate) fn sweep() {
 }
 
 fn sweep_in(parent: &Path) {
+    if !is_safe(parent) {
+        return;
+    }
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -129,6 +153,19 @@ fn sweep_in(parent: &Path) {
             }
         }
     }
+}
+
+/// Whether others can't put something else in the place of what is there, between a look and a deed: `/tmp` is sticky.
+#[cfg(unix)]
+fn is_safe(parent: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    std::fs::metadata(parent).is_ok_and(|metadata| metadata.mode() & 0o022 == 0 || metadata.mode() & 0o1000 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_safe(_parent: &Path) -> bool {
+    true
 }
 
 #[cfg(unix)]
@@ -173,16 +210,16 @@ mod tests {
     /// What a process leaves behind that is killed: everything, and no lock.
     fn abandon(mut dir: PrivateDir) -> PathBuf {
         dir.lock = None;
-        dir.dir.disable_cleanup(true);
+        dir.owner = 0;
         dir.path().to_owned()
     }
 
     #[test]
     fn what_is_in_use_stays_and_what_is_left_behind_goes() {
         let parent = TempDir::new().unwrap();
-        let used = PrivateDir::new_in(parent.path()).unwrap();
+        let mut used = PrivateDir::new_in(parent.path()).unwrap();
         let file = used.write("config.json", b"secret").unwrap();
-        let left = PrivateDir::new_in(parent.path()).unwrap();
+        let mut left = PrivateDir::new_in(parent.path()).unwrap();
         left.write("config.json", b"secret").unwrap();
         let left = abandon(left);
         assert!(left.join("config.json").exists());
@@ -225,12 +262,58 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
 
         let parent = TempDir::new().unwrap();
-        let dir = PrivateDir::new_in(parent.path()).unwrap();
+        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
         let file = dir.write("config.json", b"secret").unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
         assert_eq!((mode(dir.path()), mode(&file), mode(&dir.path().join(LOCK))), (0o700, 0o600, 0o600));
         // A name that is there already is not written to, be it a link that somebody put there.
         assert_eq!(dir.write("config.json", b"more").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    /// In a folder where others may swap what is in it for something else, a sweep could be led astray.
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_others_may_change_is_not_swept() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let parent = TempDir::new().unwrap();
+        let left = abandon(PrivateDir::new_in(parent.path()).unwrap());
+        let allow = |mode| std::fs::set_permissions(parent.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o777, 0o770, 0o702] {
+            allow(mode);
+            sweep_in(parent.path());
+            assert!(left.exists(), "{mode:o}");
+        }
+        allow(0o1777);
+        sweep_in(parent.path());
+        assert!(!left.exists());
+    }
+
+    /// Whatever lies in wait under a folder's own name is neither followed nor used.
+    #[cfg(unix)]
+    #[test]
+    fn links_lead_nowhere() {
+        use std::os::unix::fs::symlink;
+
+        let parent = TempDir::new().unwrap();
+        let victim = parent.path().join("victim");
+        std::fs::create_dir(&victim).unwrap();
+        std::fs::write(victim.join("precious"), "kept").unwrap();
+        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
+        symlink(victim.join("precious"), dir.path().join("config.json")).unwrap();
+        assert_eq!(dir.write("config.json", b"secret").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        symlink(&victim, dir.path().join("folder")).unwrap();
+        drop(dir);
+        // The same where it is swept away.
+        let dir = PrivateDir::new_in(parent.path()).unwrap();
+        symlink(&victim, dir.path().join("folder")).unwrap();
+        symlink(victim.join("precious"), dir.path().join("file")).unwrap();
+        let left = abandon(dir);
+        assert!(left.join("file").exists());
+        sweep_in(parent.path());
+        assert!(!left.exists());
+        assert_eq!(names(parent.path()), ["victim"]);
+        assert_eq!(std::fs::read_to_string(victim.join("precious")).unwrap(), "kept");
     }
 
     #[test]
@@ -240,7 +323,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for n in 0..50 {
-                        let dir = PrivateDir::new_in(parent.path()).unwrap();
+                        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
                         let file = dir.write("config.json", b"secret").unwrap();
                         sweep_in(parent.path());
                         assert!(file.exists(), "a folder in use was swept away");

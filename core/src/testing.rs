@@ -150,7 +150,7 @@ pub fn scripted_agent(script: impl Into<Script>) -> ScriptedAgent {
     let (dir, path) = match script.into() {
         Script::File(path) => (None, std::path::absolute(&path).unwrap_or(path)),
         Script::Json(json) => {
-            let dir = PrivateDir::new().expect("a temporary folder for the script can be made");
+            let mut dir = PrivateDir::new().expect("a temporary folder for the script can be made");
             let path =
                 dir.write("script.json", json.as_bytes()).expect("a temporary file for the script can be written");
             (Some(dir), path)

@@ -56,15 +56,22 @@ fn private_files(arguments: &[OsString]) -> Vec<PathBuf> {
     arguments.iter().filter_map(file).collect()
 }
 
-/// Nothing tells that a folder goes: it is looked for again and again, up to a deadline that only a failure reaches.
+/// Waits until a folder has gone; the system tells.
 async fn gone(path: &Path) {
-    let going = async {
-        while path.exists() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    };
-    let limit = std::time::Duration::from_secs(60);
-    tokio::time::timeout(limit, going).await.unwrap_or_else(|_| panic!("{} is still there", path.display()));
+    use rustix::fs::inotify;
+
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    match inotify::add_watch(&watch, path, inotify::WatchFlags::DELETE_SELF) {
+        Err(rustix::io::Errno::NOENT) => return,
+        added => drop(added.unwrap()),
+    }
+    let waiting = tokio::task::spawn_blocking(move || {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 1024];
+        let mut told = inotify::Reader::new(&watch, &mut buffer);
+        told.next().map(|event| event.events())
+    });
+    let events = waiting.await.unwrap().unwrap();
+    assert!(events.contains(inotify::ReadFlags::DELETE_SELF) && !path.exists(), "{events:?}");
 }
 
 /// Everything that is logged, at the finest level, on every thread.
