@@ -73,7 +73,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-exit test-limits test-packages test-foreign test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-packages test-foreign test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -135,6 +135,12 @@ test-limits: build ## What sessions take of memory and leave behind, counted, in
 	@cargo build -q --locked -p limits-program
 	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
 
+.PHONY: test-instructions
+test-instructions: ## Instructions of the core's hot paths, against what is recorded.
+	$(call say,Counting the instructions of the hot paths)
+	@cargo build -q --release --locked -p instruction-paths
+	@python3 bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
+
 .PHONY: test-exit
 test-exit: build ## 200 exits of each Python in the middle of a turn.
 	$(call say,Leaving Python in the middle of a turn)
@@ -181,7 +187,7 @@ lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Forma
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps -p kimi-agent $(FEATURES)
 	$(call say,Linting Python)
-	@$(VENV)/bin/ruff check -q bindings-python tests tools demo && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo
+	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench
 	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)
 	$(call say,Linting TypeScript)
 	@cd bindings-node && npm run --silent lint && npm run --silent check:package
@@ -189,7 +195,7 @@ lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Forma
 .PHONY: fmt
 fmt: $(VENV)/.ready ## Formats Rust and Python.
 	@cargo fmt --all
-	@$(VENV)/bin/ruff format -q bindings-python tests tools demo && $(VENV)/bin/ruff check -q --fix bindings-python tests tools demo
+	@$(VENV)/bin/ruff format -q bindings-python tests tools demo bench && $(VENV)/bin/ruff check -q --fix bindings-python tests tools demo bench
 
 .PHONY: clean
 clean: ## Removes build products, not what was downloaded.

@@ -41,6 +41,9 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handler;
+#[cfg(feature = "measured")]
+#[doc(hidden)]
+pub mod measured;
 #[cfg(all(test, feature = "bridge"))]
 mod models;
 mod options;

@@ -163,7 +163,7 @@ impl SessionOptions {
     }
 
     /// Opens a session over a transport.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "measured"))]
     pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
         let dialect = self.dialect_for(None)?;
         self.open_as(transport, dialect, id, work_dir, None).await

@@ -2,7 +2,7 @@
 
 pub(crate) mod child;
 mod failure;
-#[cfg(test)]
+#[cfg(any(test, feature = "measured"))]
 pub(crate) mod memory;
 mod spawner;
 mod stderr;
