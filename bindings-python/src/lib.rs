@@ -3,9 +3,12 @@
 //! No thread of the core enters Python. It leaves deliveries in a [`mailbox::PyMailbox`] and makes its descriptor
 //! readable; Python fetches. So the interpreter may end at any moment.
 
+mod bell;
 mod classes;
 mod convert;
 mod mailbox;
+mod next_event;
+mod reader;
 mod session;
 mod turn;
 
@@ -124,6 +127,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::PySession>()?;
     module.add_class::<turn::PyTurn>()?;
     module.add_class::<PyPrivateFolder>()?;
+    module.add_class::<reader::PyReader>()?;
+    module.add_class::<reader::PyBlockingReader>()?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     Ok(())

@@ -8,44 +8,9 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use crate::bell::{Socket, descriptor, pair};
 use crate::convert::{event_to_py, json_to_py, outcome_to_py, py_to_json};
 use crate::error_parts;
-
-#[cfg(unix)]
-type Socket = std::os::unix::net::UnixStream;
-#[cfg(windows)]
-type Socket = std::net::TcpStream;
-
-/// Two connected sockets: loops can watch sockets everywhere.
-#[cfg(unix)]
-fn pair() -> std::io::Result<(Socket, Socket)> {
-    Socket::pair()
-}
-
-#[cfg(windows)]
-fn pair() -> std::io::Result<(Socket, Socket)> {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
-    let writer = Socket::connect(listener.local_addr()?)?;
-    loop {
-        let (reader, peer) = listener.accept()?;
-        // Anybody on this machine may have connected first.
-        if peer == writer.local_addr()? {
-            return Ok((reader, writer));
-        }
-    }
-}
-
-#[cfg(unix)]
-fn descriptor(socket: &Socket) -> i64 {
-    use std::os::fd::AsRawFd;
-    socket.as_raw_fd().into()
-}
-
-#[cfg(windows)]
-fn descriptor(socket: &Socket) -> i64 {
-    use std::os::windows::io::AsRawSocket;
-    socket.as_raw_socket() as i64
-}
 
 /// Where the core leaves what an event loop is to know.
 #[pyclass(frozen, name = "Mailbox", module = "kimi_agent._native")]

@@ -1,22 +1,38 @@
 //! A turn, or a replay.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kimi_agent::bridge::BridgeTurn;
+use kimi_agent::wire::Event;
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
+use crate::bell;
 use crate::convert::{event_to_py, message_to_py, outcome_to_py, py_to_json};
 use crate::session::content;
 use crate::{error_parts, let_go, raise};
 
-/// Events, the step of the next unread one as (index, number), and whether nothing follows.
-type Drained<'py> = (Vec<Bound<'py, PyAny>>, Option<(u32, i64)>, bool);
+/// As many events are taken from the core at once; measured, more bring nothing.
+const BATCH: usize = 64;
+
+/// How many events were fetched, the step of the next one as (index, number), and whether nothing follows.
+type Fetched = (usize, Option<(u32, i64)>, bool);
+
+/// Events that were fetched from the core. They become Python's objects one by one, when the program takes them: the
+/// memory of the last one is then still warm for the next.
+#[derive(Default)]
+struct Fetch {
+    events: VecDeque<Event>,
+    /// How many the program has got that the core has not been told of.
+    got: usize,
+}
 
 /// A turn, or a replay: a stream of events with an outcome.
 #[pyclass(frozen, name = "Turn", module = "kimi_agent._native")]
 pub(crate) struct PyTurn {
     turn: Arc<BridgeTurn>,
+    fetch: Mutex<Fetch>,
 }
 
 impl Drop for PyTurn {
@@ -27,7 +43,20 @@ impl Drop for PyTurn {
 
 impl PyTurn {
     pub(crate) fn new(turn: BridgeTurn) -> Self {
-        Self { turn: Arc::new(turn) }
+        Self { turn: Arc::new(turn), fetch: Mutex::default() }
+    }
+
+    fn fetched(&self) -> MutexGuard<'_, Fetch> {
+        self.fetch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next of all events, if it is there.
+    pub(crate) fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if let Some(event) = self.pop(py)? {
+            return Ok(Some(event));
+        }
+        self.fetch(BATCH, None);
+        self.pop(py)
     }
 }
 
@@ -43,19 +72,63 @@ impl PyTurn {
         self.turn.id()
     }
 
-    /// Events; the step of the next unread one as (index, number), if there is one; whether nothing follows.
-    fn drain<'py>(&self, py: Python<'py>, max: usize, step: Option<u32>) -> PyResult<Drained<'py>> {
+    /// Fetches up to `max` events, with `step` only of that step.
+    #[pyo3(signature = (max, step))]
+    pub(crate) fn fetch(&self, max: usize, step: Option<u32>) -> Fetched {
+        self.acknowledge();
         let batch = self.turn.drain(max, step);
-        let events = batch.events.iter().map(|event| event_to_py(py, event)).collect::<PyResult<_>>()?;
-        Ok((events, batch.next.map(|tag| (tag.index, tag.n)), batch.ended))
+        let count = batch.events.len();
+        let mut fetched = self.fetched();
+        if fetched.events.is_empty() {
+            fetched.events = batch.events.into();
+        } else {
+            fetched.events.extend(batch.events);
+        }
+        (count, batch.next.map(|tag| (tag.index, tag.n)), batch.ended)
+    }
+
+    /// The next event that was fetched.
+    pub(crate) fn pop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let event = {
+            let mut fetched = self.fetched();
+            let Some(event) = fetched.events.pop_front() else { return Ok(None) };
+            fetched.got += 1;
+            event
+        };
+        event_to_py(py, &event).map(Some)
+    }
+
+    #[getter]
+    fn fetched_count(&self) -> usize {
+        self.fetched().events.len()
+    }
+
+    /// Drops what was fetched and not taken; how many events it was.
+    fn drop_fetched(&self) -> usize {
+        let dropped = {
+            let mut fetched = self.fetched();
+            let dropped = std::mem::take(&mut fetched.events);
+            fetched.got += dropped.len();
+            dropped
+        };
+        self.acknowledge();
+        dropped.len()
     }
 
     fn wait(&self) -> bool {
         self.turn.wait()
     }
 
-    fn acknowledge(&self, count: usize) {
-        self.turn.acknowledge(count);
+    /// Waits on this thread until there is something to fetch.
+    fn block(&self, py: Python<'_>) -> PyResult<()> {
+        bell::wait(py, |waker| self.turn.wait_with(waker))
+    }
+
+    fn acknowledge(&self) {
+        let got = std::mem::take(&mut self.fetched().got);
+        if got > 0 {
+            self.turn.acknowledge(got);
+        }
     }
 
     fn reader_started(&self, py: Python<'_>, by_step: bool) -> PyResult<()> {

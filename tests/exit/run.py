@@ -100,6 +100,22 @@ started.wait()
         0,
         "",
     ),
+    "a daemon thread waits": (
+        """
+import kimi_agent.sync
+script = [[{"text": "one"}, {"wait_cancel": True}]]
+reading = threading.Event()
+def work():
+    session = kimi_agent.sync.create_session(executable=scripted_agent(script))
+    for event in session.prompt("go"):
+        if isinstance(event, kimi_agent.TextPart):
+            reading.set()
+threading.Thread(target=work, daemon=True).start()
+reading.wait()
+""",
+        0,
+        "",
+    ),
     "os._exit": (
         """
 kept = asyncio.run(begin())

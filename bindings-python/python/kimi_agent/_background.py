@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from ._errors import KimiAgentError
 from ._loop import check_process, mailbox_of
 
-__all__ = ["run", "run_call"]
+__all__ = ["block", "run", "run_call"]
 
 T = TypeVar("T")
 _PATIENCE = 1.0
@@ -99,6 +99,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         if background.stopping and isinstance(error, concurrent.futures.CancelledError):
             _too_late()
         raise
+
+
+def block(wait: Callable[[], None]) -> None:
+    """Waits on the caller's own thread for what needs no loop; Ctrl-C interrupts the wait."""
+    background = _background()
+    wait()
+    if background.stopping:
+        _too_late()
 
 
 def _too_late() -> NoReturn:

@@ -10,13 +10,25 @@ An *answer* to a request is JSON: for an approval `"approve"`, `"approve_for_ses
 True, `"allow"` or `{"block": reason}`. What it may be is judged by the core.
 """
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Literal, final
+
+from typing_extensions import Self, disjoint_base
 
 from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
 from ._wire import Event, StatusUpdate, TokenUsage
 
-__all__ = ["Mailbox", "NativeError", "PrivateFolder", "Session", "Turn", "run_scripted_agent", "shutdown"]
+__all__ = [
+    "BlockingReader",
+    "Mailbox",
+    "NativeError",
+    "PrivateFolder",
+    "Reader",
+    "Session",
+    "Turn",
+    "run_scripted_agent",
+    "shutdown",
+]
 
 class NativeError(Exception):
     """An error of the core's; `args` is an `ErrorTuple`."""
@@ -89,17 +101,26 @@ class Turn:
     def key(self) -> int: ...
     @property
     def id(self) -> str: ...
-    def drain(self, max: int, step: int | None) -> tuple[list[Event], tuple[int, int] | None, bool]:
-        """Up to `max` events that are there; the step of the next unread one, if there is one; whether nothing
-        more follows.
+    def fetch(self, max: int, step: int | None) -> tuple[int, tuple[int, int] | None, bool]:
+        """Fetches up to `max` events that are there, for `pop`: how many; the step of the next one, if there is one;
+        whether nothing more follows.
 
         A step is its place in the turn, and the agent's number. With the place of a `step`, only its events are taken,
         and it is asked whether more of them follow.
         """
+    def pop(self) -> Event | None:
+        """The next event that was fetched."""
+    @property
+    def fetched_count(self) -> int:
+        """How many were, and have not been popped."""
+    def drop_fetched(self) -> int:
+        """Drops what was fetched and not popped; how many events it was."""
     def wait(self) -> bool:
-        """True: `drain` has something to say. False: it has not, and "readable" will be delivered when it has."""
-    def acknowledge(self, count: int) -> None:
-        """The program got so many of the events that were drained: there is room for more."""
+        """True: `fetch` has something to say. False: it has not, and "readable" will be delivered when it has."""
+    def block(self) -> None:
+        """Waits on this thread, with the GIL released, until `fetch` has something to say. Signals interrupt it."""
+    def acknowledge(self) -> None:
+        """The program has got what was popped: there is room for more. Fetching tells it, too."""
     def reader_started(self, by_step: bool) -> None:
         """Somebody reads the events, so they are kept."""
     def reader_left(self) -> None:
@@ -133,6 +154,29 @@ class PrivateFolder:
 
     def remove(self) -> None:
         """Removes it, and all that is in it."""
+
+@disjoint_base
+class Reader:
+    """Hands out a turn's events to coroutines; one that is there costs neither a coroutine nor a switch of tasks.
+
+    Where it has to wait it awaits its own `_later()`, which gives an event, too, or raises `StopAsyncIteration`.
+    """
+
+    def __new__(cls, turn: Turn) -> Self: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Event]: ...
+    def _leave_events(self) -> None:
+        """From now on `_later()` is asked for everything."""
+
+@disjoint_base
+class BlockingReader:
+    """The same without coroutines; its `_later()` waits, and raises `StopIteration` after the last one."""
+
+    def __new__(cls, turn: Turn) -> Self: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Event: ...
+    def _leave_events(self) -> None:
+        """From now on `_later()` is asked for everything."""
 
 def shutdown() -> None:
     """Closes every session that is open, within bounds, and stops the core's threads. Called at exit."""

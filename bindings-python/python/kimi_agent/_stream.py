@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import deque
 from typing import TYPE_CHECKING, NoReturn
 
 from . import _native
@@ -17,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["EventIterator", "Step", "Steps", "Stream"]
 
-# As many events cross the border at once; measured, more bring nothing.
+# As many events are fetched from the core at once.
 _BATCH = 64
 
 
 class Stream:
     """The events of a turn or a replay. Internal: `Turn` and `Replay` are its public forms.
 
-    Events are fetched in batches and handed out one by one; the core is told when the program has got a batch, so
-    that an agent never runs far ahead of a slow program.
+    The native turn fetches events in batches and hands them out one by one; it tells the core when the program has got
+    a batch, so that an agent never runs far ahead of a slow program.
 
     Coroutines that wait here let go of the stream where they are cancelled (`del self`): a task that was cancelled
     in its loop over a turn has left the turn, though its traceback, which whoever holds the task holds, is still there.
@@ -33,10 +32,8 @@ class Stream:
 
     __slots__ = (
         "__weakref__",
-        "_buffer",
         "_dropped",
         "_ended",
-        "_fetched",
         "_mailbox",
         "_native",
         "_next",
@@ -47,8 +44,6 @@ class Stream:
     def __init__(self, native: _native.Turn, mailbox: LoopMailbox) -> None:
         self._native = native
         self._mailbox = mailbox
-        self._buffer: deque[Event] = deque()
-        self._fetched = 0
         # How many of the events that were fetched nobody got.
         self._dropped = 0
         self._next: tuple[int, int] | None = None
@@ -81,42 +76,40 @@ class Stream:
     def _stop_reading(self, reader: object) -> None:
         if self._reader == id(reader):
             self._reader = None
-            self._acknowledge()
+            self._native.acknowledge()
             self._native.reader_left()
 
-    def _acknowledge(self) -> None:
-        got = self._fetched - len(self._buffer)
-        if got:
-            self._native.acknowledge(got)
-            self._fetched -= got
-
     def _discard(self) -> None:
-        self._dropped += len(self._buffer)
-        self._buffer.clear()
-        self._acknowledge()
+        self._dropped += self._native.drop_fetched()
+
+    def _fetch(self, most: int = _BATCH, step: int | None = None) -> bool | None:
+        """Fetches the next batch, when the last one is used up; with `step` only of that step.
+
+        False: the end. None: nothing is there yet. True with nothing fetched: what comes next, `_next`, is of another
+        step. Raises what ended the stream, if it did not end by itself.
+        """
+        if not self._ended:
+            count, self._next, ended = self._native.fetch(most, step)
+            self._ended = ended and self._next is None
+            if count or self._next is not None:
+                return True
+            if not self._ended:
+                return None
+        outcome = self._native.outcome()
+        if isinstance(outcome, tuple):
+            raise from_native(*outcome)
+        return False
 
     async def _fill(self, most: int = _BATCH, step: int | None = None) -> bool:
-        """Fetches the next batch, when the last one is used up; with `step` only of that step. False: the end.
-
-        True with nothing in the buffer: what comes next, `_next`, is of another step. Raises what ended the stream,
-        if it did not end by itself.
-        """
-        self._acknowledge()
-        while not self._ended:
-            events, self._next, ended = self._native.drain(most, step)
-            self._ended = ended and self._next is None
-            self._buffer.extend(events)
-            self._fetched += len(events)
-            if events or self._next is not None:
-                return True
-            if not self._ended and not self._native.wait():
+        """Waits for the next batch; see `_fetch`."""
+        while (more := self._fetch(most, step)) is None:
+            if not self._native.wait():
                 try:
                     await self._wait()
                 except asyncio.CancelledError:
                     del self
                     raise
-        self._raise_outcome()
-        return False
+        return more
 
     def _wait(self) -> asyncio.Future[None]:
         if self._waiter is not None and not self._waiter.done():
@@ -125,54 +118,37 @@ class Stream:
         self._waiter = asyncio.get_running_loop().create_future()
         return self._waiter
 
-    def _raise_outcome(self) -> None:
-        outcome = self._native.outcome()
-        if isinstance(outcome, tuple):
-            raise from_native(*outcome)
 
-    async def next_batch(self) -> list[Event]:
-        """All events that are there; none after the last one."""
-        if not self._buffer and not await self._fill():
-            return []
-        batch = list(self._buffer)
-        self._buffer.clear()
-        return batch
-
-
-class EventIterator:
+class EventIterator(_native.Reader):
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
 
-    __slots__ = ("_pop", "_stream")
+    __slots__ = ("_stream",)
+
+    def __new__(cls, stream: Stream) -> Self:
+        return super().__new__(cls, stream._native)
 
     def __init__(self, stream: Stream) -> None:
         self._stream: Stream | None = None
         stream._start_reading(self, by_step=False)
         self._stream = stream
-        self._pop = stream._buffer.popleft
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
+    async def _later(self) -> Event:
         stream = self._stream
         if stream is None:
             raise StopAsyncIteration
         try:
-            return self._pop()
-        except IndexError:
-            pass
-        try:
-            more = await stream._fill()
+            while await stream._fill():
+                event = stream._native.pop()
+                if event is not None:
+                    return event
         except KimiAgentError:
             self._leave()
             raise
         except asyncio.CancelledError:
             del self, stream
             raise
-        if not more:
-            self._leave()
-            raise StopAsyncIteration
-        return self._pop()
+        self._leave()
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Stops reading."""
@@ -185,6 +161,7 @@ class EventIterator:
     def _leave(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
+            self._leave_events()
             stream._stop_reading(self)
 
 
@@ -210,7 +187,7 @@ class Steps:
             stream._start_reading(self, by_step=True)
             self._reading = True
         while True:
-            stream._buffer.clear()
+            stream._native.drop_fetched()
             # A look at what comes first; then whatever is left of the current step is passed over.
             try:
                 asked = (0, None) if self._current is None else (_BATCH, self._current[0])
@@ -220,7 +197,7 @@ class Steps:
                 raise
             if not more:
                 raise StopAsyncIteration
-            if not stream._buffer and stream._next is not None and stream._next != self._current:
+            if not stream._native.fetched_count and stream._next is not None and stream._next != self._current:
                 self._current = stream._next
                 return Step(self, stream._next)
 
@@ -246,16 +223,19 @@ class Steps:
         return more
 
     async def _next_of(self, step: tuple[int, int]) -> Event | None:
-        buffer = self._stream._buffer
-        if self._current != step or (not buffer and self._left):
+        native = self._stream._native
+        if self._current != step:
             return None
+        event = native.pop()
+        if event is not None or self._left:
+            return event
         try:
-            if not buffer and not await self._fill(_BATCH, step[0]):
+            if not await self._fill(_BATCH, step[0]):
                 return None
         except asyncio.CancelledError:
             del self
             raise
-        return buffer.popleft() if buffer else None
+        return native.pop()
 
     def _leave(self) -> None:
         self._left = True
@@ -286,7 +266,7 @@ class Step:
         return self
 
     async def __anext__(self) -> Event:
-        event = await self._reading()._next_of(self._step)
+        event = await self.take_later()
         if event is None:
             raise StopAsyncIteration
         return event
@@ -297,13 +277,11 @@ class Step:
             raise KimiAgentError("the loop over the steps has been left; a step is read inside of it")
         return steps
 
-    async def next_batch(self) -> list[Event]:
-        """All events of the step that are there; none after its last one."""
+    def take(self) -> Event | None:
+        """The next event of the step, if it is there already."""
         steps = self._reading()
-        first = await steps._next_of(self._step)
-        if first is None:
-            return []
-        buffer = steps._stream._buffer
-        batch = [first, *buffer]
-        buffer.clear()
-        return batch
+        return steps._stream._native.pop() if steps._current == self._step else None
+
+    async def take_later(self) -> Event | None:
+        """The next event of the step; None after its last one."""
+        return await self._reading()._next_of(self._step)

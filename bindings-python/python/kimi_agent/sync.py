@@ -13,12 +13,11 @@ threads of their own and may use them, too. Ctrl-C interrupts every wait.
 
 from __future__ import annotations
 
-from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from . import _session, _stream
-from ._background import run, run_call
+from . import _native, _session, _stream
+from ._background import block, run, run_call
 from ._errors import KimiAgentError
 from ._handlers import check_not_awaited_by
 from ._loop import in_this_process
@@ -32,40 +31,41 @@ if TYPE_CHECKING:
 __all__ = ["EventIterator", "Replay", "Session", "Step", "Steps", "Turn", "create_session", "prompt"]
 
 
-class EventIterator:
+class EventIterator(_native.BlockingReader):
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
 
-    __slots__ = ("_open", "_ready", "_stream")
+    __slots__ = ("_open", "_stream")
 
-    def __init__(self, stream: _stream.Stream, ready: deque[Event]) -> None:
+    def __new__(cls, stream: _stream.Stream) -> Self:
+        return super().__new__(cls, stream._native)
+
+    def __init__(self, stream: _stream.Stream) -> None:
         self._open = False
         self._stream = stream
-        self._ready = ready
         stream._start_reading(self, by_step=False)
         self._open = True
 
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Event:
-        if self._ready:
-            return self._ready.popleft()
-        if not self._open:
-            raise StopIteration
-        try:
-            self._ready.extend(run(self._stream.next_batch()))
-        except KimiAgentError:
-            self.close()
-            raise
-        if not self._ready:
-            self.close()
-            raise StopIteration
-        return self._ready.popleft()
+    def _later(self) -> Event:
+        native = self._stream._native
+        while self._open:
+            try:
+                more = self._stream._fetch()
+            except KimiAgentError:
+                self.close()
+                raise
+            if more is None:
+                block(native.block)
+            elif not more:
+                self.close()
+            elif (event := native.pop()) is not None:
+                return event
+        raise StopIteration
 
     def close(self) -> None:
         """Stops reading."""
         if self._open:
             self._open = False
+            self._leave_events()
             self._stream._stop_reading(self)
 
     def __del__(self) -> None:
@@ -76,11 +76,10 @@ class EventIterator:
 class Step:
     """One step of a turn; `for` gives its events."""
 
-    __slots__ = ("_ready", "_step")
+    __slots__ = ("_step",)
 
     def __init__(self, step: _stream.Step) -> None:
         self._step = step
-        self._ready: deque[Event] = deque()
 
     @property
     def n(self) -> int:
@@ -94,11 +93,12 @@ class Step:
         return self
 
     def __next__(self) -> Event:
-        if not self._ready:
-            self._ready.extend(run(self._step.next_batch()))
-        if not self._ready:
+        event = self._step.take()
+        if event is None:
+            event = run(self._step.take_later())
+        if event is None:
             raise StopIteration
-        return self._ready.popleft()
+        return event
 
 
 class Steps:
@@ -128,14 +128,13 @@ class Steps:
 class _Events:
     """What a turn and a replay share."""
 
-    __slots__ = ("_ready", "_stream")
+    __slots__ = ("_stream",)
 
     def __init__(self, stream: _stream.Stream) -> None:
         self._stream = stream
-        self._ready: deque[Event] = deque()
 
     def __iter__(self) -> EventIterator:
-        return EventIterator(self._stream, self._ready)
+        return EventIterator(self._stream)
 
 
 class Replay(_Events):

@@ -140,6 +140,11 @@ impl BridgeTurn {
         self.lane().poll_ready(&self.waker)
     }
 
+    /// The same for a thread that waits by itself: it gets its own waker woken.
+    pub fn wait_with(&self, waker: &Waker) -> bool {
+        self.lane().poll_ready(waker)
+    }
+
     /// Somebody reads, by event or by step.
     ///
     /// # Errors

@@ -1,0 +1,84 @@
+"""What `__anext__` gives is a coroutine in all that a program can see, though it is none where the event is there."""
+
+from __future__ import annotations
+
+import asyncio
+import collections.abc
+import gc
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from support import open_session
+
+from kimi_agent import TextPart, Turn, TurnBegin
+from kimi_agent._stream import EventIterator
+
+WORDS = ["one", "two", "three", "four"]
+
+
+@asynccontextmanager
+async def all_there() -> AsyncGenerator[tuple[Turn, EventIterator], None]:
+    """A turn that has ended, of which nothing was read."""
+    async with open_session([{"text": WORDS, "bulk": True}]) as session:
+        turn = session.prompt("Go")
+        events = aiter(turn)
+        await turn.result()
+        yield turn, events
+
+
+async def test_it_can_be_awaited_in_any_way() -> None:
+    async with all_there() as (_, events):
+        first = events.__anext__()
+        assert isinstance(first, collections.abc.Coroutine)
+        assert isinstance(await asyncio.create_task(first), TurnBegin)
+        assert type(await asyncio.wait_for(anext(events), 60)).__name__ == "StepBegin"
+        found = [await events.__anext__() for _ in WORDS]
+        assert found == [TextPart(word) for word in WORDS]
+        assert type(await anext(events)).__name__ == "TurnEnd"
+        assert await anext(events, None) is None
+
+
+async def test_it_is_awaited_once() -> None:
+    async with all_there() as (_, events):
+        first = events.__anext__()
+        await first
+        with pytest.raises(RuntimeError, match="awaited twice"):
+            await first
+        # The next one is none the worse for it.
+        assert type(await anext(events)).__name__ == "StepBegin"
+
+
+async def test_not_awaited_it_takes_no_event() -> None:
+    async with all_there() as (_, events):
+        events.__anext__().close()
+        with pytest.raises(ValueError, match="thrown"):
+            events.__anext__().throw(ValueError("thrown"))
+        with pytest.raises(KeyError):
+            events.__anext__().throw(KeyError)
+        del_me = events.__anext__()
+        del del_me
+        assert isinstance(await anext(events), TurnBegin)
+
+
+async def test_an_exception_that_tells_an_event_keeps_it() -> None:
+    async with all_there() as (_, events):
+        stops: list[StopIteration] = []
+        for _ in range(2 + len(WORDS)):
+            with pytest.raises(StopIteration) as raised:
+                events.__anext__().send(None)
+            stops.append(raised.value)
+        assert [stop.value for stop in stops[2:]] == [TextPart(word) for word in WORDS]
+
+
+async def test_it_keeps_neither_event_nor_reader() -> None:
+    async with all_there() as (turn, events):
+        kept = weakref.ref(turn)
+        waiting = events.__anext__()
+        # In a circle that only the collector finds.
+        circle: list[object] = [waiting]
+        circle.append(circle)
+        del turn, events, waiting, circle
+        gc.collect()
+    assert kept() is None
