@@ -137,18 +137,20 @@ def at_once(machine: Machine, language: str) -> Figures:
 
 
 def host_killed(machine: Machine, language: str) -> Figures:
-    """The program is killed with KILL in the middle of turns: its agents go."""
+    """The program is killed with KILL in the middle of turns: its agents go, and all that they started."""
     agent = machine.scripted(f"{language}-lasting", LASTING)
-    fifo = Fifo(machine.folder, f"{language}-killed")
-    with machine.start(language) as program:
-        for _ in range(3):
-            program.do("open", options={"executable": machine.held(fifo, "none", agent)})
-            program.do("prompt", input="go")
-            program.do("read", count=2)
-        program.killed()
-        fifo.all_gone("the program was killed")
-        left = [path.name for path in program.folder.iterdir()]
-    return {"files left": left}
+    figures: Figures = {}
+    for descendant in ("plain", "stubborn"):
+        fifo = Fifo(machine.folder, f"{language}-killed-{descendant}")
+        with machine.start(language) as program:
+            for _ in range(3):
+                program.do("open", options={"executable": machine.held(fifo, descendant, agent)})
+                program.do("prompt", input="go")
+                program.do("read", count=2)
+            program.killed()
+            fifo.all_gone(f"the program was killed; descendants are {descendant}")
+            figures[f"files left, {descendant}"] = [path.name for path in program.folder.iterdir()]
+    return figures
 
 
 CASES = [cycles("close"), cycles("drop"), cycles("collect"), cycles("cancel"), at_once, host_killed]

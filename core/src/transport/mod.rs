@@ -12,6 +12,11 @@ mod sys;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod sys;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod watcher;
+#[cfg(all(unix, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
+#[path = "watcher_none.rs"]
+mod watcher;
 
 use std::future::{Future, poll_fn};
 use std::io;

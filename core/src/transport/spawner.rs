@@ -29,6 +29,14 @@ pub(super) async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'sta
     Ok(answer.await.ok())
 }
 
+/// Has a job done for which no thread is worth being started.
+pub(super) fn submit_if_running(job: Job) {
+    let spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = spawner.as_ref().filter(|spawner| spawner.host == std::process::id()) {
+        drop(running.jobs.send(job));
+    }
+}
+
 fn submit(job: Job) -> std::io::Result<()> {
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
     let job = match spawner.as_ref().filter(|spawner| spawner.host == std::process::id()) {

@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::ptr;
+use std::sync::Arc;
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::Exit;
+use super::{Exit, watcher};
 use crate::options::Launch;
 
 pub(super) struct Pipes {
@@ -25,6 +26,8 @@ pub(super) struct Running {
     /// Taken by `drop` only.
     child: Option<Child>,
     exit: Option<Exit>,
+    /// Given up when nothing of the group is left to be watched.
+    place: Option<Arc<watcher::Place>>,
 }
 
 /// Starts the program. The calling thread must outlive the child, which dies with it (on Linux).
@@ -32,6 +35,8 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let exec = Exec::new(launch)?;
     #[cfg(target_os = "linux")]
     let host = libc::pid_t::try_from(std::process::id()).map_err(io::Error::other)?;
+    let place = watcher::place().map(Arc::new);
+    let entered = place.clone();
     let mut command = Command::new(&launch.program);
     command
         .current_dir(&launch.current_dir)
@@ -52,16 +57,25 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
             }
-            Err(exec.run())
+            if let Some(place) = &entered {
+                place.enter();
+            }
+            let error = exec.run();
+            if let Some(place) = &entered {
+                place.leave();
+            }
+            Err(error)
         });
     }
     let mut child = command.spawn()?;
+    // With it goes its share in the place.
+    drop(command);
     let pid = child.id();
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(pid), (Some(stdin), Some(stdout), Some(stderr))) = (pid, pipes) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    Ok((Running { pid, child: Some(child), exit: None }, Pipes { stdin, stdout, stderr }))
+    Ok((Running { pid, child: Some(child), exit: None, place }, Pipes { stdin, stdout, stderr }))
 }
 
 impl Running {
@@ -76,6 +90,7 @@ impl Running {
             self.exit = Some(exit);
             // Nobody is there any more to end its descendants in good order.
             signal_group(self.pid, libc::SIGKILL);
+            self.place = None;
             if !reap_group(self.pid, libc::WNOHANG) {
                 let pid = self.pid;
                 in_background(move || {
@@ -106,9 +121,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take().filter(|_| self.exit.is_none()) else { return };
         signal_group(self.pid, libc::SIGKILL);
-        let pid = self.pid;
+        let (pid, place) = (self.pid, self.place.take());
         in_background(move || {
             await_exit(pid);
+            drop(place);
             drop(child.try_wait());
             reap_group(pid, 0);
         });
