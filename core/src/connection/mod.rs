@@ -21,7 +21,7 @@ pub use turn::{PromptResult, TurnStatus};
 pub(crate) use turn::{StepTag, TurnKey};
 
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
-use crate::error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
+use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::wire::envelope::RpcFailure;
 use crate::wire::{Content, Event, HandlerFailed, HandlerKind, Json, StatusUpdate, TokenUsage, UnknownEvent};
 
@@ -361,14 +361,7 @@ impl Connection {
             self.opened(opened);
             return;
         }
-        let outcome = outcome.map_err(|failure| {
-            Error::Rpc(RpcError {
-                kind: self.dialect.meaning(&call, failure.code),
-                rpc_code: failure.code,
-                message: failure.message,
-                data: failure.data,
-            })
-        });
+        let outcome = outcome.map_err(|failure| self.dialect.refused(&call, failure));
         match call {
             Call::Prompt(_) => self.prompt_answered(key, outcome, now),
             Call::Cancel => self.cancel_answered(key, outcome, now),

@@ -14,7 +14,7 @@ pub(crate) use wire::Wire;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::envelope::RpcFailure;
 use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolReturnValue};
@@ -164,4 +164,17 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome>;
     /// What an error code means in answer to a call.
     fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind;
+    /// The error for a call that the agent has refused.
+    fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
+        self.failed(call, failure)
+    }
+    /// That error, where only the code counts.
+    fn failed(&self, call: &Call, failure: RpcFailure) -> Error {
+        Error::Rpc(RpcError {
+            kind: self.meaning(call, failure.code),
+            rpc_code: failure.code,
+            message: failure.message,
+            data: failure.data,
+        })
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Wire {
     version: WireVersion,
     /// Whatever the agent says its version is.
     pinned: bool,
+    /// What it says.
+    announced: Option<WireVersion>,
     server: Option<ServerInfo>,
     capabilities: Capabilities,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// A dialect that offers `version` in the handshake, and is what the agent answers from then on.
     pub(crate) fn new(version: WireVersion) -> Self {
-        Self { version, pinned: false, server: None, capabilities: Capabilities::default() }
+        Self { version, pinned: false, announced: None, server: None, capabilities: Capabilities::default() }
     }
 
     /// A dialect that keeps to `version` whatever the agent says. With 1.0 that is: no handshake at all, as agents
@@ -61,10 +63,13 @@ impl Wire {
         let release: Option<WireVersion> = self.server.as_ref().and_then(|server| server.version.parse().ok());
         let ahead_of_its_number =
             self.version == WireVersion::new(1, 3) && release.is_some_and(|release| release >= WireVersion::new(1, 14));
-        let says_question = declared.and_then(|map| map.get("supports_question")).and_then(Value::as_bool);
+        // The handshake's word counts, unless the program wants a version that has no such word.
+        let has_word = |since| !self.pinned || at_least(since);
+        let says_question = declared.filter(|_| has_word(3)).and_then(|map| map.get("supports_question"));
+        let hooks = hooks.filter(|_| has_word(8));
         self.capabilities = Capabilities {
             external_tools: at_least(1),
-            questions: says_question.unwrap_or(at_least(4) || ahead_of_its_number),
+            questions: says_question.and_then(Value::as_bool).unwrap_or(at_least(4) || ahead_of_its_number),
             approval_feedback: at_least(6),
             steer: at_least(4) || ahead_of_its_number,
             plan_mode: at_least(4),
@@ -234,6 +239,7 @@ impl Dialect for Wire {
                 let version = result.protocol_version.parse().map_err(|error| {
                     Error::Handshake(format!("the agent's answer to `initialize` names no version: {error}"))
                 })?;
+                self.announced = Some(version);
                 if !self.pinned {
                     self.version = version;
                 }
@@ -264,6 +270,17 @@ impl Dialect for Wire {
             (-32003, _) => RpcErrorKind::LlmServiceError,
             (-32004, _) => RpcErrorKind::AuthExpired,
             _ => RpcErrorKind::Other,
+        }
+    }
+
+    fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
+        match call {
+            // Its version has the call, the agent has not: a program may have named a newer one than the agent's.
+            Call::Steer(_) | Call::SetPlanMode(_) | Call::Replay if failure.code == METHOD_NOT_FOUND => {
+                let version = self.announced.unwrap_or(self.version).to_string();
+                super::unsupported(self.server.as_ref(), &version, call.name())
+            }
+            _ => self.failed(call, failure),
         }
     }
 }

@@ -53,6 +53,46 @@ fn a_version_that_was_asked_for_stays() {
 }
 
 #[test]
+fn what_a_named_version_has_and_the_agent_does_not_know_is_unsupported() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 10)), timing(), Policy::default());
+    peer.connection.open(Hello::default(), peer.now);
+    peer.answer("initialize", &welcome("1.2"));
+    assert_eq!(peer.trace(), ["opened 1.10"]);
+    let refusal = |peer: &mut Peer, code| {
+        peer.connection.set_plan_mode(true, peer.now).unwrap();
+        peer.look();
+        peer.refuse("set_plan_mode", code);
+        loop {
+            match peer.connection.poll_output() {
+                Some(Output::CallEnded { outcome, .. }) => break outcome.unwrap_err(),
+                Some(_) => {}
+                None => panic!("the call has not ended"),
+            }
+        }
+    };
+    let error = refusal(&mut peer, -32601);
+    assert_eq!(error.code(), "unsupported");
+    assert!(error.to_string().ends_with("(Wire 1.2) does not support set_plan_mode"), "{error}");
+    // Another code is the agent's own word.
+    assert_eq!(refusal(&mut peer, -32602).code(), "rpc_error");
+}
+
+#[test]
+fn a_version_that_was_asked_for_has_its_own_hooks() {
+    let hooks = |pinned| {
+        let mut peer = Peer::speaking(Wire::pinned(pinned), timing(), Policy::default());
+        peer.connection.open(Hello::default(), peer.now);
+        let mut answer = welcome("1.10");
+        answer["hooks"] = json!({"supported_events": ["Stop"], "configured": {}});
+        peer.answer("initialize", &answer);
+        let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not opened") };
+        welcome.capabilities.hooks
+    };
+    assert_eq!(hooks(WireVersion::new(1, 7)), [""; 0]);
+    assert_eq!(hooks(WireVersion::new(1, 8)), ["Stop"]);
+}
+
+#[test]
 fn a_refusal_ends_it_once() {
     let mut peer = opening();
     peer.refuse("initialize", -32602);
