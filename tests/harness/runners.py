@@ -107,6 +107,9 @@ def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str]
         try:
             row = rows.get(timeout=SILENCE_SECONDS)
         except queue.Empty:
+            if silent:
+                # It is dead: whoever else holds its output isn't waited for.
+                break
             silent = True
             _stop(process)
             continue
@@ -122,7 +125,7 @@ def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str]
     status = process.wait()
     for reader in readers:
         # A grandchild that outlives its runner may hold the pipe: what it writes isn't waited for.
-        reader.join(timeout=5)
+        reader.join(timeout=0 if silent else 5)
     if not any(reader.is_alive() for reader in readers):
         out.close()
         err.close()

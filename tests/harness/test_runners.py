@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -69,6 +71,41 @@ class Run(unittest.TestCase):
     def test_no_case_at_all(self) -> None:
         outcomes = self.run_program("pass")
         self.assertEqual({one.problem for one in outcomes.values()}, {"the runner printed no case"})
+
+    @mock.patch.object(runners, "SILENCE_SECONDS", 1.0)
+    def test_silence_is_ended_though_somebody_holds_the_output(self) -> None:
+        outcomes = self.run_program("""
+            import subprocess, time
+            for path in sys.argv[1:]:
+                case(path)
+                if path.endswith("c"):
+                    held = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+                    with open(path + ".pid", "w") as file:
+                        file.write(str(held.pid))
+                    time.sleep(1000)
+        """)
+        os.kill(int((self.folder / "c.pid").read_text()), signal.SIGKILL)
+        self.assertEqual([outcomes[name].problem for name in "ab"], [None, None])
+        self.assertIn("said nothing", outcomes["c"].problem or "")
+
+    def test_a_python_runner_ends_though_nothing_in_it_can_run(self) -> None:
+        # Waits for a signal with the interpreter's lock held.
+        program = textwrap.dedent("""
+            import ctypes, runner
+            class Api:
+                def run(self, play, limit):
+                    play.close()
+                    ctypes.PyDLL(None).pause()
+            runner.WATCHDOG = runner.GRACE = 0.01
+            runner.run("tests/scenarios/turn_text.json", Api())
+        """)
+        folder = runners.ROOT / "tests" / "runners" / "python"
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=runners.ROOT, env={**os.environ, "PYTHONPATH": str(folder)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("in run", done.stderr)
 
 
 class Configuration(unittest.TestCase):

@@ -7,6 +7,7 @@ the blocking API. With `SCENARIO_TOUCHED=FILE` the names of the package that wer
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from touched import watch
 
 # Longer than any scenario takes, even on a machine that does much else.
 WATCHDOG = 120.0
+# What the watchdog may take to end the case; after that the whole process goes.
+GRACE = 30.0
 
 
 async def play(player: Player) -> None:
@@ -36,10 +39,14 @@ def run(path: str, api: Api) -> None:
     """Plays the scenario of a file."""
     case = read_case(Path(path))
     print_line({"case": case["name"]})
+    # The watchdog is Python, too: a defect may keep it from running. This needs no lock of the interpreter's.
+    faulthandler.dump_traceback_later(WATCHDOG + GRACE, exit=True)
     try:
         api.run(play(Player(case, api)), WATCHDOG)
     except Problem as problem:
         print_line({"error": "runner_problem", "message": str(problem)})
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def main() -> int:
