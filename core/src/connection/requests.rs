@@ -16,6 +16,8 @@ const INVALID_PARAMS: i64 = -32602;
 /// gets the safe answers.
 const MAX_PENDING: usize = 1024;
 
+const SAME_ID: &str = "another request has the same id: an answer could be meant for either";
+
 /// One of the agent's requests. Not its id: ids may repeat.
 pub(crate) type RequestKey = u64;
 
@@ -76,15 +78,28 @@ impl Requests {
         self.pending.iter().filter(|(_, pending)| matches(pending)).map(|(key, _)| *key).max()
     }
 
+    /// Whether an answer by hand to this id could be meant for another request: one that is open, or one of the same turn
+    /// that was. The open ones are given.
+    fn doubtful(&self, request_id: &str) -> Option<Vec<RequestKey>> {
+        let twin = |pending: &Pending| pending.manual && pending.request_id == request_id;
+        let open: Vec<_> = self.pending.iter().filter(|(_, pending)| twin(pending)).map(|(key, _)| *key).collect();
+        (!open.is_empty() || self.resolved.contains(request_id)).then_some(open)
+    }
+
     fn take(&mut self, key: RequestKey) -> Option<Pending> {
         let pending = self.pending.remove(&key)?;
         if pending.manual {
-            if self.resolved.len() >= MAX_PENDING {
-                self.resolved.clear();
-            }
-            self.resolved.insert(pending.request_id.clone());
+            self.remember(&pending.request_id);
         }
         Some(pending)
+    }
+
+    /// An answer by hand to this comes too late.
+    fn remember(&mut self, request_id: &str) {
+        if self.resolved.len() >= MAX_PENDING {
+            self.resolved.clear();
+        }
+        self.resolved.insert(request_id.to_owned());
     }
 
     /// The agent says that a request is resolved.
@@ -143,6 +158,15 @@ impl Connection {
         let of_turn = matches!(scope, Scope::Turn(..)) && !is_background(&request);
         let cancelling = of_turn && self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some());
         let unseen = who == Who::Manual && scope == Scope::Outside && !self.policy.observed;
+        // By hand an answer names an id: where that may mean either of two approvals, neither is given.
+        let by_hand = who == Who::Manual && kind == HandlerKind::Approval;
+        let doubt = if by_hand { self.requests.doubtful(&request_id) } else { None };
+        for key in doubt.iter().flatten() {
+            self.handler_failed(*key, SAME_ID.to_owned(), now);
+        }
+        if by_hand && (cancelling || unseen) {
+            self.requests.remember(&request_id);
+        }
         let who = if cancelling || unseen { Who::Nobody } else { who };
         let answer = match (who, &kind) {
             (Who::Nobody, HandlerKind::Approval) => Answer::Approval(Approval::Reject { feedback: None }),
@@ -163,6 +187,9 @@ impl Connection {
                 if full {
                     let reason = format!("{MAX_PENDING} other requests await an answer");
                     return self.handler_failed(key, reason, now);
+                }
+                if doubt.is_some() {
+                    return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
                 if !manual {
                     self.outputs.push_back(Output::Ask { key, scope, request });

@@ -3,6 +3,7 @@
 mod calls;
 mod cancel;
 mod deltas;
+mod doubts;
 mod handshake;
 mod order;
 mod recorded;

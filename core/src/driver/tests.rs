@@ -4,6 +4,7 @@
 mod chaos;
 mod deadlines;
 mod death;
+mod doubts;
 mod flow;
 mod halves;
 mod handlers;
