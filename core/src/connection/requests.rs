@@ -78,12 +78,11 @@ impl Requests {
         self.pending.iter().filter(|(_, pending)| matches(pending)).map(|(key, _)| *key).max()
     }
 
-    /// Whether an answer by hand to this id could be meant for another request: one that is open, or one of the same turn
-    /// that was. The open ones are given.
-    fn doubtful(&self, request_id: &str) -> Option<Vec<RequestKey>> {
-        let twin = |pending: &Pending| pending.manual && pending.request_id == request_id;
-        let open: Vec<_> = self.pending.iter().filter(|(_, pending)| twin(pending)).map(|(key, _)| *key).collect();
-        (!open.is_empty() || self.resolved.contains(request_id)).then_some(open)
+    /// Whether an answer by hand to an approval of this id could be meant for another: one that is open, which is given,
+    /// or one of the same turn that was.
+    fn doubtful(&self, request_id: &str) -> Option<Option<RequestKey>> {
+        let twin = self.find(request_id, |pending| pending.manual && pending.kind == HandlerKind::Approval);
+        (twin.is_some() || self.resolved.contains(request_id)).then_some(twin)
     }
 
     fn take(&mut self, key: RequestKey) -> Option<Pending> {
@@ -161,8 +160,8 @@ impl Connection {
         // By hand an answer names an id: where that may mean either of two approvals, neither is given.
         let by_hand = who == Who::Manual && kind == HandlerKind::Approval;
         let doubt = if by_hand { self.requests.doubtful(&request_id) } else { None };
-        for key in doubt.iter().flatten() {
-            self.handler_failed(*key, SAME_ID.to_owned(), now);
+        if let Some(Some(key)) = doubt {
+            self.handler_failed(key, SAME_ID.to_owned(), now);
         }
         if by_hand && (cancelling || unseen) {
             self.requests.remember(&request_id);
