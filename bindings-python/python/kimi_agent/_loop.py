@@ -52,6 +52,8 @@ def called(function: Callable[..., T], *args: Any) -> T:
     try:
         return function(*args)
     except _native.NativeError as error:
+        # Reports of errors may show what frames hold, and this may be secret.
+        del args
         raise from_native(*error.args) from None
 
 

@@ -315,18 +315,29 @@ class SessionOpening:
         if options is None:
             raise KimiAgentError("this session has been opened already; call create_session() again for another one")
         mailbox = current_mailbox()
-        handlers = Handlers(options)
-        native_options = encode_options(options, handlers)
-        mailbox.add_handlers(handlers.key, handlers)
-        native, ticket = called(
-            _native.Session.open, mailbox.native, handlers.key, native_options, handlers.callbacks()
-        )
+        try:
+            handlers = Handlers(options)
+            mailbox.add_handlers(handlers.key, handlers)
+            native, ticket = called(
+                _native.Session.open,
+                mailbox.native,
+                handlers.key,
+                encode_options(options, handlers),
+                handlers.callbacks(),
+            )
+        finally:
+            # Options may be secret, and reports of errors may show what frames hold.
+            del options
         try:
             await mailbox.wait(ticket)
         except BaseException:
             native.abandon()
             raise
         return Session(native, mailbox, handlers)
+
+    def __reduce__(self) -> NoReturn:
+        # The options may hold keys, which would be in a pickle.
+        raise TypeError("what create_session() returns can be neither copied nor pickled")
 
     async def __aenter__(self) -> Session:
         self._session = await self._open()
@@ -376,17 +387,19 @@ def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
     'Hello!'
     """
     mailbox = current_mailbox()
-    handlers = Handlers(options)
-    native_options = encode_options(options, handlers)
-    mailbox.add_handlers(handlers.key, handlers)
-    native = called(
-        _native.Session.one_shot,
-        mailbox.native,
-        handlers.key,
-        encode_input(content),
-        native_options,
-        handlers.callbacks(),
-    )
+    try:
+        handlers = Handlers(options)
+        mailbox.add_handlers(handlers.key, handlers)
+        native = called(
+            _native.Session.one_shot,
+            mailbox.native,
+            handlers.key,
+            encode_input(content),
+            encode_options(options, handlers),
+            handlers.callbacks(),
+        )
+    finally:
+        del options
     return Turn(native, mailbox, handlers)
 
 
@@ -401,6 +414,7 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
         try:
             found[name] = to_jsonable(os.fspath(value) if isinstance(value, os.PathLike) else value)
         except TypeError as error:
+            del options, found, value
             raise InvalidOption(f"{name}: {error}", name) from None
     if handlers.tools:
         found["tools"] = [

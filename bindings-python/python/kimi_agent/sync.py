@@ -309,7 +309,10 @@ def create_session(**options: Unpack[SessionOptions]) -> Session:
 
     `with create_session(work_dir=".") as session: …` closes it at the end of the block.
     """
-    return Session(run(_opened(_session.create_session(**options))))
+    opening = _session.create_session(**options)
+    # They may be secret, and reports of errors may show what frames hold.
+    del options
+    return Session(run(_opened(opening)))
 
 
 def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
@@ -321,4 +324,9 @@ def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
     >>> prompt("Say hello", executable=scripted_agent([[{"text": "Hello!"}]])).result().text
     'Hello!'
     """
-    return Turn(run_call(lambda: _session.prompt(content, **options)))
+    try:
+        # It has run before they are deleted.
+        return Turn(run_call(lambda: _session.prompt(content, **options)))  # noqa: F821
+    finally:
+        # As in create_session.
+        del options
