@@ -179,7 +179,7 @@ test("odd paths arrive as they are", LINUX, async () => {
   assert.ok(!existsSync(join(odd, "owned")) && !existsSync("owned"));
 });
 
-test("the environment is the program's own and `env`", LINUX, async () => {
+test("the environment is the program's own and env", LINUX, async () => {
   process.env.KIMI_SDK_TEST_SET_AT_RUN_TIME = ODD;
   process.env.KIMI_SDK_TEST_CHANGED = "before";
   const mine = { KIMI_SDK_TEST_CHANGED: `after ${ODD}`, KIMI_SDK_TEST_NEW: "= é", KIMI_SDK_TEST_UNSET: undefined };

@@ -134,6 +134,15 @@ async fn secrets_are_in_no_argument_no_debug_output_no_log_and_no_error() {
     holds_no_secret("the log", &log);
 }
 
+#[test]
+fn these_tests_would_see_a_leak() {
+    for secret in [CONFIG, MCP, ENV] {
+        let leak = format!("Options {{ deep: Some([\"{secret}\"]) }}");
+        assert!(std::panic::catch_unwind(|| holds_no_secret("this", &leak)).is_err());
+    }
+    holds_no_secret("this", "harmless");
+}
+
 #[tokio::test]
 async fn private_files_are_private_and_go_with_the_session_however_it_ends() {
     let dir = tempfile::TempDir::new().unwrap();
@@ -205,6 +214,46 @@ async fn arguments_arrive_as_they_are() {
     assert_eq!(argv[own..], expected);
     // Nothing of it was run by a shell.
     assert!(!odd.join("owned").exists() && !Path::new("owned").exists());
+}
+
+/// Every option that becomes an argument, with values that a careless agent could take for flags of its own.
+#[tokio::test]
+async fn values_that_look_like_flags_stay_values() {
+    type Set = fn(SessionOptions, &str, &Path) -> SessionOptions;
+    let table: [(&str, bool, Set); 6] = [
+        ("--model", false, |options, value, _| options.model(value)),
+        ("--work-dir", true, |options, _, path| options.work_dir(path)),
+        ("--skills-dir", true, |options, _, path| options.skills_dir(path)),
+        ("--config-file", true, |options, _, path| options.config_file(path.join("file"))),
+        ("--agent-file", true, |options, _, path| options.agent_file(path.join("file"))),
+        ("--session", false, |options, value, _| options.session_id(value)),
+    ];
+    let dir = tempfile::TempDir::new().unwrap();
+    let program = recorder(dir.path(), "exit 0");
+    for value in ["--yolo", "-x", "--", "-", "--config-file=x", "--yolo\n--yolo", "--yolo --yolo"] {
+        let odd = dir.path().join(value);
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(odd.join("file"), "").unwrap();
+        for (name, is_path, set) in &table {
+            let wire = kimi_agent::Dialect::Wire(kimi_agent::WireVersion::LATEST);
+            let options = SessionOptions::new().executable(&program).dialect(wire);
+            let error = set(options, value, &odd).start().await.unwrap_err();
+            if *name == "--session" {
+                // A directory is made of it: it is refused before anything is started.
+                assert_eq!(error.fields()["option"], "session_id", "{value}: {error}");
+                continue;
+            }
+            assert_eq!(error.code(), "agent_exited", "{name} {value}: {error}");
+            let argv = recorded(dir.path(), "argv");
+            let own = argv.iter().position(|word| word == "--wire").unwrap();
+            let words: Vec<_> = argv[own + 1..].iter().map(|word| word.to_str().unwrap()).collect();
+            let given = if *is_path { odd.display().to_string() } else { value.to_owned() };
+            let expected = format!("{name}={given}{}", if name.ends_with("-file") { "/file" } else { "" });
+            assert!(words.contains(&expected.as_str()), "{words:?} {expected}");
+            let known = ["--work-dir=", "--session=", name];
+            assert!(words.iter().all(|word| known.iter().any(|flag| word.starts_with(flag))), "{words:?}");
+        }
+    }
 }
 
 #[tokio::test]
