@@ -278,16 +278,29 @@ impl Connection {
             return;
         }
         self.heard(now);
-        match self.dialect.read(line) {
+        let incoming = self.dialect.read(line);
+        self.take_in(incoming, line, now);
+    }
+
+    /// Takes in what a line says.
+    fn take_in(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
+        match incoming {
             Incoming::Event(event) => self.event(event, line.len()),
+            Incoming::Aside(event) => {
+                self.observe(&event);
+                self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size: line.len() });
+            }
+            Incoming::Several(all) => {
+                for incoming in all {
+                    self.take_in(incoming, line, now);
+                }
+            }
             Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len(), now),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
-                self.transmit(self.dialect.refuse(
-                    &rpc_id,
-                    requests::METHOD_NOT_FOUND,
-                    &format!("method not found: {method}"),
-                ));
+                let reason = format!("method not found: {method}");
+                let refusal = self.dialect.refuse(&rpc_id, requests::METHOD_NOT_FOUND, &reason);
+                self.transmit(refusal);
                 let event = UnknownEvent { kind: method, payload: params, error: None, extra: Default::default() };
                 self.emit(Event::Unknown(event), line.len());
             }
@@ -357,6 +370,10 @@ impl Connection {
             return;
         };
         if matches!(call, Call::Initialize(_)) {
+            if let Some(bytes) = self.dialect.goes_on(id, &outcome) {
+                self.calls.insert(id.to_owned(), PendingCall { key, call, deadline: None });
+                return self.transmit(bytes);
+            }
             let opened = self.dialect.welcome(outcome);
             self.opened(opened);
             return;
@@ -476,7 +493,8 @@ impl Connection {
     pub(crate) fn end_of_agent(&self, exit: AgentExit) -> Error {
         if matches!(self.phase, Phase::Opening { .. }) && !self.early_noise.is_empty() {
             return Error::Handshake(format!(
-                "the executable does not speak Wire (kimi-cli does from 0.52 to 1.51): it printed \"{}\"; {exit}",
+                "the executable does not speak {}: it printed \"{}\"; {exit}",
+                self.dialect.who_speaks(),
                 self.early_noise.join("\n").trim()
             ));
         }

@@ -196,7 +196,8 @@ impl Connection {
                 return;
             }
         };
-        self.transmit(self.dialect.answer(&rpc_id, &request_id, &answer));
+        let bytes = self.dialect.answer(&rpc_id, &request_id, &answer);
+        self.transmit(bytes);
     }
 
     fn refuse(&mut self, rpc_id: &str, request: &Event) {
@@ -211,7 +212,8 @@ impl Connection {
                 (METHOD_NOT_FOUND, format!("unknown request type: {kind}"))
             }
         };
-        self.transmit(self.dialect.refuse(rpc_id, code, &reason));
+        let bytes = self.dialect.refuse(rpc_id, code, &reason);
+        self.transmit(bytes);
     }
 
     /// Answers a request that a function of the program's was asked; too late is fine.

@@ -113,6 +113,8 @@ pub(super) struct ActiveTurn {
     text: String,
     /// How much of it is left out.
     cut: usize,
+    /// Whether the agent tells of its steps.
+    tells_steps: bool,
     ended: bool,
 }
 
@@ -137,6 +139,10 @@ impl ActiveTurn {
                 self.cut = 0;
             }
             Event::ContentPart(ContentPart::Text(part)) => self.take_text(&part.text),
+            Event::ToolResult(_) if !self.tells_steps => {
+                self.text.clear();
+                self.cut = 0;
+            }
             Event::TurnEnd(_) => self.ended = true,
             _ => {}
         }
@@ -223,6 +229,7 @@ impl Connection {
                     steps: 0,
                     text: String::new(),
                     cut: 0,
+                    tells_steps: self.dialect.tells_steps(),
                     ended: false,
                 });
                 if let Some(user_input) = unannounced {

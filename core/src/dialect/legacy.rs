@@ -143,7 +143,7 @@ impl Dialect for Legacy {
         false
     }
 
-    fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>> {
+    fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
         Ok(match call {
             Call::Prompt(input) => {
                 let only_text = match input {
@@ -160,11 +160,11 @@ impl Dialect for Legacy {
         })
     }
 
-    fn read(&self, line: &[u8]) -> Incoming {
+    fn read(&mut self, line: &[u8]) -> Incoming {
         wire::read_with(line, decode)
     }
 
-    fn answer(&self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
+    fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
         // Approvals are all that such an agent asks for; anything else it would take for a reject.
         let response = match answer {
             Answer::Approval(Approval::Approve) => "approve",
@@ -174,7 +174,7 @@ impl Dialect for Legacy {
         envelope::answer(rpc_id, &json!({"response": response}))
     }
 
-    fn refuse(&self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
+    fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
         envelope::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 

@@ -1,12 +1,14 @@
 //! Protocols behind one seam: above it there are only canonical calls, events, requests and answers, and a set of
 //! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
 
+mod acp;
 mod legacy;
 #[cfg(test)]
 pub(crate) mod recorded;
 mod version;
 mod wire;
 
+pub(crate) use acp::{Acp, Wishes};
 pub(crate) use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
 pub(crate) use wire::Wire;
@@ -76,6 +78,8 @@ pub(crate) struct Welcome {
     pub(crate) slash_commands: Vec<SlashCommand>,
     pub(crate) external_tools: ExternalToolsResult,
     pub(crate) capabilities: Capabilities,
+    /// The session's name, where the agent makes it.
+    pub(crate) session_id: Option<String>,
 }
 
 /// A call of ours, in no protocol's words.
@@ -107,6 +111,8 @@ impl Call {
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Event(Event),
+    /// An event of the session's own, whatever turn is running.
+    Aside(Event),
     /// `rpc_id` is JSON text and must go back as it came.
     Request {
         rpc_id: String,
@@ -122,6 +128,8 @@ pub(crate) enum Incoming {
         id: Option<String>,
         outcome: std::result::Result<Json, RpcFailure>,
     },
+    /// A line that says several things, or nothing.
+    Several(Vec<Self>),
     /// Not of the protocol; the reason is for the log.
     Noise(String),
 }
@@ -137,14 +145,33 @@ pub(crate) enum Answer {
 
 /// The error for what an agent has not, naming it, the agent and what it speaks.
 fn unsupported(server: Option<&ServerInfo>, version: &str, feature: &str) -> Error {
+    Error::Unsupported(format!("{} does not support {feature}", agent_name(server, version)))
+}
+
+/// What errors call the agent: what it is, and what it speaks.
+pub(crate) fn agent_name(server: Option<&ServerInfo>, version: &str) -> String {
     let server = server.map_or_else(|| "the agent".to_owned(), |server| format!("{} {}", server.name, server.version));
-    Error::Unsupported(format!("{server} (Wire {version}) does not support {feature}"))
+    match version.strip_prefix("acp-") {
+        Some(version) => format!("{server} (ACP {version})"),
+        None => format!("{server} (Wire {version})"),
+    }
 }
 
 /// A protocol.
 pub(crate) trait Dialect: Send + std::fmt::Debug {
+    /// The protocol, and who speaks it.
+    fn who_speaks(&self) -> &'static str {
+        "Wire (kimi-cli does from 0.52 to 1.51)"
+    }
+
     /// Whether the agent tells that a turn has begun.
     fn begins_turns(&self) -> bool {
+        true
+    }
+
+    /// Whether the agent tells where a step of a turn ends. Otherwise a turn is one step, and what was said before the
+    /// last tool's result is not what it comes to.
+    fn tells_steps(&self) -> bool {
         true
     }
 
@@ -153,14 +180,19 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
         None
     }
     /// The bytes of a call, or `Unsupported` where this agent has no such thing.
-    fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>>;
+    fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>>;
     /// Reads a line.
-    fn read(&self, line: &[u8]) -> Incoming;
+    fn read(&mut self, line: &[u8]) -> Incoming;
     /// The bytes of an answer. `request_id` is the request's own, `rpc_id` the envelope's.
-    fn answer(&self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
+    fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
     /// The bytes of a refusal.
-    fn refuse(&self, rpc_id: &str, code: i64, message: &str) -> Vec<u8>;
-    /// Takes in the answer to [`Call::Initialize`]; from then on the dialect knows what the agent can do.
+    fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8>;
+    /// What a handshake of several calls asks next, after this answer; none where [`Dialect::welcome`] has the last word.
+    /// `id` is the call's, and stays so.
+    fn goes_on(&mut self, _id: &str, _outcome: &std::result::Result<Json, RpcFailure>) -> Option<Vec<u8>> {
+        None
+    }
+    /// Takes in the last answer to [`Call::Initialize`]; from then on the dialect knows what the agent can do.
     fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome>;
     /// What an error code means in answer to a call.
     fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind;

@@ -298,10 +298,11 @@ fn can_send(version: &str, catalog: &catalog::Catalog) -> Vec<&'static str> {
 #[test]
 fn other_dialects_read_it_without_harm() {
     for recording in load() {
-        for dialect in dialects() {
+        for mut dialect in dialects() {
+            let spoken = format!("{dialect:?}");
             for line in recording.said() {
                 let raw: Value = serde_json::from_str(line).expect("JSON");
-                let title = || format!("{} as {dialect:?}: {line}", recording.title());
+                let title = || format!("{} as {spoken}: {line}", recording.title());
                 match dialect.read(line.as_bytes()) {
                     Incoming::Event(event) => {
                         assert_eq!(raw["method"], "event", "{}", title());

@@ -147,7 +147,7 @@ impl Dialect for Wire {
         none.then(|| self.welcome_without_handshake())
     }
 
-    fn call(&self, id: &str, call: &Call) -> Result<Vec<u8>> {
+    fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
         let can = &self.capabilities;
         Ok(match call {
             Call::Initialize(hello) => {
@@ -181,7 +181,7 @@ impl Dialect for Wire {
         })
     }
 
-    fn read(&self, line: &[u8]) -> Incoming {
+    fn read(&mut self, line: &[u8]) -> Incoming {
         read_with(line, |kind, payload| {
             let mut event = Event::decode(kind, payload);
             modernise(&mut event);
@@ -189,7 +189,7 @@ impl Dialect for Wire {
         })
     }
 
-    fn answer(&self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {
+    fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {
         let result = match answer {
             Answer::Approval(approval) => {
                 let (response, feedback) = match approval {
@@ -226,7 +226,7 @@ impl Dialect for Wire {
         envelope::answer(rpc_id, &result)
     }
 
-    fn refuse(&self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
+    fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
         envelope::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
@@ -251,6 +251,7 @@ impl Dialect for Wire {
                     slash_commands: result.slash_commands,
                     external_tools: result.external_tools.unwrap_or_default(),
                     capabilities: self.capabilities.clone(),
+                    session_id: None,
                 })
             }
             Err(failure) if failure.code == METHOD_NOT_FOUND => Ok(self.welcome_without_handshake()),

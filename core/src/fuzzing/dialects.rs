@@ -3,12 +3,18 @@
 use serde_json::{Value, json};
 
 use super::scenario::Spoken;
-use crate::dialect::{Answer, Dialect, Incoming, Wire, WireVersion};
+use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, Wire, WireVersion};
 use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::envelope::{Envelope, parse};
 use crate::wire::{Event, Node, ToolReturnValue};
 
+/// The byte that picks ACP. Its dialect remembers what was told, so the rest is lines.
+const ACP: u8 = u8::MAX;
+
 pub(super) fn check(which: u8, line: &[u8]) {
+    if which == ACP {
+        return check_acp(line);
+    }
     let spoken = Spoken::all()[usize::from(which) % Spoken::all().len()];
     let mut dialect = spoken.dialect();
     match dialect.read(line) {
@@ -20,7 +26,7 @@ pub(super) fn check(which: u8, line: &[u8]) {
         }
         Incoming::Request { rpc_id, request } => {
             stable(&request);
-            answers(&*dialect, &rpc_id, request.request_id().unwrap_or_default());
+            answers(&mut *dialect, &rpc_id, request.request_id().unwrap_or_default());
         }
         Incoming::UnknownMethod { rpc_id, method, params } => {
             assert!(serde_json::from_str::<&serde_json::value::RawValue>(params.get()).is_ok());
@@ -33,7 +39,41 @@ pub(super) fn check(which: u8, line: &[u8]) {
             }
         }
         Incoming::Noise(reason) => assert!(!reason.is_empty()),
+        other => panic!("no line of Wire is {other:?}"),
     }
+}
+
+/// Whatever an agent says in a turn: every event is one that can be written, every request gets one answer.
+fn check_acp(lines: &[u8]) {
+    let mut dialect = Acp::open("s");
+    dialect.call("prompt-1", &Call::Prompt("hi".into())).expect("a prompt");
+    for line in lines.split(|byte| *byte == b'\n') {
+        let mut told = vec![dialect.read(line)];
+        while let Some(incoming) = told.pop() {
+            match incoming {
+                Incoming::Several(several) => told.extend(several),
+                Incoming::Event(event) | Incoming::Aside(event) => stable(&event),
+                Incoming::Request { rpc_id, request } => {
+                    stable(&request);
+                    answers(&mut dialect, &rpc_id, request.request_id().unwrap_or_default());
+                }
+                Incoming::UnknownMethod { rpc_id, method, .. } => {
+                    written(&dialect.refuse(&rpc_id, -32601, &method), &rpc_id);
+                }
+                Incoming::Response { id, outcome } => {
+                    if id.as_deref() == Some("prompt-1") {
+                        let begun = dialect.call("prompt-1", &Call::Prompt("again".into()));
+                        assert!(begun.is_ok_and(|line| line.ends_with(b"\n")));
+                    }
+                    let open = dialect.welcome(outcome).expect("it was open before");
+                    assert_eq!(open.session_id.as_deref(), Some("s"));
+                }
+                Incoming::Noise(reason) => assert!(!reason.is_empty()),
+            }
+        }
+    }
+    let cancel = dialect.call("cancel-2", &Call::Cancel).expect("a notification");
+    assert!(cancel.ends_with(b"\n"));
 }
 
 /// Written as today's version has it and read again, an event is the same, to the byte.
@@ -120,7 +160,7 @@ fn holds(ours: &Value, theirs: &Value, path: &mut Vec<String>) {
     }
 }
 
-fn answers(dialect: &dyn Dialect, rpc_id: &str, request_id: &str) {
+fn answers(dialect: &mut dyn Dialect, rpc_id: &str, request_id: &str) {
     let answers = [
         Answer::Approval(Approval::ApproveForSession),
         Answer::Approval(Approval::Reject { feedback: Some("no\n\u{2028}\"".to_owned()) }),

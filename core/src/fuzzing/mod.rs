@@ -24,7 +24,7 @@ pub fn envelope(data: &[u8]) {
 }
 
 /// What any dialect reads is written and read again as the same, and what it writes is one line. The first byte picks
-/// the dialect, the rest is the line.
+/// the dialect, the rest is the line; with ACP, lines.
 pub fn dialect(data: &[u8]) {
     if let Some((&which, line)) = data.split_first() {
         dialects::check(which, line);

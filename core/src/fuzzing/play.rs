@@ -450,6 +450,7 @@ impl Play {
                     self.books.expected.push_back(Expected { event: Event::Unknown(event), rpc_id: None, size });
                 }
                 Incoming::Response { .. } | Incoming::Noise(_) => {}
+                other => panic!("no line of Wire is {other:?}"),
             }
         }
         self.connection.receive(line, self.now);

@@ -26,7 +26,8 @@ pub enum Dialect {
     Wire(WireVersion),
     /// What kimi-cli 0.52 to 0.58 speaks. Such an agent can't ask for approvals: a session with it needs `yolo`.
     Legacy,
-    /// The Agent Client Protocol. Not supported yet: a session does not start with it.
+    /// The Agent Client Protocol, as Kimi Code speaks it. With a program alone as `executable`, it is started as
+    /// `PROGRAM acp`; a list is started as it is, whatever agent it names.
     Acp,
 }
 

@@ -1,5 +1,6 @@
 //! The options of a session.
 
+mod acp;
 mod argv;
 mod behaviour;
 mod check;

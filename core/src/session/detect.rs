@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -35,11 +35,6 @@ pub(crate) struct Release {
 impl Release {
     pub(crate) const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor, patch: 0 }
-    }
-
-    /// Reads `kimi, version 1.49.0`. Others than kimi-cli say it otherwise: Kimi Code prints the bare number.
-    fn read(text: &str) -> Option<Self> {
-        Self::parse(text.lines().find_map(|line| line.trim().strip_prefix("kimi, version "))?)
     }
 
     /// Reads `1.49.0`.
@@ -86,6 +81,51 @@ impl fmt::Display for Release {
     }
 }
 
+/// A program that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agent {
+    /// kimi-cli, which speaks Wire or what came before it.
+    KimiCli(Release),
+    /// Kimi Code, which speaks ACP.
+    KimiCode(Release),
+}
+
+impl Agent {
+    /// Reads `kimi, version 1.49.0`, as kimi-cli says it, or Kimi Code's bare `2.1.0`.
+    fn read(text: &str) -> Option<Self> {
+        if let Some(number) = text.lines().find_map(|line| line.trim().strip_prefix("kimi, version ")) {
+            return Release::parse(number).map(Self::KimiCli);
+        }
+        let number = text.trim();
+        let bare = number.split('.').count() == 3 && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+        Release::parse(number).filter(|_| bare).map(Self::KimiCode)
+    }
+
+    /// What npm's package says, where the program is in one: a start would take seconds.
+    fn look_at(program: &Path) -> Option<Self> {
+        #[derive(serde::Deserialize)]
+        struct Package {
+            name: String,
+            version: String,
+        }
+        let file = std::fs::canonicalize(program).ok()?;
+        let package =
+            file.ancestors().skip(1).take(3).map(|dir| dir.join("package.json")).find(|file| file.exists())?;
+        let package: Package = serde_json::from_slice(&std::fs::read(package).ok()?).ok()?;
+        let kimi_code = package.name == "@moonshot-ai/kimi-code";
+        Release::parse(&package.version).filter(|_| kimi_code).map(Self::KimiCode)
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KimiCli(release) => write!(f, "kimi-cli {release}"),
+            Self::KimiCode(release) => write!(f, "Kimi Code {release}"),
+        }
+    }
+}
+
 /// What is started, without the flags of a session. Without `Debug`: values of variables may be secrets.
 #[derive(Clone)]
 pub(super) struct Subject {
@@ -98,7 +138,7 @@ pub(super) struct Subject {
 type Key = (PathBuf, Vec<OsString>, Option<SystemTime>);
 
 /// What executables said of themselves.
-static KNOWN: LazyLock<Mutex<HashMap<Key, Release>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<Key, Agent>>> = LazyLock::new(Mutex::default);
 
 impl Subject {
     fn key(&self) -> Key {
@@ -106,23 +146,30 @@ impl Subject {
         (self.program.clone(), self.args.clone(), changed)
     }
 
-    /// What it said when it was asked before.
-    pub(super) fn recall(&self) -> Option<Release> {
-        KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&self.key()).copied()
+    /// What it said when it was asked before, or what its package says.
+    pub(super) fn recall(&self) -> Option<Agent> {
+        let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&self.key()).copied();
+        known.or_else(|| self.programs().find_map(Agent::look_at))
+    }
+
+    /// The program, and its script if it is an interpreter's.
+    fn programs(&self) -> impl Iterator<Item = &Path> {
+        let script = self.args.first().map(Path::new).filter(|script| script.is_absolute());
+        std::iter::once(&*self.program).chain(script)
     }
 
     /// Asks it.
-    pub(super) async fn ask(&self) -> Option<Release> {
+    pub(super) async fn ask(&self) -> Option<Agent> {
         let asked = tokio::time::timeout(PATIENCE, self.version()).await;
-        let release = asked.ok().and_then(Result::ok).as_deref().and_then(Release::read);
-        match release {
-            Some(release) => {
-                tracing::info!(%release, "the executable was asked for its version");
-                KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(self.key(), release);
+        let agent = asked.ok().and_then(Result::ok).as_deref().and_then(Agent::read);
+        match agent {
+            Some(agent) => {
+                tracing::info!(%agent, "the executable was asked for its version");
+                KNOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(self.key(), agent);
             }
-            None => tracing::info!("the executable does not say that it is kimi-cli"),
+            None => tracing::info!("the executable says neither that it is kimi-cli nor Kimi Code"),
         }
-        release
+        agent
     }
 
     async fn version(&self) -> std::io::Result<String> {
@@ -152,15 +199,20 @@ impl Subject {
     pub(super) async fn after_silence(&self) -> Release {
         tokio::time::sleep(SILENCE).await;
         match self.ask().await {
-            Some(release) if release.without_handshake().is_some() => release,
+            Some(Agent::KimiCli(release)) if release.without_handshake().is_some() => release,
             _ => std::future::pending().await,
         }
     }
 }
 
-/// Whether an agent left because it does not know a flag, as releases do that are older than it.
+/// Whether an agent left because it does not know a flag, as releases do that are older than it, and Kimi Code does.
 pub(super) fn refuses_a_flag(error: &Error) -> bool {
-    matches!(error, Error::AgentExited(AgentExit { exit_code: Some(2), stderr, .. }) if stderr.contains("o such option"))
+    let Error::AgentExited(AgentExit { exit_code, stderr, .. }) = error else { return false };
+    match exit_code {
+        Some(2) => stderr.contains("o such option"),
+        Some(1) => stderr.contains("unknown option"),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -168,12 +220,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_kimi_cli_is_taken_for_it() {
-        assert_eq!(Release::read("kimi, version 0.58\n"), Some(Release::new(0, 58)));
-        assert_eq!(Release::read("note\nkimi, version 1.49.3"), Some(Release { major: 1, minor: 49, patch: 3 }));
-        for other in ["2.1.0", "kimi-scripted-agent, version 0.1.0", "", "kimi, version", "kimi, version x.y"] {
-            assert_eq!(Release::read(other), None, "{other}");
+    fn agents_are_known_by_what_they_say() {
+        assert_eq!(Agent::read("kimi, version 0.58\n"), Some(Agent::KimiCli(Release::new(0, 58))));
+        let patched = Release { major: 1, minor: 49, patch: 3 };
+        assert_eq!(Agent::read("note\nkimi, version 1.49.3"), Some(Agent::KimiCli(patched)));
+        assert_eq!(Agent::read("2.1.0\n"), Some(Agent::KimiCode(Release::new(2, 1))));
+        let others = ["2.1", "2.1.0-beta", "v2.1.0", "2..0", "kimi-scripted-agent, version 0.1.0", "", "kimi, version"];
+        for other in others.into_iter().chain(["kimi, version x.y", "note\n2.1.0"]) {
+            assert_eq!(Agent::read(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn kimi_code_is_known_by_its_package() {
+        let dir = tempfile::tempdir().unwrap();
+        let main = dir.path().join("dist/main.mjs");
+        std::fs::create_dir(dir.path().join("dist")).unwrap();
+        std::fs::write(&main, "").unwrap();
+        let subject = |program: &Path, args: &[&Path]| Subject {
+            program: program.to_owned(),
+            args: args.iter().map(Into::into).collect(),
+            env: Vec::new(),
+            dir: None,
+        };
+        assert_eq!(subject(&main, &[]).recall(), None);
+        std::fs::write(dir.path().join("package.json"), r#"{"name": "@moonshot-ai/kimi-code", "version": "2.1.0"}"#)
+            .unwrap();
+        let kimi_code = Some(Agent::KimiCode(Release::new(2, 1)));
+        assert_eq!(subject(&main, &[]).recall(), kimi_code);
+        let node = Path::new("/no/such/node");
+        assert_eq!(subject(node, &[&main]).recall(), kimi_code);
+        assert_eq!(subject(node, &[Path::new("main.mjs")]).recall(), None);
+        std::fs::write(dir.path().join("package.json"), r#"{"name": "kimi", "version": "2.1.0"}"#).unwrap();
+        assert_eq!(subject(&main, &[]).recall(), None);
     }
 
     #[test]
@@ -193,6 +272,7 @@ mod tests {
             Error::AgentExited(AgentExit { exit_code: Some(code), signal: None, stderr: stderr.to_owned() })
         };
         assert!(refuses_a_flag(&exit(2, "│ No such option: --session │")));
+        assert!(refuses_a_flag(&exit(1, "error: unknown option '--wire'")));
         assert!(!refuses_a_flag(&exit(1, "No such option")));
         assert!(!refuses_a_flag(&exit(2, "Directory does not exist")));
     }

@@ -8,7 +8,7 @@ mod turn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use detect::Release;
+pub(crate) use detect::{Agent, Release};
 pub use open::prompt;
 #[cfg(feature = "bridge")]
 pub(crate) use open::{LIVE, one_shot_on};

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
-use super::detect::{self, Release, Subject};
+use super::detect::{self, Agent, Release, Subject};
 use super::shared::{Link, Shared};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
-use crate::dialect::{Dialect as Protocol, Hello, HookOffer, Legacy, ToolOffer, Welcome, Wire, WireVersion};
+use crate::dialect::{
+    Acp, Dialect as Protocol, Hello, HookOffer, Legacy, ToolOffer, Welcome, Wire, WireVersion, agent_name,
+};
 use crate::driver::lane::Lane;
 use crate::driver::{Command, Driver, Handlers, Setup};
 use crate::error::{Error, Result};
@@ -116,25 +118,30 @@ impl SessionOptions {
         let known = subject.recall().filter(|_| auto);
         match self.clone().attempt(&subject, known, &id).await {
             Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match subject.ask().await {
-                Some(release) => self.attempt(&subject, Some(release), &id).await,
+                Some(agent) => self.attempt(&subject, Some(agent), &id).await,
                 None => Err(error),
             },
             outcome => outcome,
         }
     }
 
-    /// Starts the agent; `release` is what it is known to be.
-    async fn attempt(mut self, subject: &Subject, release: Option<Release>, id: &str) -> Result<Session> {
-        let dialect = self.dialect_for(release)?;
+    /// Starts the agent; `agent` is what it is known to be.
+    async fn attempt(mut self, subject: &Subject, agent: Option<Agent>, id: &str) -> Result<Session> {
+        let dialect = self.dialect_for(agent)?;
         let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
-        if self.names_sessions(release) {
-            // The agent keeps its session under this name; without one, the program could not resume it.
-            self.session_id = Some(id.clone());
-        }
-        let launch = self.launch()?;
+        let acp = self.speaks_acp(agent);
+        let launch = if acp {
+            self.launch_acp(agent.is_some())?
+        } else {
+            if self.names_sessions(agent) {
+                // The agent keeps its session under this name; without one, the program could not resume it.
+                self.session_id = Some(id.clone());
+            }
+            self.launch()?
+        };
         let work_dir = launch.current_dir.clone();
         let transport = child::spawn(launch, self.on_stderr.clone()).await?;
-        let subject = Some(subject).filter(|_| self.dialect == Dialect::Auto);
+        let subject = Some(subject).filter(|_| self.dialect == Dialect::Auto && !acp);
         self.open_as(transport, dialect, id, work_dir, subject).await
     }
 
@@ -144,7 +151,15 @@ impl SessionOptions {
     }
 
     /// The protocol to begin with, if this agent can do what the options want.
-    fn dialect_for(&self, release: Option<Release>) -> Result<Box<dyn Protocol>> {
+    fn dialect_for(&self, agent: Option<Agent>) -> Result<Box<dyn Protocol>> {
+        if self.speaks_acp(agent) {
+            let name = agent.map_or_else(|| "an agent that speaks ACP".to_owned(), |agent| agent.to_string());
+            return Ok(Box::new(Acp::new(self.wishes(&name)?)));
+        }
+        let release = match agent {
+            Some(Agent::KimiCli(release)) => Some(release),
+            _ => None,
+        };
         if let Some(release) = release {
             self.check_release(release)?;
         }
@@ -155,10 +170,9 @@ impl SessionOptions {
         }
         match (&self.dialect, release) {
             (Dialect::Auto, Some(release)) => Ok(release.dialect()),
-            (Dialect::Auto, None) => Ok(Box::new(Wire::new(WireVersion::LATEST))),
             (Dialect::Wire(version), _) => Ok(Box::new(Wire::pinned(*version))),
             (Dialect::Legacy, _) => Ok(Box::new(Legacy::new(None))),
-            (Dialect::Acp, _) => Err(Error::Unsupported("this release does not speak the dialect `acp`".to_owned())),
+            _ => Ok(Box::new(Wire::new(WireVersion::LATEST))),
         }
     }
 
@@ -219,6 +233,7 @@ impl SessionOptions {
         let opening = Opening(Some(Arc::clone(&shared)));
         let welcome = find_out(welcome, &shared, subject, self.yolo).await?;
         opening.done();
+        let id = welcome.session_id.clone().unwrap_or(id);
         let session = Session { shared, id, work_dir, pid, welcome };
         check_wishes(&session.welcome, tools, &wanted)?;
         Ok(session)
@@ -305,7 +320,7 @@ async fn find_out(
                 return Ok(welcome);
             }
             // It knows no handshake: 1.0, of some release.
-            let Some(release) = subject.ask().await else { return Ok(welcome) };
+            let Some(Agent::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
             let told = release.dialect().unasked();
             drop(shared.commands.send(Command::Assume { dialect: release.dialect() }));
             return Ok(told.unwrap_or(welcome));
@@ -330,10 +345,7 @@ fn half_duplex(agent: &str) -> Error {
 /// An option that this agent would silently ignore is an error.
 fn check_wishes(welcome: &Welcome, tools: bool, hooks: &[String]) -> Result<()> {
     let can = &welcome.capabilities;
-    let agent = welcome.server.as_ref().map_or_else(
-        || format!("the agent (Wire {})", welcome.protocol_version),
-        |server| format!("{} {} (Wire {})", server.name, server.version, welcome.protocol_version),
-    );
+    let agent = agent_name(welcome.server.as_ref(), &welcome.protocol_version);
     if tools && !can.external_tools {
         return Err(Error::Unsupported(format!("{agent} does not support `tools`")));
     }

@@ -448,8 +448,8 @@ async fn an_agent_that_asks_and_never_reads_is_given_up() {
     assert_eq!(error.code(), "protocol_error");
     assert!(error.to_string().starts_with("the agent asks and does not read the answers: 16"), "{error}");
     // What waits in all: the refusals, of some hundred bytes each, and no more than was read at a time.
-    let refusal = crate::dialect::Wire::new(crate::WireVersion::LATEST);
-    let refusal = crate::dialect::Dialect::refuse(&refusal, "\"r\"", -32601, "method not found: nonsense").len();
+    let mut dialect = crate::dialect::Wire::new(crate::WireVersion::LATEST);
+    let refusal = crate::dialect::Dialect::refuse(&mut dialect, "\"r\"", -32601, "method not found: nonsense").len();
     let waiting = asked.load(Ordering::Relaxed) * refusal;
     assert!(waiting > 16 << 20 && waiting < (16 << 20) + (1 << 20), "{waiting}");
     asking.abort();

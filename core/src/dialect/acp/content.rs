@@ -1,0 +1,125 @@
+//! What prompts, answers and tools' outputs are made of, there and here.
+
+use agent_client_protocol_schema::v1::{self as acp, ContentBlock, ToolCallContent};
+use serde_json::{Value, json};
+
+use crate::wire::{Content, ContentPart, DiffDisplayBlock, DisplayBlock, UnknownContentPart};
+
+/// A prompt, or what in it this agent does not take.
+pub(super) fn prompt(input: &Content, can: &acp::PromptCapabilities) -> Result<Vec<ContentBlock>, &'static str> {
+    let parts = match input {
+        Content::Text(text) => return Ok(vec![text_block(text)]),
+        Content::Parts(parts) => parts,
+    };
+    let media = |allowed: bool, url: &str, what: &'static str| {
+        let data = data_uri(url).filter(|_| allowed);
+        data.map(|(mime, data)| (mime.to_owned(), data.to_owned())).ok_or(what)
+    };
+    parts
+        .iter()
+        .map(|part| match part {
+            ContentPart::Text(part) => Ok(text_block(&part.text)),
+            ContentPart::ImageUrl(part) => {
+                let what = if can.image { "images that are not data URIs in base64" } else { "images" };
+                let (mime, data) = media(can.image, &part.image_url.url, what)?;
+                Ok(ContentBlock::Image(acp::ImageContent::new(data, mime)))
+            }
+            ContentPart::AudioUrl(part) => {
+                let what = if can.audio { "sounds that are not data URIs in base64" } else { "sounds" };
+                let (mime, data) = media(can.audio, &part.audio_url.url, what)?;
+                Ok(ContentBlock::Audio(acp::AudioContent::new(data, mime)))
+            }
+            ContentPart::VideoUrl(_) => Err("videos"),
+            ContentPart::Think(_) => Err("thinking"),
+            ContentPart::Unknown(_) => Err("parts of unknown types"),
+        })
+        .collect()
+}
+
+fn text_block(text: &str) -> ContentBlock {
+    ContentBlock::Text(acp::TextContent::new(text))
+}
+
+/// `data:image/png;base64,…` taken apart.
+fn data_uri(url: &str) -> Option<(&str, &str)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    Some((head.strip_suffix(";base64")?, data))
+}
+
+/// A block of the agent's as a part; of a kind that has no counterpart, as it came.
+pub(super) fn part(block: &ContentBlock) -> ContentPart {
+    let url = |mime: &str, data: &str| json!({"url": format!("data:{mime};base64,{data}")});
+    let media = match block {
+        ContentBlock::Text(text) => return ContentPart::text(&*text.text),
+        ContentBlock::Image(image) => {
+            json!({"type": "image_url", "image_url": url(&image.mime_type, &image.data)})
+        }
+        ContentBlock::Audio(audio) => {
+            json!({"type": "audio_url", "audio_url": url(&audio.mime_type, &audio.data)})
+        }
+        other => serde_json::to_value(other).unwrap_or_default(),
+    };
+    serde_json::from_value(media).unwrap_or_else(|_| {
+        ContentPart::Unknown(UnknownContentPart { kind: "unknown".to_owned(), extra: Default::default() })
+    })
+}
+
+/// A change of a file, for display.
+pub(super) fn display(content: &ToolCallContent) -> Option<DisplayBlock> {
+    let ToolCallContent::Diff(diff) = content else { return None };
+    Some(DisplayBlock::Diff(DiffDisplayBlock {
+        path: diff.path.to_string_lossy().into_owned(),
+        old_text: diff.old_text.clone().unwrap_or_default(),
+        new_text: diff.new_text.clone(),
+        old_start: None,
+        new_start: None,
+        is_summary: None,
+        extra: Default::default(),
+    }))
+}
+
+/// The parts in what a tool shows.
+fn parts(content: &[ToolCallContent]) -> Vec<ContentPart> {
+    content
+        .iter()
+        .filter_map(|item| match item {
+            ToolCallContent::Content(content) => Some(part(&content.content)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The texts in what a tool shows.
+pub(super) fn texts(content: &[ToolCallContent]) -> Vec<&str> {
+    content
+        .iter()
+        .filter_map(|item| match item {
+            ToolCallContent::Content(content) => match &content.content {
+                ContentBlock::Text(text) => Some(text.text.as_str()),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect()
+}
+
+/// Its text in one, if it has any.
+pub(super) fn text(content: &[ToolCallContent]) -> Option<String> {
+    let texts = texts(content);
+    (!texts.is_empty()).then(|| texts.concat())
+}
+
+/// What a tool put out. Where the agent gives both, the raw output is what the model got.
+pub(super) fn output(raw: Option<&Value>, content: &[ToolCallContent]) -> Content {
+    let mut parts = parts(content);
+    let only_text = parts.iter().all(|part| matches!(part, ContentPart::Text(_)));
+    match raw {
+        Some(Value::String(text)) if only_text => Content::Text(text.clone()),
+        Some(raw) if parts.is_empty() && !raw.is_null() => Content::Text(raw.to_string()),
+        _ if only_text && parts.len() < 2 => match parts.pop() {
+            Some(ContentPart::Text(part)) => Content::Text(part.text),
+            _ => Content::Text(String::new()),
+        },
+        _ => Content::Parts(parts),
+    }
+}

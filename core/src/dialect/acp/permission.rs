@@ -1,0 +1,172 @@
+//! Permission requests: approvals where the agent offers what we know, questions where it offers a choice.
+
+use std::collections::HashSet;
+
+use agent_client_protocol_schema::v1::{
+    self as acp, PermissionOption, PermissionOptionKind as Kind, RequestPermissionOutcome, RequestPermissionResponse,
+};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::{Acp, content, shallow, unknown};
+use crate::dialect::{Answer, Incoming};
+use crate::handler::Approval;
+use crate::wire::envelope::is_too_deep;
+use crate::wire::value::object;
+use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
+
+/// An open request of the agent's.
+#[derive(Debug)]
+pub(super) struct Permission {
+    pub(super) order: u64,
+    options: Vec<PermissionOption>,
+    /// Under which text the answer to a question is given.
+    question: String,
+}
+
+/// The turn was cancelled before anybody chose.
+pub(super) fn cancelled() -> RequestPermissionResponse {
+    RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled)
+}
+
+/// An option that only lets go of a question, as Kimi Code names it.
+fn is_skip(option: &PermissionOption) -> bool {
+    let id = &*option.option_id.0;
+    let number = id.strip_prefix('q').and_then(|rest| rest.strip_suffix("_skip"));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Whether the options are those of an approval: at most one of each kind, and one that rejects or allows.
+fn is_approval(options: &[PermissionOption]) -> bool {
+    let mut kinds = HashSet::new();
+    !options.iter().any(is_skip) && options.iter().all(|option| kinds.insert(std::mem::discriminant(&option.kind)))
+}
+
+impl Permission {
+    fn first(&self, kinds: &[Kind]) -> Option<&PermissionOption> {
+        kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == *kind))
+    }
+
+    /// The option that says no; where there is none, nothing is chosen.
+    fn rejection(&self) -> Option<&PermissionOption> {
+        self.first(&[Kind::RejectOnce, Kind::RejectAlways])
+    }
+
+    pub(super) fn outcome(&self, answer: &Answer) -> RequestPermissionResponse {
+        let chosen = match answer {
+            // What was allowed once must not be allowed for good.
+            Answer::Approval(Approval::Approve) => self.first(&[Kind::AllowOnce]),
+            Answer::Approval(Approval::ApproveForSession) => self.first(&[Kind::AllowAlways, Kind::AllowOnce]),
+            Answer::Question(Some(answers)) => {
+                let label = answers.get(&self.question);
+                let chosen = self.options.iter().find(|option| Some(&*option.name) == label);
+                if chosen.is_none() {
+                    tracing::warn!(label, "the answer is none of the choices; the question is dismissed");
+                }
+                chosen.or_else(|| self.rejection())
+            }
+            _ => self.rejection(),
+        };
+        match chosen {
+            Some(option) => RequestPermissionResponse::new(RequestPermissionOutcome::Selected(
+                acp::SelectedPermissionOutcome::new(option.option_id.clone()),
+            )),
+            None => cancelled(),
+        }
+    }
+}
+
+impl Acp {
+    pub(super) fn read_permission(&mut self, rpc_id: &str, params: &RawValue) -> Incoming {
+        let refused = |error: String| Incoming::Request {
+            rpc_id: rpc_id.to_owned(),
+            request: unknown("session/request_permission", shallow(params).raw(), Some(error)),
+        };
+        if is_too_deep(params.get()) {
+            return refused("nested too deep, and left out".to_owned());
+        }
+        let asked: acp::RequestPermissionRequest = match object(params.get()) {
+            Ok(asked) => asked,
+            Err(error) => return refused(error.to_string()),
+        };
+        if !self.is_ours(&asked.session_id.0) {
+            return refused(format!("sessionId: no session `{}` here", asked.session_id.0));
+        }
+        let mut all = Vec::new();
+        self.begin_step(&mut all);
+        let call_id = asked.tool_call.tool_call_id.0.to_string();
+        self.announce(&call_id, asked.tool_call.fields.title.as_deref(), &mut all);
+        let order = self.next_order();
+        let (request, question): (Event, _) = if is_approval(&asked.options) {
+            (approval(rpc_id, &call_id, &asked).into(), String::new())
+        } else {
+            let question = self.question(&call_id, &asked);
+            let text = question.question.clone();
+            let (id, tool_call_id) = (request_id(rpc_id), call_id);
+            (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
+        };
+        self.permissions.insert(rpc_id.to_owned(), Permission { order, options: asked.options, question });
+        all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request });
+        Incoming::several(all)
+    }
+
+    /// A choice among options that no approval has: each is offered by its name.
+    fn question(&self, call_id: &str, asked: &acp::RequestPermissionRequest) -> Question {
+        let content = asked.tool_call.fields.content.as_deref().unwrap_or_default();
+        let title = asked.tool_call.fields.title.as_deref().unwrap_or_default();
+        // What comes before the question is what it is about: a plan, say.
+        let mut texts = content::texts(content);
+        let question = texts.pop().filter(|text| !text.is_empty()).unwrap_or(title).to_owned();
+        let body = Some(texts.join("\n\n")).filter(|body| !body.is_empty());
+        // What the tool was called with tells more of it than the request does.
+        let known = self.tools.question(call_id, &question);
+        let described = |label: &str| known.as_ref()?.descriptions.get(label).cloned();
+        let options = asked
+            .options
+            .iter()
+            .filter(|option| !is_skip(option))
+            .map(|option| QuestionOption {
+                label: option.name.clone(),
+                description: described(&option.name),
+                extra: Default::default(),
+            })
+            .collect();
+        Question {
+            question,
+            header: known.as_ref().and_then(|known| known.header.clone()),
+            options,
+            multi_select: Some(false),
+            body,
+            other_label: None,
+            other_description: None,
+            extra: Default::default(),
+        }
+    }
+}
+
+/// A request's id as programs see it.
+fn request_id(rpc_id: &str) -> String {
+    rpc_id.trim_matches('"').to_owned()
+}
+
+fn approval(rpc_id: &str, call_id: &str, asked: &acp::RequestPermissionRequest) -> ApprovalRequest {
+    let fields = &asked.tool_call.fields;
+    let content = fields.content.as_deref().unwrap_or_default();
+    let title = fields.title.clone().unwrap_or_default();
+    let mut request = ApprovalRequest {
+        id: request_id(rpc_id),
+        tool_call_id: call_id.to_owned(),
+        sender: title.clone(),
+        action: title,
+        description: content::texts(content).join("\n\n"),
+        source_kind: None,
+        source_id: None,
+        agent_id: None,
+        subagent_type: None,
+        source_description: None,
+        display: content.iter().filter_map(content::display).collect(),
+        extra: Default::default(),
+    };
+    request.extra.insert("options", json!(asked.options));
+    request
+}

@@ -1,0 +1,249 @@
+//! Tool calls: what the agent tells again and again, in whole, becomes parts and one result.
+
+use std::collections::{HashMap, VecDeque};
+
+use agent_client_protocol_schema::v1::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{Acp, content};
+use crate::dialect::Incoming;
+use crate::wire::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolResult, ToolReturnValue};
+
+/// How many tool calls are remembered, open or ended; no model makes as many at once.
+const MAX_CALLS: usize = 1024;
+
+/// The tool calls of a turn, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    calls: VecDeque<Call>,
+    /// The call that a part would belong to.
+    last: Option<String>,
+    order: u64,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    id: String,
+    name: String,
+    /// As much of the arguments as the program has got.
+    arguments: String,
+    /// The arguments are known in whole.
+    called: bool,
+    ended: bool,
+    title: Option<String>,
+    about: Map<String, Value>,
+    content: Vec<ToolCallContent>,
+    display: Vec<DisplayBlock>,
+}
+
+/// What the arguments of a tool that asks say of a question.
+pub(super) struct Known {
+    pub(super) header: Option<String>,
+    pub(super) descriptions: HashMap<String, String>,
+}
+
+impl Tools {
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+        self.last = None;
+    }
+
+    fn find(&mut self, id: &str) -> Option<&mut Call> {
+        self.calls.iter_mut().rev().find(|call| call.id == id)
+    }
+
+    fn add(&mut self, call: Call) {
+        if self.calls.len() == MAX_CALLS {
+            self.calls.pop_front();
+        }
+        self.calls.push_back(call);
+    }
+
+    /// What is known of a question beside its text.
+    pub(super) fn question(&self, id: &str, question: &str) -> Option<Known> {
+        #[derive(Deserialize)]
+        struct Arguments {
+            questions: Vec<Asked>,
+        }
+        #[derive(Deserialize)]
+        struct Asked {
+            question: String,
+            header: Option<String>,
+            #[serde(default)]
+            options: Vec<Choice>,
+        }
+        #[derive(Deserialize)]
+        struct Choice {
+            label: String,
+            description: Option<String>,
+        }
+        let call = self.calls.iter().rev().find(|call| call.id == id)?;
+        let arguments: Arguments = serde_json::from_str(&call.arguments).ok()?;
+        let asked = arguments.questions.into_iter().find(|asked| asked.question == question)?;
+        let described = |choice: Choice| Some((choice.label, choice.description?));
+        Some(Known { header: asked.header, descriptions: asked.options.into_iter().filter_map(described).collect() })
+    }
+}
+
+impl Acp {
+    pub(super) fn next_order(&mut self) -> u64 {
+        self.tools.order += 1;
+        self.tools.order
+    }
+
+    /// Tells of a tool call that the agent has not told of by itself.
+    pub(super) fn announce(&mut self, id: &str, name: Option<&str>, all: &mut Vec<Incoming>) {
+        if self.tools.find(id).is_none() {
+            let name = name.unwrap_or_default().to_owned();
+            self.tools.add(Call { id: id.to_owned(), name: name.clone(), ..Call::default() });
+            self.tell(id, &name, "", true, all);
+        }
+    }
+
+    fn tell(&mut self, id: &str, name: &str, arguments: &str, made_here: bool, all: &mut Vec<Incoming>) {
+        self.tools.last = Some(id.to_owned());
+        let mut call = ToolCall {
+            id: id.to_owned(),
+            function: FunctionCall {
+                name: name.to_owned(),
+                arguments: Some(arguments.to_owned()),
+                extra: Default::default(),
+            },
+            extras: None,
+            extra: Default::default(),
+        };
+        if made_here {
+            call.extra.insert("synthesized", json!(true));
+        }
+        all.push(Incoming::Event(call.into()));
+    }
+
+    /// The agent tells of a new call, or again of one.
+    pub(super) fn tool_call(&mut self, id: &str, name: &str, fields: ToolCallUpdateFields, all: &mut Vec<Incoming>) {
+        if self.tools.find(id).is_some() {
+            return self.tool_update(id, fields, all);
+        }
+        let text = fields.content.as_deref().and_then(content::text);
+        let begun = text.filter(|text| fields.raw_input.is_none() && looks_like_arguments(text)).unwrap_or_default();
+        let arguments = fields.raw_input.as_ref().map_or(begun, |raw| whole_arguments(raw, fields.content.as_deref()));
+        let call = Call {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+            called: fields.raw_input.is_some(),
+            ..Call::default()
+        };
+        self.tools.add(call);
+        self.tell(id, name, &arguments, false, all);
+        self.tool_update(id, fields, all);
+    }
+
+    /// What has changed about a call.
+    pub(super) fn tool_update(&mut self, id: &str, fields: ToolCallUpdateFields, all: &mut Vec<Incoming>) {
+        self.announce(id, fields.title.as_deref(), all);
+        let Some(call) = self.tools.find(id) else { return };
+        if call.ended {
+            return;
+        }
+        let ToolCallUpdateFields { kind, status, title, content, locations, raw_input, raw_output, .. } = fields;
+        let ends = matches!(status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
+        if let Some(title) = title {
+            call.title = Some(title);
+        }
+        if let Some(kind) = kind {
+            call.about.insert("kind".to_owned(), json!(kind));
+        }
+        if let Some(locations) = locations {
+            call.about.insert("locations".to_owned(), json!(locations));
+        }
+        for block in content.iter().flatten().filter_map(content::display) {
+            if !call.display.contains(&block) {
+                call.display.push(block);
+            }
+        }
+        let mut arguments = None;
+        if let Some(raw) = raw_input {
+            arguments = Some(whole_arguments(&raw, content.as_deref()));
+            call.called = true;
+        } else if !ends && !call.called {
+            // As they come from the model, told in whole each time.
+            let text = content.as_deref().and_then(content::text);
+            arguments = text.filter(|text| looks_like_arguments(text) && text.starts_with(&*call.arguments));
+        }
+        match arguments {
+            Some(arguments) => self.take_arguments(id, &arguments, all),
+            None => {
+                if let Some(content) = content {
+                    call.content = content;
+                }
+            }
+        }
+        if ends {
+            self.end_call(id, status == Some(ToolCallStatus::Failed), raw_output.as_ref(), all);
+        }
+    }
+
+    /// Passes on what is new of the arguments.
+    fn take_arguments(&mut self, id: &str, whole: &str, all: &mut Vec<Incoming>) {
+        let last = self.tools.last.as_deref() == Some(id);
+        let Some(call) = self.tools.find(id) else { return };
+        match whole.strip_prefix(&*call.arguments) {
+            Some("") => return,
+            Some(new) if last => {
+                let part = ToolCallPart { arguments_part: Some(new.to_owned()), extra: Default::default() };
+                all.push(Incoming::Event(part.into()));
+            }
+            None if is_same_json(&call.arguments, whole) => return,
+            // Parts belong to the last call, and they only add: otherwise the call is told anew, in whole.
+            _ => {
+                let name = call.name.clone();
+                self.tell(id, &name, whole, true, all);
+            }
+        }
+        if let Some(call) = self.tools.find(id) {
+            call.arguments = whole.to_owned();
+        }
+    }
+
+    fn end_call(&mut self, id: &str, failed: bool, raw_output: Option<&Value>, all: &mut Vec<Incoming>) {
+        let Some(call) = self.tools.find(id) else { return };
+        call.ended = true;
+        let mut extras = std::mem::take(&mut call.about);
+        if let Some(title) = call.title.take() {
+            extras.insert("title".to_owned(), json!(title));
+        }
+        let content = std::mem::take(&mut call.content);
+        let result = ToolResult {
+            tool_call_id: id.to_owned(),
+            return_value: ToolReturnValue {
+                is_error: failed,
+                output: content::output(raw_output, &content),
+                message: String::new(),
+                display: std::mem::take(&mut call.display),
+                extras: (!extras.is_empty()).then_some(extras),
+                extra: Default::default(),
+            },
+            extra: Default::default(),
+        };
+        call.arguments = String::new();
+        all.push(Incoming::Event(result.into()));
+    }
+}
+
+/// Arguments are an object; other text is what the tool shows.
+fn looks_like_arguments(text: &str) -> bool {
+    text.is_empty() || text.trim_start().starts_with('{')
+}
+
+fn is_same_json(a: &str, b: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    value(a).is_some_and(|a| value(b) == Some(a))
+}
+
+/// The arguments as text: the agent's own spelling if it shows one.
+fn whole_arguments(raw: &Value, content: Option<&[ToolCallContent]>) -> String {
+    let shown =
+        content.and_then(content::text).filter(|text| serde_json::from_str::<Value>(text).ok().as_ref() == Some(raw));
+    shown.unwrap_or_else(|| raw.to_string())
+}
