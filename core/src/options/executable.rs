@@ -88,7 +88,7 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
     let (from, hint) = match source {
         "" => (
             String::new(),
-            "; install kimi-cli (a release up to 1.51), or name the program in the `executable` option or in \
+            "; install Kimi Code or kimi-cli (a release up to 1.51), or name the program in the `executable` option or in \
              $KIMI_AGENT_EXECUTABLE",
         ),
         source => (format!(" (from {source})"), ""),

@@ -123,3 +123,36 @@ pub(super) fn output(raw: Option<&Value>, content: &[ToolCallContent]) -> Conten
         _ => Content::Parts(parts),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_carry_what_the_agent_takes() {
+        let image = |url: &str| Content::from(vec![ContentPart::text("see"), ContentPart::image_url(url)]);
+        let able = acp::PromptCapabilities::new().image(true);
+        let data = image("data:image/png;base64,AAAA");
+        let blocks = json!([
+            {"type": "text", "text": "see"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+        ]);
+        assert_eq!(prompt(&data, &able).map(|blocks| json!(blocks)), Ok(blocks));
+        assert_eq!(prompt(&data, &acp::PromptCapabilities::new()), Err("images"));
+        let linked = image("https://example.org/a.png");
+        assert_eq!(prompt(&linked, &able), Err("images that are not data URIs in base64"));
+    }
+
+    #[test]
+    fn what_a_tool_puts_out_is_what_the_model_got() {
+        let text = |text: &str| ToolCallContent::from(text_block(text));
+        let image = || ToolCallContent::from(ContentBlock::Image(acp::ImageContent::new("AAAA", "image/png")));
+        assert_eq!(output(Some(&json!("raw")), &[text("shown")]), Content::from("raw"));
+        assert_eq!(output(None, &[text("shown")]), Content::from("shown"));
+        assert_eq!(output(Some(&json!({"n": 1})), &[]), Content::from("{\"n\":1}"));
+        assert_eq!(output(Some(&Value::Null), &[]), Content::from(""));
+        let both = output(Some(&json!("raw")), &[text("shown"), image()]);
+        let parts = vec![ContentPart::text("shown"), ContentPart::image_url("data:image/png;base64,AAAA")];
+        assert_eq!(both, Content::from(parts));
+    }
+}
