@@ -138,7 +138,7 @@ export class Bridge {
         break;
       case "job": {
         const [, id, session, kind, index, payload, inTurn] = delivery;
-        void this.#run(id, session, { kind, index, payload }, inTurn);
+        void this.#run(session, { id, kind, index, payload }, inTurn);
         break;
       }
       case "cancel_job":
@@ -155,7 +155,8 @@ export class Bridge {
     return pending;
   }
 
-  async #run(id: number, sessionKey: number, job: Job, inTurn: boolean): Promise<void> {
+  async #run(sessionKey: number, job: Job, inTurn: boolean): Promise<void> {
+    const { id } = job;
     const handlers = this.#sessions.get(sessionKey)?.deref();
     if (!handlers) {
       this.native.jobDone(id, null, "the session is gone");

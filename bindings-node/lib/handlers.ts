@@ -1,6 +1,6 @@
 /** Runs the program's functions for the agent's requests. */
 
-import { AsyncResource } from "node:async_hooks";
+import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 
 import { toJson } from "./json.js";
 import type { JobKind } from "./native.js";
@@ -9,9 +9,18 @@ import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest }
 
 /** A request for a handler, as the addon delivers it. */
 export interface Job {
+  id: number;
   kind: JobKind;
   index: number | null;
   payload: unknown;
+}
+
+/** In a handler that a turn waits for, and in what it has started: the id of its job. */
+const serving = new AsyncLocalStorage<number>();
+
+/** The job of the handler that calls this; a turn that waits for it can't be waited for. */
+export function servingJob(): number | null {
+  return serving.getStore() ?? null;
 }
 
 /** What came of a job: an answer as JSON, or the text of a failure. */
@@ -70,7 +79,8 @@ export class Handlers {
   async run(job: Job, signal: AbortSignal, inTurn: boolean): Promise<JobOutcome> {
     const scope = inTurn ? this.#turn : this.#session;
     try {
-      const answer = await scope.runInAsyncScope(call, undefined, job, this.#functions, { signal });
+      const run = () => call(job, this.#functions, { signal });
+      const answer = await scope.runInAsyncScope(() => (inTurn ? serving.run(job.id, run) : run()));
       const ignored = job.kind === "event" || job.kind === "stderr";
       return { value: ignored ? "null" : answerJson(answer), error: null };
     } catch (thrown) {

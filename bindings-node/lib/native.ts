@@ -112,8 +112,8 @@ export interface NativeTurn {
   wait(): boolean;
   /** `{"result": …}` or `{"error": {"code","message","fields"}}` as JSON once the turn has settled. */
   outcome(): string | null;
-  /** A ticket for the result; runs the turn to its end if nobody reads it. */
-  result(): number;
+  /** A ticket for the result; runs the turn to its end if nobody reads it. Refused in a job that the turn waits for. */
+  result(within: number | null): number;
   /** Somebody reads: a result that is awaited does not run the turn to its end by itself. */
   readerStarted(byStep: boolean): void;
   cancel(): number;

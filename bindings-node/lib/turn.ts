@@ -4,7 +4,7 @@ import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
 import { fromNative, InvalidOption, translated } from "./errors.js";
-import { answerJson } from "./handlers.js";
+import { answerJson, servingJob } from "./handlers.js";
 import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
@@ -157,9 +157,12 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return steps;
   }
 
-  /** The outcome. A turn that nobody reads runs to its end by this alone. */
+  /**
+   * The outcome. A turn that nobody reads runs to its end by this alone. A handler that the turn waits for, and what it
+   * has started, can't wait for it until the handler has answered: {@link TurnInProgress}.
+   */
   async result(): Promise<PromptResult> {
-    const ticket = translated(() => this.#native.result());
+    const ticket = translated(() => this.#native.result(servingJob()));
     return new PromptResult(await this.#bridge.wait<ResultFields>(ticket, this));
   }
 

@@ -73,10 +73,11 @@ impl NativeTurn {
         })
     }
 
-    /// A ticket for the outcome.
+    /// A ticket for the outcome; `within` is the job that the caller runs in.
     #[napi]
-    pub fn result(&self) -> f64 {
-        self.turn.result() as f64
+    pub fn result(&self, within: Option<f64>) -> napi::Result<f64> {
+        let ticket = self.turn.result(within.map(|job| job as u64)).map_err(|error| thrown(&error))?;
+        Ok(ticket as f64)
     }
 
     /// Somebody reads, by event or by step.

@@ -39,6 +39,33 @@ test("a turn is streamed, and has a result", async () => {
   });
 });
 
+test("a handler can't wait for the turn that waits for it", async () => {
+  const script = [[{ tool_call: { name: "Shell", approve: { action: "run", description: "it" } } }, { text: "Done" }]];
+  await withSession([[{ text: "inner" }], [{ text: "inner" }]], {}, async (helper) => {
+    let turn;
+    let later;
+    const onApproval = async () => {
+      const refused = { name: "TurnInProgress", message: /the turn waits for this handler/ };
+      await assert.rejects(turn.result(), refused);
+      // Another session's turn is another matter; what the handler has started counts as the handler.
+      assert.equal((await helper.prompt("Help").result()).text, "inner");
+      await assert.rejects(turn.result(), refused);
+      // Once it has answered, nothing is in the way.
+      const answered = new Promise((resolve) => (answer = resolve));
+      later = answered.then(() => turn.result());
+      return "approve";
+    };
+    let answer;
+    await withSession(script, { onApproval }, async (session) => {
+      turn = session.prompt("go");
+      await collect(turn);
+      answer();
+      assert.equal((await later).text, "Done");
+      assert.equal((await turn.result()).text, "Done");
+    });
+  });
+});
+
 test("steps hold their own events", async () => {
   await withSession([[{ text: "a" }, { step: 2 }, { text: "b" }]], {}, async (session) => {
     const seen = [];

@@ -156,8 +156,9 @@ impl PyTurn {
         self.turn.discarded()
     }
 
-    fn result(&self) -> u64 {
-        self.turn.result()
+    #[pyo3(signature = (within=None))]
+    fn result(&self, py: Python<'_>, within: Option<u64>) -> PyResult<u64> {
+        self.turn.result(within).map_err(|error| raise(py, &error))
     }
 
     fn cancel(&self, py: Python<'_>) -> PyResult<u64> {

@@ -13,21 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
 from ._encode import to_jsonable
-from ._errors import InvalidOption, KimiAgentError
+from ._errors import InvalidOption
 from ._interface import Callbacks
 from ._message import Message
 from ._options import Block, Hook, Reject
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import ToolReturnValue
 
-__all__ = ["Handlers", "check_not_awaited_by", "encode_answer"]
+__all__ = ["Handlers", "encode_answer", "serving_job"]
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
 _RESPONDERS = ("on_approval", "on_question")
 _OBSERVERS = ("on_event", "on_stderr")
 _TOLD = ("event", "stderr")
-# In a handler that a turn waits for: the turn's key, and the task or thread that the handler runs in.
+# In a handler that a turn waits for: the id of its job, and the task or thread that the handler runs in.
 _serving: contextvars.ContextVar[tuple[int, weakref.ref[Any]] | None] = contextvars.ContextVar(
     "kimi_agent_serving", default=None
 )
@@ -42,7 +42,6 @@ class Handlers:
         self.key = next(_keys)
         self.context = contextvars.copy_context()
         self.turn_context: contextvars.Context | None = None
-        self.turn: int | None = None
         self.functions: dict[str, Any] = {}
         for name in (*_RESPONDERS, *_OBSERVERS):
             self.functions[name] = _function(name, options.get(name))
@@ -68,13 +67,13 @@ class Handlers:
     def _responder(self, name: str) -> Any:
         return "manual" if self.functions[name] == "manual" else self.functions[name] is not None
 
-    def start(self, kind: str, index: int | None, payload: Any, in_turn: bool) -> Job:
+    def start(self, job_id: int, kind: str, index: int | None, payload: Any, in_turn: bool) -> Job:
         """Starts a job as a task on the running loop, in the context of whoever opened the session or turn."""
         context = self.turn_context if in_turn and self.turn_context is not None else self.context
         name, function = self._find(kind, index)
         before = self._latest.get(kind)
-        turn = self.turn if in_turn and kind not in _TOLD else None
-        job = context.run(asyncio.get_running_loop().create_task, _run(name, kind, function, payload, before, turn))
+        serving = job_id if in_turn else None
+        job = context.run(asyncio.get_running_loop().create_task, _run(name, kind, function, payload, before, serving))
         if kind in _TOLD:
             # What is only told is told in order.
             self._latest[kind] = job
@@ -88,18 +87,15 @@ class Handlers:
         return _NAMES[kind], self.functions[_NAMES[kind]]
 
 
-def check_not_awaited_by(turn: int) -> None:
-    """Raises in a handler that this turn waits for: each would wait for the other, for ever."""
+def serving_job() -> int | None:
+    """The job of the handler that calls this; a turn that waits for it can't be waited for."""
     serving = _serving.get()
-    if serving is None or serving[0] != turn:
-        return
+    if serving is None:
+        return None
     # A task or thread that the handler has started inherits the context, and may well wait: the handler goes on.
     handler = serving[1]()
-    if handler is not None and handler in (_current_task(), threading.current_thread()):
-        raise KimiAgentError(
-            "the turn waits for this handler, which would wait for the turn; return an answer first, "
-            "or wait for the turn in a task of its own"
-        )
+    own = handler is not None and handler in (_current_task(), threading.current_thread())
+    return serving[0] if own else None
 
 
 def _current_task() -> asyncio.Task[Any] | None:
@@ -110,12 +106,12 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 async def _run(
-    name: str, kind: str, function: Callable[[Any], Any], payload: Any, before: Job | None, turn: int | None
+    name: str, kind: str, function: Callable[[Any], Any], payload: Any, before: Job | None, serving: int | None
 ) -> tuple[Any, str | None]:
     """The answer of a job, or the text of what went wrong."""
     try:
-        if turn is not None and (task := asyncio.current_task()) is not None:
-            _serving.set((turn, weakref.ref(task)))
+        if serving is not None and (task := asyncio.current_task()) is not None:
+            _serving.set((serving, weakref.ref(task)))
         if before is not None and not before.done():
             await asyncio.wait([before])
         return encode_answer(await _invoke(function, payload), kind), None

@@ -188,7 +188,7 @@ class LoopMailbox:
                 self.native.finish_job(job_id, *job.result())
 
         try:
-            job = handlers.start(kind, index, payload, in_turn)
+            job = handlers.start(job_id, kind, index, payload, in_turn)
         except Exception as failure:
             self.native.finish_job(job_id, None, f"{type(failure).__name__}: {failure}")
             raise

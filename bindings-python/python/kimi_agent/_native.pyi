@@ -130,7 +130,7 @@ class Turn:
     def usage(self) -> TokenUsage: ...
     @property
     def discarded(self) -> int: ...
-    def result(self) -> int:
+    def result(self, within: int | None = None) -> int:
         """A ticket, done with an `Outcome`; where nobody reads, events are dropped so that the turn can end."""
     def cancel(self) -> int:
         """A ticket, done with None when the turn has ended; at once if it has already."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
 from . import _native
 from ._encode import to_jsonable
 from ._errors import InvalidOption, KimiAgentError, MaxStepsReached, TurnCancelled
-from ._handlers import Handlers, check_not_awaited_by, encode_answer
+from ._handlers import Handlers, encode_answer, serving_job
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process
 from ._message import Message
 from ._options import Answers, Approval, SessionOptions, UserInput
@@ -94,7 +94,6 @@ class Turn(Stream):
     ) -> None:
         super().__init__(native, mailbox)
         self._handlers = handlers
-        handlers.turn = native.key
         # A turn keeps its session open.
         self._session = session
 
@@ -125,13 +124,17 @@ class Turn(Stream):
         """Waits for the end of the turn. Where nobody reads its events they are dropped.
 
         Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
-        again, and cancelled: the turn goes on. A handler that the turn waits for cannot wait for it.
+        again, and cancelled: the turn goes on. A handler that the turn waits for cannot wait for it: `TurnInProgress`.
         """
-        check_not_awaited_by(self._native.key)
+        return await self._result(serving_job())
+
+    async def _result(self, within: int | None) -> PromptResult:
+        self._mailbox.check()
+        ticket = called(self._native.result, within)
         if self._reader is None:
             self._discard()
         try:
-            outcome = await self._mailbox.call(self._native.result)
+            outcome = await self._mailbox.wait(ticket)
         except asyncio.CancelledError:
             # As in Stream: the traceback does not keep the turn.
             del self

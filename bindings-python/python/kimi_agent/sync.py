@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from . import _native, _session, _stream
 from ._background import block, run, run_call
 from ._errors import KimiAgentError
-from ._handlers import check_not_awaited_by
+from ._handlers import serving_job
 from ._loop import in_this_process
 from ._options import SessionOptions, UserInput
 from ._session import Answer, Capabilities, PromptResult, Request
@@ -178,8 +178,7 @@ class Turn(_Events):
 
     def result(self) -> PromptResult:
         """Waits for the end of the turn. Where nobody reads its events they are dropped."""
-        check_not_awaited_by(self._turn._native.key)
-        return run(self._turn.result())
+        return run(self._turn._result(serving_job()))
 
     def cancel(self) -> None:
         """Stops the turn and waits until it has settled; does nothing if it has ended."""

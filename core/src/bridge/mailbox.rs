@@ -12,6 +12,7 @@ use super::sync::{Mutex, MutexGuard};
 use super::{LogLevel, next_id};
 use crate::HandlerError;
 use crate::connection::PromptResult;
+use crate::driver::lane::Lane;
 use crate::error::{Error, Result};
 use crate::wire::Event;
 
@@ -122,12 +123,17 @@ pub enum Delivery {
     },
 }
 
-type JobSender = oneshot::Sender<Result<Value, String>>;
+/// A function of the program's that runs.
+struct Job {
+    answer: oneshot::Sender<Result<Value, String>>,
+    /// The turn that waits for it.
+    serves: Option<Arc<Lane>>,
+}
 
 /// Where the core leaves what an event loop of the host's is to know.
 pub struct Mailbox {
     queue: Mutex<VecDeque<Delivery>>,
-    jobs: Mutex<HashMap<u64, JobSender>>,
+    jobs: Mutex<HashMap<u64, Job>>,
     /// The host has been rung for and has not drained yet.
     rung: AtomicBool,
     closed: AtomicBool,
@@ -201,10 +207,15 @@ impl Mailbox {
 
     /// Answers a job. One that nobody waits for any more is ignored.
     pub fn finish_job(&self, id: u64, outcome: Result<Value, String>) {
-        let sender = lock(&self.jobs).remove(&id);
-        if let Some(sender) = sender {
-            drop(sender.send(outcome));
+        let job = lock(&self.jobs).remove(&id);
+        if let Some(job) = job {
+            drop(job.answer.send(outcome));
         }
+    }
+
+    /// The turn that waits for a job, as long as it does.
+    pub(crate) fn served_by(&self, job: u64) -> Option<Arc<Lane>> {
+        lock(&self.jobs).get(&job)?.serves.clone()
     }
 
     /// Nobody drains it any more: what comes is dropped, and jobs that are open fail.
@@ -234,9 +245,10 @@ impl Mailbox {
             }
         }
         let id = next_id();
-        let in_turn = crate::driver::current_turn().is_some();
+        let serves = crate::driver::served_turn();
+        let in_turn = serves.is_some();
         let (sender, answer) = oneshot::channel();
-        lock(&self.jobs).insert(id, sender);
+        lock(&self.jobs).insert(id, Job { answer: sender, serves });
         let guard = Guard { mailbox: Arc::clone(self), id };
         self.post(Delivery::Job { id, session, kind, index, payload, in_turn });
         if self.closed.load(Ordering::Acquire) {

@@ -175,11 +175,17 @@ impl BridgeTurn {
         self.lane().discarded()
     }
 
-    /// The outcome as a ticket; where nobody reads, the turn runs to its end unread.
-    pub fn result(&self) -> u64 {
+    /// The outcome as a ticket; where nobody reads, the turn runs to its end unread. `within` is the job that the caller
+    /// runs in, if it does in one.
+    ///
+    /// # Errors
+    /// The turn waits for that job.
+    pub fn result(&self, within: Option<u64>) -> Result<u64> {
         let lane = Arc::clone(self.lane());
-        self.mailbox
-            .run(&self.runtime, async move { lane.result().await.map(|result| Reply::Outcome(Box::new(result))) })
+        lane.check_not_awaited_by(within.and_then(|job| self.mailbox.served_by(job)).as_ref())?;
+        Ok(self
+            .mailbox
+            .run(&self.runtime, async move { lane.result().await.map(|result| Reply::Outcome(Box::new(result))) }))
     }
 
     /// Cancels; the ticket ends with the turn.

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::Command;
 use super::lane::Lane;
-use crate::connection::{Connection, RequestKey, TurnKey};
+use crate::connection::{Connection, RequestKey};
 use crate::dialect::Answer;
 use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, HandlerError, Hook, QuestionHandler, Responder};
 use crate::wire::{Event, HandlerKind, ToolCallRequest};
@@ -21,13 +21,12 @@ use crate::wire::{Event, HandlerKind, ToolCallRequest};
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 tokio::task_local! {
-    static TURN: Option<TurnKey>;
+    static TURN: Option<Arc<Lane>>;
 }
 
-/// The turn on whose behalf the calling handler runs, if it does for one: bindings find its context by it.
-#[cfg(feature = "bridge")]
-pub(crate) fn current_turn() -> Option<TurnKey> {
-    TURN.try_with(|turn| *turn).ok().flatten()
+/// The turn that waits for the calling handler, if one does.
+pub(crate) fn served_turn() -> Option<Arc<Lane>> {
+    TURN.try_with(Option::clone).ok().flatten()
 }
 
 type Outcome = Result<Answer, HandlerError>;
@@ -111,7 +110,7 @@ impl Handlers {
     }
 
     /// Starts the function that is to answer a request.
-    pub(super) fn ask(&mut self, key: RequestKey, turn: Option<TurnKey>, request: Event) {
+    pub(super) fn ask(&mut self, key: RequestKey, turn: Option<Arc<Lane>>, request: Event) {
         match request {
             Event::ApprovalRequest(request) => {
                 if let Responder::Handler(handler) = self.on_approval.clone() {
@@ -150,7 +149,7 @@ impl Handlers {
     fn start(
         &mut self,
         key: RequestKey,
-        turn: Option<TurnKey>,
+        turn: Option<Arc<Lane>>,
         timeout: Option<Duration>,
         handler: impl Future<Output = Outcome> + Send + 'static,
     ) {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::{PromptResult, StepTag, TurnStatus};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Event, TokenUsage};
 
 /// Beside the bound in bytes: an event takes some memory however short its line.
@@ -351,6 +351,19 @@ impl Lane {
             self.discard();
         }
         receiver.await.unwrap_or_else(|_| Err(Error::Internal("a turn was dropped without an end".to_owned())))
+    }
+
+    /// Refuses to wait for the outcome in a handler that this turn waits for, as `served` says: each would wait for the
+    /// other, for ever.
+    pub(crate) fn check_not_awaited_by(&self, served: Option<&Arc<Self>>) -> Result<()> {
+        if served.is_none_or(|served| !std::ptr::eq(&raw const **served, self)) || self.is_settled() {
+            return Ok(());
+        }
+        Err(Error::local(
+            RpcErrorKind::TurnInProgress,
+            "the turn waits for this handler, which would wait for the turn; return an answer first, or wait for the turn \
+             in a task of its own",
+        ))
     }
 
     /// The outcome, if there is one.

@@ -13,9 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-pub(crate) use handlers::Handlers;
-#[cfg(feature = "bridge")]
-pub(crate) use handlers::current_turn;
+pub(crate) use handlers::{Handlers, served_turn};
 use lane::{Lane, Room};
 use shutdown::Shutdown;
 
@@ -476,7 +474,7 @@ impl Driver {
             }
             Output::Ask { key, scope, request } => {
                 let turn = match scope {
-                    Scope::Turn(turn, _) => Some(turn),
+                    Scope::Turn(turn, _) => self.lanes.get(&turn).cloned(),
                     _ => None,
                 };
                 self.handlers.ask(key, turn, request);

@@ -8,8 +8,8 @@ use futures_core::Stream;
 
 use super::shared::Link;
 use crate::connection::{ManualAnswer, PromptResult, StepTag};
-use crate::driver::Command;
 use crate::driver::lane::Lane;
+use crate::driver::{Command, served_turn};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Answers, Approval};
 use crate::wire::{ApprovalRequest, Content, Event, QuestionRequest, TokenUsage};
@@ -198,8 +198,10 @@ impl Turn {
     ///
     /// # Errors
     /// What ended the turn: the agent's own error, its death, a deadline. A cancelled turn is no error; see
-    /// [`PromptResult::raise_for_status`].
+    /// [`PromptResult::raise_for_status`]. `TurnInProgress` in a handler that the turn waits for, which would wait for
+    /// ever; a task that it has spawned may wait.
     pub async fn result(&mut self) -> Result<PromptResult> {
+        self.inner.lane.check_not_awaited_by(served_turn().as_ref())?;
         self.held = None;
         self.inner.lane.result().await
     }

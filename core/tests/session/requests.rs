@@ -233,6 +233,40 @@ async fn what_comes_outside_turns_reaches_its_listener_in_order() {
 }
 
 #[tokio::test]
+async fn a_handler_cannot_wait_for_the_turn_that_waits_for_it() {
+    let (helper, _helpers_agent) = with(json!([[{"text": "inner"}]]));
+    let helper = Arc::new(helper.start().await.unwrap());
+    let turn = Arc::new(tokio::sync::Mutex::new(None::<Turn>));
+    let (told, mut tries) = tokio::sync::mpsc::unbounded_channel();
+    let (options, _agent) = with(asks());
+    let handed = Arc::clone(&turn);
+    let options = options.on_approval(move |_| {
+        let (turn, helper, told) = (Arc::clone(&handed), Arc::clone(&helper), told.clone());
+        async move {
+            let mut turn = turn.lock_owned().await;
+            let refused = turn.as_mut().unwrap().result().await.unwrap_err();
+            // Another session's turn is another matter, and so is a task that nobody waits for.
+            let inner = helper.prompt("Help")?.result().await?.text;
+            let later = tokio::spawn(async move { turn.as_mut().unwrap().result().await.map(|result| result.text) });
+            told.send((refused, inner, later)).unwrap();
+            Ok(Approval::Reject { feedback: Some("later".to_owned()) })
+        }
+    });
+    let session = {
+        let mut turn = turn.lock().await;
+        let session = options.start().await.unwrap();
+        *turn = Some(session.prompt("go").unwrap());
+        session
+    };
+    let (refused, inner, later) = tries.recv().await.unwrap();
+    assert_eq!(refused.code(), "turn_in_progress");
+    assert!(refused.to_string().contains("the turn waits for this handler"), "{refused}");
+    assert_eq!(inner, "inner");
+    assert_eq!(later.await.unwrap().unwrap(), "reject later");
+    session.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn stderr_is_heard_line_by_line() {
     let (line, lines) = std::sync::mpsc::channel();
     let (options, _agent) = with(json!({"before_handshake": [{"stderr": "warming up"}], "turns": []}));
