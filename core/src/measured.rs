@@ -26,7 +26,7 @@ pub fn framing(bytes: &[u8], chunk: usize) -> usize {
 
 /// Reads lines as the newest dialect does, each by itself; tells how many were events that are known.
 pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
-    let dialect = Wire::new(WireVersion::LATEST);
+    let mut dialect = Wire::new(WireVersion::LATEST);
     lines
         .filter(|line| match std::hint::black_box(dialect.read(line)) {
             Incoming::Event(event) => !matches!(event, Event::Unknown(_)),
