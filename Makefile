@@ -180,6 +180,13 @@ fuzz: ## Fuzzes the core for FUZZ_SECONDS (60), all targets or those in TARGETS;
 	$(call say,Fuzzing the core)
 	@tools/fuzz.sh $(TARGETS)
 
+.PHONY: sanitize
+sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-64 Linux with nightly Rust; not part of make test.
+	$(call say,Testing the core under AddressSanitizer)
+	@rustup run nightly rustc --version >/dev/null 2>&1 || { echo "It takes nightly Rust: rustup toolchain install nightly"; exit 1; }
+	@CARGO_TARGET_DIR=.cache/sanitize RUSTFLAGS=-Zsanitizer=address cargo +nightly test -q --locked -p kimi-agent \
+		$(FEATURES) --target x86_64-unknown-linux-gnu --lib --test session -- --skip models::
+
 .PHONY: lint
 lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
