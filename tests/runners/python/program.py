@@ -155,7 +155,8 @@ class Player:
             "protocol_version": session.protocol_version,
             "capabilities": asdict(session.capabilities),
             "external_tools": session.external_tools.to_payload(),
-            "slash_commands": [command.name for command in session.slash_commands],
+            # By a method, which the recorder of what is touched sees; fields it does not.
+            "slash_commands": [command.to_payload()["name"] for command in session.slash_commands],
         }
         if session.server is not None:
             info["server"] = session.server.to_payload()
