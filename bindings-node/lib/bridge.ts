@@ -3,7 +3,7 @@
 import { isMainThread } from "node:worker_threads";
 
 import { fromNative, translated } from "./errors.js";
-import { errorText, type Handlers, type Job } from "./handlers.js";
+import { errorText, type Handlers, type Job, JobContext } from "./handlers.js";
 import { log } from "./log.js";
 import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
 
@@ -33,7 +33,7 @@ export class Bridge {
   readonly #pending = new Map<number, Pending>();
   readonly #turns = new Map<number, TurnPeer>();
   readonly #sessions = new Map<number, WeakRef<Handlers>>();
-  readonly #jobs = new Map<number, AbortController>();
+  readonly #jobs = new Map<number, JobContext>();
   /** The turns that have not settled, which keep the process alive. */
   readonly #active = new Set<number>();
   readonly #held = new Set<object>();
@@ -162,9 +162,9 @@ export class Bridge {
       this.native.jobDone(id, null, "the session is gone");
       return;
     }
-    const controller = new AbortController();
-    this.#jobs.set(id, controller);
-    const { value, error } = await handlers.run(job, controller.signal, inTurn);
+    const context = new JobContext();
+    this.#jobs.set(id, context);
+    const { value, error } = await handlers.run(job, context, inTurn);
     // A job that was cancelled is known no more, and may belong to a session that is closed.
     if (this.#jobs.delete(id)) this.#jobDone(id, value, error);
     this.#updateRef();
@@ -182,8 +182,8 @@ export class Bridge {
   }
 
   #cancelJob(id: number): void {
-    const controller = this.#jobs.get(id);
+    const context = this.#jobs.get(id);
     this.#jobs.delete(id);
-    controller?.abort();
+    context?.abort();
   }
 }

@@ -23,6 +23,24 @@ export function servingJob(): number | null {
   return serving.getStore() ?? null;
 }
 
+/** What a handler is given beside its request. Most look at no signal: it is made when first asked for. */
+export class JobContext implements HandlerContext {
+  #controller: AbortController | undefined;
+  #aborted = false;
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#aborted) this.#controller.abort();
+    return this.#controller.signal;
+  }
+
+  /** Nobody waits for the answer any more. */
+  abort(): void {
+    this.#aborted = true;
+    this.#controller?.abort();
+  }
+}
+
 /** What came of a job: an answer as JSON, or the text of a failure. */
 export type JobOutcome = { value: string; error: null } | { value: null; error: string };
 
@@ -76,10 +94,10 @@ export class Handlers {
   }
 
   /** Runs one handler. Never rejects: gives the answer or the failure's text. */
-  async run(job: Job, signal: AbortSignal, inTurn: boolean): Promise<JobOutcome> {
+  async run(job: Job, context: JobContext, inTurn: boolean): Promise<JobOutcome> {
     const scope = inTurn ? this.#turn : this.#session;
     try {
-      const run = () => call(job, this.#functions, { signal });
+      const run = () => call(job, this.#functions, context);
       const answer = await scope.runInAsyncScope(() => (inTurn ? serving.run(job.id, run) : run()));
       const ignored = job.kind === "event" || job.kind === "stderr";
       return { value: ignored ? "null" : answerJson(answer), error: null };

@@ -3,6 +3,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
+import type { Event } from "./wire.js";
+
 /**
  * What the addon has to say, fetched by {@link NativeBridge.drain} as one JSON text.
  *
@@ -89,8 +91,11 @@ export interface NativeSession {
 
 /** A batch of events, as {@link NativeTurn.drain} gives it. */
 export interface Batch {
-  /** Canonical events; an unknown one is `{"type":"UnknownEvent","payload":{"type","payload","error"?}}`. */
-  events: unknown[];
+  /**
+   * Canonical events; an unknown one is `{"type":"UnknownEvent","payload":{"type","payload","error"?}}`. A text part is
+   * its text alone.
+   */
+  events: (Event | string)[];
   /** The step of the next unread event: its place in the turn, and the agent's number; null while there is none. */
   next: [index: number, n: number] | null;
   /** Nothing follows: in the turn, or in the step that was asked for. */

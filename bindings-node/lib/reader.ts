@@ -51,8 +51,10 @@ export class Reader {
   #left = false;
   #ended = false;
 
-  #batch: Event[] = [];
+  #batch: (Event | string)[] = [];
   #next = 0;
+  /** How many of the batch's events the core knows that the program has got: a call across the border is dear. */
+  #acknowledged = 0;
   /** The step that is being read, by its place in the turn. */
   #step: number | null = null;
   #stepQueue: PullQueue<Event> | undefined;
@@ -92,8 +94,9 @@ export class Reader {
   leave(): void {
     if (this.#left || this.#ended) return;
     this.#left = true;
+    this.#acknowledge();
     this.#batch = [];
-    this.#next = 0;
+    this.#next = this.#acknowledged = 0;
     translated(() => {
       this.#native.abandon();
     });
@@ -129,17 +132,28 @@ export class Reader {
     return JSON.parse(translated(() => this.#native.drain(max, step))) as Batch;
   }
 
+  /** Tells the core how far the program has come; a batch that is used up goes. */
+  #acknowledge(): void {
+    if (this.#next > this.#acknowledged) this.#native.acknowledge(this.#next - this.#acknowledged);
+    this.#acknowledged = this.#next;
+    if (this.#next < this.#batch.length) return;
+    this.#batch = [];
+    this.#next = this.#acknowledged = 0;
+  }
+
   #pollEvent(step: number | null): IteratorResult<Event, undefined> | undefined {
     for (;;) {
       const event = this.#batch[this.#next];
       if (event !== undefined) {
         this.#next += 1;
-        this.#native.acknowledge(1);
-        return { done: false, value: event };
+        // A piece of text comes as its text alone.
+        const value: Event =
+          typeof event === "string" ? { type: "ContentPart", payload: { type: "text", text: event } } : event;
+        return { done: false, value };
       }
+      this.#acknowledge();
       const batch = this.#drain(BATCH, step);
-      this.#batch = batch.events as Event[];
-      this.#next = 0;
+      this.#batch = batch.events;
       if (this.#batch.length > 0) continue;
       if (batch.ended) {
         if (step === null) this.#finish();
@@ -171,10 +185,8 @@ export class Reader {
   /** Passes over what is left of a step; false when there is more to come. */
   #skipStep(step: number): boolean {
     this.#stepQueue?.close();
-    const unread = this.#batch.length - this.#next;
-    if (unread > 0) this.#native.acknowledge(unread);
-    this.#batch = [];
-    this.#next = 0;
+    this.#next = this.#batch.length;
+    this.#acknowledge();
     for (;;) {
       const { events, ended } = this.#drain(BATCH, step);
       if (events.length > 0) this.#native.acknowledge(events.length);

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Payload, Reply};
 use kimi_agent::wire::Event;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::error_json;
 
@@ -33,7 +33,7 @@ fn delivery(delivery: Delivery) -> Box<RawValue> {
         Delivery::Job { id, session, kind, index, payload, in_turn } => {
             let payload = match payload {
                 Payload::Event(event) if kind == JobKind::Event => text(&event),
-                Payload::Event(event) => text(&request(&event)),
+                Payload::Event(event) => request(&event),
                 Payload::Arguments(arguments) => text(&arguments),
                 Payload::Line(line) => text(&line),
             };
@@ -46,10 +46,13 @@ fn delivery(delivery: Delivery) -> Box<RawValue> {
 }
 
 /// A request without the envelope that names its type: its handler knows that.
-fn request(event: &Event) -> Value {
-    match serde_json::to_value(event) {
-        Ok(Value::Object(mut map)) => map.remove("payload").unwrap_or_default(),
-        _ => Value::Null,
+fn request(event: &Event) -> Box<RawValue> {
+    match event {
+        Event::ApprovalRequest(request) => text(request),
+        Event::QuestionRequest(request) => text(request),
+        Event::ToolCallRequest(request) => text(request),
+        Event::HookRequest(request) => text(request),
+        other => text(other),
     }
 }
 

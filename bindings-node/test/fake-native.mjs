@@ -57,6 +57,10 @@ export class NativeFailure extends Error {
   }
 }
 
+/** An event as the addon writes it: a text part as its text alone. */
+const short = ({ type, payload }) =>
+  type === "ContentPart" && payload.type === "text" && Object.keys(payload).length === 2 ? payload.text : { type, payload };
+
 class FakeTurn {
   id = "turn";
   discarded = 7;
@@ -102,7 +106,7 @@ class FakeTurn {
   drain(max, index) {
     const here = [];
     const wanted = () => index === null || this.events[0][0] === index + 1;
-    while (here.length < max && this.events.length > 0 && wanted()) here.push(this.events.shift()[1]);
+    while (here.length < max && this.events.length > 0 && wanted()) here.push(short(this.events.shift()[1]));
     const n = this.events[0]?.[0];
     const over = this.settled !== null && n === undefined;
     const next = n === undefined ? null : [n - 1, n];
