@@ -136,10 +136,11 @@ test-limits: build ## What sessions take of memory and leave behind, counted, in
 	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
 
 .PHONY: test-instructions
-test-instructions: ## Instructions of the core's hot paths, against what is recorded.
+test-instructions: $(VENV)/.ready ## The page of measurements belongs to its results; instructions of the core's hot paths, against what is recorded.
 	$(call say,Counting the instructions of the hot paths)
+	@$(PY) -m pytest -q bench/tests
 	@cargo build -q --release --locked -p instruction-paths
-	@python3 bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
+	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
 
 .PHONY: test-exit
 test-exit: build ## 200 exits of each Python in the middle of a turn.
@@ -172,6 +173,43 @@ test-real-quick: build ## A selection of real kimi-cli releases, with a scripted
 test-real: build ## Every real kimi-cli release in every language; writes docs/compatibility.md. Takes long.
 	$(call say,Driving every real kimi-cli release)
 	@$(PY) tests/run_scenarios.py --matrix
+
+# --- measurements ---
+
+BENCH := $(CACHE)/bench
+BENCH_TARGET := $(or $(CARGO_TARGET_DIR),$(BENCH)/target)
+
+$(BENCH)/venv/.ready: bench/requirements.txt tools/check_tools.sh
+	$(call say,Setting up what the Python package is measured against)
+	@"$(PYTHON)" -m venv --clear $(BENCH)/venv
+	@$(BENCH)/venv/bin/python -m pip install -q -r bench/requirements.txt
+	@touch $@
+
+bench/clients/node_modules/.ready: bench/clients/package-lock.json
+	$(call say,Setting up what the Node package is measured against)
+	@cd bench/clients && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(BENCH)/.installed: $(BENCH)/venv/.ready bench/clients/node_modules/.ready $(DIST)/.wheel $(DIST)/.npm
+	@$(BENCH)/venv/bin/python -m pip install -q --force-reinstall --no-deps $(DIST)/*.whl
+	@cd bench/clients && npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error $(DIST)/*.tgz
+	@touch $@
+
+.PHONY: bench-build
+bench-build: $(BENCH)/.installed
+	$(call say,Building the clients in Rust)
+	@CARGO_TARGET_DIR=$(BENCH_TARGET) cargo build -q --release --locked --manifest-path bench/rust/Cargo.toml
+	@CARGO_TARGET_DIR=$(BENCH_TARGET) cargo build -q --release --locked -p limits-program
+
+.PHONY: bench
+bench: bench-build ## Measures the SDK beside its rivals; RESULT=quiet or RESULT=loaded writes docs/performance.md.
+	$(call say,Measuring)
+	@CARGO_TARGET_DIR=$(BENCH_TARGET) $(BENCH)/venv/bin/python bench/run.py $(if $(RESULT),--result $(RESULT)) --json $(BENCH)/latest.json
+
+.PHONY: bench-quick
+bench-quick: bench-build ## The same with fewer events and rounds, in two minutes.
+	$(call say,Measuring a little)
+	@CARGO_TARGET_DIR=$(BENCH_TARGET) $(BENCH)/venv/bin/python bench/run.py --quick --json $(BENCH)/latest.json
 
 # --- longer hunts, by hand ---
 

@@ -6,8 +6,8 @@
     count.py --only turn   some of the paths
 
 The program `instruction-paths` walks a path 200 times and 1,200 times under callgrind; the difference of the two
-counts, divided by 1,000, is what is told. Counts do not depend on how fast or how busy the machine is. They do depend on
-the compiler, whose version is kept with the baseline.
+counts, divided by 1,000, is what is told. Counts do not depend on how fast or how busy the machine is. They do depend
+on the compiler, whose version is kept with the baseline.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 BASELINE = HERE / "baseline.json"
@@ -61,9 +62,9 @@ def judge(counted: dict[str, int], baseline: dict[str, int], tolerance: float) -
             continue
         change = now / before - 1
         lines.append(f"{path:<36} {before:>8,} {now:>8,} {change:+8.1%}")
-        if change < -TOLERANCE:
+        if now < before * (1 - TOLERANCE):
             lines.append(f"  {path} has become cheaper: record it with --update, or it may become dearer again")
-        if change > tolerance:
+        if now > before * (1 + tolerance):
             wrong.append(f"{path}: {now:,} instructions, {change:+.1%} over the baseline of {before:,}")
     return lines, wrong
 
@@ -82,7 +83,9 @@ def main() -> int:
         raise SystemExit(f"no path's name contains {args.only!r}; there are {', '.join(names)}")
     with ThreadPoolExecutor(2) as pool:
         counted = dict(zip(paths, pool.map(lambda path: count(args.valgrind, args.program, path), paths), strict=True))
-    baseline = json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else {"rustc": compiler(), "paths": {}}
+    baseline: dict[str, Any] = {"rustc": compiler(), "paths": {}}
+    if BASELINE.exists():
+        baseline = json.loads(BASELINE.read_text("utf-8"))
     if args.update:
         kept = {name: baseline["paths"].get(name) for name in names} | counted
         told = {"rustc": compiler(), "paths": {name: kept[name] for name in names if kept[name] is not None}}

@@ -1,6 +1,6 @@
 //! What a client measures of itself, and how it tells.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// From the agent being ready to the turn's end.
 pub struct Measure {
@@ -27,27 +27,25 @@ impl Measure {
     }
 
     pub fn end(self) {
-        self.end_with(json!({}));
+        self.end_sessions(0);
     }
 
-    pub fn end_with(self, more: Value) {
-        let mut told = json!({
+    pub fn end_sessions(self, sessions: usize) {
+        let cpu = cpu_seconds() - self.cpu;
+        let told = json!({
             "events": self.events,
-            "cpu_s": cpu_seconds() - self.cpu,
-            "process_cpu_s": cpu_seconds(),
+            "sessions": sessions,
+            "cpu_s": cpu,
             "first_ns": self.first_ns,
             "base_kb": self.base_kb,
             "peak_kb": status_kb("VmHWM:"),
         });
-        for (key, value) in more.as_object().into_iter().flatten() {
-            told[key] = value.clone();
-        }
         println!("{told}");
     }
 }
 
 /// User and system time of this process, without its children.
-pub fn cpu_seconds() -> f64 {
+fn cpu_seconds() -> f64 {
     // SAFETY: getrusage fills in the struct that it is given, which is plain data.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();
@@ -69,7 +67,7 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-pub fn status_kb(field: &str) -> u64 {
+fn status_kb(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0");
     line.trim().trim_end_matches(" kB").trim().parse().unwrap_or(0)

@@ -120,9 +120,7 @@ fn main() -> std::io::Result<()> {
 
     let mut input = std::io::BufReader::with_capacity(1 << 16, std::io::stdin().lock());
     // Unbuffered: how the bytes are cut is what is measured.
-    let mut output = std::fs::File::from(std::os::fd::OwnedFd::from(
-        std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?,
-    ));
+    let mut output = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?);
     let mut line = String::new();
     while input.read_line(&mut line)? > 0 {
         let call: Value = serde_json::from_str(&line)?;
@@ -141,6 +139,11 @@ fn main() -> std::io::Result<()> {
                     result["external_tools"] = json!({"accepted": accepted, "rejected": []});
                 }
                 output.write_all(response(id, &result).as_bytes())?;
+            }
+            // A turn without anything, for a client that has to start its agent with one.
+            Some("prompt") if call["params"]["user_input"] == "warm up" => {
+                let end = event("TurnEnd", &json!({})) + &response(id, &json!({"status": "finished"}));
+                output.write_all((begin.clone() + &end).as_bytes())?;
             }
             Some("prompt") => {
                 let id = id.clone();

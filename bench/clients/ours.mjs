@@ -1,0 +1,34 @@
+// This SDK.
+import { createSession, tool } from "kimi-agent";
+
+import { Measure } from "./measure.mjs";
+
+const executable = process.argv[2];
+const lookUp = tool({
+  name: "look_up",
+  description: "Looks an item up.",
+  parameters: { type: "object", properties: { item: { type: "string" } } },
+  handler: async () => "12",
+});
+
+const tasks = {
+  async turn() {
+    const session = await createSession({ executable, onApproval: async () => "approve", tools: [lookUp] });
+    const measure = new Measure();
+    for await (const _ of session.prompt("go")) measure.event();
+    measure.end();
+    await session.close();
+  },
+  async sessions() {
+    const measure = new Measure();
+    const opened = [];
+    for (let n = Number(process.env.BENCH_SESSIONS); n > 0; n -= 1) {
+      const session = await createSession({ executable });
+      for await (const _ of session.prompt("go"));
+      opened.push(session);
+    }
+    measure.end(opened.length);
+    await Promise.all(opened.map((session) => session.close()));
+  },
+};
+await (tasks[process.env.BENCH_TASK] ?? tasks.turn)();

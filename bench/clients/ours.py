@@ -1,0 +1,54 @@
+"""This SDK, with coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from measure import Measure
+
+import kimi_agent
+
+
+async def approve(request: kimi_agent.ApprovalRequest) -> str:
+    return "approve"
+
+
+@kimi_agent.tool
+async def look_up(item: str) -> str:
+    """Looks an item up."""
+    return "12"
+
+
+async def turn(agent: str) -> None:
+    async with kimi_agent.create_session(executable=agent, on_approval=approve, tools=[look_up]) as session:
+        measure = Measure()
+        events = 0
+        async for _ in session.prompt("go"):
+            if not events:
+                measure.first()
+            events += 1
+        measure.end(events)
+
+
+async def sessions(agent: str, count: int) -> None:
+    measure = Measure()
+    opened = []
+    for _ in range(count):
+        session = await kimi_agent.create_session(executable=agent)
+        async for _ in session.prompt("go"):
+            pass
+        opened.append(session)
+    measure.end(sessions=count)
+    await asyncio.gather(*(session.close() for session in opened))
+
+
+async def main(agent: str) -> None:
+    if os.environ["BENCH_TASK"] == "sessions":
+        await sessions(agent, int(os.environ["BENCH_SESSIONS"]))
+    else:
+        await turn(agent)
+
+
+asyncio.run(main(sys.argv[1]))

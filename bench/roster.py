@@ -1,0 +1,59 @@
+"""Who is measured: each client is a command that gets the agent's path as its last argument."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["AGENT", "CLIENTS", "NODE", "PYTHON", "Client"]
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parent / ".cache" / "bench"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", CACHE / "target")) / "release"
+PYTHON = CACHE / "venv" / "bin" / "python"
+NODE = "node"
+AGENT = TARGET / "bench-agent"
+RUST = str(TARGET / "kimi-agent-bench")
+# What the claude-agent-sdk's transport and kimi-wire do, beside a turn of events.
+TURNS = frozenset({"events", "large", "start"})
+ASKED = TURNS | {"approvals"}
+ALL = ASKED | {"tools"}
+
+
+@dataclass(frozen=True)
+class Client:
+    """One way to drive the agent, and the measurements that it takes part in."""
+
+    name: str
+    language: str
+    argv: tuple[str, ...]
+    tasks: frozenset[str]
+    ours: bool = False
+
+
+def _python(file: str, *args: str) -> tuple[str, ...]:
+    return (str(PYTHON), str(HERE / "clients" / file), *args)
+
+
+def _node(file: str, *args: str) -> tuple[str, ...]:
+    return (NODE, str(HERE / "clients" / file), *args)
+
+
+CLIENTS = (
+    Client("read + memchr (the limit)", "rust", (RUST, "limit"), ALL),
+    Client("kimi-agent, Rust", "rust", (RUST, "ours"), ALL | {"sessions"}, ours=True),
+    Client("tokio + serde by hand", "rust", (RUST, "by-hand"), ALL),
+    # Its limit of a line is 16 MiB.
+    Client("kimi-wire 0.5", "rust", (RUST, "kimi-wire"), ALL - {"large"}),
+    Client("kimi-agent, Python", "python", _python("ours.py"), ALL | {"sessions"}, ours=True),
+    Client("kimi-agent, Python, blocking", "python", _python("ours_blocking.py"), ALL, ours=True),
+    Client("asyncio + orjson in batches", "python", _python("by_hand.py", "orjson"), ALL),
+    Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | {"sessions"}),
+    Client("asyncio + pydantic", "python", _python("by_hand.py", "pydantic"), ALL),
+    Client("claude-agent-sdk's transport", "python", _python("claude.py"), ASKED),
+    Client("kimi-agent, Node", "node", _node("ours.mjs"), ALL | {"sessions"}, ours=True),
+    Client("JSON.parse in batches", "node", _node("by_hand.mjs", "batches"), ALL),
+    Client("readline + JSON.parse", "node", _node("by_hand.mjs", "readline"), ALL),
+    Client("official Node SDK", "node", _node("official.mjs"), ALL | {"sessions"}),
+)
