@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +404,20 @@ async def test_a_config_travels_in_a_private_file() -> None:
         assert Path(name).stat().st_mode & 0o077 == 0
         assert "s3cr3t" in Path(name).read_text()
     assert not Path(name).exists()
+
+
+# What an agent says that speaks ACP: it makes the session's id.
+ACP_AGENT = """
+import json, sys
+for answer in {"protocolVersion": 1}, {"sessionId": "made-by-the-agent"}:
+    call = json.loads(sys.stdin.readline())
+    print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": answer}), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_session_has_the_id_that_the_agent_makes() -> None:
+    agent = [sys.executable, "-c", ACP_AGENT]
+    async with kimi_agent.create_session(executable=agent, dialect="acp") as session:
+        assert session.id == "made-by-the-agent"
+        assert session.protocol_version == "acp-1"

@@ -119,9 +119,9 @@ impl BridgeSession {
         self.slot.get().ok_or(Error::SessionClosed)
     }
 
-    /// Its id.
+    /// Its id; some agents make it, and then it is another once the session is open.
     pub fn id(&self) -> &str {
-        &self.id
+        self.slot.get().map_or(&self.id, |session| session.id())
     }
 
     /// Its working directory, once it is open.
