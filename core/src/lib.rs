@@ -52,6 +52,7 @@ mod session;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tools_server;
 mod transport;
 pub mod wire;
 

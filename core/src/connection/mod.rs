@@ -319,11 +319,12 @@ impl Connection {
     }
 
     fn scope(&self) -> Scope {
-        match (&self.replay, &self.turn) {
-            (Some(replay), _) => Scope::Replay(replay.call),
-            (None, Some(turn)) => Scope::Turn(turn.key, turn.step),
-            (None, None) => Scope::Outside,
-        }
+        self.replay.as_ref().map_or_else(|| self.present(), |replay| Scope::Replay(replay.call))
+    }
+
+    /// Where things belong that are of the present, also where a replay tells of the past.
+    fn present(&self) -> Scope {
+        self.turn.as_ref().map_or(Scope::Outside, |turn| Scope::Turn(turn.key, turn.step))
     }
 
     fn emit(&mut self, event: Event, size: usize) {
@@ -397,8 +398,7 @@ impl Connection {
     ) {
         let size = message.len();
         let event = HandlerFailed { handler, name, request_id, message, extra: Default::default() };
-        // Of the present, also where a replay tells of the past.
-        let scope = self.turn.as_ref().map_or(Scope::Outside, |turn| Scope::Turn(turn.key, turn.step));
+        let scope = self.present();
         self.outputs.push_back(Output::Event { scope, event: event.into(), size });
     }
 

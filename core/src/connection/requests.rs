@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
+use tokio::sync::oneshot;
+
 use super::{Connection, Output, Scope};
 use crate::dialect::Answer;
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, HookDecision, OnError};
-use crate::wire::{Event, HandlerKind, ToolReturnValue, UnknownEvent};
+use crate::wire::{Event, HandlerKind, ToolCallRequest, ToolReturnValue, UnknownEvent};
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
@@ -47,9 +49,18 @@ pub(crate) struct Policy {
     pub(crate) observed: bool,
 }
 
+/// Where an answer goes.
+#[derive(Debug)]
+enum Asker {
+    /// To the agent, under this id.
+    Agent(String),
+    /// To whoever called a tool in another way than over the connection.
+    Caller(oneshot::Sender<ToolReturnValue>),
+}
+
 #[derive(Debug)]
 struct Pending {
-    rpc_id: String,
+    asker: Asker,
     request_id: String,
     kind: HandlerKind,
     name: Option<String>,
@@ -138,6 +149,40 @@ impl Connection {
         if let Some(replay) = &mut self.replay {
             return replay.request(rpc_id, request, size);
         }
+        self.ask(Asker::Agent(rpc_id), scope, request, now);
+    }
+
+    /// A tool is called in another way than over the connection. That is of the present, also while a replay tells of
+    /// the past.
+    #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "without the server of the tools nobody calls"))]
+    pub(crate) fn call_tool(
+        &mut self,
+        call: ToolCallRequest,
+        size: usize,
+        reply: oneshot::Sender<ToolReturnValue>,
+        now: Instant,
+    ) {
+        if self.is_closed() {
+            return;
+        }
+        self.heard(now);
+        let scope = self.present();
+        let request = Event::from(call);
+        self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
+        self.ask(Asker::Caller(reply), scope, request, now);
+    }
+
+    /// Nobody waits for the answer to such a call any more.
+    #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "without the server of the tools nobody calls"))]
+    pub(crate) fn tool_call_left(&mut self, id: &str, now: Instant) {
+        let Some(key) = self.requests.find(id, |pending| matches!(pending.asker, Asker::Caller(_))) else { return };
+        self.requests.take(key);
+        self.heard(now);
+        self.outputs.push_back(Output::Withdrawn(key));
+    }
+
+    /// Has a request answered by whoever is to answer it.
+    fn ask(&mut self, asker: Asker, scope: Scope, request: Event, now: Instant) {
         let (who, kind, name, on_error) = match &request {
             Event::ApprovalRequest(_) => (self.policy.approval, HandlerKind::Approval, None, OnError::Block),
             Event::QuestionRequest(_) => (self.policy.question, HandlerKind::Question, None, OnError::Block),
@@ -150,7 +195,12 @@ impl Connection {
                 Some((on_error, event)) => (Who::Handler, HandlerKind::Hook, Some(event.clone()), *on_error),
                 None => (Who::Nobody, HandlerKind::Hook, Some(hook.event.clone()), OnError::Allow),
             },
-            other => return self.refuse(&rpc_id, other),
+            other => {
+                if let Asker::Agent(rpc_id) = &asker {
+                    self.refuse(rpc_id, other);
+                }
+                return;
+            }
         };
         let request_id = request.request_id().unwrap_or_default().to_owned();
         // While a turn is being cancelled nobody is asked any more; it must not go on by accident, either.
@@ -180,7 +230,7 @@ impl Connection {
             (Who::Manual | Who::Handler, _) => {
                 let key = self.new_key();
                 let manual = who == Who::Manual;
-                let pending = Pending { rpc_id, request_id, kind, name, on_error, of_turn, manual };
+                let pending = Pending { asker, request_id, kind, name, on_error, of_turn, manual };
                 let full = self.requests.pending.len() >= MAX_PENDING;
                 self.requests.pending.insert(key, pending);
                 if full {
@@ -196,8 +246,22 @@ impl Connection {
                 return;
             }
         };
-        let bytes = self.dialect.answer(&rpc_id, &request_id, &answer);
-        self.transmit(bytes);
+        self.say(asker, &request_id, &answer);
+    }
+
+    fn say(&mut self, asker: Asker, request_id: &str, answer: &Answer) {
+        match asker {
+            Asker::Agent(rpc_id) => {
+                let bytes = self.dialect.answer(&rpc_id, request_id, answer);
+                self.transmit(bytes);
+            }
+            Asker::Caller(reply) => {
+                if let Answer::Tool(result) = answer {
+                    // Whoever has left needs none.
+                    drop(reply.send(result.clone()));
+                }
+            }
+        }
     }
 
     fn refuse(&mut self, rpc_id: &str, request: &Event) {
@@ -220,8 +284,7 @@ impl Connection {
     pub(crate) fn answer(&mut self, key: RequestKey, answer: &Answer, now: Instant) {
         if let Some(pending) = self.requests.take(key) {
             self.heard(now);
-            let bytes = self.dialect.answer(&pending.rpc_id, &pending.request_id, answer);
-            self.transmit(bytes);
+            self.say(pending.asker, &pending.request_id, answer);
         }
     }
 

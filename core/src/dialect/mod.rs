@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::handler::{Answers, Approval, HookDecision};
+use crate::tools_server::Endpoint;
 use crate::wire::envelope::RpcFailure;
 use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolReturnValue};
 
@@ -50,6 +51,8 @@ pub(crate) struct Hello {
     pub(crate) tools: Vec<ToolOffer>,
     pub(crate) hooks: Vec<HookOffer>,
     pub(crate) supports_question: bool,
+    /// Where the tools are, for agents that take them from an MCP server.
+    pub(crate) tools_server: Option<Endpoint>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -173,6 +176,11 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     /// last tool's result is not what it comes to.
     fn tells_steps(&self) -> bool {
         true
+    }
+
+    /// Whether the agent takes the program's tools from an MCP server: [`Hello::tools_server`], and in no other way.
+    fn takes_tools_from_server(&self) -> bool {
+        false
     }
 
     /// The welcome of a protocol that has no handshake.

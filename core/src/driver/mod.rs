@@ -4,6 +4,7 @@
 mod handlers;
 pub(crate) mod lane;
 mod shutdown;
+pub(crate) mod tool_calls;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +17,14 @@ use tokio::sync::{Notify, mpsc, oneshot};
 pub(crate) use handlers::{Handlers, served_turn};
 use lane::{Lane, Room};
 use shutdown::Shutdown;
+use tool_calls::ToolCalls;
 
 use crate::connection::{CallKey, Connection, ManualAnswer, Output, Scope, StepTag, TurnKey};
 use crate::dialect::{Hello, Welcome};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
 use crate::sync;
+use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, read_some};
 use crate::wire::framing::LineBuffer;
 use crate::wire::{Content, HandlerKind, Json};
@@ -109,6 +112,8 @@ pub(crate) struct Setup {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: oneshot::Sender<Result<Welcome>>,
+    /// For agents that call the program's tools in another way than over the connection.
+    pub(crate) tools_server: Option<(ToolsServer, ToolCalls)>,
 }
 
 pub(crate) struct Driver {
@@ -132,6 +137,7 @@ pub(crate) struct Driver {
     room: Arc<Notify>,
     shutdown: Shutdown,
     input_ended: bool,
+    tools_server: Option<(ToolsServer, ToolCalls)>,
 }
 
 enum Woken {
@@ -143,6 +149,7 @@ enum Woken {
     Deadline,
     Room,
     OpenerLeft,
+    ToolCall(tool_calls::Next),
 }
 
 impl Driver {
@@ -167,6 +174,7 @@ impl Driver {
             room,
             shutdown: Shutdown::new(setup.close_timeout),
             input_ended: false,
+            tools_server: setup.tools_server,
         });
         driver.handlers.observe(&driver.outside, driver.shared.commands.downgrade());
         driver.connection.open(setup.hello, now());
@@ -196,13 +204,19 @@ impl Driver {
                     self.opened = None;
                     self.begin_close();
                 }
+                Woken::ToolCall(tool_calls::Next::Call(call)) => {
+                    let size = call.request.name.len() + call.request.arguments.as_ref().map_or(0, String::len);
+                    self.connection.call_tool(call.request, size, call.reply, now());
+                }
+                Woken::ToolCall(tool_calls::Next::Left(id)) => self.connection.tool_call_left(&id, now()),
             }
         }
         self.finish().await;
     }
 
     async fn wait(&mut self) -> Woken {
-        let readable = !self.input_ended && self.may_read();
+        let room = self.may_read();
+        let readable = !self.input_ended && room;
         self.connection.set_listening(readable, now());
         let deadline = [
             self.connection.next_deadline(),
@@ -213,6 +227,7 @@ impl Driver {
         let deadline = deadline.into_iter().flatten().min();
         let (transport, lines) = (&mut self.transport, &mut self.lines);
         let opened = &mut self.opened;
+        let tool_calls = &mut self.tools_server;
         tokio::select! {
             command = self.commands.recv() => Woken::Command(command),
             handled = self.handlers.next(), if !self.handlers.is_idle() => Woken::Handled(handled),
@@ -222,6 +237,7 @@ impl Driver {
             () = self.room.notified() => Woken::Room,
             () = sleep_until(deadline) => Woken::Deadline,
             () = opener_left(opened), if opened.is_some() => Woken::OpenerLeft,
+            call = next_tool_call(tool_calls, room) => Woken::ToolCall(call),
         }
     }
 
@@ -564,6 +580,13 @@ async fn sleep_until(deadline: Option<Instant>) {
 async fn opener_left(opened: &mut Option<oneshot::Sender<Result<Welcome>>>) {
     match opened {
         Some(opened) => opened.closed().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_tool_call(server: &mut Option<(ToolsServer, ToolCalls)>, room: bool) -> tool_calls::Next {
+    match server {
+        Some((_, calls)) => calls.next(room).await,
         None => std::future::pending().await,
     }
 }

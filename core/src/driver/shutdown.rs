@@ -218,6 +218,11 @@ impl Driver {
         self.outputs();
         self.refuse_commands(&error);
         self.outside.finish(Err(error));
+        if let Some((server, calls)) = self.tools_server.take() {
+            // Nobody takes calls any more: those on their way here hear of it.
+            drop(calls);
+            server.close().await;
+        }
         self.shared.ended();
     }
 

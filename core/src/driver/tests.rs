@@ -10,6 +10,8 @@ mod halves;
 mod handlers;
 mod lane;
 mod shutdown;
+#[cfg(feature = "mcp")]
+mod tools;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -43,7 +43,6 @@ impl SessionOptions {
             ("max_steps_per_turn", self.max_steps_per_turn.is_some()),
             ("max_retries_per_step", self.max_retries_per_step.is_some()),
             ("hooks", !self.hooks.is_empty()),
-            ("tools", !self.tools.is_empty()),
         ];
         if let Some((option, _)) = wanted.into_iter().find(|(_, set)| *set) {
             let option = self.naming.name(option);

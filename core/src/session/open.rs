@@ -15,10 +15,11 @@ use crate::dialect::{
     Acp, Dialect as Protocol, Hello, HookOffer, Legacy, ToolOffer, Welcome, Wire, WireVersion, agent_name,
 };
 use crate::driver::lane::Lane;
-use crate::driver::{Command, Driver, Handlers, Setup};
+use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::options::{Dialect, SessionOptions};
+use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, child};
 use crate::wire::{Content, TokenUsage};
 
@@ -183,6 +184,18 @@ impl SessionOptions {
         self.open_as(transport, dialect, id, work_dir, None).await
     }
 
+    /// The same, for an agent that speaks this.
+    #[cfg(all(test, feature = "mcp"))]
+    pub(crate) async fn open_with(
+        self,
+        transport: Transport,
+        dialect: Box<dyn Protocol>,
+        id: String,
+        work_dir: std::path::PathBuf,
+    ) -> Result<Session> {
+        self.open_as(transport, dialect, id, work_dir, None).await
+    }
+
     /// Opens a session over a transport. `subject` is asked what it is if the agent does not tell.
     async fn open_as(
         self,
@@ -195,9 +208,17 @@ impl SessionOptions {
         let hooks: HashMap<String, Hook> =
             self.hooks.iter().enumerate().map(|(n, hook)| (format!("hook-{}", n + 1), hook.clone())).collect();
         let policy = self.policy(&hooks);
-        let hello = self.hello();
+        let mut hello = self.hello();
         let wanted: Vec<String> = self.hooks.iter().map(|hook| hook.event.clone()).collect();
         let tools = !self.tools.is_empty();
+        let (mut tools_server, mut offered) = (None, None);
+        if tools && dialect.takes_tools_from_server() {
+            let (caller, calls) = tool_calls::channel();
+            let (server, offer) = ToolsServer::start(&self.tools, self.max_line_bytes, caller).await?;
+            hello.tools_server = Some(offer.endpoint);
+            offered = Some(offer.tools);
+            tools_server = Some((server, calls));
+        }
         let timing = Timing {
             handshake: self.handshake_timeout,
             cancel: self.cancel_timeout,
@@ -219,6 +240,7 @@ impl SessionOptions {
             commands: receiver,
             shared: Arc::clone(&shared),
             opened,
+            tools_server,
         });
         let live = LiveGuard::new(&shared);
         let span = tracing::info_span!("session", session = id);
@@ -231,7 +253,10 @@ impl SessionOptions {
         );
         // The driver may hold the session for open while its executable is still asked what it is.
         let opening = Opening(Some(Arc::clone(&shared)));
-        let welcome = find_out(welcome, &shared, subject, self.yolo).await?;
+        let mut welcome = find_out(welcome, &shared, subject, self.yolo).await?;
+        if let Some(tools) = offered {
+            welcome.external_tools = tools;
+        }
         opening.done();
         let id = welcome.session_id.clone().unwrap_or(id);
         let session = Session { shared, id, work_dir, pid, welcome };
@@ -282,6 +307,7 @@ impl SessionOptions {
                 })
                 .collect(),
             supports_question: self.on_question.is_set(),
+            tools_server: None,
         }
     }
 }

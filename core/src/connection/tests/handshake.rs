@@ -191,6 +191,7 @@ fn the_offer_holds_what_the_agent_reads_and_no_more() {
             timeout: Some(2),
         }],
         supports_question: true,
+        tools_server: None,
     };
     peer.connection.open(hello, peer.now);
     peer.look();

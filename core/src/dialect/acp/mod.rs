@@ -8,6 +8,7 @@
 mod content;
 mod opening;
 mod permission;
+mod program;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -28,6 +29,7 @@ use crate::wire::value::object;
 use crate::wire::{Event, Json, ServerInfo, StepBegin};
 use opening::{Modes, Stage};
 use permission::Permission;
+use program::Program;
 use tools::Tools;
 
 /// What the session is to be, which ACP says after the handshake. Its `Debug` has no servers: their headers and
@@ -68,6 +70,8 @@ pub(crate) struct Acp {
     /// The agent's open requests, by the text of their ids: the same numbers as ours, yet others.
     permissions: HashMap<String, Permission>,
     tools: Tools,
+    /// The program's own tools.
+    program: Option<Program>,
     prompting: bool,
     /// The turn's one step has begun.
     stepped: bool,
@@ -97,6 +101,7 @@ impl Acp {
             next_id: 0,
             permissions: HashMap::new(),
             tools: Tools::default(),
+            program: None,
             prompting: false,
             stepped: false,
             cancelling: None,
@@ -242,9 +247,14 @@ impl Dialect for Acp {
         false
     }
 
+    fn takes_tools_from_server(&self) -> bool {
+        true
+    }
+
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
         match call {
             Call::Initialize(hello) => {
+                self.program = hello.tools_server.clone().map(|server| Program::new(server, &hello.tools));
                 let params = opening::hello(hello);
                 Ok(self.request(id, "initialize", &params))
             }

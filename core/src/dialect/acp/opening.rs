@@ -171,7 +171,10 @@ impl Acp {
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
             return Err(self.unsupported("MCP servers over HTTP"));
         }
-        let mut params = json!({"cwd": work_dir, "mcpServers": mcp_servers});
+        // Without, the program hears that its tools are not supported.
+        let program = self.program.as_ref().filter(|_| http).map(|program| program.server());
+        let servers: Vec<_> = mcp_servers.iter().chain(&program).collect();
+        let mut params = json!({"cwd": work_dir, "mcpServers": servers});
         let method = match session_id {
             None => "session/new",
             Some(id) => {
@@ -270,7 +273,7 @@ impl Acp {
             });
         };
         self.capabilities = Capabilities {
-            external_tools: false,
+            external_tools: self.agent.mcp_capabilities.http,
             // A permission request may offer more than yes and no.
             questions: true,
             approval_feedback: false,

@@ -1,0 +1,30 @@
+//! The program's own tools, which the agent takes from an MCP server and knows by longer names.
+
+use agent_client_protocol_schema::v1 as acp;
+
+use crate::dialect::ToolOffer;
+use crate::tools_server::Endpoint;
+
+#[derive(Debug)]
+pub(super) struct Program {
+    server: Endpoint,
+    tools: Vec<String>,
+}
+
+impl Program {
+    pub(super) fn new(server: Endpoint, tools: &[ToolOffer]) -> Self {
+        Self { server, tools: tools.iter().map(|tool| tool.name.clone()).collect() }
+    }
+
+    pub(super) fn server(&self) -> acp::McpServer {
+        let headers = self.server.headers.iter().map(|(name, value)| acp::HttpHeader::new(name, value)).collect();
+        acp::McpServer::Http(acp::McpServerHttp::new(self.server.name.as_str(), self.server.url.as_str()).headers(headers))
+    }
+
+    /// The tool's own name, if the agent's name for it is that of one of ours: `mcp__<server>__<tool>`, as Kimi Code and
+    /// others have it.
+    pub(super) fn tool(&self, name: &str) -> Option<&str> {
+        let own = name.strip_prefix("mcp__")?.strip_prefix(&*self.server.name)?.strip_prefix("__")?;
+        self.tools.iter().find(|tool| *tool == own).map(String::as_str)
+    }
+}

@@ -1,0 +1,195 @@
+//! The server's door: a port on loopback, the secret, and the bounds.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use subtle::ConstantTimeEq as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::offer::offer;
+use super::service::Tools;
+use super::{Endpoint, Offer};
+use crate::driver::tool_calls::Caller;
+use crate::error::{Error, Result};
+use crate::handler::ExternalTool;
+
+/// More connections wait in the listener's queue. Each carries one call at a time.
+const MAX_CONNECTIONS: usize = 256;
+/// More clients, and calls of such as have no session, are refused.
+const MAX_CLIENTS: usize = 1024;
+/// How long the head of a request may take, also of one that has not begun: who does not know the secret must not hold
+/// a connection for long.
+const HEAD: Duration = Duration::from_secs(30);
+/// How much a head may hold.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Before another try where connections can't be accepted, as where descriptors are used up.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The server's name; the model reads it as part of its tools' names.
+const NAME: &str = "program";
+const PATH: &str = "/mcp";
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// A running server. Dropping it ends it as well, in the background.
+pub(crate) struct ToolsServer {
+    stop: CancellationToken,
+    main: Option<JoinHandle<()>>,
+}
+
+impl ToolsServer {
+    /// Offers these tools on a port of their own; calls go to `calls`.
+    ///
+    /// # Errors
+    /// Where no port can be had.
+    pub(crate) async fn start(
+        tools: &[ExternalTool],
+        max_request_bytes: usize,
+        calls: Caller,
+    ) -> Result<(Self, Offer)> {
+        let failed = |error: io::Error| Error::Internal(format!("the tools can't be offered on loopback: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        // Two random UUIDs hold 244 random bits.
+        let secret = format!("Bearer {}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        let (tools, told) = offer(tools);
+        let stop = CancellationToken::new();
+        let (alive, ended) = mpsc::channel(1);
+        let tools = Tools { tools: tools.into(), calls, count: Arc::new(AtomicU64::new(1)), _alive: alive };
+        let mut config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts([address.to_string()])
+            // Agents are no web pages.
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(max_request_bytes)
+            .with_cancellation_token(stop.clone());
+        // On loopback nothing is lost that had to be asked for again.
+        config.sse_retry = None;
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.sse_retry = None;
+        // A tool may take as long as it likes; clients are gone with the session.
+        sessions.session_config.keep_alive = None;
+        let new_client = move || {
+            if tools._alive.strong_count() > MAX_CLIENTS {
+                return Err(io::Error::other(format!("there are {MAX_CLIENTS} clients already")));
+            }
+            Ok(tools.clone())
+        };
+        let mcp = StreamableHttpService::new(new_client, Arc::new(sessions), config);
+        let headers = vec![("Authorization".to_owned(), secret.clone())];
+        let door = Arc::new(Door { secret, mcp });
+        let main = tokio::spawn(run(listener, door, stop.clone(), ended));
+        let endpoint = Endpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
+        Ok((Self { stop, main: Some(main) }, Offer { endpoint, tools: told }))
+    }
+
+    /// Ends it; when this returns, its port, connections and tasks are gone.
+    pub(crate) async fn close(mut self) {
+        self.stop.cancel();
+        if let Some(main) = self.main.take()
+            && let Err(error) = main.await
+        {
+            tracing::warn!(%error, "the server of the tools has failed");
+        }
+    }
+}
+
+impl Drop for ToolsServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn run(listener: TcpListener, door: Arc<Door>, stop: CancellationToken, mut ended: mpsc::Receiver<Infallible>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(converse(stream, Arc::clone(&door)))),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection to the tools can't be accepted");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    connections.shutdown().await;
+    drop(door);
+    // Clients' tasks hold the other ends.
+    while ended.recv().await.is_some() {}
+}
+
+async fn converse(stream: TcpStream, door: Arc<Door>) {
+    // Answers are short, and waited for.
+    drop(stream.set_nodelay(true));
+    let answer = service_fn(|request| {
+        let door = Arc::clone(&door);
+        async move { Ok::<_, Infallible>(door.answer(request).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), answer);
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection to the tools has failed");
+    }
+}
+
+struct Door {
+    secret: String,
+    mcp: StreamableHttpService<Tools, LocalSessionManager>,
+}
+
+impl Door {
+    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
+        if !self.knows_secret(&request) {
+            tracing::warn!("somebody without the secret asks for the tools; it is refused");
+            let mut refusal = plain(StatusCode::UNAUTHORIZED, "the secret is missing or wrong");
+            refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return refusal;
+        }
+        if request.uri().path() != PATH {
+            return plain(StatusCode::NOT_FOUND, "there is nothing here");
+        }
+        // Nothing beyond this needs it, nor can log it.
+        request.headers_mut().remove(AUTHORIZATION);
+        // It also looks at `Host` and `Origin`: web pages must not reach it by names that lead to loopback.
+        self.mcp.handle(request).await
+    }
+
+    /// Takes as long whatever the secret is that was given.
+    fn knows_secret(&self, request: &Request<Incoming>) -> bool {
+        let mut given = request.headers().get_all(AUTHORIZATION).iter();
+        match (given.next(), given.next()) {
+            (Some(given), None) => given.as_bytes().ct_eq(self.secret.as_bytes()).into(),
+            _ => false,
+        }
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+    *response.status_mut() = status;
+    // What follows in the connection is not read.
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,69 @@
+//! What the server says: the list of tools, and what comes of a call.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::content;
+use crate::driver::tool_calls::Caller;
+use crate::wire::{ToolCallRequest, ToolReturnValue};
+
+/// One client's view of the tools; all see the same.
+#[derive(Clone)]
+pub(super) struct Tools {
+    pub(super) tools: Arc<[Tool]>,
+    pub(super) calls: Caller,
+    pub(super) count: Arc<AtomicU64>,
+    /// Held as long as anything of the server runs.
+    pub(super) _alive: mpsc::Sender<Infallible>,
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("kimi-agent", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.to_vec()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.into_owned();
+        let call = ToolCallRequest {
+            // MCP does not tell the model's own id.
+            id: format!("mcp-{}", self.count.fetch_add(1, Ordering::Relaxed)),
+            name: name.clone(),
+            arguments: request.arguments.map(|arguments| Value::Object(arguments).to_string()),
+            extra: Default::default(),
+        };
+        let result = tokio::select! {
+            result = self.calls.call(call) => result,
+            // The client has cancelled it, or the server ends.
+            () = context.ct.cancelled() => None,
+        };
+        let result = result.unwrap_or_else(|| ToolReturnValue::error(format!("{name}: its turn has ended")));
+        Ok(content::result(result).into())
+    }
+}

@@ -1,0 +1,305 @@
+//! The door and the words; calls through a session are with the driver's tests.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rmcp::model::{CallToolRequestParams, ContentBlock};
+use rmcp::service::{RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientLifecycleMode, ClientServiceExt as _};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{Endpoint, Offer, ToolsServer, content};
+use crate::ExternalTool;
+use crate::driver::tool_calls::{self, Next, ToolCalls};
+use crate::wire::{Content, ContentPart, ToolReturnValue};
+
+const LIMIT: usize = 64 << 10;
+
+/// A client that knows the secret, of the protocol's versions with sessions or without.
+pub(crate) async fn client(endpoint: &Endpoint, sessions: bool) -> RunningService<RoleClient, ()> {
+    let secret = endpoint.headers[0].1.strip_prefix("Bearer ").expect("a secret");
+    let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
+        .auth_header(secret)
+        .max_concurrent_requests(64);
+    let transport = StreamableHttpClientTransport::from_config(config);
+    let lifecycle = if sessions {
+        ClientLifecycleMode::Initialize
+    } else {
+        ClientLifecycleMode::Discover { preferred_versions: vec![rmcp::model::ProtocolVersion::V_2026_07_28] }
+    };
+    ().serve_with_lifecycle(transport, lifecycle).await.expect("a client")
+}
+
+/// Calls a tool: whether it failed, and the texts of its result.
+pub(crate) async fn call(client: &RunningService<RoleClient, ()>, name: &'static str, args: Value) -> (bool, String) {
+    let arguments = args.as_object().cloned().expect("an object");
+    let params = CallToolRequestParams::new(name).with_arguments(arguments);
+    let result = client.call_tool(params).await.expect("a result");
+    let texts = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.as_str()).collect();
+    (result.is_error == Some(true), texts)
+}
+
+fn tool(name: &str, parameters: Value) -> ExternalTool {
+    ExternalTool::new(name, "what it does", parameters, |_| async { Ok("never called") })
+}
+
+async fn start(tools: &[ExternalTool]) -> (ToolsServer, Offer, ToolCalls) {
+    let (caller, calls) = tool_calls::channel();
+    let (server, offer) = ToolsServer::start(tools, LIMIT, caller).await.expect("a server");
+    (server, offer, calls)
+}
+
+/// Answers every call with what comes out of its name and arguments.
+fn serve(mut calls: ToolCalls, answer: impl Fn(String, String) -> ToolReturnValue + Send + 'static) {
+    tokio::spawn(async move {
+        loop {
+            if let Next::Call(call) = calls.next(true).await {
+                let _ = call.reply.send(answer(call.request.name, call.request.arguments.unwrap_or_default()));
+            }
+        }
+    });
+}
+
+/// Sends a request as it is; the status and the rest of what comes back until the server closes.
+async fn raw(endpoint: &Endpoint, head: &str, body: &str) -> (u16, String) {
+    let address = endpoint.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("an address");
+    let mut stream = TcpStream::connect(address).await.expect("connected");
+    let length = body.len();
+    let request = format!("{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    // A server that refuses closes before it has read all.
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
+    (status, answer)
+}
+
+fn head(endpoint: &Endpoint, secret: &str, more: &str) -> String {
+    let host = endpoint.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a host");
+    let host = if more.contains("Host:") { String::new() } else { format!("\r\nHost: {host}") };
+    let secret = if secret.is_empty() { String::new() } else { format!("\r\nAuthorization: {secret}") };
+    let accept = "Accept: application/json, text/event-stream\r\nContent-Type: application/json";
+    format!("POST /mcp HTTP/1.1\r\n{accept}{host}{secret}{more}")
+}
+
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+
+#[tokio::test]
+async fn nobody_without_the_secret_is_heard() {
+    let (server, offer, _calls) = start(&[tool("add", json!({"type": "object"}))]).await;
+    let (other, others, _) = start(&[tool("add", json!({"type": "object"}))]).await;
+    let endpoint = &offer.endpoint;
+    let secret = endpoint.headers[0].1.as_str();
+    let (status, answer) = raw(endpoint, &head(endpoint, secret, ""), LIST).await;
+    assert_eq!(status, 200, "{answer}");
+    let without_last = &secret[..secret.len() - 1];
+    let longer = format!("{secret}0");
+    for wrong in ["", "Bearer ", "Bearer x", without_last, &longer, &secret[7..], &others.endpoint.headers[0].1] {
+        // Not even whether what follows is JSON is looked at, or where it goes.
+        for body in [LIST, "{"] {
+            let (status, answer) = raw(endpoint, &head(endpoint, wrong, ""), body).await;
+            assert_eq!(status, 401, "{wrong}: {answer}");
+        }
+    }
+    let twice = format!("\r\nAuthorization: {secret}");
+    assert_eq!(raw(endpoint, &head(endpoint, secret, &twice), LIST).await.0, 401);
+    let get = format!("GET /elsewhere HTTP/1.1\r\nHost: {}", &endpoint.url[7..endpoint.url.len() - 4]);
+    assert_eq!(raw(endpoint, &get, "").await.0, 401);
+    assert_eq!(raw(endpoint, &format!("{get}\r\nAuthorization: {secret}"), "").await.0, 404);
+    assert!(!format!("{endpoint:?}").contains(&secret[7..]), "{endpoint:?}");
+    server.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
+async fn web_pages_do_not_reach_it_and_size_is_bounded() {
+    let (server, offer, _calls) = start(&[tool("add", json!({"type": "object"}))]).await;
+    let endpoint = &offer.endpoint;
+    let secret = endpoint.headers[0].1.as_str();
+    let port = &endpoint.url["http://127.0.0.1:".len()..endpoint.url.len() - "/mcp".len()];
+    assert!(endpoint.url.starts_with("http://127.0.0.1:"), "{}", endpoint.url);
+    for host in ["evil.example".to_owned(), format!("evil.example:{port}"), "127.0.0.1:1".to_owned()] {
+        let (status, answer) = raw(endpoint, &head(endpoint, secret, &format!("\r\nHost: {host}")), LIST).await;
+        assert_eq!(status, 403, "{host}: {answer}");
+    }
+    for origin in ["https://evil.example", "null", &endpoint.url[..endpoint.url.len() - 4]] {
+        let (status, answer) = raw(endpoint, &head(endpoint, secret, &format!("\r\nOrigin: {origin}")), LIST).await;
+        assert_eq!(status, 403, "{origin}: {answer}");
+    }
+    let padded = |size: usize| format!("{LIST}{}", " ".repeat(size - LIST.len()));
+    assert_eq!(raw(endpoint, &head(endpoint, secret, ""), &padded(LIMIT)).await.0, 200);
+    let (status, answer) = raw(endpoint, &head(endpoint, secret, ""), &padded(LIMIT + 1)).await;
+    assert_eq!(status, 413, "{answer}");
+    assert!(answer.contains(&LIMIT.to_string()), "{answer}");
+    let long = format!("\r\nX-Long: {}", "x".repeat(128 << 10));
+    assert_eq!(raw(endpoint, &head(endpoint, secret, &long), LIST).await.0, 431);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn tools_are_listed_as_the_program_registered_them() {
+    let odd = json!({
+        "type": "object",
+        "properties": {"z": {"type": "integer", "minimum": 1, "x-unit": "mm"}, "a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"anyOf": [{"type": "null"}, {"type": "string", "pattern": "^ü+$"}]}},
+        "required": ["z"],
+        "additionalProperties": false,
+    });
+    let tools = [tool("odd", odd.clone()), tool("any", json!({})), tool("list", json!({"type": "array"}))];
+    let (server, offer, _calls) = start(&tools).await;
+    for sessions in [true, false] {
+        let client = client(&offer.endpoint, sessions).await;
+        let listed = client.list_all_tools().await.expect("a list");
+        let names: Vec<_> = listed.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["odd", "any"]);
+        // Not only equal: in the same order, too.
+        assert_eq!(serde_json::to_string(&listed[0].input_schema).unwrap(), odd.to_string());
+        assert_eq!(listed[0].description.as_deref(), Some("what it does"));
+        // Clients refuse a whole list for a schema that does not say so.
+        assert_eq!(serde_json::to_value(&listed[1].input_schema).unwrap(), json!({"type": "object"}));
+        client.cancel().await.expect("gone");
+    }
+    assert_eq!(offer.tools.accepted, ["odd", "any"]);
+    assert_eq!(offer.tools.rejected.len(), 1);
+    assert_eq!(offer.tools.rejected[0].name, "list");
+    assert!(offer.tools.rejected[0].reason.contains("\"array\""), "{:?}", offer.tools.rejected);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn what_a_tool_returns_arrives() {
+    let (server, offer, calls) = start(&[tool("say", json!({"type": "object"}))]).await;
+    serve(calls, |name, arguments| {
+        let arguments: Value = serde_json::from_str(&arguments).unwrap_or_default();
+        let text = arguments["text"].as_str().unwrap_or_default();
+        ToolReturnValue::ok(format!("{name}: {}", text.repeat(arguments["times"].as_u64().unwrap_or(1) as usize)))
+    });
+    for sessions in [true, false] {
+        let client = client(&offer.endpoint, sessions).await;
+        let text = "ünïcode \u{1F980} \u{0} \\u0000 \r\n\ndata: x\n\nevent: y\n";
+        let got = call(&client, "say", json!({"text": text})).await;
+        assert_eq!(got, (false, format!("say: {text}")));
+        assert_eq!(call(&client, "say", json!({})).await, (false, "say: ".to_owned()));
+        let (failed, long) = call(&client, "say", json!({"text": "ab\n", "times": 350_000})).await;
+        assert!(!failed);
+        assert!(long.len() > 1 << 20 && long[5..] == "ab\n".repeat(350_000), "{} bytes", long.len());
+        client.cancel().await.expect("gone");
+    }
+    server.close().await;
+}
+
+fn texts(value: ToolReturnValue) -> (bool, Vec<String>) {
+    let result = content::result(value);
+    let texts = result.content.iter().map(|block| block.as_text().expect("text").text.clone()).collect();
+    (result.is_error == Some(true), texts)
+}
+
+#[test]
+fn results_keep_what_mcp_has_a_word_for() {
+    assert_eq!(texts(ToolReturnValue::ok("")), (false, vec![String::new()]));
+    assert_eq!(texts(ToolReturnValue::error("no such table")), (true, vec!["no such table".to_owned()]));
+    let mut both = ToolReturnValue::ok("42");
+    both.message = "all of it".to_owned();
+    assert_eq!(texts(both), (false, vec!["all of it".to_owned(), "42".to_owned()]));
+
+    let part = |kind: &str, url: &str| -> ContentPart {
+        serde_json::from_value(json!({"type": kind, kind: {"url": url}})).expect("a part")
+    };
+    let parts = vec![
+        ContentPart::text("see"),
+        part("image_url", "data:image/png;charset=x;base64,AAEC"),
+        part("audio_url", "data:audio/wav;base64,AAEC"),
+        part("video_url", "data:video/mp4;base64,AAEC"),
+        part("image_url", "https://example.org/a/cat.JPG?x=.gif"),
+        part("image_url", "https://example.org/a/cat/"),
+        serde_json::from_value(json!({"type": "smell", "of": "cat"})).expect("a part"),
+    ];
+    let content = content::result(ToolReturnValue::ok(Content::Parts(parts))).content;
+    let told: Vec<Value> = content.iter().map(|block| serde_json::to_value(block).unwrap()).collect();
+    assert_eq!(
+        told,
+        [
+            json!({"type": "text", "text": "see"}),
+            json!({"type": "image", "data": "AAEC", "mimeType": "image/png"}),
+            json!({"type": "audio", "data": "AAEC", "mimeType": "audio/wav"}),
+            json!({"type": "resource", "resource": {"uri": "tool:video", "mimeType": "video/mp4", "blob": "AAEC"}}),
+            json!({
+                "type": "resource_link",
+                "uri": "https://example.org/a/cat.JPG?x=.gif",
+                "name": "cat.JPG?x=.gif",
+                "mimeType": "image/jpeg",
+            }),
+            json!({"type": "resource_link", "uri": "https://example.org/a/cat/", "name": "cat"}),
+            json!({"type": "text", "text": r#"{"type":"smell","of":"cat"}"#}),
+        ]
+    );
+}
+
+proptest! {
+    #[test]
+    fn every_text_comes_out_as_it_went_in(message in any::<String>(), parts in proptest::collection::vec(any::<String>(), 0..4), failed: bool) {
+        let mut value = ToolReturnValue::ok(Content::Parts(parts.iter().map(ContentPart::text).collect()));
+        value.is_error = failed;
+        value.message.clone_from(&message);
+        let result = content::result(value);
+        // As it goes over the wire.
+        let json = serde_json::to_string(&result).expect("JSON");
+        let back: rmcp::model::CallToolResult = serde_json::from_str(&json).expect("a result");
+        let told: Vec<String> = back.content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.clone()).collect();
+        let expected: Vec<String> = Some(message).filter(|text| !text.is_empty()).into_iter().chain(parts).collect();
+        prop_assert_eq!(told, expected);
+        prop_assert_eq!(back.is_error, Some(failed));
+    }
+}
+
+/// How many descriptors this process holds of sockets, and of a listener on this port.
+#[cfg(target_os = "linux")]
+fn is_listening(port: &str) -> bool {
+    let port = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a port"));
+    std::fs::read_to_string("/proc/net/tcp").expect("a table").contains(&port)
+}
+
+#[tokio::test]
+async fn nothing_of_it_is_left() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for close in [true, false] {
+        let (server, offer, calls) = start(&[tool("wait", json!({"type": "object"}))]).await;
+        let endpoint = offer.endpoint;
+        let port = &endpoint.url["http://127.0.0.1:".len()..endpoint.url.len() - "/mcp".len()];
+        #[cfg(target_os = "linux")]
+        assert!(is_listening(port));
+        let first = Arc::new(client(&endpoint, true).await);
+        let idle = client(&endpoint, true).await;
+        let half = TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap())).await.expect("connected");
+        let waiting = {
+            let first = Arc::clone(&first);
+            tokio::spawn(async move { first.call_tool(CallToolRequestParams::new("wait")).await.is_ok() })
+        };
+        let mut calls = calls;
+        let Next::Call(held) = calls.next(true).await else { panic!("no call") };
+        if close {
+            server.close().await;
+            assert!(held.reply.is_closed());
+            // The port is free at once, not some time later.
+            assert!(TcpStream::connect(("127.0.0.1", port.parse::<u16>().unwrap())).await.is_err());
+        } else {
+            drop(server);
+        }
+        let _ = waiting.await;
+        drop((held, calls, half));
+        drop(idle.cancel().await);
+        drop(Arc::into_inner(first).expect("the only one").cancel().await);
+        // What is cancelled ends when it is next polled.
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+        #[cfg(target_os = "linux")]
+        assert!(!is_listening(port));
+    }
+}
