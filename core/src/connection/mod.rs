@@ -296,6 +296,7 @@ impl Connection {
                 }
             }
             Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len(), now),
+            Incoming::Answered(bytes) => self.transmit(bytes),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
                 let reason = format!("method not found: {method}");

@@ -131,6 +131,8 @@ pub(crate) enum Incoming {
         id: Option<String>,
         outcome: std::result::Result<Json, RpcFailure>,
     },
+    /// A request that nobody need be asked about; the bytes of its answer.
+    Answered(Vec<u8>),
     /// A line that says several things, or nothing.
     Several(Vec<Self>),
     /// Not of the protocol; the reason is for the log.

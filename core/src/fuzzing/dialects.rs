@@ -52,6 +52,9 @@ fn check_acp(lines: &[u8]) {
         while let Some(incoming) = told.pop() {
             match incoming {
                 Incoming::Several(several) => told.extend(several),
+                Incoming::Answered(bytes) => {
+                    assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
+                }
                 Incoming::Event(event) | Incoming::Aside(event) => stable(&event),
                 Incoming::Request { rpc_id, request } => {
                     stable(&request);

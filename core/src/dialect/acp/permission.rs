@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::{Acp, content, shallow, unknown};
 use crate::dialect::{Answer, Incoming};
 use crate::handler::Approval;
-use crate::wire::envelope::is_too_deep;
+use crate::wire::envelope::{self, is_too_deep};
 use crate::wire::value::object;
 use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 
@@ -97,6 +97,10 @@ impl Acp {
         let call_id = asked.tool_call.tool_call_id.0.to_string();
         self.announce(&call_id, asked.tool_call.fields.title.as_deref(), &mut all);
         let order = self.next_order();
+        if let Some(answer) = self.allowance(rpc_id, &call_id, &asked.options) {
+            all.push(Incoming::Answered(answer));
+            return Incoming::several(all);
+        }
         let (request, question): (Event, _) = if is_approval(&asked.options) {
             (approval(rpc_id, &call_id, &asked).into(), String::new())
         } else {
@@ -108,6 +112,17 @@ impl Acp {
         self.permissions.insert(rpc_id.to_owned(), Permission { order, options: asked.options, question });
         all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request });
         Incoming::several(all)
+    }
+
+    /// The answer where the agent asks about a tool of the program's own. Agents of Wire do not ask about those: whether
+    /// to do it is up to the tool's function.
+    fn allowance(&mut self, rpc_id: &str, call_id: &str, options: &[PermissionOption]) -> Option<Vec<u8>> {
+        let own = self.own_tool(self.tools.name(call_id)?).is_some();
+        let once = options.iter().find(|option| option.kind == Kind::AllowOnce)?;
+        let ask = !own || !is_approval(options) || self.cancelling.is_some();
+        let outcome = acp::SelectedPermissionOutcome::new(once.option_id.clone());
+        let answer = RequestPermissionResponse::new(RequestPermissionOutcome::Selected(outcome));
+        (!ask).then(|| envelope::answer(rpc_id, &answer))
     }
 
     /// A choice among options that no approval has: each is offered by its name.

@@ -2,6 +2,7 @@
 
 use agent_client_protocol_schema::v1 as acp;
 
+use super::Acp;
 use crate::dialect::ToolOffer;
 use crate::tools_server::Endpoint;
 
@@ -18,13 +19,22 @@ impl Program {
 
     pub(super) fn server(&self) -> acp::McpServer {
         let headers = self.server.headers.iter().map(|(name, value)| acp::HttpHeader::new(name, value)).collect();
-        acp::McpServer::Http(acp::McpServerHttp::new(self.server.name.as_str(), self.server.url.as_str()).headers(headers))
+        acp::McpServer::Http(
+            acp::McpServerHttp::new(self.server.name.as_str(), self.server.url.as_str()).headers(headers),
+        )
     }
 
     /// The tool's own name, if the agent's name for it is that of one of ours: `mcp__<server>__<tool>`, as Kimi Code and
     /// others have it.
-    pub(super) fn tool(&self, name: &str) -> Option<&str> {
+    fn tool(&self, name: &str) -> Option<&str> {
         let own = name.strip_prefix("mcp__")?.strip_prefix(&*self.server.name)?.strip_prefix("__")?;
         self.tools.iter().find(|tool| *tool == own).map(String::as_str)
+    }
+}
+
+impl Acp {
+    /// The program's own name for a tool that it has, by the agent's name for it.
+    pub(super) fn own_tool(&self, name: &str) -> Option<&str> {
+        self.program.as_ref()?.tool(name)
     }
 }

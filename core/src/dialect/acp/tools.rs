@@ -53,6 +53,11 @@ impl Tools {
         self.calls.iter_mut().rev().find(|call| call.id == id)
     }
 
+    /// The agent's name for the tool of a call.
+    pub(super) fn name(&self, id: &str) -> Option<&str> {
+        self.calls.iter().rev().find(|call| call.id == id).map(|call| &*call.name)
+    }
+
     fn add(&mut self, call: Call) {
         if self.calls.len() == MAX_CALLS {
             self.calls.pop_front();
@@ -103,6 +108,8 @@ impl Acp {
 
     fn tell(&mut self, id: &str, name: &str, arguments: &str, made_here: bool, all: &mut Vec<Incoming>) {
         self.tools.last = Some(id.to_owned());
+        // As the program calls it.
+        let name = self.own_tool(name).unwrap_or(name);
         let mut call = ToolCall {
             id: id.to_owned(),
             function: FunctionCall {
