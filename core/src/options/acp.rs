@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{Dialect, Launch, PrivateFiles, SessionOptions};
 use crate::dialect::Wishes;
 use crate::session::Agent;
+use crate::tools_server;
 use crate::{Error, Executable, Result};
 
 impl SessionOptions {
@@ -65,6 +66,10 @@ impl SessionOptions {
                 return Err(self.invalid("mcp_configs", "expected an object `mcpServers` in each"));
             };
             for (name, server) in named {
+                if name == tools_server::NAME && !self.tools.is_empty() {
+                    let reason = format!("`{name}` is the name of the server that has the program's own `tools`");
+                    return Err(self.invalid("mcp_configs", reason));
+                }
                 let server = mcp_server(name, server);
                 servers.push(server.map_err(|reason| self.invalid("mcp_configs", format!("{name}: {reason}")))?);
             }

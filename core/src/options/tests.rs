@@ -266,6 +266,17 @@ fn unknown_names_come_with_a_suggestion() {
 }
 
 #[test]
+fn no_other_server_may_pass_for_the_programs_own() {
+    let config = json!({"mcpServers": {"program": {"url": "http://127.0.0.1:1/"}}});
+    let options = SessionOptions::new().mcp_configs([config]);
+    assert_eq!(options.wishes("an agent").expect("no tools, no such server").mcp_servers.len(), 1);
+    let tool = crate::ExternalTool::new("a", "", json!({}), |_| async { Ok(()) });
+    let error = options.tool(tool).wishes("an agent").expect_err("taken");
+    assert_eq!(error.code(), "invalid_option");
+    assert!(error.to_string().contains("`program`"), "{error}");
+}
+
+#[test]
 fn tools_are_read() {
     let value = json!({"name": "t", "description": "d", "parameters": {"type": "object"}, "timeout": 500});
     let spec = parse_tool(value, Naming::Camel).unwrap();

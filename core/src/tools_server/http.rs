@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::offer::offer;
 use super::service::Tools;
-use super::{Endpoint, Offer};
+use super::{Endpoint, NAME, Offer};
 use crate::driver::tool_calls::Caller;
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
@@ -41,8 +41,6 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Before another try where connections can't be accepted, as where descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The server's name; the model reads it as part of its tools' names.
-const NAME: &str = "program";
 const PATH: &str = "/mcp";
 
 type Body = BoxBody<Bytes, Infallible>;

@@ -20,6 +20,9 @@ pub(crate) use http::ToolsServer;
 
 use crate::wire::ExternalToolsResult;
 
+/// The server's name; the model reads it as part of its tools' names.
+pub(crate) const NAME: &str = "program";
+
 /// Where the agent finds the program's tools.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
