@@ -1,9 +1,6 @@
 //! What lanes and mailboxes synchronise by. They name it by way of their parent, so that `models` can put them together
 //! with the types of a model checker.
 
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
 pub(crate) use tokio::sync::Notify;
-
-#[cfg(feature = "bridge")]
-pub(crate) use std::sync::atomic;

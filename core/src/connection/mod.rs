@@ -112,6 +112,8 @@ pub(crate) struct Connection {
     outputs: VecDeque<Output>,
     status: StatusUpdate,
     usage: TokenUsage,
+    /// Either of them, or the turn's usage, has changed.
+    news: bool,
     /// What the agent said before the handshake that is not of the protocol.
     early_noise: Vec<String>,
 }
@@ -138,6 +140,7 @@ impl Connection {
             outputs: VecDeque::new(),
             status: StatusUpdate::unchanged(),
             usage: TokenUsage::default(),
+            news: false,
             early_noise: Vec::new(),
         }
     }
@@ -206,6 +209,16 @@ impl Connection {
     /// All tokens of the session so far.
     pub(crate) fn usage(&self) -> &TokenUsage {
         &self.usage
+    }
+
+    /// Whether status or usage have changed since they were last taken over.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// The same; they are being taken over.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 
     /// Tokens of the running turn so far.
@@ -357,8 +370,11 @@ impl Connection {
         }
         if let Event::StatusUpdate(update) = event {
             self.status.take_in(update);
+            self.news = true;
         }
+        let news = &mut self.news;
         turn::for_each_usage(event, &mut |usage| {
+            *news = true;
             self.usage += usage;
             if let Some(turn) = &mut self.turn {
                 turn.usage += usage;

@@ -2,6 +2,7 @@
 //! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
 
 mod acp;
+mod compact;
 mod legacy;
 #[cfg(test)]
 pub(crate) mod recorded;
@@ -12,6 +13,8 @@ pub(crate) use acp::{Acp, Wishes};
 pub(crate) use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
 pub(crate) use wire::Wire;
+#[cfg(any(test, fuzzing))]
+pub(crate) use wire::read_generally;
 
 use serde::Serialize;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
+use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion, compact};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
@@ -141,6 +141,15 @@ fn modernise(event: &mut Event) {
     }
 }
 
+/// Reads a line however it is spelled.
+pub(crate) fn read_generally(line: &[u8]) -> Incoming {
+    read_with(line, |kind, payload| {
+        let mut event = Event::decode(kind, payload);
+        modernise(&mut event);
+        event
+    })
+}
+
 impl Dialect for Wire {
     fn unasked(&mut self) -> Option<Welcome> {
         let none = self.pinned && self.version == WireVersion::V1_0;
@@ -182,11 +191,13 @@ impl Dialect for Wire {
     }
 
     fn read(&mut self, line: &[u8]) -> Incoming {
-        read_with(line, |kind, payload| {
-            let mut event = Event::decode(kind, payload);
-            modernise(&mut event);
-            event
-        })
+        match compact::event(line) {
+            Some(mut event) => {
+                modernise(&mut event);
+                Incoming::Event(event)
+            }
+            None => read_generally(line),
+        }
     }
 
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {

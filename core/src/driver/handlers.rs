@@ -11,7 +11,7 @@ use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::Command;
-use super::lane::Lane;
+use super::lane::{Lane, Reader};
 use crate::connection::{Connection, RequestKey};
 use crate::dialect::Answer;
 use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, HandlerError, Hook, QuestionHandler, Responder};
@@ -87,7 +87,7 @@ impl Handlers {
     /// Hands events outside turns to `on_event`, one after the other.
     pub(super) fn observe(&self, outside: &Arc<Lane>, commands: WeakUnboundedSender<Command>) {
         let Some(on_event) = self.on_event.clone() else { return };
-        let outside = Arc::clone(outside);
+        let mut outside = Reader::new(Arc::clone(outside));
         tokio::spawn(async move {
             while let Some(Ok(next)) = std::future::poll_fn(|cx| outside.poll_next(cx)).await {
                 let on_event = Arc::clone(&on_event);

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::sync::oneshot;
 
+use super::sync::atomic::{AtomicBool, Ordering};
 use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::{PromptResult, StepTag, TurnStatus};
 use crate::error::{Error, Result, RpcErrorKind};
@@ -19,6 +20,8 @@ pub(super) const OVERHEAD: usize = 128;
 /// How far beyond its bound a lane may grow for a call from inside the program's own loop.
 const HARD_FACTOR: usize = 16;
 const HARD_MINIMUM: usize = 4 << 20;
+/// How many events a reader may get before it gives their room back, while nobody waits for it.
+const PORTION: usize = 32;
 
 /// An event on its way, with the step that it belongs to.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ enum Mode {
 #[derive(Debug)]
 struct State {
     queue: VecDeque<Delivery>,
-    /// Of events in the queue, and of those handed to a binding but not yet to its user.
+    /// Of events in the queue, and of those that a reader or a binding has taken and not yet given back.
     bytes: usize,
     items: usize,
     mode: Mode,
@@ -77,6 +80,16 @@ impl State {
     fn awaited(&self) -> bool {
         self.results.iter().any(|result| !result.sender.is_closed())
     }
+
+    /// Counts what is unread, and forgets it.
+    fn discard(&mut self) {
+        let queue = std::mem::take(&mut self.queue);
+        let size: usize = queue.iter().map(|delivery| delivery.size).sum();
+        self.bytes = self.bytes.saturating_sub(size);
+        self.items = self.items.saturating_sub(queue.len());
+        self.discarded += queue.len() as u64;
+        self.unseen.extend(queue.iter().filter_map(|delivery| delivery.event.request_id().map(str::to_owned)));
+    }
 }
 
 /// One turn's (or replay's, or the session's own) events and outcome, shared by driver and readers.
@@ -84,16 +97,45 @@ impl State {
 pub(crate) struct Lane {
     state: Mutex<State>,
     limit: usize,
+    /// Somebody waits for room, or for a sign that the program reads: readers then tell of each event at once.
+    watched: AtomicBool,
     /// Tells the driver that there is room again.
     room: Arc<Notify>,
     ended: Notify,
 }
 
+/// A lane that is being filled: locked once, however many events come.
+pub(crate) struct Intake<'a> {
+    state: MutexGuard<'a, State>,
+    limit: usize,
+}
+
+impl Intake<'_> {
+    pub(crate) fn push(&mut self, event: Event, step: StepTag, size: usize) {
+        let state = &mut *self.state;
+        let size = size + OVERHEAD;
+        let fits = state.bytes + size <= self.limit && state.items < MAX_ITEMS;
+        let keep = match state.mode {
+            Mode::Keep => true,
+            Mode::KeepWhatFits => fits,
+            Mode::Discard => false,
+        };
+        if keep {
+            state.bytes += size;
+            state.items += 1;
+            state.queue.push_back(Delivery { event, step, size });
+        } else {
+            state.discarded += 1;
+            state.unseen.extend(event.request_id().map(str::to_owned));
+        }
+    }
+}
+
 /// What the driver may do with the lane at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Read on.
-    Free,
+    /// Read on: so much fits, or one event however large it is.
+    Free { bytes: usize, items: usize },
     /// Only for a pending call's sake.
     Full,
     /// Not even for that.
@@ -119,7 +161,7 @@ impl Lane {
             unseen: Vec::new(),
             stalled: false,
         };
-        Self { state: Mutex::new(state), limit, room, ended: Notify::new() }
+        Self { state: Mutex::new(state), limit, watched: AtomicBool::new(false), room, ended: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -129,24 +171,14 @@ impl Lane {
 
     // --- the driver's side ---
 
-    /// Takes an event; the reader is woken by [`Lane::wake`], once a batch.
+    /// Takes events, one after the other; the reader is woken by [`Lane::wake`], once a batch.
+    pub(crate) fn intake(&self) -> Intake<'_> {
+        Intake { state: self.lock(), limit: self.limit }
+    }
+
+    /// Takes an event.
     pub(crate) fn push(&self, event: Event, step: StepTag, size: usize) {
-        let mut state = self.lock();
-        let size = size + OVERHEAD;
-        let fits = state.bytes + size <= self.limit && state.items < MAX_ITEMS;
-        let keep = match state.mode {
-            Mode::Keep => true,
-            Mode::KeepWhatFits => fits,
-            Mode::Discard => false,
-        };
-        if keep {
-            state.bytes += size;
-            state.items += 1;
-            state.queue.push_back(Delivery { event, step, size });
-        } else {
-            state.discarded += 1;
-            state.unseen.extend(event.request_id().map(str::to_owned));
-        }
+        self.intake().push(event, step, size);
     }
 
     /// Takes the ids of requests that nobody has seen, nor will.
@@ -162,15 +194,20 @@ impl Lane {
         }
     }
 
-    /// Whether the driver may read on. Registers it for a notice if not.
-    pub(crate) fn room(&self) -> Room {
+    /// Whether the driver may read on. Registers it for a notice if not. With `replies`, calls wait for answers that
+    /// lie behind the events.
+    pub(crate) fn room(&self, replies: bool) -> Room {
         let mut state = self.lock();
         // Who has been told "full" hears of room once, when there is plenty: taking the word back in between, unheard,
         // would leave lines unread that the driver holds already.
         let full = state.stalled || state.bytes >= self.limit || state.items >= MAX_ITEMS;
-        if !full || state.mode != Mode::Keep || state.end.is_some() {
+        self.watched.store(full || replies || state.awaited(), Ordering::Relaxed);
+        if state.mode != Mode::Keep || state.end.is_some() {
             state.stalled = false;
-            return Room::Free;
+            return Room::Free { bytes: usize::MAX, items: usize::MAX };
+        }
+        if !full {
+            return Room::Free { bytes: self.limit - state.bytes, items: MAX_ITEMS - state.items };
         }
         state.stalled = true;
         let hard = (self.limit * HARD_FACTOR).max(HARD_MINIMUM);
@@ -253,24 +290,6 @@ impl Lane {
         }
         let (first, then) = if first { ("step", "event") } else { ("event", "step") };
         Err(Error::option("turn", format!("it has been read by {first} and can't be read by {then} any more")))
-    }
-
-    /// The next event. After the last one, an error once if the turn failed, then nothing.
-    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
-        let mut state = self.lock();
-        if let Some(delivery) = state.queue.pop_front() {
-            self.give_back(&mut state, delivery.size, 1);
-            return Poll::Ready(Some(Ok(delivery)));
-        }
-        if let Some(end) = &state.end {
-            let failure = end.as_ref().err().filter(|_| !state.end_seen).cloned();
-            state.end_seen = true;
-            return Poll::Ready(failure.map(Err));
-        }
-        if state.reader.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
-            state.reader = Some(cx.waker().clone());
-        }
-        Poll::Pending
     }
 
     /// Takes up to `max` events out, of one step only if `step` (its index) is given; their room is given back by
@@ -390,12 +409,7 @@ impl Lane {
     pub(crate) fn discard(&self) {
         let mut state = self.lock();
         state.mode = Mode::Discard;
-        let (size, items) = (state.queue.iter().map(|delivery| delivery.size).sum(), state.queue.len());
-        state.discarded += items as u64;
-        let queue = std::mem::take(&mut state.queue);
-        state.unseen.extend(queue.iter().filter_map(|delivery| delivery.event.request_id().map(str::to_owned)));
-        state.bytes = state.bytes.saturating_sub(size);
-        state.items = state.items.saturating_sub(items);
+        state.discard();
         self.room.notify_one();
     }
 
@@ -415,6 +429,79 @@ impl Lane {
     /// How many events were counted only.
     pub(crate) fn discarded(&self) -> u64 {
         self.lock().discarded
+    }
+}
+
+/// Reads a lane for a program in Rust: takes all that waits there under one lock, and hands it out one by one. What
+/// it has taken counts as unread until the program has it.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    lane: Arc<Lane>,
+    taken: VecDeque<Delivery>,
+    /// What the program got since the last time that room was given back.
+    bytes: usize,
+    items: usize,
+}
+
+impl Reader {
+    pub(crate) fn new(lane: Arc<Lane>) -> Self {
+        Self { lane, taken: VecDeque::new(), bytes: 0, items: 0 }
+    }
+
+    /// The next event. After the last one, an error once if the turn failed, then nothing.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+        loop {
+            if let Some(delivery) = self.taken.pop_front() {
+                self.bytes += delivery.size;
+                self.items += 1;
+                if self.items >= PORTION || self.lane.watched.load(Ordering::Relaxed) {
+                    let (bytes, items) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.items));
+                    self.lane.give_back(&mut self.lane.lock(), bytes, items);
+                }
+                return Poll::Ready(Some(Ok(delivery)));
+            }
+            if let Some(end) = ready!(self.poll_take(cx)) {
+                return Poll::Ready(end.map(Err));
+            }
+        }
+    }
+
+    /// Takes what waits; if nothing ever will again, tells so, with the failure that nobody has been told of yet.
+    fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Error>>> {
+        let mut state = self.lane.lock();
+        self.lane.give_back(&mut state, std::mem::take(&mut self.bytes), std::mem::take(&mut self.items));
+        if !state.queue.is_empty() {
+            // The lane goes on with the memory that the reader has done with.
+            std::mem::swap(&mut state.queue, &mut self.taken);
+            return Poll::Ready(None);
+        }
+        if let Some(end) = &state.end {
+            let failure = end.as_ref().err().filter(|_| !state.end_seen).cloned();
+            state.end_seen = true;
+            return Poll::Ready(Some(failure));
+        }
+        if state.reader.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
+            state.reader = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Puts back what the program has not got yet: it reads no further.
+    pub(crate) fn leave(&mut self) {
+        let mut state = self.lane.lock();
+        self.lane.give_back(&mut state, std::mem::take(&mut self.bytes), std::mem::take(&mut self.items));
+        self.taken.append(&mut state.queue);
+        std::mem::swap(&mut state.queue, &mut self.taken);
+        if state.mode == Mode::Discard {
+            state.discard();
+            self.lane.room.notify_one();
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

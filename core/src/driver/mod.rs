@@ -6,7 +6,7 @@ pub(crate) mod lane;
 mod shutdown;
 pub(crate) mod tool_calls;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 pub(crate) use handlers::{Handlers, served_turn};
-use lane::{Lane, Room};
+use lane::{Lane, OVERHEAD, Room};
 use shutdown::Shutdown;
 use tool_calls::ToolCalls;
 
@@ -31,6 +31,9 @@ use crate::wire::{Content, HandlerKind, Json};
 
 /// How much is read at a time.
 const CHUNK: usize = 32 * 1024;
+
+/// How many lines are taken in at a time; then what comes of them is done.
+const BATCH: usize = 64;
 
 /// How much may wait for an agent that does not read, before it is not read either; or twice the largest message.
 const MAX_UNREAD: usize = 16 << 20;
@@ -130,7 +133,7 @@ pub(crate) struct Driver {
     commands: mpsc::UnboundedReceiver<Command>,
     shared: Arc<Shared>,
     opened: Option<oneshot::Sender<Result<Welcome>>>,
-    lanes: HashMap<TurnKey, Arc<Lane>>,
+    lanes: BTreeMap<TurnKey, Arc<Lane>>,
     callers: HashMap<CallKey, Caller>,
     outside: Arc<Lane>,
     /// Rung when a lane that was full has room again.
@@ -138,6 +141,21 @@ pub(crate) struct Driver {
     shutdown: Shutdown,
     input_ended: bool,
     tools_server: Option<(ToolsServer, ToolCalls)>,
+}
+
+/// How much may be taken in at a time.
+#[derive(Clone, Copy)]
+struct Batch {
+    lines: usize,
+    bytes: usize,
+}
+
+impl Batch {
+    /// No more than this, either: a line of an agent's brings an event.
+    fn limit(&mut self, bytes: usize, events: usize) {
+        self.bytes = self.bytes.min(bytes);
+        self.lines = self.lines.min(events);
+    }
 }
 
 enum Woken {
@@ -168,7 +186,7 @@ impl Driver {
             commands: setup.commands,
             shared: setup.shared,
             opened: Some(setup.opened),
-            lanes: HashMap::new(),
+            lanes: BTreeMap::new(),
             callers: HashMap::new(),
             outside,
             room,
@@ -215,7 +233,7 @@ impl Driver {
     }
 
     async fn wait(&mut self) -> Woken {
-        let room = self.may_read();
+        let room = self.room().is_some();
         let readable = !self.input_ended && room;
         self.connection.set_listening(readable, now());
         let deadline = [
@@ -241,40 +259,49 @@ impl Driver {
         }
     }
 
-    /// Whether the lanes have room. A call that waits for its answer may make the active lane grow, up to a hard
-    /// bound: the answer lies behind events that its caller may be the one to read.
-    fn may_read(&mut self) -> bool {
+    /// How much the lanes have room for, if for anything. A call that waits for its answer may make the active lane
+    /// grow, up to a hard bound: the answer lies behind events that its caller may be the one to read.
+    fn room(&mut self) -> Option<Batch> {
         if self.is_deaf() {
-            return false;
+            return None;
         }
         let drains = self.shutdown.drains();
         let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply { .. }));
         // A function that takes its time over events outside turns must not hold up a call, nor a cancel.
-        self.outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
-        if drains {
-            return true;
+        let observed = self.handlers.observes();
+        if observed {
+            self.outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
         }
-        if self.outside.room() != Room::Free {
-            return false;
+        let mut batch = Batch { lines: BATCH, bytes: usize::MAX };
+        if drains {
+            return Some(batch);
+        }
+        if observed {
+            match self.outside.room(replies) {
+                Room::Free { bytes, items } => batch.limit(bytes, items),
+                Room::Full | Room::HardFull => return None,
+            }
         }
         let mut free = true;
         let mut overgrown = false;
         for lane in self.lanes.values().chain(self.replay_lane()) {
-            match lane.room() {
-                Room::Free => {}
-                Room::Full => free &= replies || lane.has_waiting_results(),
+            match lane.room(replies) {
+                Room::Free { bytes, items } => batch.limit(bytes, items),
+                Room::Full => {
+                    free &= replies || lane.has_waiting_results();
+                    batch.limit(usize::MAX, 1);
+                }
                 Room::HardFull => {
                     free = false;
                     overgrown |= replies || lane.has_waiting_results();
                 }
             }
         }
-        let reads = self.reads();
-        self.overgrown = overgrown.then(|| match self.overgrown.take() {
-            Some(same) if same.reads == reads => same,
-            _ => Overgrown { reads, since: now() },
+        self.overgrown = overgrown.then(|| match (self.reads(), self.overgrown.take()) {
+            (reads, Some(same)) if same.reads == reads => same,
+            (reads, _) => Overgrown { reads, since: now() },
         });
-        free
+        free.then_some(batch)
     }
 
     /// Whether more waits for the agent than may wait: then it is not read either, as it might go on asking for ever.
@@ -397,6 +424,8 @@ impl Driver {
 
     /// Takes in the lines that were read, as far as there is room for what they bring; does what comes of them.
     fn pump(&mut self) {
+        let now = now();
+        let mut more = !self.lines.is_empty();
         loop {
             self.outputs();
             if self.connection.is_closed() {
@@ -404,33 +433,48 @@ impl Driver {
                 self.lines.clear();
                 break;
             }
-            if !self.may_read() {
-                break;
-            }
-            match self.lines.next_line() {
-                Ok(Some(line)) => self.connection.receive(&line, now()),
-                // A last line may lack its end.
-                Ok(None) if self.input_ended && !self.lines.is_empty() => {
-                    self.connection.receive(&self.lines.take_rest(), now());
+            let Some(batch) = more.then(|| self.room()).flatten() else { break };
+            more = self.take_lines(batch, now);
+        }
+        self.answer_unseen();
+        self.outputs();
+        self.lines.release();
+        for lane in self.lanes.values().chain(self.replay_lane()).chain([&self.outside]) {
+            lane.wake();
+        }
+        self.shutdown_step();
+    }
+
+    /// Takes in as many lines as there is room for. Whether more may be there.
+    fn take_lines(&mut self, mut batch: Batch, now: Instant) -> bool {
+        while batch.lines > 0 && batch.bytes > 0 {
+            let line = match self.lines.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => {
+                    // A last line may lack its end.
+                    if !self.input_ended || self.lines.is_empty() {
+                        return false;
+                    }
+                    self.lines.take_rest()
                 }
-                Ok(None) => break,
                 Err(too_long) => {
                     let error = Error::Protocol(format!(
                         "the agent sent a line of {} bytes or more; max_line_bytes is {}",
                         too_long.size, too_long.limit
                     ));
                     self.give_up(&error);
-                    break;
+                    return false;
                 }
+            };
+            batch.lines -= 1;
+            batch.bytes = batch.bytes.saturating_sub(line.len() + OVERHEAD);
+            self.connection.receive(line, now);
+            if self.connection.has_news() {
+                // Programs may ask for it once they have the event, and no later than the turn's end.
+                break;
             }
         }
-        self.answer_unseen();
-        self.outputs();
-        self.lines.release_if_empty();
-        for lane in self.lanes.values().chain(self.replay_lane()).chain([&self.outside]) {
-            lane.wake();
-        }
-        self.shutdown_step();
+        true
     }
 
     fn answer_unseen(&mut self) {
@@ -443,12 +487,21 @@ impl Driver {
         self.replay_lane().for_each(|lane| drop(lane.take_unseen()));
     }
 
+    /// Does what came of what was taken in.
     fn outputs(&mut self) {
-        while let Some(output) = self.connection.poll_output() {
+        if self.connection.take_news() {
+            self.shared.update(&self.connection);
+            if let Some((turn, usage)) = self.connection.turn_usage()
+                && let Some(lane) = self.lanes.get(&turn)
+            {
+                lane.set_usage(usage);
+            }
+        }
+        while let Some(output) = self.deliver() {
             self.output(output);
         }
         let bytes = self.connection.take_transmit();
-        if self.shutdown.input_closed() {
+        if bytes.is_empty() || self.shutdown.input_closed() {
             return;
         }
         self.largest = self.largest.max(bytes.len());
@@ -456,6 +509,26 @@ impl Driver {
             self.unwritten = Bytes::from(bytes).into();
         } else {
             self.unwritten.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Puts the events of a turn into its lane, up to an output that is something else.
+    fn deliver(&mut self) -> Option<Output> {
+        let mut filled: Option<(TurnKey, lane::Intake<'_>)> = None;
+        loop {
+            match self.connection.poll_output()? {
+                Output::Event { scope: Scope::Turn(turn, step), event, size } => {
+                    if filled.as_ref().is_none_or(|(of, _)| *of != turn) {
+                        // One lane after the other: the first must be unlocked before the second is locked.
+                        drop(filled.take());
+                        filled = self.lanes.get(&turn).map(|lane| (turn, lane.intake()));
+                    }
+                    if let Some((_, lane)) = &mut filled {
+                        lane.push(event, step, size);
+                    }
+                }
+                other => return Some(other),
+            }
         }
     }
 
@@ -468,26 +541,20 @@ impl Driver {
                     self.begin_close();
                 }
             }
-            Output::Event { scope, event, size } => {
-                self.shared.update(&self.connection);
-                match scope {
-                    Scope::Turn(turn, step) => {
-                        if let Some(lane) = self.lanes.get(&turn) {
-                            if let Some((_, usage)) = self.connection.turn_usage() {
-                                lane.set_usage(usage);
-                            }
-                            lane.push(event, step, size);
-                        }
+            Output::Event { scope, event, size } => match scope {
+                Scope::Turn(turn, step) => {
+                    if let Some(lane) = self.lanes.get(&turn) {
+                        lane.push(event, step, size);
                     }
-                    Scope::Replay(call) => {
-                        if let Some(Caller::Replay(lane)) = self.callers.get(&call) {
-                            lane.push(event, StepTag::default(), size);
-                        }
-                    }
-                    Scope::Outside if self.handlers.observes() => self.outside.push(event, StepTag::default(), size),
-                    Scope::Outside => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
                 }
-            }
+                Scope::Replay(call) => {
+                    if let Some(Caller::Replay(lane)) = self.callers.get(&call) {
+                        lane.push(event, StepTag::default(), size);
+                    }
+                }
+                Scope::Outside if self.handlers.observes() => self.outside.push(event, StepTag::default(), size),
+                Scope::Outside => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
+            },
             Output::Ask { key, scope, request } => {
                 let turn = match scope {
                     Scope::Turn(turn, _) => self.lanes.get(&turn).cloned(),
@@ -498,7 +565,6 @@ impl Driver {
             Output::Withdrawn(key) => self.handlers.withdraw(key),
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
             Output::TurnEnded { turn, outcome } => {
-                self.shared.update(&self.connection);
                 self.shared.turn_ended(turn);
                 if let Some(lane) = self.lanes.remove(&turn) {
                     lane.finish(outcome);
@@ -514,7 +580,6 @@ impl Driver {
             Some(Caller::Replay(lane)) => lane.finish(outcome.map(|_| lane::replayed())),
             None => {}
         }
-        self.shared.update(&self.connection);
     }
 
     fn obey(&mut self, command: Command) {

@@ -37,7 +37,7 @@ fn read(text: &[u8], limit: usize, piece: usize) -> (Vec<Vec<u8>>, Result<Vec<u8
         }
         assert!(fed - taken <= limit, "{} bytes are kept, the limit is {limit}", fed - taken);
         assert_eq!(buffer.is_empty(), fed == taken);
-        buffer.release_if_empty();
+        buffer.release();
     }
     let rest = buffer.take_rest().to_vec();
     assert!(buffer.is_empty());

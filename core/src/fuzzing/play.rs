@@ -424,6 +424,7 @@ impl Play {
                 Ok(Some(line)) => {
                     assert!(line.len() <= LIMIT);
                     self.kept -= line.len() + 1;
+                    let line = line.to_vec();
                     self.receive(&line);
                 }
                 Ok(None) => return assert!(self.kept <= LIMIT, "{} bytes are kept", self.kept),
@@ -462,7 +463,7 @@ impl Play {
     fn exit(&mut self) {
         self.read(self.pipe.len());
         if !self.connection.is_closed() && !self.tail_is_read {
-            let tail = self.lines.take_rest();
+            let tail = self.lines.take_rest().to_vec();
             self.kept = 0;
             self.receive(&tail);
         }

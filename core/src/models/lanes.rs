@@ -7,7 +7,7 @@ use std::task::Poll;
 use loom::future::block_on;
 use loom::thread;
 
-use super::lane::{Lane, Room, replayed};
+use super::lane::{Lane, Reader, Room, replayed};
 use super::model;
 use super::sync::Notify;
 use crate::connection::StepTag;
@@ -30,7 +30,7 @@ fn drive(lane: &Lane, room: &Notify, events: Vec<Event>) -> Vec<String> {
     let mut unseen = Vec::new();
     let mut events = events.into_iter().peekable();
     while events.peek().is_some() {
-        while lane.room() == Room::Free
+        while matches!(lane.room(false), Room::Free { .. })
             && let Some(event) = events.next()
         {
             lane.push(event, StepTag::default(), 0);
@@ -39,7 +39,7 @@ fn drive(lane: &Lane, room: &Notify, events: Vec<Event>) -> Vec<String> {
         lane.wake();
         if events.peek().is_some() {
             // Asked once more, for whether to read from the pipe meanwhile: that must not take back the first answer.
-            lane.room();
+            lane.room(false);
             block_on(room.notified());
         }
     }
@@ -52,8 +52,12 @@ fn driver(lane: &Arc<Lane>, room: &Arc<Notify>, events: Vec<Event>) -> thread::J
     thread::spawn(move || drive(&lane, &room, events))
 }
 
-fn next(lane: &Lane) -> Option<Event> {
-    block_on(poll_fn(|cx| lane.poll_next(cx))).map(|delivery| delivery.expect("no failure").event)
+fn reader(lane: &Arc<Lane>) -> Reader {
+    Reader::new(Arc::clone(lane))
+}
+
+fn next(reader: &mut Reader) -> Option<Event> {
+    block_on(poll_fn(|cx| reader.poll_next(cx))).map(|delivery| delivery.expect("no failure").event)
 }
 
 #[test]
@@ -61,10 +65,11 @@ fn a_slow_reader_gets_every_event_in_order_and_nobody_waits_in_vain() {
     model(3, || {
         let (lane, room) = lane();
         let driver = driver(&lane, &room, (0..4).map(text).collect());
+        let mut reader = reader(&lane);
         for n in 0..4 {
-            assert_eq!(next(&lane), Some(text(n)));
+            assert_eq!(next(&mut reader), Some(text(n)));
         }
-        assert_eq!(next(&lane), None);
+        assert_eq!(next(&mut reader), None);
         driver.join().expect("the driver");
     });
 }
@@ -118,9 +123,10 @@ fn a_cancel_sets_a_stalled_driver_going_and_keeps_what_fits() {
         let driver = driver(&lane, &room, (0..4).map(text).collect());
         lane.stop_holding_up();
         driver.join().expect("the driver");
-        assert_eq!(next(&lane), Some(text(0)));
-        assert_eq!(next(&lane), Some(text(1)));
-        let kept = std::iter::from_fn(|| next(&lane)).count() as u64;
+        let mut reader = reader(&lane);
+        assert_eq!(next(&mut reader), Some(text(0)));
+        assert_eq!(next(&mut reader), Some(text(1)));
+        let kept = std::iter::from_fn(|| next(&mut reader)).count() as u64;
         assert_eq!(kept + lane.discarded(), 2);
     });
 }
@@ -135,7 +141,9 @@ fn a_request_is_either_read_or_told_as_unseen_when_the_reader_leaves() {
     model(3, move || {
         let (lane, room) = lane();
         let driver = driver(&lane, &room, requests.to_vec());
-        let read = next(&lane).and_then(|event| event.request_id().map(str::to_owned));
+        let mut reader = reader(&lane);
+        let read = next(&mut reader).and_then(|event| event.request_id().map(str::to_owned));
+        drop(reader);
         lane.discard();
         let mut told = driver.join().expect("the driver");
         told.extend(lane.take_unseen());
@@ -155,9 +163,10 @@ fn a_reader_and_the_outcome_wait_side_by_side() {
             let lane = Arc::clone(&lane);
             thread::spawn(move || block_on(lane.result()))
         };
-        assert_eq!(next(&lane), Some(text(0)));
-        assert_eq!(next(&lane), Some(text(1)));
-        assert_eq!(next(&lane), None);
+        let mut reader = reader(&lane);
+        assert_eq!(next(&mut reader), Some(text(0)));
+        assert_eq!(next(&mut reader), Some(text(1)));
+        assert_eq!(next(&mut reader), None);
         assert_eq!(waiting.join().expect("a waiter"), Ok(replayed()));
         driver.join().expect("the driver");
         assert_eq!(lane.discarded(), 0);

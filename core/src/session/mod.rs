@@ -119,7 +119,7 @@ impl Session {
         if closed || self.shared.commands.send(Command::Replay { lane: Arc::clone(&lane) }).is_err() {
             lane.finish(Err(self.shared.closed_reason()));
         }
-        Replay { lane }
+        Replay::new(lane)
     }
 
     /// Switches plan mode, in which the agent only reads and plans (from Wire 1.4 on).

@@ -8,7 +8,7 @@ use futures_core::Stream;
 
 use super::shared::Link;
 use crate::connection::{ManualAnswer, PromptResult, StepTag};
-use crate::driver::lane::Lane;
+use crate::driver::lane::{Lane, Reader};
 use crate::driver::{Command, served_turn};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Answers, Approval};
@@ -110,6 +110,8 @@ impl Drop for TurnInner {
 #[derive(Debug)]
 #[must_use = "dropping a turn cancels it"]
 pub struct Turn {
+    /// Dropped before the turn is left, which counts what it has not handed out.
+    reader: Reader,
     inner: Arc<TurnInner>,
     /// An event that was taken out and belongs to a step that has not been asked for yet.
     held: Option<(Event, StepTag)>,
@@ -119,7 +121,7 @@ pub struct Turn {
 
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        Self { inner, held: None, refused: false }
+        Self { reader: Reader::new(Arc::clone(&inner.lane)), inner, held: None, refused: false }
     }
 
     #[cfg(feature = "bridge")]
@@ -164,7 +166,7 @@ impl Turn {
         if let Some(held) = self.held.take() {
             return Poll::Ready(Some(Ok(held)));
         }
-        self.inner.lane.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| (delivery.event, delivery.step))))
+        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| (delivery.event, delivery.step))))
     }
 
     /// The turn step by step; each step is a stream of its events.
@@ -203,6 +205,7 @@ impl Turn {
     pub async fn result(&mut self) -> Result<PromptResult> {
         self.inner.lane.check_not_awaited_by(served_turn().as_ref())?;
         self.held = None;
+        self.reader.leave();
         self.inner.lane.result().await
     }
 
@@ -340,17 +343,22 @@ impl Stream for Step<'_> {
 /// A session's past, event by event; see [`Session::replay`](crate::Session::replay).
 #[derive(Debug)]
 pub struct Replay {
+    reader: Reader,
     pub(crate) lane: Arc<Lane>,
 }
 
 impl Replay {
+    pub(crate) fn new(lane: Arc<Lane>) -> Self {
+        Self { reader: Reader::new(Arc::clone(&lane)), lane }
+    }
+
     /// The next event; nothing after the last.
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.lane.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event)))
+        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event)))
     }
 }
 

@@ -1,12 +1,15 @@
 //! Lines out of bytes: split at `\n` only, up to a limit, each scanned once.
 
-use bytes::{Bytes, BytesMut};
+/// How much that was handed out may stay: lines are mostly short, and a large one is rare.
+const SPARE: usize = 64 * 1024;
 
-/// Collects what was read and hands out whole lines.
+/// Collects what was read and hands out whole lines, borrowed: whoever keeps one copies what it needs of it.
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
-    bytes: BytesMut,
-    /// How much of `bytes` is known to hold no line end.
+    bytes: Vec<u8>,
+    /// Where what has not been handed out begins.
+    start: usize,
+    /// Up to where it is known to hold no line end.
     scanned: usize,
     limit: usize,
 }
@@ -21,40 +24,42 @@ pub(crate) struct LineTooLong {
 
 impl LineBuffer {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { bytes: BytesMut::new(), scanned: 0, limit }
+        Self { bytes: Vec::new(), start: 0, scanned: 0, limit }
     }
 
     /// Takes what was read.
     pub(crate) fn extend(&mut self, read: &[u8]) {
+        // Mostly nothing is left, or a piece of a line.
+        self.bytes.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
         self.bytes.extend_from_slice(read);
     }
 
     /// The next whole line, without its end; `None` until more is read.
-    pub(crate) fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
-        match memchr::memchr(b'\n', &self.bytes[self.scanned..]) {
-            Some(offset) => {
-                let end = self.scanned + offset;
-                self.scanned = 0;
-                if end > self.limit {
-                    return Err(LineTooLong { size: end, limit: self.limit });
-                }
-                let line = self.bytes.split_to(end + 1).freeze();
-                Ok(Some(line.slice(..end)))
-            }
-            None => {
-                self.scanned = self.bytes.len();
-                if self.scanned > self.limit {
-                    return Err(LineTooLong { size: self.scanned, limit: self.limit });
-                }
-                Ok(None)
-            }
+    pub(crate) fn next_line(&mut self) -> Result<Option<&[u8]>, LineTooLong> {
+        let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
+        let end = found.map_or(self.bytes.len(), |offset| self.scanned + offset);
+        self.scanned = end;
+        let size = end - self.start;
+        if size > self.limit {
+            return Err(LineTooLong { size, limit: self.limit });
         }
+        if found.is_none() {
+            return Ok(None);
+        }
+        let line = &self.bytes[self.start..end];
+        self.start = end + 1;
+        self.scanned = self.start;
+        Ok(Some(line))
     }
 
     /// What is left when the stream ends: a line without its end, if any.
-    pub(crate) fn take_rest(&mut self) -> Bytes {
-        self.scanned = 0;
-        self.bytes.split().freeze()
+    pub(crate) fn take_rest(&mut self) -> &[u8] {
+        let rest = &self.bytes[self.start..];
+        self.start = self.bytes.len();
+        self.scanned = self.start;
+        rest
     }
 
     /// Forgets everything.
@@ -64,13 +69,16 @@ impl LineBuffer {
 
     /// Whether nothing is left, not even a part of a line.
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.start == self.bytes.len()
     }
 
-    /// Gives the memory back when nothing is buffered, so that an idle session holds none.
-    pub(crate) fn release_if_empty(&mut self) {
-        if self.bytes.is_empty() && self.bytes.capacity() > 0 {
-            self.bytes = BytesMut::new();
+    /// Gives back what is not needed any more: all of it when nothing is buffered, so that an idle session holds none.
+    pub(crate) fn release(&mut self) {
+        // Not while a large line is still coming in: what is moved here was handed out before.
+        if self.is_empty() || self.start > SPARE {
+            self.bytes = self.bytes[self.start..].to_vec();
+            self.scanned -= self.start;
+            self.start = 0;
         }
     }
 }
@@ -81,14 +89,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn lines(buffer: &mut LineBuffer) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| buffer.next_line().expect("under the limit")).map(|line| line.to_vec()).collect()
+        std::iter::from_fn(|| buffer.next_line().expect("under the limit").map(<[u8]>::to_vec)).collect()
     }
 
     #[test]
     fn a_line_at_the_limit_passes_and_one_over_it_is_named() {
         let mut buffer = LineBuffer::new(4);
         buffer.extend(b"1234\n12345");
-        assert_eq!(buffer.next_line(), Ok(Some(Bytes::from_static(b"1234"))));
+        assert_eq!(buffer.next_line(), Ok(Some(&b"1234"[..])));
         assert_eq!(buffer.next_line(), Err(LineTooLong { size: 5, limit: 4 }));
     }
 
@@ -97,6 +105,20 @@ mod tests {
         let mut buffer = LineBuffer::new(100);
         buffer.extend("a\u{2028}b\r\n".as_bytes());
         assert_eq!(lines(&mut buffer), vec!["a\u{2028}b\r".as_bytes().to_vec()]);
+    }
+
+    #[test]
+    fn what_was_large_once_does_not_stay_so() {
+        let mut buffer = LineBuffer::new(1 << 20);
+        buffer.extend(&[b'x'; 1 << 20]);
+        buffer.extend(b"\nthe next");
+        assert_eq!(lines(&mut buffer).len(), 1);
+        buffer.release();
+        assert!(buffer.bytes.capacity() <= SPARE, "{} bytes", buffer.bytes.capacity());
+        buffer.extend(b" line\n");
+        assert_eq!(lines(&mut buffer), [b"the next line"]);
+        buffer.release();
+        assert_eq!(buffer.bytes.capacity(), 0);
     }
 
     proptest! {
@@ -114,6 +136,7 @@ mod tests {
             for to in at.into_iter().chain([whole.len()]) {
                 buffer.extend(&whole[from..to]);
                 seen.extend(lines(&mut buffer));
+                buffer.release();
                 from = to;
             }
             prop_assert_eq!(seen, text.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>());

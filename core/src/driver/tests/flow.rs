@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::Approval;
+#[cfg(feature = "bridge")]
+use crate::driver::lane::Reader;
 
 const SMALL: usize = 1024;
 
@@ -383,11 +385,11 @@ async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
         agent.finish().await;
         agent
     });
-    let lane = Arc::clone(&turn.lane);
+    let mut reading = Reader::new(Arc::clone(&turn.lane));
     let reader = tokio::spawn(async move {
         let mut seen = 0;
         loop {
-            let next = std::future::poll_fn(|cx| lane.poll_next(cx)).await;
+            let next = std::future::poll_fn(|cx| reading.poll_next(cx)).await;
             if next.is_none() {
                 return seen;
             }
@@ -418,7 +420,8 @@ async fn a_reader_that_waits_for_the_outcome_itself_is_told_so() {
         idle().await;
         let before = Instant::now();
         if reads_on {
-            std::future::poll_fn(|cx| turn.lane.poll_next(cx)).await.expect("an event").expect("fine");
+            let mut reader = Reader::new(Arc::clone(&turn.lane));
+            std::future::poll_fn(|cx| reader.poll_next(cx)).await.expect("an event").expect("fine");
         }
         let (result, at) = result.await.expect("a task");
         assert_eq!(result.unwrap_err().code(), "event_buffer_full");
