@@ -29,7 +29,7 @@ pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut dialect = Wire::new(WireVersion::LATEST);
     lines
         .filter(|line| match std::hint::black_box(dialect.read(line)) {
-            Incoming::Event(event) => !matches!(event, Event::Unknown(_)),
+            Incoming::Event(event) => !matches!(event.open(), Event::Unknown(_)),
             _ => false,
         })
         .count()

@@ -121,7 +121,7 @@ impl BridgeTurn {
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         owed.extend(deliveries.iter().map(|delivery| delivery.size()));
         Batch {
-            events: deliveries.into_iter().map(|delivery| delivery.event).collect(),
+            events: deliveries.into_iter().map(|delivery| delivery.event.open()).collect(),
             next: next.map(Tag::from),
             ended,
         }

@@ -23,7 +23,7 @@ pub(crate) use turn::{StepTag, TurnKey};
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::wire::envelope::RpcFailure;
-use crate::wire::{Content, Event, HandlerFailed, HandlerKind, Json, StatusUpdate, TokenUsage, UnknownEvent};
+use crate::wire::{Content, Event, HandlerFailed, HandlerKind, Json, Parcel, StatusUpdate, TokenUsage, UnknownEvent};
 
 /// One of our calls.
 pub(crate) type CallKey = u64;
@@ -54,11 +54,11 @@ pub(crate) enum Scope {
 #[derive(Debug)]
 pub(crate) enum Output {
     /// The handshake has ended.
-    Opened(Result<Welcome>),
+    Opened(Result<Box<Welcome>>),
     /// Something happened. `size` is about what it takes in memory.
-    Event { scope: Scope, event: Event, size: usize },
+    Event { scope: Scope, event: Parcel, size: usize },
     /// A function of the program's is to answer this; nothing waits for it meanwhile.
-    Ask { key: RequestKey, scope: Scope, request: Event },
+    Ask { key: RequestKey, scope: Scope, request: Box<Event> },
     /// The request needs no answer any more.
     Withdrawn(RequestKey),
     /// A call has ended.
@@ -175,7 +175,7 @@ impl Connection {
         match outcome {
             Ok(welcome) => {
                 self.phase = Phase::Open;
-                self.outputs.push_back(Output::Opened(Ok(welcome)));
+                self.outputs.push_back(Output::Opened(Ok(Box::new(welcome))));
             }
             // Agents may have asked something by then.
             Err(error) => self.close(&error),
@@ -298,9 +298,17 @@ impl Connection {
     /// Takes in what a line says.
     fn take_in(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
-            Incoming::Event(event) => self.event(event, line.len()),
+            Incoming::Event(parcel) => {
+                match &parcel {
+                    Parcel::Text(text) => self.text(text),
+                    Parcel::Other(event) => self.event(event),
+                }
+                self.tell(parcel, line.len());
+            }
             Incoming::Aside(event) => {
-                self.observe(&event);
+                if let Parcel::Other(event) = &event {
+                    self.observe(event);
+                }
                 self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size: line.len() });
             }
             Incoming::Several(all) => {
@@ -308,7 +316,7 @@ impl Connection {
                     self.take_in(incoming, line, now);
                 }
             }
-            Incoming::Request { rpc_id, request } => self.request(rpc_id, request, line.len(), now),
+            Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
             Incoming::Answered(bytes) => self.transmit(bytes),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
@@ -342,25 +350,37 @@ impl Connection {
     }
 
     fn emit(&mut self, event: Event, size: usize) {
+        self.tell(event.into(), size);
+    }
+
+    fn tell(&mut self, event: Parcel, size: usize) {
         let scope = self.scope();
         self.outputs.push_back(Output::Event { scope, event, size });
     }
 
-    fn event(&mut self, event: Event, size: usize) {
-        if let Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) = &event {
+    /// A piece of the answer: nothing else is to be learnt of it.
+    fn text(&mut self, text: &str) {
+        match (&mut self.replay, &mut self.turn) {
+            (Some(replay), _) => replay.told(),
+            (None, Some(turn)) => turn.take_text(text),
+            (None, None) => {}
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        if let Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) = event {
             tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
         }
         match &mut self.replay {
-            Some(replay) => replay.event(&event),
-            None => self.observe(&event),
+            Some(replay) => replay.event(event),
+            None => self.observe(event),
         }
-        if let Event::ApprovalResponse(response) = &event {
+        if let Event::ApprovalResponse(response) = event {
             // Resolved elsewhere: by a sibling's approve_for_session, or by the end of its turn.
             if let Some(key) = self.requests.resolved(&response.request_id) {
                 self.outputs.push_back(Output::Withdrawn(key));
             }
         }
-        self.emit(event, size);
     }
 
     /// What the session learns from an event, whether or not anybody reads it.

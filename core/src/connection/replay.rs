@@ -56,8 +56,13 @@ impl Replaying {
         Self { call, last_heard: now, told: false, requests: 0, held: Vec::new(), held_bytes: 0 }
     }
 
-    pub(super) fn event(&mut self, event: &Event) {
+    /// Something has come that is no request, and resolves none.
+    pub(super) fn told(&mut self) {
         self.told = true;
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        self.told();
         self.release(|held| !held.is_resolved_by(event));
     }
 

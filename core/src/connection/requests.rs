@@ -145,7 +145,7 @@ impl Requests {
 impl Connection {
     pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize, now: Instant) {
         let scope = self.scope();
-        self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
+        self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         if let Some(replay) = &mut self.replay {
             return replay.request(rpc_id, request, size);
         }
@@ -168,7 +168,7 @@ impl Connection {
         self.heard(now);
         let scope = self.present();
         let request = Event::from(call);
-        self.outputs.push_back(Output::Event { scope, event: request.clone(), size });
+        self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         self.ask(Asker::Caller(reply), scope, request, now);
     }
 
@@ -241,7 +241,7 @@ impl Connection {
                     return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
                 if !manual {
-                    self.outputs.push_back(Output::Ask { key, scope, request });
+                    self.outputs.push_back(Output::Ask { key, scope, request: Box::new(request) });
                 }
                 return;
             }

@@ -9,7 +9,7 @@
 use memchr::memmem;
 
 use crate::wire::envelope::is_too_deep;
-use crate::wire::{ContentPart, Event, ThinkPart, ToolCallPart};
+use crate::wire::{ContentPart, Event, Parcel, ThinkPart, ToolCallPart};
 
 const HEAD: &str = r#"{"jsonrpc":"2.0","method":"event","params":{"type":""#;
 const PAYLOAD: &str = r#"","payload":"#;
@@ -23,17 +23,18 @@ const ARGUMENTS: &str = r#"ToolCallPart","payload":{"arguments_part":""#;
 const LONGEST_NAME: usize = 32;
 
 /// The event, if the line is spelled as assumed.
-pub(super) fn event(line: &[u8]) -> Option<Event> {
+pub(super) fn event(line: &[u8]) -> Option<Parcel> {
     let inner = line.strip_prefix(HEAD.as_bytes())?.strip_suffix(TAIL.as_bytes())?;
     if let Some(text) = string_after(inner, TEXT, "}") {
-        return Some(ContentPart::text(text).into());
+        return Some(Parcel::Text(text));
     }
     if let Some(think) = string_after(inner, THINK, r#","encrypted":null}"#) {
-        return Some(ContentPart::Think(ThinkPart { think, encrypted: None, extra: Default::default() }).into());
+        let part = ContentPart::Think(ThinkPart { think, encrypted: None, extra: Default::default() });
+        return Some(Event::from(part).into());
     }
     if let Some(arguments_part) = string_after(inner, ARGUMENTS, "}") {
         let arguments_part = Some(arguments_part);
-        return Some(ToolCallPart { arguments_part, extra: Default::default() }.into());
+        return Some(Event::from(ToolCallPart { arguments_part, extra: Default::default() }).into());
     }
     let inner = std::str::from_utf8(inner).ok()?;
     let window = &inner.as_bytes()[..inner.len().min(LONGEST_NAME + PAYLOAD.len())];
@@ -43,7 +44,7 @@ pub(super) fn event(line: &[u8]) -> Option<Event> {
         return None;
     }
     // A payload with something behind it is no JSON, so what is decoded here was all there is.
-    Event::decode_known(kind, payload)
+    Event::decode_known(kind, payload).map(Parcel::from)
 }
 
 /// The string between `head`, which ends with its quote, and `tail`, which begins behind its other quote.
@@ -70,7 +71,7 @@ mod tests {
     use super::super::wire::read_generally;
     use super::*;
 
-    fn general(line: &[u8]) -> Option<Event> {
+    fn general(line: &[u8]) -> Option<Parcel> {
         match read_generally(line) {
             Incoming::Event(event) => Some(event),
             _ => None,

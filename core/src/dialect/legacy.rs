@@ -201,7 +201,7 @@ mod tests {
     fn read(kind: &str, payload: Value) -> Value {
         let line = json!({"jsonrpc": "2.0", "method": "event", "params": {"type": kind, "payload": payload}});
         match Legacy::new(None).read(line.to_string().as_bytes()) {
-            Incoming::Event(event) => json!(event),
+            Incoming::Event(event) => json!(event.open()),
             other => panic!("{other:?}"),
         }
     }

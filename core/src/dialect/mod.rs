@@ -23,7 +23,7 @@ use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::handler::{Answers, Approval, HookDecision};
 use crate::tools_server::Endpoint;
 use crate::wire::envelope::RpcFailure;
-use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolReturnValue};
+use crate::wire::{Content, Event, ExternalToolsResult, Json, Parcel, ServerInfo, SlashCommand, ToolReturnValue};
 
 /// What the agent can do, as its handshake and version tell. A call for something that is not there fails with
 /// [`Error::Unsupported`](crate::Error::Unsupported), without asking the agent.
@@ -116,13 +116,13 @@ impl Call {
 /// A line of the agent's, in no protocol's words.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    Event(Event),
+    Event(Parcel),
     /// An event of the session's own, whatever turn is running.
-    Aside(Event),
+    Aside(Parcel),
     /// `rpc_id` is JSON text and must go back as it came.
     Request {
         rpc_id: String,
-        request: Event,
+        request: Box<Event>,
     },
     /// A method that we do not know, with an id: it awaits a refusal.
     UnknownMethod {

@@ -213,10 +213,10 @@ fn each_line_arrives_as_its_type() {
             let raw: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{title}: {error}: {line}"));
             let kind = modern(raw["params"]["type"].as_str().unwrap_or_default());
             let event = match (raw["method"].as_str(), dialect.read(line.as_bytes())) {
-                (Some("event"), Incoming::Event(event)) => event,
+                (Some("event"), Incoming::Event(event)) => event.open(),
                 (Some("request"), Incoming::Request { rpc_id, request }) => {
                     assert_eq!(rpc_id, raw["id"].to_string(), "{title}");
-                    request
+                    *request
                 }
                 (None, Incoming::Response { id: Some(id), outcome }) => {
                     assert!(calls.contains(&json!(id).to_string()), "{title}: nobody called {id}");
@@ -306,7 +306,7 @@ fn other_dialects_read_it_without_harm() {
                 match dialect.read(line.as_bytes()) {
                     Incoming::Event(event) => {
                         assert_eq!(raw["method"], "event", "{}", title());
-                        unharmed(&event, &raw["params"], &title);
+                        unharmed(&event.open(), &raw["params"], &title);
                     }
                     Incoming::Request { rpc_id, request } => {
                         assert_eq!(rpc_id, raw["id"].to_string(), "{}", title());

@@ -9,7 +9,9 @@ use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
 use crate::wire::value::{Key, object};
-use crate::wire::{Event, HooksInfo, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
+use crate::wire::{
+    Event, HooksInfo, InitializeResult, Json, Parcel, ServerInfo, ToolReturnValue, UnknownEvent, decode_body,
+};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -103,12 +105,14 @@ pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) 
     };
     match envelope::parse(line) {
         Envelope::Notification { method, params } if method == "event" => match message(params) {
-            Ok(event) => Incoming::Event(event),
+            Ok(event) => Incoming::Event(event.into()),
             Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
         },
         Envelope::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
         Envelope::Request { id, method, params } => match message(params) {
-            Ok(request) if method == "request" => Incoming::Request { rpc_id: id.to_owned(), request },
+            Ok(request) if method == "request" => {
+                Incoming::Request { rpc_id: id.to_owned(), request: Box::new(request) }
+            }
             _ => Incoming::UnknownMethod {
                 rpc_id: id.to_owned(),
                 method: method.into_owned(),
@@ -192,9 +196,11 @@ impl Dialect for Wire {
 
     fn read(&mut self, line: &[u8]) -> Incoming {
         match compact::event(line) {
-            Some(mut event) => {
-                modernise(&mut event);
-                Incoming::Event(event)
+            Some(mut parcel) => {
+                if let Parcel::Other(event) = &mut parcel {
+                    modernise(event);
+                }
+                Incoming::Event(parcel)
             }
             None => read_generally(line),
         }

@@ -11,7 +11,7 @@ use super::sync::atomic::{AtomicBool, Ordering};
 use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::{PromptResult, StepTag, TurnStatus};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Event, TokenUsage};
+use crate::wire::{Parcel, TokenUsage};
 
 /// Beside the bound in bytes: an event takes some memory however short its line.
 const MAX_ITEMS: usize = 4096;
@@ -26,7 +26,7 @@ const PORTION: usize = 32;
 /// An event on its way, with the step that it belongs to.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    pub(crate) event: Event,
+    pub(crate) event: Parcel,
     pub(crate) step: StepTag,
     size: usize,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    pub(crate) fn push(&mut self, event: Event, step: StepTag, size: usize) {
+    pub(crate) fn push(&mut self, event: Parcel, step: StepTag, size: usize) {
         let state = &mut *self.state;
         let size = size + OVERHEAD;
         let fits = state.bytes + size <= self.limit && state.items < MAX_ITEMS;
@@ -177,7 +177,7 @@ impl Lane {
     }
 
     /// Takes an event.
-    pub(crate) fn push(&self, event: Event, step: StepTag, size: usize) {
+    pub(crate) fn push(&self, event: Parcel, step: StepTag, size: usize) {
         self.intake().push(event, step, size);
     }
 

@@ -536,7 +536,8 @@ impl Driver {
         match output {
             Output::Opened(outcome) => {
                 let failed = outcome.is_err();
-                let unheard = self.opened.take().is_none_or(|opened| opened.send(outcome).is_err());
+                let unheard =
+                    self.opened.take().is_none_or(|opened| opened.send(outcome.map(|welcome| *welcome)).is_err());
                 if failed || unheard {
                     self.begin_close();
                 }
@@ -560,7 +561,7 @@ impl Driver {
                     Scope::Turn(turn, _) => self.lanes.get(&turn).cloned(),
                     _ => None,
                 };
-                self.handlers.ask(key, turn, request);
+                self.handlers.ask(key, turn, *request);
             }
             Output::Withdrawn(key) => self.handlers.withdraw(key),
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),

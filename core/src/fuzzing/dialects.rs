@@ -23,6 +23,7 @@ pub(super) fn check(which: u8, line: &[u8]) {
     }
     match dialect.read(line) {
         Incoming::Event(event) => {
+            let event = event.open();
             stable(&event);
             if !spoken.is_legacy() {
                 kept(&event, line);
@@ -59,7 +60,7 @@ fn check_acp(lines: &[u8]) {
                 Incoming::Answered(bytes) => {
                     assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
                 }
-                Incoming::Event(event) | Incoming::Aside(event) => stable(&event),
+                Incoming::Event(event) | Incoming::Aside(event) => stable(&event.open()),
                 Incoming::Request { rpc_id, request } => {
                     stable(&request);
                     answers(&mut dialect, &rpc_id, request.request_id().unwrap_or_default());
@@ -92,7 +93,7 @@ fn stable(event: &Event) {
         _ => {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"event","params":{text}}}"#);
             match Wire::new(WireVersion::LATEST).read(line.as_bytes()) {
-                Incoming::Event(event) => event,
+                Incoming::Event(event) => event.open(),
                 other => panic!("{text} is read as {other:?}"),
             }
         }

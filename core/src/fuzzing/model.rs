@@ -152,11 +152,13 @@ impl Books {
                     assert!(self.opened.replace(outcome.is_ok()).is_none(), "opened twice");
                     self.capabilities = outcome.map(|welcome| welcome.capabilities).unwrap_or_default();
                 }
-                Output::Event { scope, event, size } => last_request = self.event(scope, event, size).or(last_request),
+                Output::Event { scope, event, size } => {
+                    last_request = self.event(scope, event.open(), size).or(last_request);
+                }
                 Output::Ask { key, request, .. } => {
                     let rpc_id = last_request.take().expect("it was shown before it is asked");
                     assert!(self.asked.last().is_none_or(|(older, _)| *older < key), "asked twice");
-                    self.asked.push((key, Asked { request, rpc_id, open: true }));
+                    self.asked.push((key, Asked { request: *request, rpc_id, open: true }));
                 }
                 Output::Withdrawn(key) => {
                     assert!(self.withdrawn.insert(key), "withdrawn twice");

@@ -441,9 +441,11 @@ impl Play {
         let size = line.len();
         if !line.iter().all(u8::is_ascii_whitespace) {
             match self.reader.read(line) {
-                Incoming::Event(event) => self.books.expected.push_back(Expected { event, rpc_id: None, size }),
+                Incoming::Event(event) => {
+                    self.books.expected.push_back(Expected { event: event.open(), rpc_id: None, size });
+                }
                 Incoming::Request { rpc_id, request } => {
-                    self.books.expected.push_back(Expected { event: request, rpc_id: Some(rpc_id), size });
+                    self.books.expected.push_back(Expected { event: *request, rpc_id: Some(rpc_id), size });
                 }
                 Incoming::UnknownMethod { rpc_id, method, params } => {
                     self.books.expect_refusal(&rpc_id);

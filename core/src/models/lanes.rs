@@ -33,7 +33,7 @@ fn drive(lane: &Lane, room: &Notify, events: Vec<Event>) -> Vec<String> {
         while matches!(lane.room(false), Room::Free { .. })
             && let Some(event) = events.next()
         {
-            lane.push(event, StepTag::default(), 0);
+            lane.push(event.into(), StepTag::default(), 0);
         }
         unseen.extend(lane.take_unseen());
         lane.wake();
@@ -57,7 +57,7 @@ fn reader(lane: &Arc<Lane>) -> Reader {
 }
 
 fn next(reader: &mut Reader) -> Option<Event> {
-    block_on(poll_fn(|cx| reader.poll_next(cx))).map(|delivery| delivery.expect("no failure").event)
+    block_on(poll_fn(|cx| reader.poll_next(cx))).map(|delivery| delivery.expect("no failure").event.open())
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_binding_gets_every_event_in_order_and_nobody_waits_in_vain() {
             block_on(poll_fn(|cx| if lane.poll_ready(cx.waker()) { Poll::Ready(()) } else { Poll::Pending }));
             let (events, _, ended) = lane.drain(64, None);
             lane.acknowledge(events.iter().map(super::lane::Delivery::size).sum(), events.len());
-            seen.extend(events.into_iter().map(|delivery| delivery.event));
+            seen.extend(events.into_iter().map(|delivery| delivery.event.open()));
             if ended {
                 break;
             }

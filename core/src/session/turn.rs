@@ -166,7 +166,9 @@ impl Turn {
         if let Some(held) = self.held.take() {
             return Poll::Ready(Some(Ok(held)));
         }
-        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| (delivery.event, delivery.step))))
+        self.reader
+            .poll_next(cx)
+            .map(|next| next.map(|next| next.map(|delivery| (delivery.event.open(), delivery.step))))
     }
 
     /// The turn step by step; each step is a stream of its events.
@@ -358,7 +360,7 @@ impl Replay {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event)))
+        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event.open())))
     }
 }
 

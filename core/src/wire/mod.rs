@@ -8,9 +8,11 @@ pub(crate) mod envelope;
 mod event_union;
 pub(crate) mod framing;
 mod message;
+mod parcel;
 pub(crate) mod value;
 
 pub use event_union::Event;
 pub(crate) use event_union::decode_body;
 pub use message::*;
+pub(crate) use parcel::Parcel;
 pub use value::{Extra, Json, Node, Reflect, TypeRef};

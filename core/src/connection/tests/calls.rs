@@ -196,7 +196,10 @@ fn what_is_not_known_is_delivered_whole() {
     peer.event("StepBegin", &json!({"n": "one"}));
     let unknown: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
         .map(|output| match output {
-            Output::Event { event: Event::Unknown(event), .. } => event,
+            Output::Event { event, .. } => match event.open() {
+                Event::Unknown(event) => event,
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         })
         .collect();

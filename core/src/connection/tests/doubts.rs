@@ -246,11 +246,17 @@ impl Witness {
         let mut seen = Vec::new();
         while let Some(output) = self.peer.connection.poll_output() {
             match output {
-                Output::Event { event: Event::ApprovalRequest(request), .. } => seen.push(request.tool_call_id),
+                Output::Event { event, .. } => {
+                    if let Event::ApprovalRequest(request) = event.open() {
+                        seen.push(request.tool_call_id);
+                    }
+                }
                 // It is shown before it is asked; its tool call is the envelope's id, here.
-                Output::Ask { key, request: Event::ApprovalRequest(request), .. } => {
-                    assert!(seen.contains(&request.tool_call_id));
-                    self.asked.push((key, request.tool_call_id));
+                Output::Ask { key, request, .. } => {
+                    if let Event::ApprovalRequest(request) = *request {
+                        assert!(seen.contains(&request.tool_call_id));
+                        self.asked.push((key, request.tool_call_id));
+                    }
                 }
                 _ => {}
             }

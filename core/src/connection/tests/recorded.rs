@@ -121,7 +121,7 @@ impl Player {
             let (piece, rest) = bytes.split_at(size);
             self.buffer.extend(piece);
             while let Some(line) = self.buffer.next_line().expect("short lines") {
-                self.connection.receive(&line, self.now);
+                self.connection.receive(line, self.now);
                 self.look();
             }
             bytes = rest;
@@ -226,6 +226,7 @@ impl Player {
                     if let Scope::Turn(turn, _) = scope {
                         assert!(!self.ended.contains_key(&turn), "after the end of turn {turn}: {event:?}");
                     }
+                    let event = event.open();
                     let made_up = match &event {
                         Event::TurnBegin(event) => event.synthesized == Some(true),
                         Event::TurnEnd(event) => event.synthesized == Some(true),
@@ -237,7 +238,7 @@ impl Player {
                 }
                 Output::Ask { key, request, .. } => {
                     let id = request.request_id().unwrap_or_default().to_owned();
-                    self.asked.push((id, key, request));
+                    self.asked.push((id, key, *request));
                 }
                 Output::TurnEnded { turn, outcome } => {
                     let outcome = outcome.map_or_else(|error| told(&error), |result| result.status.as_str().to_owned());

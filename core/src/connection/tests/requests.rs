@@ -163,11 +163,10 @@ fn a_function_that_fails_gives_the_safe_answer_and_the_program_is_told() {
         peer.connection.handler_failed(key, "boom".into(), peer.now);
         peer.connection.answer(key, &Answer::Question(None), peer.now);
         assert_eq!(peer.said(), [format!("\"r\" {sent}")]);
-        let Some(Output::Event { scope: Scope::Turn(1, _), event: Event::HandlerFailed(event), .. }) =
-            peer.connection.poll_output()
-        else {
+        let Some(Output::Event { scope: Scope::Turn(1, _), event, .. }) = peer.connection.poll_output() else {
             panic!("nothing was told of {kind}")
         };
+        let Event::HandlerFailed(event) = event.open() else { panic!("something else was told of {kind}") };
         assert_eq!(event.handler.as_str(), handler);
         assert_eq!(event.name.as_deref(), name);
         assert_eq!((event.request_id.as_deref(), event.message.as_str()), (Some("x"), "boom"));

@@ -42,9 +42,8 @@ fn a_missing_end_is_made_once_and_marked() {
     for turn in [1, 2] {
         peer.prompt(turn);
         peer.finish();
-        let Some(Output::Event { event: Event::TurnEnd(end), .. }) = peer.connection.poll_output() else {
-            panic!("no end")
-        };
+        let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("no end") };
+        let Event::TurnEnd(end) = event.open() else { panic!("another event") };
         assert_eq!(end.synthesized, Some(true));
         assert_eq!(peer.trace(), [format!("turn {turn} finished")]);
     }
@@ -62,7 +61,9 @@ fn steps_are_told_apart_where_their_numbers_restart() {
     }
     let steps: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
         .filter_map(|output| match output {
-            Output::Event { scope: Scope::Turn(_, step), event: Event::StepBegin(_), .. } => Some((step.index, step.n)),
+            Output::Event { scope: Scope::Turn(_, step), event, .. } if event.type_name() == "StepBegin" => {
+                Some((step.index, step.n))
+            }
             _ => None,
         })
         .collect();
@@ -205,9 +206,8 @@ fn what_is_nested_too_deep_is_told_but_left_out() {
     peer.text(&format!(
         r#"{{"method":"event","params":{{"type":"ContentPart","payload":{{"type":"text","more":{deep}}}}}}}"#
     ));
-    let Some(Output::Event { event: Event::Unknown(event), .. }) = peer.connection.poll_output() else {
-        panic!("none")
-    };
+    let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("none") };
+    let Event::Unknown(event) = event.open() else { panic!("it is known") };
     assert_eq!((event.kind.as_str(), event.payload.get()), ("ContentPart", "null"));
     assert_eq!(event.error.as_deref(), Some("nested deeper than 100 levels, and left out"));
     // A request is refused, as one is whose payload can't be read otherwise.

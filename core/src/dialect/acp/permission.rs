@@ -80,7 +80,7 @@ impl Acp {
     pub(super) fn read_permission(&mut self, rpc_id: &str, params: &RawValue) -> Incoming {
         let refused = |error: String| Incoming::Request {
             rpc_id: rpc_id.to_owned(),
-            request: unknown("session/request_permission", shallow(params).raw(), Some(error)),
+            request: Box::new(unknown("session/request_permission", shallow(params).raw(), Some(error))),
         };
         if is_too_deep(params.get()) {
             return refused("nested too deep, and left out".to_owned());
@@ -110,7 +110,7 @@ impl Acp {
             (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
         };
         self.permissions.insert(rpc_id.to_owned(), Permission { order, options: asked.options, question });
-        all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request });
+        all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request: Box::new(request) });
         Incoming::several(all)
     }
 

@@ -59,9 +59,9 @@ impl Player {
             let told = match output {
                 Output::Opened(Ok(welcome)) => format!("opened {}", welcome.session_id.unwrap_or_default()),
                 Output::Opened(Err(error)) => format!("not opened: {}: {error}", error.code()),
-                Output::Event { scope, event, .. } => told(scope, &event),
+                Output::Event { scope, event, .. } => told(scope, &event.open()),
                 Output::Ask { key, request, .. } => {
-                    self.asked.push((key, request));
+                    self.asked.push((key, *request));
                     continue;
                 }
                 Output::Withdrawn(key) => {
@@ -545,19 +545,26 @@ proptest! {
             }
             let mut events = vec![acp.read(update(telling.clone()).as_bytes())];
             while !events.is_empty() {
-                match events.remove(0) {
-                    Incoming::Several(several) => drop(events.splice(0..0, several)),
-                    Incoming::Event(Event::StepBegin(_)) => steps += 1,
-                    Incoming::Event(Event::ContentPart(ContentPart::Text(part))) => read.push_str(&part.text),
-                    Incoming::Event(Event::ToolCall(call)) => {
+                let event = match events.remove(0) {
+                    Incoming::Several(several) => {
+                        events.splice(0..0, several);
+                        continue;
+                    }
+                    Incoming::Event(event) => event.open(),
+                    other => return Err(TestCaseError::fail(format!("{other:?}"))),
+                };
+                match event {
+                    Event::StepBegin(_) => steps += 1,
+                    Event::ContentPart(ContentPart::Text(part)) => read.push_str(&part.text),
+                    Event::ToolCall(call) => {
                         arguments.insert(call.id.clone(), call.function.arguments.unwrap_or_default());
                         last = Some(call.id);
                     }
-                    Incoming::Event(Event::ToolCallPart(part)) => {
+                    Event::ToolCallPart(part) => {
                         let call = last.as_ref().expect("a part of some call");
                         arguments.get_mut(call).unwrap().push_str(&part.arguments_part.unwrap());
                     }
-                    Incoming::Event(Event::ToolResult(result)) => {
+                    Event::ToolResult(result) => {
                         prop_assert!(arguments.contains_key(&result.tool_call_id));
                         let failed = telling["status"] == "failed";
                         prop_assert_eq!(result.return_value.is_error, failed);

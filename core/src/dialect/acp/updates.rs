@@ -54,12 +54,13 @@ impl Acp {
             return noise(format!("of another session, `{}`", params.session.0));
         }
         if is_too_deep(params.update.get()) {
-            return Incoming::Event(Event::Unknown(UnknownEvent {
+            let left_out = Event::Unknown(UnknownEvent {
                 kind: kind.into_owned(),
                 payload: Json::null(),
                 error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
                 extra: Default::default(),
-            }));
+            });
+            return Incoming::Event(left_out.into());
         }
         if matches!(self.stage, Stage::Session) && self.wishes.session_id.is_some() && !ASIDE.contains(&&*kind) {
             // A session that is loaded tells of its past.
@@ -81,10 +82,10 @@ impl Acp {
     fn pass_on(&mut self, kind: &str, update: &RawValue, error: Option<String>, all: &mut Vec<Incoming>) {
         let event = unknown(kind, update, error);
         if ASIDE.contains(&kind) {
-            all.push(Incoming::Aside(event));
+            all.push(Incoming::Aside(event.into()));
         } else {
             self.begin_step(all);
-            all.push(Incoming::Event(event));
+            all.push(Incoming::Event(event.into()));
         }
     }
 

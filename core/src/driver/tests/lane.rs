@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::connection::StepTag;
 use crate::driver::lane::{Lane, OVERHEAD, Reader, Room};
-use crate::wire::ContentPart;
+use crate::wire::{ContentPart, Event};
 
 #[test]
 fn room_is_told_of_once_and_only_when_there_is_plenty() {
@@ -24,7 +24,7 @@ fn room_is_told_of_once_and_only_when_there_is_plenty() {
         notified.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     for _ in 0..4 {
-        lane.push(ContentPart::text("x").into(), StepTag::default(), 300 - OVERHEAD);
+        lane.push(Event::from(ContentPart::text("x")).into(), StepTag::default(), 300 - OVERHEAD);
     }
     assert_eq!(lane.room(false), Room::Full);
     read();
