@@ -202,6 +202,10 @@ impl Driver {
     /// Runs until the agent is gone and reaped. Boxed, as a future would hold it several times over.
     pub(crate) async fn run(mut self: Box<Self>) {
         loop {
+            if !self.input_ended && self.shutdown.is_drained(now()) {
+                // A descendant holds the pipe: the agent's output ends here, be it in a line without its end.
+                self.end_of_input();
+            }
             self.pump();
             if self.shutdown.is_over() {
                 break;

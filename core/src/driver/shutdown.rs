@@ -115,10 +115,14 @@ impl Shutdown {
         }
     }
 
+    /// The agent has gone, and whoever still holds its output has held it for long enough.
+    pub(super) fn is_drained(&self, now: Instant) -> bool {
+        self.drain_until.is_some_and(|until| now >= until)
+    }
+
     /// The agent is reaped, and nothing of its output is left to read.
     pub(super) fn is_over(&self) -> bool {
-        let drained = self.input_ended || self.drain_until.is_some_and(|until| now() >= until);
-        self.exit.is_some() && drained
+        self.exit.is_some() && self.input_ended
     }
 }
 

@@ -127,6 +127,39 @@ async fn a_last_line_needs_no_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_last_line_needs_no_end_while_a_descendant_holds_the_pipe() {
+    for whole in [true, false] {
+        let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
+        let id = agent.ids["prompt"].clone();
+        agent.text("word").await;
+        let answer = json!({"id": id, "result": {"status": "finished"}}).to_string();
+        agent.write(&answer.as_bytes()[..answer.len() - usize::from(!whole)]).await;
+        agent.exit.stderr("the end of it\n");
+        // The pipe stays open.
+        agent.exit.code(3);
+        assert_eq!(turn.next().await.expect("an event").expect("fine").text(), Some("word"));
+        if whole {
+            assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
+        } else {
+            check(&turn.result().await.unwrap_err());
+        }
+        drop(agent.writer);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_half_a_handshake_and_a_descendant_is_quoted() {
+    let (session, mut agent) = opening(SessionOptions::new(), 4096);
+    agent.write(b"use the new thing").await;
+    agent.exit.code(3);
+    let error = session.await.unwrap_err();
+    assert_eq!(error.code(), "handshake_error");
+    let text = error.to_string();
+    assert!(text.contains("\"use the new thing\"") && text.contains("code 3"), "{text}");
+    drop(agent.writer);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_it_said_before_is_read_first_however_full_the_lane_was() {
     let (session, mut agent) = opening(SessionOptions::new().event_buffer_bytes(1024), 1 << 16);
     let (session, ()) = tokio::join!(session, agent.welcome());
