@@ -466,6 +466,18 @@ impl Reader {
         }
     }
 
+    /// The step of the next event, which stays where it is. Otherwise as `poll_next`.
+    pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<StepTag>>> {
+        loop {
+            if let Some(next) = self.taken.front() {
+                return Poll::Ready(Some(Ok(next.step)));
+            }
+            if let Some(end) = ready!(self.poll_take(cx)) {
+                return Poll::Ready(end.map(Err));
+            }
+        }
+    }
+
     /// Takes what waits; if nothing ever will again, tells so, with the failure that nobody has been told of yet.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Error>>> {
         let mut state = self.lane.lock();

@@ -113,15 +113,13 @@ pub struct Turn {
     /// Dropped before the turn is left, which counts what it has not handed out.
     reader: Reader,
     inner: Arc<TurnInner>,
-    /// An event that was taken out and belongs to a step that has not been asked for yet.
-    held: Option<(Event, StepTag)>,
     /// It has been said that it is read by step.
     refused: bool,
 }
 
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        Self { reader: Reader::new(Arc::clone(&inner.lane)), inner, held: None, refused: false }
+        Self { reader: Reader::new(Arc::clone(&inner.lane)), inner, refused: false }
     }
 
     #[cfg(feature = "bridge")]
@@ -159,16 +157,7 @@ impl Turn {
             // Once: who reads on in spite of it comes to an end.
             return Poll::Ready(if std::mem::replace(&mut self.refused, true) { None } else { Some(Err(error)) });
         }
-        self.poll_tagged(cx).map(|next| next.map(|next| next.map(|(event, _)| event)))
-    }
-
-    fn poll_tagged(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(Event, StepTag)>>> {
-        if let Some(held) = self.held.take() {
-            return Poll::Ready(Some(Ok(held)));
-        }
-        self.reader
-            .poll_next(cx)
-            .map(|next| next.map(|next| next.map(|delivery| (delivery.event.open(), delivery.step))))
+        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event.open())))
     }
 
     /// The turn step by step; each step is a stream of its events.
@@ -206,7 +195,6 @@ impl Turn {
     /// ever; a task that it has spawned may wait.
     pub async fn result(&mut self) -> Result<PromptResult> {
         self.inner.lane.check_not_awaited_by(served_turn().as_ref())?;
-        self.held = None;
         self.reader.leave();
         self.inner.lane.result().await
     }
@@ -276,15 +264,14 @@ impl Steps<'_> {
             return Some(Step { turn: self.turn, tag: StepTag::default(), failure: Some(error), refused: true });
         }
         loop {
-            let turn = &mut *self.turn;
-            match std::future::poll_fn(|cx| turn.poll_tagged(cx)).await {
-                Some(Ok((event, tag))) if self.current.is_none_or(|current| current.index != tag.index) => {
+            let reader = &mut self.turn.reader;
+            match std::future::poll_fn(|cx| reader.poll_step(cx)).await {
+                Some(Ok(tag)) if self.current.is_none_or(|current| current.index != tag.index) => {
                     // A step is known by its number only once it has begun.
                     self.current = Some(tag);
-                    self.turn.held = Some((event, tag));
                     break;
                 }
-                Some(Ok(_)) => {}
+                Some(Ok(_)) => drop(std::future::poll_fn(|cx| reader.poll_next(cx)).await),
                 Some(Err(error)) => {
                     self.failure = Some(error);
                     break;
@@ -324,12 +311,13 @@ impl Step<'_> {
         if self.refused {
             return Poll::Ready(None);
         }
-        match std::task::ready!(self.turn.poll_tagged(cx)) {
-            Some(Ok((event, tag))) if tag.index != self.tag.index => {
-                self.turn.held = Some((event, tag));
-                Poll::Ready(None)
-            }
-            next => Poll::Ready(next.map(|next| next.map(|(event, _)| event))),
+        let reader = &mut self.turn.reader;
+        match std::task::ready!(reader.poll_step(cx)) {
+            // It belongs to the next step, and waits for it.
+            Some(Ok(tag)) if tag.index != self.tag.index => Poll::Ready(None),
+            Some(Ok(_)) => reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event.open()))),
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => Poll::Ready(None),
         }
     }
 }

@@ -102,6 +102,19 @@ async fn steps_are_read_each_by_itself_also_where_numbers_restart() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_step_takes_nothing_of_the_next() {
+    let (_session, mut turn) = running(json!([{"text": "a"}, {"step": 2}, {"text": "b"}])).await;
+    let mut read = 0;
+    let mut steps = turn.steps();
+    let mut step = steps.next().await.unwrap();
+    while step.next().await.is_some() {
+        read += 1;
+    }
+    turn.result().await.unwrap();
+    assert_eq!((read, turn.discarded()), (3, 3));
+}
+
+#[tokio::test]
 async fn a_turn_is_read_by_event_or_by_step() {
     let script = json!([{"text": "a"}, {"step": 2}, {"text": "b"}]);
     let (_session, mut turn) = running(script.clone()).await;
