@@ -23,7 +23,7 @@ from targets import TARGETS, Target, Verdict, judge
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 PAGE = DOCS / "performance.md"
-BEGIN, END = "<!-- begin: bench/page.py -->", "<!-- end: bench/page.py -->"
+BEGIN, END = "<!-- Written by `make bench RESULT=...` (bench/page.py) from here -->", "<!-- to here. -->"
 KINDS = ("quiet", "loaded")
 # Plots, each with the figures that it shows.
 PLOTS = {
