@@ -47,7 +47,8 @@ fn end_of_line(bytes: &[u8], lines: usize) -> usize {
 
 fn decode(times: usize, event: &serde_json::Value, compact: bool) {
     let line = lines::spelled(event, compact);
-    assert_eq!(measured::decode(std::iter::repeat_n(line.as_bytes(), times)), times);
+    // Dialects get lines without their ends.
+    assert_eq!(measured::decode(std::iter::repeat_n(line.trim_end().as_bytes(), times)), times);
 }
 
 fn run(path: impl Future<Output = ()>) {
