@@ -220,8 +220,10 @@ impl Driver {
         tokio::select! {
             command = self.commands.recv() => Woken::Command(command),
             handled = self.handlers.next(), if !self.handlers.is_idle() => Woken::Handled(handled),
-            read = read_some::<CHUNK>(&mut transport.reader, |bytes| lines.extend(bytes)), if readable => Woken::Read(read),
+            // Before the reading, so that it is seldom preferred where both can be done: a cancel must not wait for an agent
+            // that writes without end.
             written = transport.writer.write(&self.unwritten), if !self.unwritten.is_empty() => Woken::Written(written),
+            read = read_some::<CHUNK>(&mut transport.reader, |bytes| lines.extend(bytes)), if readable => Woken::Read(read),
             exit = transport.process.wait(), if !self.shutdown.has_exited() => Woken::Exited(exit),
             () = self.room.notified() => Woken::Room,
             () = sleep_until(deadline) => Woken::Deadline,
