@@ -16,7 +16,7 @@ use crate::wire::ContentPart;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn wishes() -> Wishes {
-    Wishes { work_dir: "/work".into(), ..Wishes::default() }
+    Wishes { work_dir: "/project".into(), ..Wishes::default() }
 }
 
 /// A connection to what a recording has.
@@ -238,7 +238,7 @@ fn cumulative_arguments_become_parts_and_each_approval_its_option() {
 #[test]
 fn changes_of_files_are_shown_with_the_question_and_with_the_result() {
     let trace = turn("edit");
-    let diff = r#" {"type":"diff","path":"/work/a.txt","old_text":"two","new_text":"three"}"#;
+    let diff = r#" {"type":"diff","path":"/project/a.txt","old_text":"two","new_text":"three"}"#;
     let asked = format!("may Edit 1: Requesting approval to Editing a.txt{diff}");
     let done = format!("result 0:call_2 ok \"Replaced 1 occurrence in a.txt\"{diff}");
     assert!(trace.contains(&asked) && trace.contains(&done), "{trace:#?}");
