@@ -149,6 +149,25 @@ def test_loops_in_threads() -> None:
     assert sorted(said) == [f"loop {n}" for n in range(4)]
 
 
+def test_each_loop_logs_what_its_own_sessions_say(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    loops = 4
+    all_open = threading.Barrier(loops, timeout=DEADLINE)
+
+    async def main() -> None:
+        async with open_session([{"text": "x"}]):
+            # With all of them open, a record could come out at any.
+            await asyncio.to_thread(all_open.wait)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(main()), name=f"loop {n}") for n in range(loops)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE)
+    started = [record.threadName for record in caplog.records if "agent started" in record.getMessage()]
+    assert sorted(filter(None, started)) == [f"loop {n}" for n in range(loops)]
+
+
 async def test_sessions_side_by_side() -> None:
     async def work(n: int) -> str:
         async with open_session([{"text": "{{prompt}}"}]) as session:

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_core::span::Current;
 
 use super::Mailbox;
 
@@ -72,8 +73,14 @@ pub(super) fn route(session: &str, mailbox: &Arc<Mailbox>) {
 #[derive(Default)]
 struct ToMailboxes {
     next: AtomicU64,
-    /// Of each open span: its session and how often it is held.
-    spans: Mutex<HashMap<u64, (String, usize)>>,
+    spans: Mutex<HashMap<u64, OpenSpan>>,
+}
+
+struct OpenSpan {
+    session: String,
+    metadata: &'static Metadata<'static>,
+    /// How often it is held.
+    held: usize,
 }
 
 impl Subscriber for ToMailboxes {
@@ -92,7 +99,7 @@ impl Subscriber for ToMailboxes {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let mut text = Text::default();
         span.record(&mut text);
-        lock(&self.spans).insert(id, (text.session, 1));
+        lock(&self.spans).insert(id, OpenSpan { session: text.session, metadata: span.metadata(), held: 1 });
         Id::from_u64(id)
     }
 
@@ -104,7 +111,7 @@ impl Subscriber for ToMailboxes {
         let mut text = Text::default();
         event.record(&mut text);
         let session = CURRENT.with_borrow(|current| current.last().copied());
-        let session = session.and_then(|span| lock(&self.spans).get(&span).map(|(session, _)| session.clone()));
+        let session = session.and_then(|id| lock(&self.spans).get(&id).map(|span| span.session.clone()));
         let mailbox = {
             let routes = lock(&ROUTES);
             let own = session.and_then(|session| routes.get(&session).and_then(Weak::upgrade));
@@ -126,18 +133,25 @@ impl Subscriber for ToMailboxes {
         });
     }
 
+    /// So that what goes on in another thread can be told to belong to the same session.
+    fn current_span(&self) -> Current {
+        let current = CURRENT.with_borrow(|current| current.last().copied());
+        let span = current.and_then(|id| Some((id, lock(&self.spans).get(&id)?.metadata)));
+        span.map_or_else(Current::none, |(id, metadata)| Current::new(Id::from_u64(id), metadata))
+    }
+
     fn clone_span(&self, id: &Id) -> Id {
-        if let Some((_, held)) = lock(&self.spans).get_mut(&id.into_u64()) {
-            *held += 1;
+        if let Some(span) = lock(&self.spans).get_mut(&id.into_u64()) {
+            span.held += 1;
         }
         id.clone()
     }
 
     fn try_close(&self, id: Id) -> bool {
         let mut spans = lock(&self.spans);
-        let Some((_, held)) = spans.get_mut(&id.into_u64()) else { return true };
-        *held -= 1;
-        if *held > 0 {
+        let Some(span) = spans.get_mut(&id.into_u64()) else { return true };
+        span.held -= 1;
+        if span.held > 0 {
             return false;
         }
         spans.remove(&id.into_u64());

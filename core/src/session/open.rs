@@ -113,6 +113,12 @@ impl SessionOptions {
     /// The same, with the id that the session has where the program gives none. It is no wish of the program's: an agent
     /// that can't be told it is none the worse.
     pub(crate) async fn start_as(self, id: String) -> Result<Session> {
+        // Also what is said while the session opens is to be known for its own.
+        let span = tracing::info_span!("session", session = self.session_id.as_deref().unwrap_or(&id));
+        self.started(id).instrument(span).await
+    }
+
+    async fn started(self, id: String) -> Result<Session> {
         self.validate()?;
         let subject = self.subject()?;
         let auto = self.dialect == Dialect::Auto;
@@ -243,13 +249,12 @@ impl SessionOptions {
             tools_server,
         });
         let live = LiveGuard::new(&shared);
-        let span = tracing::info_span!("session", session = id);
         tokio::spawn(
             async move {
                 driver.run().await;
                 drop(live);
             }
-            .instrument(span),
+            .in_current_span(),
         );
         // The driver may hold the session for open while its executable is still asked what it is.
         let opening = Opening(Some(Arc::clone(&shared)));

@@ -12,8 +12,10 @@ use crate::{Error, Result};
 /// Starts the agent. Must be called within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+    let session = tracing::Span::current();
     let started = spawner::run(move || {
         let _guard = runtime.enter();
+        let _session = session.enter();
         start(launch, on_stderr)
     });
     match started.await {
