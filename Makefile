@@ -93,7 +93,7 @@ test-rust: ## The core: unit, property, integration and documentation tests.
 .PHONY: test-python
 test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10 on that is here.
 	$(call say,Testing the Python package)
-	@$(PY) tools/each_python.py $(DIST) -- -m pytest -q bindings-python/tests
+	@$(PY) tools/each_python.py --jobs 2 $(DIST) -- -m pytest -q bindings-python/tests
 
 .PHONY: test-node
 test-node: $(DIST)/.npm ## The Node package, on this Node, on Node 24 and on Node 26.

@@ -1,15 +1,18 @@
 """Runs a command on every Python from 3.10 to 3.13 that is here, with the wheel installed in an environment of its own.
 
-    python tools/each_python.py DIST -- -m pytest bindings-python/tests
+    python tools/each_python.py [--jobs 2] DIST -- -m pytest bindings-python/tests
 
-The environments are kept below .cache; a wheel that has not changed is not installed again.
+With several jobs, that many run side by side, and each prints when it has ended. The environments are kept
+below .cache; a wheel that has not changed is not installed again.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from find_python import all_pythons
@@ -37,20 +40,32 @@ def environment(base: str, name: str, wheel: Path) -> Path:
 
 def main() -> int:
     """Exits with 1 where the command failed on any of them."""
-    dist, separator, *command = sys.argv[1:]
-    if separator != "--" or not command:
-        sys.exit(__doc__)
-    wheel = max(Path(dist).glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("dist", type=Path)
+    parser.add_argument("command", nargs="+")
+    given = parser.parse_args()
+    wheel = max(given.dist.glob("*.whl"), key=lambda path: path.stat().st_mtime)
     pythons = {number: path for number, path in all_pythons().items() if number <= NEWEST}
     if not pythons:
         sys.exit("there is no Python from 3.10 to 3.13")
-    failed = []
-    for number, base in pythons.items():
+    kept = subprocess.PIPE if given.jobs > 1 else None
+
+    def run(number: tuple[int, int]) -> bool:
         name = ".".join(map(str, number))
-        print(f"--- Python {name}", flush=True)
-        python = environment(base, name, wheel)
-        if subprocess.run([str(python), *command], cwd=ROOT, check=False).returncode != 0:
-            failed.append(name)
+        if kept is None:
+            print(f"--- Python {name}", flush=True)
+        command = [str(environment(pythons[number], name, wheel)), *given.command]
+        ended = subprocess.run(
+            command, cwd=ROOT, check=False, stdout=kept, stderr=kept and subprocess.STDOUT, text=True
+        )
+        if kept is not None:
+            print(f"--- Python {name}\n{ended.stdout}", end="", flush=True)
+        return ended.returncode == 0
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        passed = dict(zip(pythons, pool.map(run, pythons), strict=True))
+    failed = [".".join(map(str, number)) for number in pythons if not passed[number]]
     if failed:
         print(f"failed on Python {', '.join(failed)}")
     return 1 if failed else 0
