@@ -25,6 +25,8 @@ struct Running<'a> {
 enum Stage {
     Announced,
     Before(Hooks),
+    /// It asks when others have got their answers.
+    Queued,
     /// The approval request, and the action that it is about.
     Asking(String, String),
     /// A call of the program's tool, or a question.
@@ -38,7 +40,7 @@ impl Running<'_> {
         match &self.stage {
             Stage::Before(hooks) | Stage::After(hooks) => hooks.await_answer(request_id),
             Stage::Asking(id, _) | Stage::Asked(id) => id == request_id,
-            Stage::Announced | Stage::Done => false,
+            Stage::Announced | Stage::Queued | Stage::Done => false,
         }
     }
 
@@ -142,6 +144,7 @@ impl Agent {
             Stage::Before(hooks) | Stage::After(hooks) => self.hooks_are_done(hooks),
             // A sibling was approved for the session, and this one with it.
             Stage::Asking(_, action) => self.approved.contains(action),
+            Stage::Queued => self.asking.is_empty(),
             _ => false,
         };
         if !ready {
@@ -158,6 +161,7 @@ impl Agent {
                 self.approval_is_resolved(id, ApprovalKind::Approve, None)?;
                 self.act(running)
             }
+            Stage::Queued => self.begin(running),
             Stage::Announced | Stage::Asked(_) | Stage::Done => Ok(()),
         }
     }
@@ -183,7 +187,8 @@ impl Agent {
                 self.sent()
             }
             Does::Question { questions, request_id } => {
-                if !self.server.profile().questions || !self.server.client().supports_question {
+                let able = self.server.profile().acp || self.server.client().supports_question;
+                if !self.server.profile().questions || !able {
                     let result = ToolReturnValue::error("The client does not support questions.");
                     return self.result(running, result);
                 }
@@ -210,6 +215,11 @@ impl Agent {
         let Ok(request) = serde_json::from_value::<ApprovalRequest>(fields) else { return self.act(running) };
         if self.approved.contains(&request.action) {
             return self.act(running);
+        }
+        // Kimi Code asks one after the other.
+        if self.server.profile().acp && !self.asking.is_empty() {
+            running.stage = Stage::Queued;
+            return Ok(());
         }
         let id = request.id.clone();
         running.stage = Stage::Asking(id.clone(), request.action.clone());
@@ -238,7 +248,7 @@ impl Agent {
                 };
                 self.result(running, result)
             }
-            Stage::Announced | Stage::Done => Ok(()),
+            Stage::Announced | Stage::Queued | Stage::Done => Ok(()),
         }
     }
 
@@ -260,7 +270,8 @@ impl Agent {
         if response != ApprovalKind::Reject {
             return self.act(running);
         }
-        running.rejected = feedback.is_none();
+        // There a turn goes on after a no.
+        running.rejected = feedback.is_none() && !self.server.profile().acp;
         let message = match &feedback {
             None => "Rejected by the user.".to_owned(),
             Some(feedback) => format!("Rejected by the user: {feedback}"),

@@ -63,10 +63,18 @@ impl Cut {
     }
 }
 
-/// The method and the id of a call of the client's.
+/// The method and the id of a call of the client's. Those of the Agent Client Protocol go by the same names, as far as
+/// there are such: `prompt`, `cancel`, which is a notification there.
 pub(crate) fn call(line: &[u8]) -> Option<(String, String)> {
     let message: Value = serde_json::from_slice(line).ok()?;
-    Some((message.get("method")?.as_str()?.to_owned(), message.get("id")?.as_str()?.to_owned()))
+    let method = message.get("method")?.as_str()?;
+    let acp = method.strip_prefix("session/");
+    let id = match message.get("id") {
+        Some(Value::String(id)) => id.clone(),
+        Some(id @ Value::Number(_)) => id.to_string(),
+        _ => acp.map(|_| String::new())?,
+    };
+    Some((acp.unwrap_or(method).to_owned(), id))
 }
 
 #[cfg(test)]
@@ -93,5 +101,13 @@ mod tests {
         let found = call(br#"{"jsonrpc":"2.0","id":"p","method":"prompt","params":{}}"#);
         assert_eq!(found, Some(("prompt".to_owned(), "p".to_owned())));
         assert_eq!(call(br#"{"jsonrpc":"2.0","id":"p","result":{}}"#), None);
+        let acp = [
+            (&br#"{"jsonrpc":"2.0","id":7,"method":"session/prompt"}"#[..], ("prompt", "7")),
+            (br#"{"jsonrpc":"2.0","method":"session/cancel"}"#, ("cancel", "")),
+        ];
+        for (line, (method, id)) in acp {
+            assert_eq!(call(line), Some((method.to_owned(), id.to_owned())));
+        }
+        assert_eq!(call(br#"{"jsonrpc":"2.0","method":"interrupt"}"#), None);
     }
 }

@@ -311,7 +311,9 @@ impl Agent {
             if !self.hears(&line)? {
                 continue;
             }
-            match self.server.receive(&line) {
+            let incoming = self.server.receive(&line);
+            self.follow_session();
+            match incoming {
                 None => {}
                 // The caller of a wait without an answer is the loop over the prompts.
                 Some(Incoming::Prompt(prompt)) => {
@@ -348,10 +350,33 @@ impl Agent {
         let Some((method, id)) = cut::call(line) else { return Ok(true) };
         let deaf = self.deaf_to.contains(&method);
         self.ids.insert(method.clone(), id);
+        if self.server.profile().acp && matches!(&*method, "resume" | "load" | "fork") {
+            self.remember(line);
+        }
         if let Some(cut) = self.cut.take_if(|cut| cut.at == At::Call(method)) {
             self.actions(&cut.actions)?;
         }
         Ok(!deaf)
+    }
+
+    /// The Agent Client Protocol says in a call what other dialects say on the command line.
+    fn follow_session(&mut self) {
+        if let Some((session, work_dir, yolo)) = self.server.acp.session() {
+            session.clone_into(&mut self.session);
+            self.work_dir = work_dir.into();
+            self.options.yolo |= yolo;
+        }
+    }
+
+    /// Before a session is opened anew: what there was of it.
+    fn remember(&mut self, line: &[u8]) {
+        let params = serde_json::from_slice::<Value>(line).ok();
+        let work_dir = params.as_ref().and_then(|call| Some(call.get("params")?.get("cwd")?.as_str()?.to_owned()));
+        if let (Some(work_dir), Some(file)) = (work_dir, &self.session_file) {
+            let file = Path::new(&work_dir).join(file);
+            self.server.acp.remember(fs::read_to_string(&file).unwrap_or_default());
+            self.session_file = Some(file);
+        }
     }
 
     /// Takes in what the client has said so far.

@@ -229,12 +229,15 @@ fn profile(fields: &Fields<'_>) -> Result<(Option<Release>, Profile), Wrong> {
     match fields.text("wire")?.as_deref() {
         None => {}
         Some("legacy") => profile = Profile::legacy(own.0, own.1),
+        Some("acp") => profile = Profile::acp(own.0, own.1),
         Some(text) => {
             profile.legacy = false;
             profile.version = WireVersion::spoken(text).ok_or_else(|| {
                 let latest = WireVersion::LATEST;
-                fields
-                    .wrong("wire", format_args!("must be \"legacy\" or one of \"1.0\" to \"{latest}\", not \"{text}\""))
+                fields.wrong(
+                    "wire",
+                    format_args!("must be \"legacy\", \"acp\" or one of \"1.0\" to \"{latest}\", not \"{text}\""),
+                )
             })?;
             profile.steer = profile.version >= WireVersion::new(1, 4);
             profile.questions = profile.steer;

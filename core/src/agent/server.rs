@@ -1,5 +1,7 @@
 //! The server itself, without I/O.
 
+mod acp;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -69,6 +71,8 @@ pub struct Server {
     unasked: u64,
     plan_mode: bool,
     pub(crate) history: History,
+    /// What the Agent Client Protocol has beside that, where it is spoken.
+    pub(crate) acp: acp::Acp,
     output: Vec<u8>,
 }
 
@@ -92,6 +96,7 @@ impl Server {
             unasked: 0,
             plan_mode: false,
             history: History::default(),
+            acp: acp::Acp::default(),
             output: Vec::new(),
         }
     }
@@ -136,6 +141,9 @@ impl Server {
     pub fn receive(&mut self, line: &[u8]) -> Option<Incoming> {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return self.refuse(None, PARSE_ERROR) };
         let Value::Object(mut message) = message else { return self.refuse(None, INVALID_REQUEST) };
+        if self.profile.acp {
+            return self.receive_acp(message);
+        }
         let id = match message.remove("id") {
             None | Some(Value::Null) => None,
             Some(Value::String(id)) => Some(id),
@@ -220,6 +228,9 @@ impl Server {
     /// Ends the turn: answers its prompt. Nothing happens where none awaits an answer.
     pub fn finish(&mut self, outcome: Outcome) {
         let Some(Turn::Running(id)) = self.turn.take() else { return };
+        if self.profile.acp {
+            return self.finish_acp(&id, outcome);
+        }
         match outcome {
             Outcome::Finished => self.respond(&id, json!({"status": "finished"})),
             Outcome::Cancelled => self.respond(&id, json!({"status": "cancelled"})),
@@ -271,6 +282,7 @@ impl Server {
 
     fn spell(&self, kind: &str, payload: Value) -> Option<(String, Value)> {
         match self.profile.legacy {
+            _ if self.profile.acp => Some((kind.to_owned(), payload)),
             true => legacy::spell(kind, payload),
             false => spelling::spell(self.profile.version, kind, payload),
         }
@@ -423,17 +435,30 @@ impl Server {
     }
 
     fn record(&mut self, record: Record) {
-        write_record(&mut self.output, &record);
+        match self.profile.acp {
+            true => self.record_acp(&record),
+            false => write_record(&mut self.output, &record),
+        }
         self.history.push(record);
     }
 
     fn respond(&mut self, id: &str, result: Value) {
+        let id = self.id(id);
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
     fn respond_failure(&mut self, id: Option<&str>, failure: &Failure) {
         let error = json!({"code": failure.code, "message": failure.message, "data": failure.data});
+        let id = id.map(|id| self.id(id));
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    }
+
+    /// A call's id as the client wrote it: texts, or whatever JSON text the Agent Client Protocol's clients choose.
+    fn id(&self, id: &str) -> Value {
+        match self.profile.acp {
+            true => serde_json::from_str(id).unwrap_or_default(),
+            false => json!(id),
+        }
     }
 
     fn refuse<T>(&mut self, id: Option<&str>, (code, message): Refusal) -> Option<T> {

@@ -25,6 +25,8 @@ pub struct Profile {
     pub version: WireVersion,
     /// Speaks what was there before Wire 1.0, instead.
     pub legacy: bool,
+    /// Speaks the Agent Client Protocol, as Kimi Code does, instead; only the scripted agent can, so far.
+    pub(crate) acp: bool,
     /// Name and version, for the handshake.
     pub server: ServerInfo,
     /// The commands that a prompt may begin with, for the handshake.
@@ -45,6 +47,7 @@ impl Profile {
         Self {
             version: WireVersion::LATEST,
             legacy: false,
+            acp: false,
             server: ServerInfo { name: name.into(), version: version.into(), extra: Default::default() },
             slash_commands: Vec::new(),
             builtin_tools: BUILTIN_TOOLS.map(str::to_owned).to_vec(),
@@ -64,6 +67,12 @@ impl Profile {
             silent: true,
             ..Self::new(name, version)
         }
+    }
+
+    /// A server that speaks the Agent Client Protocol. What it does not understand it does not mention.
+    #[cfg(feature = "testing")]
+    pub(crate) fn acp(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { acp: true, steer: false, silent: true, ..Self::new(name, version) }
     }
 }
 

@@ -1,0 +1,635 @@
+//! The server where it speaks the Agent Client Protocol instead, as Kimi Code 2.1 does: its agent says and asks the
+//! same, and it is told here in that protocol's words. What those have no word for is not said.
+//!
+//! The messages are written by hand and not by the crate that the client reads them with, so that a mistake of one
+//! side is not made by the other; the recordings of the real agent are what they are held against.
+
+use serde_json::{Map, Value, json};
+
+use super::super::history::Record;
+use super::super::types::{Failure, Incoming, Outcome};
+use super::{Server, Turn, write_line};
+use crate::wire::{Content, ContentPart, Event};
+
+const MODES: [(&str, &str); 4] = [("default", "Default"), ("plan", "Plan"), ("auto", "Auto"), ("yolo", "YOLO")];
+const INVALID_REQUEST: i64 = -32600;
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+const UNAUTHORISED: i64 = -32000;
+
+/// What belongs to the protocol's sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Acp {
+    sessions: Vec<Session>,
+    /// The one that the last call was about.
+    current: usize,
+    /// The file with former sessions, as the agent found it.
+    stored: String,
+    next_id: u64,
+    asked: Vec<Asked>,
+    calls: Vec<Call>,
+    /// How many tokens there are in the context, and how many there is room for.
+    context: Option<(i64, i64)>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: String,
+    work_dir: String,
+    title: Option<String>,
+    mode: String,
+    model: String,
+    thinking: String,
+}
+
+/// A request without an answer.
+#[derive(Debug)]
+struct Asked {
+    number: u64,
+    /// The server's own id for it.
+    rpc_id: String,
+    call: String,
+    choice: Choice,
+}
+
+#[derive(Debug)]
+enum Choice {
+    Approval,
+    /// The question, and its answers.
+    Question(String, Vec<String>),
+    /// A request that the protocol does not have.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+    title: String,
+    /// Whether it was said that it begins.
+    begun: bool,
+}
+
+impl Acp {
+    /// Where sessions were kept; looked at by the next call.
+    pub(crate) fn remember(&mut self, stored: String) {
+        self.stored = stored;
+    }
+
+    /// The session's id and directory, and whether all is allowed there.
+    pub(crate) fn session(&self) -> Option<(&str, &str, bool)> {
+        self.sessions.get(self.current).map(|it| (&*it.id, &*it.work_dir, it.mode == "yolo"))
+    }
+
+    fn open(&mut self, id: String, work_dir: &str) {
+        if let Some(place) = self.sessions.iter().position(|session| session.id == id) {
+            self.current = place;
+            return;
+        }
+        let [mode, model, thinking] = ["default", "scripted", "off"].map(str::to_owned);
+        self.sessions.push(Session { id, work_dir: work_dir.to_owned(), title: None, mode, model, thinking });
+        self.current = self.sessions.len() - 1;
+    }
+
+    fn options(&self) -> Value {
+        let Some(session) = self.sessions.get(self.current) else { return json!([]) };
+        let modes: Vec<Value> = MODES.iter().map(|(value, name)| json!({"value": value, "name": name})).collect();
+        let model = &session.model;
+        json!([
+            {"type": "select", "id": "model", "name": "Model", "category": "model", "currentValue": model,
+                "options": [{"value": model, "name": model}]},
+            {"type": "select", "id": "thinking", "name": "Thinking", "category": "thought_level",
+                "currentValue": session.thinking,
+                "options": [{"value": "off", "name": "Off"}, {"value": "on", "name": "On"}]},
+            {"type": "select", "id": "mode", "name": "Mode", "category": "mode", "currentValue": session.mode,
+                "options": modes},
+        ])
+    }
+
+    fn opened(&self, with_id: bool) -> Value {
+        let Some(session) = self.sessions.get(self.current) else { return json!({}) };
+        let modes: Vec<Value> = MODES.iter().map(|(id, name)| json!({"id": id, "name": name})).collect();
+        let mut answer = json!({"sessionId": session.id, "configOptions": self.options(),
+            "modes": {"currentModeId": session.mode, "availableModes": modes}});
+        if !with_id && let Some(fields) = answer.as_object_mut() {
+            fields.shift_remove("sessionId");
+        }
+        answer
+    }
+
+    /// The update that tells of how a call's arguments are so far.
+    fn arguments(call: &Call) -> Value {
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "in_progress",
+            "content": [text_block(&call.arguments)]})
+    }
+
+    /// The update that tells that a call begins, unless it was told.
+    fn begin(&mut self, id: &str) -> Option<Value> {
+        let call = self.calls.iter_mut().rev().find(|call| call.id == id).filter(|call| !call.begun)?;
+        call.begun = true;
+        let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "title": call.title,
+            "kind": kind(&call.name), "status": "in_progress"});
+        // Text that is no JSON has no form that this field could have.
+        if let Ok(input) = serde_json::from_str::<Value>(&call.arguments) {
+            update["rawInput"] = input;
+        }
+        update["content"] = json!([text_block(&call.arguments)]);
+        Some(update)
+    }
+
+    /// What an event is in the protocol's words: none, one or several updates.
+    fn updates(&mut self, kind: &str, payload: &Value) -> Vec<Value> {
+        match kind {
+            "TurnBegin" => {
+                self.calls.clear();
+                let input = text_of(&payload["user_input"]);
+                let session = self.sessions.get_mut(self.current).filter(|session| session.title.is_none());
+                session.map_or_else(Vec::new, |session| {
+                    session.title = Some(input.clone());
+                    vec![json!({"sessionUpdate": "session_info_update", "title": input})]
+                })
+            }
+            "ContentPart" => chunk(payload).into_iter().collect(),
+            "ToolCall" => {
+                let name = payload["function"]["name"].as_str().unwrap_or_default().to_owned();
+                let id = payload["id"].as_str().unwrap_or_default().to_owned();
+                let arguments = payload["function"]["arguments"].as_str().unwrap_or_default().to_owned();
+                let call = Call { title: name.clone(), id, name, arguments, begun: false };
+                let mut updates = vec![json!({"sessionUpdate": "tool_call", "toolCallId": call.id, "title": call.name,
+                    "kind": self::kind(&call.name), "status": "pending", "content": [text_block("")]})];
+                if !call.arguments.is_empty() {
+                    updates.push(Self::arguments(&call));
+                }
+                self.calls.push(call);
+                updates
+            }
+            "ToolCallPart" => {
+                let Some(call) = self.calls.last_mut() else { return Vec::new() };
+                call.arguments.push_str(payload["arguments_part"].as_str().unwrap_or_default());
+                vec![Self::arguments(call)]
+            }
+            "ToolResult" => {
+                let id = payload["tool_call_id"].as_str().unwrap_or_default();
+                let mut updates: Vec<Value> = self.begin(id).into_iter().collect();
+                updates.push(ended(id, &payload["return_value"]));
+                updates
+            }
+            "StatusUpdate" => {
+                if let Some(tokens) = payload["context_tokens"].as_i64() {
+                    self.context = Some((tokens, payload["max_context_tokens"].as_i64().unwrap_or(0)));
+                }
+                match payload["plan_mode"].as_bool() {
+                    Some(on) => self.enter(if on { "plan" } else { "default" }),
+                    None => Vec::new(),
+                }
+            }
+            _ if Event::EVENT_TYPES.contains(&kind) => Vec::new(),
+            _ => {
+                let mut update = json!({"sessionUpdate": kind});
+                if let (Some(update), Some(payload)) = (update.as_object_mut(), payload.as_object()) {
+                    update.extend(payload.clone());
+                }
+                vec![update]
+            }
+        }
+    }
+
+    fn enter(&mut self, mode: &str) -> Vec<Value> {
+        if let Some(session) = self.sessions.get_mut(self.current) {
+            mode.clone_into(&mut session.mode);
+        }
+        vec![
+            json!({"sessionUpdate": "current_mode_update", "currentModeId": mode}),
+            json!({"sessionUpdate": "config_option_update", "configOptions": self.options()}),
+        ]
+    }
+
+    /// The request for a permission; `None` if the protocol has no such request.
+    fn permission(&mut self, kind: &str, payload: &Value) -> Option<(Choice, Vec<Value>, Value)> {
+        let call = payload["tool_call_id"].as_str().unwrap_or_default();
+        let found = self.calls.iter_mut().rev().find(|known| known.id == call);
+        let name = found.as_ref().map_or_else(|| payload["sender"].as_str().unwrap_or_default(), |call| &*call.name);
+        let mut about = json!({"toolCallId": call, "title": name});
+        match kind {
+            "ApprovalRequest" => {
+                let description = payload["description"].as_str().unwrap_or_default();
+                let mut content: Vec<Value> =
+                    payload["display"].as_array().into_iter().flatten().filter_map(diff).collect();
+                content.push(text_block(&format!("Requesting approval to {description}")));
+                about["content"] = json!(content);
+                if let Some(call) = found {
+                    description.clone_into(&mut call.title);
+                }
+                let option = |id, name, kind| json!({"optionId": id, "name": name, "kind": kind});
+                let options = vec![
+                    option("approve_once", "Approve once", "allow_once"),
+                    option("approve_always", "Approve for this session", "allow_always"),
+                    option("reject", "Reject", "reject_once"),
+                ];
+                Some((Choice::Approval, options, about))
+            }
+            "QuestionRequest" => {
+                // Of several questions the real agent asks the first.
+                let question = payload["questions"].get(0)?;
+                let text = question["question"].as_str().unwrap_or_default();
+                about["content"] = json!([text_block(text)]);
+                let label = |option: &Value| option["label"].as_str().unwrap_or_default().to_owned();
+                let labels: Vec<String> = question["options"].as_array().into_iter().flatten().map(label).collect();
+                let numbered = labels.iter().enumerate();
+                let mut options: Vec<Value> = numbered
+                    .map(|(i, name)| json!({"optionId": format!("q0_opt_{i}"), "name": name, "kind": "allow_once"}))
+                    .collect();
+                options.push(json!({"optionId": "q0_skip", "name": "Skip", "kind": "reject_once"}));
+                Some((Choice::Question(text.to_owned(), labels), options, about))
+            }
+            _ => None,
+        }
+    }
+
+    /// What was said of a session, as one that is loaded tells it.
+    fn past(records: &[Record]) -> Vec<Value> {
+        let mut updates = Vec::new();
+        for Record { kind, payload, .. } in records {
+            match kind.as_str() {
+                "TurnBegin" => updates.push(json!({"sessionUpdate": "user_message_chunk",
+                    "content": {"type": "text", "text": text_of(&payload["user_input"])}})),
+                "ContentPart" => updates.extend(chunk(payload)),
+                "ToolCall" => {
+                    let arguments = payload["function"]["arguments"].as_str().unwrap_or_default();
+                    let name = payload["function"]["name"].as_str().unwrap_or_default();
+                    let mut update = json!({"sessionUpdate": "tool_call", "toolCallId": payload["id"], "title": name,
+                        "kind": self::kind(name), "status": "in_progress"});
+                    if let Ok(input) = serde_json::from_str::<Value>(arguments) {
+                        update["rawInput"] = input;
+                    }
+                    updates.push(update);
+                }
+                "ToolResult" => {
+                    let id = payload["tool_call_id"].as_str().unwrap_or_default();
+                    let mut update = ended(id, &payload["return_value"]);
+                    if let Some(fields) = update.as_object_mut() {
+                        fields.shift_remove("rawOutput");
+                    }
+                    updates.push(update);
+                }
+                _ => {}
+            }
+        }
+        updates
+    }
+}
+
+impl Server {
+    /// Reads a message of the client's. What is no call is ignored, as the real agent notes it on stderr only.
+    pub(super) fn receive_acp(&mut self, mut message: Map<String, Value>) -> Option<Incoming> {
+        let id = message.remove("id").filter(|id| !id.is_null());
+        let method = message.remove("method");
+        let params = message.remove("params").unwrap_or_default();
+        match (method, id) {
+            (Some(Value::String(method)), Some(id)) => {
+                let id = id.to_string();
+                match self.acp_call(&id, &method, &params) {
+                    Ok(incoming) => incoming,
+                    Err(failure) => {
+                        self.respond_failure(Some(&id), &failure);
+                        None
+                    }
+                }
+            }
+            (Some(Value::String(method)), None) if method == "session/cancel" => {
+                let running = self.is_running();
+                if !running {
+                    self.turn = None;
+                }
+                running.then_some(Incoming::Cancel)
+            }
+            (None, Some(id)) => self.acp_answer(id.as_u64()?, &message),
+            _ => None,
+        }
+    }
+
+    fn acp_call(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Failure> {
+        let text = |name: &str| params.get(name).and_then(Value::as_str);
+        let missing = |name: &str| Failure::new(INVALID_PARAMS, format!("Invalid params: {name}"));
+        if let (Some(session), false) =
+            (text("sessionId"), matches!(method, "session/resume" | "session/load" | "session/fork"))
+        {
+            let known = self.acp.sessions.iter().position(|known| known.id == session);
+            self.acp.current = known.ok_or_else(|| Failure::new(INVALID_PARAMS, "Unknown sessionId"))?;
+        }
+        match method {
+            "initialize" => {
+                let server = &self.profile.server;
+                let answer = json!({
+                    "protocolVersion": 1,
+                    "agentCapabilities": {
+                        "loadSession": true,
+                        "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
+                        "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {}},
+                        // It has no client for MCP, so the program's tools don't reach it.
+                        "mcpCapabilities": {"http": false, "sse": false},
+                    },
+                    "authMethods": [],
+                    "agentInfo": {"name": server.name, "version": server.version},
+                });
+                self.respond(id, answer);
+            }
+            "session/new" => {
+                let work_dir = text("cwd").ok_or_else(|| missing("cwd"))?;
+                params.get("mcpServers").and_then(Value::as_array).ok_or_else(|| missing("mcpServers"))?;
+                self.acp.open(format!("session_{}", uuid::Uuid::new_v4()), work_dir);
+                self.history = Default::default();
+                self.respond(id, self.acp.opened(true));
+                self.tell_commands();
+            }
+            "session/resume" | "session/load" | "session/fork" => {
+                let (session, work_dir) = (text("sessionId").unwrap_or_default(), text("cwd").unwrap_or_default());
+                self.reopen(session, work_dir, method)?;
+                self.respond(id, self.acp.opened(method == "session/fork"));
+                self.tell_commands();
+            }
+            "session/list" => {
+                let about = |it: &Session| json!({"sessionId": it.id, "cwd": it.work_dir, "title": it.title});
+                let sessions: Vec<Value> = self.acp.sessions.iter().map(about).collect();
+                self.respond(id, json!({"sessions": sessions}));
+            }
+            "session/close" | "session/delete" => {
+                let place = self.acp.current;
+                self.acp.sessions.remove(place);
+                self.acp.current = 0;
+                self.respond(id, json!({}));
+            }
+            "session/set_mode" => {
+                self.set_mode(text("modeId").unwrap_or_default())?;
+                self.respond(id, json!({}));
+            }
+            "session/set_config_option" => {
+                let value = text("value").ok_or_else(|| missing("value"))?.to_owned();
+                let current = self.acp.current;
+                match (text("configId"), self.acp.sessions.get_mut(current)) {
+                    (Some("mode"), _) => self.set_mode(&value)?,
+                    (Some("model"), Some(session)) => session.model = value,
+                    (Some("thinking"), Some(session)) => session.thinking = value,
+                    _ => return Err(missing("configId")),
+                }
+                self.respond(id, json!({"configOptions": self.acp.options()}));
+            }
+            "session/prompt" => {
+                if self.is_running() {
+                    let data = json!({"code": "turn.agent_busy"});
+                    let message = "Cannot launch a new turn while another turn is active".to_owned();
+                    return Err(Failure { code: INVALID_REQUEST, message, data: Some(data.into()) });
+                }
+                let blocks = params.get("prompt").and_then(Value::as_array).ok_or_else(|| missing("prompt"))?;
+                self.turn = Some(Turn::Running(id.to_owned()));
+                return Ok(Some(Incoming::Prompt(content(blocks))));
+            }
+            _ => return Err(Failure::new(METHOD_NOT_FOUND, format!("\"Method not found\": {method}"))),
+        }
+        Ok(None)
+    }
+
+    fn reopen(&mut self, session: &str, work_dir: &str, method: &str) -> Result<(), Failure> {
+        let stored = std::mem::take(&mut self.acp.stored);
+        let open = self.acp.session().is_some_and(|(id, ..)| id == session);
+        if !open {
+            self.history = Default::default();
+            self.history.load(session, &stored);
+            if self.history.records().is_empty() {
+                return Err(Failure::new(INVALID_PARAMS, "Unknown sessionId"));
+            }
+        }
+        let fork = method == "session/fork";
+        let id = if fork { format!("session_{}", uuid::Uuid::new_v4()) } else { session.to_owned() };
+        self.acp.open(id, work_dir);
+        if method == "session/load" {
+            let past = Acp::past(self.history.records());
+            self.tell(past);
+        }
+        Ok(())
+    }
+
+    fn tell_commands(&mut self) {
+        let commands = &self.profile.slash_commands;
+        if commands.is_empty() {
+            return;
+        }
+        let about =
+            |command: &crate::wire::SlashCommand| json!({"name": command.name, "description": command.description});
+        let commands: Vec<Value> = commands.iter().map(about).collect();
+        self.tell(vec![json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})]);
+    }
+
+    fn set_mode(&mut self, mode: &str) -> Result<(), Failure> {
+        if !MODES.iter().any(|(known, _)| *known == mode) {
+            return Err(Failure::new(INVALID_PARAMS, format!("Invalid params: unknown mode {mode}")));
+        }
+        let updates = self.acp.enter(mode);
+        self.tell(updates);
+        Ok(())
+    }
+
+    /// An answer, as the server's own dialect has it.
+    fn acp_answer(&mut self, number: u64, message: &Map<String, Value>) -> Option<Incoming> {
+        let place = self.acp.asked.iter().position(|asked| asked.number == number);
+        let Some(asked) = place.map(|place| self.acp.asked.remove(place)).filter(|it| self.take_pending(&it.rpc_id))
+        else {
+            self.unasked += 1;
+            return None;
+        };
+        let outcome = match message.get("error").filter(|error| !error.is_null()) {
+            Some(error) => {
+                let text = error["message"].as_str().unwrap_or_default();
+                Err(Failure { code: error["code"].as_i64().unwrap_or(0), message: text.to_owned(), data: None })
+            }
+            None => {
+                let result = message.get("result").cloned().unwrap_or_default();
+                let chosen = result["outcome"]["optionId"].as_str().unwrap_or_default();
+                Ok(match asked.choice {
+                    Choice::Approval => {
+                        let response = match chosen {
+                            "approve_once" => "approve",
+                            "approve_always" => "approve_for_session",
+                            _ => "reject",
+                        };
+                        json!({"request_id": asked.rpc_id, "response": response})
+                    }
+                    Choice::Question(question, labels) => {
+                        let number = chosen.strip_prefix("q0_opt_").and_then(|number| number.parse::<usize>().ok());
+                        let answer = number.and_then(|number| labels.get(number));
+                        let answers = answer.map(|label| (question, json!(label)));
+                        json!({"request_id": asked.rpc_id, "answers": Map::from_iter(answers)})
+                    }
+                    Choice::Unknown => result,
+                })
+            }
+        };
+        if !asked.call.is_empty() && self.turn.is_some() && outcome.is_ok() {
+            let begun = self.acp.begin(&asked.call);
+            self.tell(begun.into_iter().collect());
+        }
+        Some(Incoming::Answer(asked.rpc_id, outcome))
+    }
+
+    /// Writes an event or a request in the protocol's words.
+    pub(super) fn record_acp(&mut self, record: &Record) {
+        let Some(rpc_id) = &record.request_id else {
+            let updates = self.acp.updates(&record.kind, &record.payload);
+            return self.tell(updates);
+        };
+        let call = record.payload["tool_call_id"].as_str().unwrap_or_default().to_owned();
+        if record.kind == "QuestionRequest" {
+            let begun = self.acp.begin(&call);
+            self.tell(begun.into_iter().collect());
+        }
+        let session = self.acp.session().map(|(id, ..)| id.to_owned());
+        let (choice, method, params) = match self.acp.permission(&record.kind, &record.payload) {
+            Some((choice, options, about)) => {
+                let params = json!({"sessionId": session, "options": options, "toolCall": about});
+                (choice, "session/request_permission", params)
+            }
+            None => (Choice::Unknown, &*record.kind, record.payload.clone()),
+        };
+        let number = self.acp.next_id;
+        self.acp.next_id += 1;
+        self.acp.asked.push(Asked { number, rpc_id: rpc_id.clone(), call, choice });
+        write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
+    }
+
+    fn tell(&mut self, updates: Vec<Value>) {
+        let session = self.acp.session().map(|(id, ..)| id.to_owned());
+        for update in updates {
+            let params = json!({"sessionId": session, "update": update});
+            write_line(&mut self.output, &json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+        }
+    }
+
+    /// Answers the prompt; how full the context is comes after it.
+    pub(super) fn finish_acp(&mut self, id: &str, outcome: Outcome) {
+        let asked = std::mem::take(&mut self.acp.asked);
+        let reason = match outcome {
+            Outcome::Finished => "end_turn",
+            Outcome::MaxStepsReached(_) => "max_turn_requests",
+            Outcome::Cancelled => {
+                for asked in asked.into_iter().filter(|asked| !asked.call.is_empty()) {
+                    self.not_run(&asked.call);
+                }
+                "cancelled"
+            }
+            // A service that fails is no error there.
+            Outcome::Failed(failure) if failure.code == -32003 => "end_turn",
+            Outcome::Failed(mut failure) => {
+                if matches!(failure.code, -32001 | -32004) {
+                    let message = format!("Authentication required: {}", failure.message);
+                    failure = Failure { code: UNAUTHORISED, message, data: failure.data };
+                }
+                self.respond_failure(Some(id), &failure);
+                return self.tell_context();
+            }
+        };
+        self.respond(id, json!({"stopReason": reason}));
+        self.tell_context();
+    }
+
+    fn tell_context(&mut self) {
+        if let Some((used, size)) = self.acp.context {
+            self.tell(vec![json!({"sessionUpdate": "usage_update", "used": used, "size": size})]);
+        }
+    }
+
+    /// A call whose turn was cancelled while its approval was open.
+    fn not_run(&mut self, call: &str) {
+        let begun = self.acp.begin(call);
+        let Some(name) = self.acp.calls.iter().rev().find(|known| known.id == call).map(|call| call.name.clone())
+        else {
+            return;
+        };
+        let text = format!("Tool \"{name}\" was not run because the approval request was cancelled.");
+        let result = json!({"is_error": true, "output": text});
+        self.tell(begun.into_iter().chain([ended(call, &result)]).collect());
+    }
+}
+
+fn text_block(text: &str) -> Value {
+    json!({"type": "content", "content": {"type": "text", "text": text}})
+}
+
+fn kind(tool: &str) -> &'static str {
+    match tool {
+        "Bash" | "Shell" => "execute",
+        "Write" | "WriteFile" | "Edit" | "StrReplaceFile" => "edit",
+        "Read" | "ReadFile" => "read",
+        "Glob" | "Grep" => "search",
+        "FetchURL" => "fetch",
+        _ => "other",
+    }
+}
+
+/// A part of the answer; of parts that are no text or picture the protocol's agent says none.
+fn chunk(part: &Value) -> Option<Value> {
+    let (kind, content) = match part["type"].as_str()? {
+        "think" => ("agent_thought_chunk", json!({"type": "text", "text": part["think"]})),
+        _ => ("agent_message_chunk", block(part)?),
+    };
+    Some(json!({"sessionUpdate": kind, "content": content}))
+}
+
+fn block(part: &Value) -> Option<Value> {
+    match part["type"].as_str()? {
+        "text" => Some(json!({"type": "text", "text": part["text"]})),
+        "image_url" => {
+            let (head, data) = part["image_url"]["url"].as_str()?.strip_prefix("data:")?.split_once(',')?;
+            Some(json!({"type": "image", "data": data, "mimeType": head.strip_suffix(";base64")?}))
+        }
+        _ => None,
+    }
+}
+
+fn diff(display: &Value) -> Option<Value> {
+    let of = |name: &str| display[name].clone();
+    (display["type"] == "diff")
+        .then(|| json!({"type": "diff", "path": of("path"), "oldText": of("old_text"), "newText": of("new_text")}))
+}
+
+/// The update that tells of a call's result: what the model gets of it.
+fn ended(call: &str, result: &Value) -> Value {
+    let status = if result["is_error"] == true { "failed" } else { "completed" };
+    let mut content: Vec<Value> = result["display"].as_array().into_iter().flatten().filter_map(diff).collect();
+    let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status});
+    match result["output"].as_array() {
+        Some(parts) => {
+            let blocks = parts.iter().filter_map(block);
+            content.extend(blocks.map(|block| json!({"type": "content", "content": block})));
+            update["content"] = json!(content);
+        }
+        None => {
+            let [output, message] = ["output", "message"].map(|name| result[name].as_str().unwrap_or_default());
+            let text = if output.is_empty() { message } else { output };
+            content.push(text_block(text));
+            update["content"] = json!(content);
+            update["rawOutput"] = json!(text);
+        }
+    }
+    update
+}
+
+fn text_of(input: &Value) -> String {
+    serde_json::from_value::<Content>(input.clone()).map(|input| input.text()).unwrap_or_default()
+}
+
+fn content(blocks: &[Value]) -> Content {
+    if let [only] = blocks
+        && only["type"] == "text"
+    {
+        return Content::Text(only["text"].as_str().unwrap_or_default().to_owned());
+    }
+    let parts = blocks.iter().map(|block| match block["type"].as_str() {
+        Some("image") => {
+            let text = |name: &str| block[name].as_str().unwrap_or_default();
+            ContentPart::image_url(format!("data:{};base64,{}", text("mimeType"), text("data")))
+        }
+        _ => ContentPart::text(block["text"].as_str().unwrap_or_default()),
+    });
+    Content::Parts(parts.collect())
+}
