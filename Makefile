@@ -106,10 +106,11 @@ test-generated: $(VENV)/.ready ## What is generated from the catalogue of messag
 	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check
 
 .PHONY: test-scenarios
-test-scenarios: build ## One suite of scenarios through all three languages, compared line by line.
+test-scenarios: build ## One suite of scenarios through all three languages, over Wire and ACP, compared line by line.
 	$(call say,Playing the scenarios)
 	@$(PY) -m pytest -q tests/harness
 	@$(PY) tests/run_scenarios.py
+	@$(PY) tests/run_scenarios.py --acp
 
 .PHONY: test-faults
 test-faults: build ## Faults of agents and systems through all three languages; the table in docs/reliability.md is current.

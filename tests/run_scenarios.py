@@ -2,6 +2,7 @@
 """Plays the scenarios through the SDK in each language and compares what comes out.
 
     tests/run_scenarios.py                                   the scripted agent, all languages
+    tests/run_scenarios.py --acp                             the same scenarios over ACP instead of Wire
     tests/run_scenarios.py --real 1.49.0,1.51.0              real kimi-cli releases
     tests/run_scenarios.py --quick                           a selection of releases, as tests/real/releases.json has it
     tests/run_scenarios.py --matrix                          all releases; prints and writes docs/compatibility.md
@@ -17,6 +18,7 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -24,7 +26,7 @@ RESULTS = TESTS / "real/results.json"
 PAGE = TESTS.parent / "docs/compatibility.md"
 sys.path.insert(0, str(TESTS))
 
-from harness import coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
+from harness import acp, coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
@@ -36,6 +38,7 @@ def say(text: str) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--languages", help="rust,python,python-sync,node or some of them")
+    parser.add_argument("--acp", action="store_true", help="let the scripted agent speak ACP, as Kimi Code does")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these kimi-cli releases")
     parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")
     parser.add_argument("--matrix", action="store_true", help="all releases, or those of --real, as a table")
@@ -53,6 +56,8 @@ def arguments() -> argparse.Namespace:
         parser.error("--add and --missing are about the table: they go with --matrix")
     if chosen.quick and (chosen.matrix or chosen.real):
         parser.error("--quick is a selection of its own: neither --matrix nor --real goes with it")
+    if chosen.acp and (chosen.quick or chosen.matrix or chosen.real):
+        parser.error("--acp is about the scripted agent")
     if chosen.quick:
         chosen.real = ",".join(releases.quick())
     if chosen.matrix and not chosen.real:
@@ -89,7 +94,7 @@ class Report:
         self.counts = {"pass": 0, "FAIL": 0, "unsupported": 0, "skip": 0}
 
     def add(self, one: play.Play) -> None:
-        if self.chosen.update and play.update(one, self.chosen.languages):
+        if self.chosen.update and not self.chosen.acp and play.update(one, self.chosen.languages):
             say(f"wrote {one.scenario.path.relative_to(TESTS.parent)}")
         verdict = play.judge(one, self.chosen.languages)
         self.counts[verdict.status] += 1
@@ -109,6 +114,12 @@ class Report:
                 print(f"    {trace.compact(line)}")
         for complaint in verdict.complaints:
             print("  " + complaint.replace("\n", "\n  "))
+
+    def declared(self, needless: list[str]) -> None:
+        self.counts["FAIL" if needless else "pass"] += 1
+        print(f"{'FAIL' if needless else 'pass'}  every difference that is declared occurs")
+        for what in needless:
+            print(f"  {what}")
 
     def coverage(self, missing: list[str]) -> None:
         self.counts["FAIL" if missing else "pass"] += 1
@@ -145,6 +156,31 @@ def play_real(
     )
 
 
+def play_acp(
+    chosen: argparse.Namespace, scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, report: Report
+) -> list[play.Play]:
+    known, used = acp.declared(), set[str]()
+    played, left = acp.chosen(scenarios, known, used)
+    for name, why in left.items() if chosen.show or chosen.only else ():
+        say(f"{name} is not played over ACP: {why}")
+    say(f"{len(played)} scenarios over ACP; {len(left)} have no place there")
+    plays = play.play_scripted(played, commands, scratch, say, over="ACP")
+    if chosen.update:
+        acp.rewrite({one.scenario.name: one.agreed(chosen.languages) for one in plays}, known)
+        plays = [
+            replace(one, scenario=acp.cast(found, acp.declared())) for one in plays if (found := _named(scenarios, one))
+        ]
+    for one in plays:
+        report.add(one)
+    if not chosen.only:
+        report.declared(acp.needless(scenarios, known, used))
+    return plays
+
+
+def _named(scenarios: list[Scenario], one: play.Play) -> Scenario | None:
+    return next((scenario for scenario in scenarios if scenario.name == one.scenario.name), None)
+
+
 def main() -> int:
     chosen = arguments()
     started = time.monotonic()
@@ -164,6 +200,8 @@ def main() -> int:
     try:
         if chosen.real:
             plays = play_real(chosen, scenarios, commands, scratch, report)
+        elif chosen.acp:
+            plays = play_acp(chosen, scenarios, commands, scratch, report)
         else:
             measured = scratch / "measured"
             measured.mkdir()

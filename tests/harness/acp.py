@@ -1,8 +1,8 @@
 """Scenarios over the Agent Client Protocol: which are played, and what comes out otherwise than over Wire.
 
-The scripted agent speaks ACP as Kimi Code does, and the same scenario has to give the same trace but for what is declared
-here: `RULES` hold for every scenario, `acp.json` has the traces of those in which a turn takes another course, and
-says why. What is declared but doesn't occur is a failure.
+The scripted agent speaks ACP as Kimi Code does, and the same scenario has to give the same trace but for what is
+declared here: `RULES` hold for every scenario, `acp.json` has the traces of those in which a turn takes another course,
+and says why. What is declared but doesn't occur is a failure.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .scenario import BadScenario, Scenario, with_expectation
-from .trace import Line, compact, event_type
+from .scenario import BadScenario, Scenario
+from .trace import Line, event_type
 
 DECLARED = Path(__file__).with_name("acp.json")
 
@@ -50,8 +50,6 @@ SCRIPT = {
     "wire": "it is about a version of Wire",
     "release": "it is about a release of kimi-cli",
     "session_file": "it goes on with a session by a name of the program's own",
-    "deaf_to": "it is about a call of Wire's",
-    "cut": "it counts lines or calls of Wire's",
 }
 
 
@@ -73,6 +71,27 @@ def _with(line: Line, **fields: Any) -> Line:
     return {**line, "event": {**line["event"], "payload": {**_payload(line), **fields}}}
 
 
+def _request(line: Line, kind: str) -> dict[str, Any] | None:
+    """The request of that kind that is in the line: an event, or what a handler is given."""
+    if event_type(line) == kind:
+        return _payload(line)
+    handlers = {"ApprovalRequest": "approval", "QuestionRequest": "question"}
+    return line.get("request") if line.get("handler") == handlers[kind] else None
+
+
+def _asked(line: Line, request: dict[str, Any]) -> Line:
+    """The line with this request in place of its own."""
+    if "handler" in line:
+        return {**line, "request": request}
+    return {**line, "event": {**line["event"], "payload": request}}
+
+
+def _diffs(blocks: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """What is left of what a tool shows."""
+    kept = ("type", "path", "old_text", "new_text")
+    return [{key: block[key] for key in kept} for block in blocks or [] if block.get("type") == "diff"]
+
+
 def _marked(lines: list[Line]) -> list[Line]:
     return [_with(line, synthesized=True) if event_type(line) in ("TurnBegin", "TurnEnd") else line for line in lines]
 
@@ -80,17 +99,35 @@ def _marked(lines: list[Line]) -> list[Line]:
 def _one_step(lines: list[Line]) -> list[Line]:
     """The first of each turn, marked; a result tells one."""
     left: list[Line] = []
-    begun = False
+    begun = shown = False
     for line in lines:
         kind = event_type(line)
         if kind == "TurnBegin":
-            begun = False
+            begun = shown = False
+        if set(line) == {"step"}:
+            if not shown:
+                left.append({"step": 1})
+            shown = True
+            continue
         if kind == "StepBegin":
             if not begun:
                 left.append(_with(line, n=1, synthesized=True))
             begun = True
         else:
             left.append({**line, "steps": min(line["steps"], 1)} if "steps" in line and "op" in line else line)
+    return left
+
+
+def _status_outside(lines: list[Line]) -> list[Line]:
+    """Of reports in a turn none is left; outside of one only the mode is told."""
+    left: list[Line] = []
+    running = False
+    for line in lines:
+        kind = event_type(line)
+        if kind in ("TurnBegin", "TurnEnd"):
+            running = kind == "TurnBegin"
+        if kind != "StatusUpdate" or (not running and set(_payload(line)) == {"plan_mode"}):
+            left.append(line)
     return left
 
 
@@ -117,7 +154,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _results_as_the_model_gets_them(lines: list[Line]) -> list[Line]:
+def _results(lines: list[Line]) -> list[Line]:
     names: dict[str, str] = {}
     titles: dict[str, str] = {}
     told: list[Line] = []
@@ -125,13 +162,14 @@ def _results_as_the_model_gets_them(lines: list[Line]) -> list[Line]:
         payload = _payload(line)
         kind = event_type(line)
         if kind == "ToolCall":
-            names[payload["id"]] = titles[payload["id"]] = payload["function"]["name"]
+            name = names[payload["id"]] = payload["function"]["name"]
+            titles[payload["id"]] = "Asking user questions" if name == "AskUserQuestion" else name
         if kind == "ApprovalRequest":
             titles[payload["tool_call_id"]] = payload["description"]
         if kind == "ToolResult" and payload.get("tool_call_id") in names:
             value = payload["return_value"]
             call = payload["tool_call_id"]
-            display = [block for block in value.get("display", []) if block.get("type") == "diff"]
+            display = _diffs(value.get("display"))
             extras = {"kind": _KINDS.get(names[call], "other"), "title": titles[call]}
             output = value.get("output") or value.get("message", "")
             line = _with(
@@ -155,29 +193,103 @@ def _permissions(lines: list[Line]) -> list[Line]:
         payload = _payload(line)
         if event_type(line) == "ToolCall":
             names[payload["id"]] = payload["function"]["name"]
-        if event_type(line) == "ApprovalRequest":
-            name = names.get(payload["tool_call_id"], payload["sender"])
-            display = [block for block in payload.get("display", []) if block.get("type") == "diff"]
-            known = {key: payload[key] for key in ("id", "tool_call_id")}
-            description = f"Requesting approval to {payload['description']}"
-            fields = {**known, "sender": name, "action": name, "description": description, "display": display}
-            line = {"event": {"type": "ApprovalRequest", "payload": {**fields, "options": _OPTIONS}}}
+        request = _request(line, "ApprovalRequest")
+        if request:
+            name = names.get(request["tool_call_id"], request["sender"])
+            fields = {
+                "id": request["id"],
+                "tool_call_id": request["tool_call_id"],
+                "sender": name,
+                "action": name,
+                "description": f"Requesting approval to {request['description']}",
+                "display": _diffs(request.get("display")),
+                "options": _OPTIONS,
+            }
+            line = _asked(line, fields)
         told.append(line)
+    return told
+
+
+def _first_question(lines: list[Line]) -> list[Line]:
+    told: list[Line] = []
+    for line in lines:
+        request = _request(line, "QuestionRequest")
+        if request:
+            first = {
+                key: request["questions"][0][key]
+                for key in ("question", "header", "options")
+                if key in request["questions"][0]
+            }
+            line = _asked(line, {**request, "questions": [{**first, "multi_select": False}]})
+        told.append(line)
+    return told
+
+
+def _repeated_ids(lines: list[Line]) -> list[Line]:
+    """Of two calls in a turn that the model gives one id, the second gets another."""
+    told: list[Line] = []
+    seen: dict[str, int] = {}
+    for line in lines:
+        payload = _payload(line)
+        kind = event_type(line)
+        if kind == "TurnBegin":
+            seen = {}
+        if kind == "ToolCall":
+            seen[payload["id"]] = seen.get(payload["id"], 0) + 1
+        field = "id" if kind == "ToolCall" else "tool_call_id"
+        count = (
+            seen.get(payload.get(field), 1)
+            if kind in ("ToolCall", "ToolResult", "ApprovalRequest", "QuestionRequest")
+            else 1
+        )
+        told.append(_with(line, **{field: f"{payload[field]}__{count}"}) if count > 1 else line)
     return told
 
 
 def _request_numbers(lines: list[Line]) -> list[Line]:
     """Requests have numbers, from 0 for each process."""
     told: list[Line] = []
+    numbers: dict[str, str] = {}
     count = 0
     for line in lines:
         if line.get("op") in ("open", "one_shot"):
-            count = 0
-        if event_type(line) in ("ApprovalRequest", "QuestionRequest"):
-            line = _with(line, id=str(count))
-            count += 1
+            numbers, count = {}, 0
+        for kind in ("ApprovalRequest", "QuestionRequest"):
+            request = _request(line, kind)
+            if request:
+                if request["id"] not in numbers:
+                    numbers[request["id"]] = str(count)
+                    count += 1
+                line = _asked(line, {**request, "id": numbers[request["id"]]})
+        if event_type(line) == "HandlerFailed" and _payload(line).get("request_id") in numbers:
+            line = _with(line, request_id=numbers[_payload(line)["request_id"]])
         told.append(line)
     return told
+
+
+_CAPABILITIES = {
+    "approval_feedback": False, "external_tools": False, "hooks": [], "plan_mode": True, "questions": True,
+    "replay": False, "steer": False,
+}  # fmt: skip
+
+
+def _handshake(lines: list[Line]) -> list[Line]:
+    said = {"capabilities": _CAPABILITIES, "protocol_version": "acp-1", "slash_commands": []}
+    return [{**line, **said} if line.get("op") == "info" and "capabilities" in line else line for line in lines]
+
+
+def _session_names(lines: list[Line]) -> list[Line]:
+    return [
+        {**line, "id": f"session_{line['id']}"} if line.get("op") == "session" and "id" in line else line
+        for line in lines
+    ]
+
+
+def _failed_without_end(lines: list[Line]) -> list[Line]:
+    def fails(place: int) -> bool:
+        return event_type(lines[place]) == "TurnEnd" and place + 1 < len(lines) and "rpc_code" in lines[place + 1]
+
+    return [line for place, line in enumerate(lines) if not fails(place)]
 
 
 def _no_tokens(lines: list[Line]) -> list[Line]:
@@ -194,17 +306,24 @@ def _no_tokens(lines: list[Line]) -> list[Line]:
 
 
 RULES = (
-    Rule("permissions", "an approval's text is the agent's sentence, its sender and action the tool's name", _permissions),
+    Rule("handshake", "the agent tells less of itself, and its commands later", _handshake),
+    Rule("session ids", "the agent names a session", _session_names),
+    Rule("repeated ids", "a call's id that there was in the turn already gets a number", _repeated_ids),
+    Rule("results", "a tool's result is what the model gets; title and kind are in `extras`", _results),
+    Rule(
+        "permissions", "an approval's text is the agent's sentence, sender and action are the tool's name", _permissions
+    ),
+    Rule("questions", "the first question only, one choice", _first_question),
     Rule("request ids", "a request's id is a number of the agent's", _request_numbers),
     Rule("answers", "the agent doesn't tell that an approval was answered", _without("ApprovalResponse")),
-    Rule("results", "a tool's result is what the model gets, its title and kind are in `extras`", _results_as_the_model_gets_them),
     Rule("arguments", "a call's arguments come as parts", _arguments_in_parts),
-    Rule("turns", "the SDK makes `TurnBegin` and `TurnEnd`", _marked),
-    Rule("steps", "the SDK makes one step a turn", _one_step),
-    Rule("interrupted", "a step's interruption is not told", _without("StepInterrupted")),
-    Rule("tokens", "tokens are not told", _no_tokens),
-    Rule("status", "how full the context is comes after the turn, and not among its events", _without("StatusUpdate")),
-)  # fmt: skip
+    Rule("interruption", "it isn't told that a step was interrupted", _without("StepInterrupted")),
+    Rule("failed turns", "a turn that fails has no `TurnEnd`", _failed_without_end),
+    Rule("turns", "`TurnBegin` and `TurnEnd` are made by the SDK", _marked),
+    Rule("steps", "one step a turn is made by the SDK", _one_step),
+    Rule("tokens", "a turn's tokens are not told", _no_tokens),
+    Rule("status", "what has changed about the session is told outside of turns", _status_outside),
+)
 
 _ID = re.compile(r"<id\d+>")
 
@@ -244,19 +363,16 @@ def declared(path: Path = DECLARED) -> Declared:
 
 def reason(scenario: Scenario, known: Declared) -> str | None:
     """Why a scenario is not played over ACP."""
-    data = scenario.data
-    script = data["agent"]["script"]
-    if isinstance(script, dict):
-        for field, why in SCRIPT.items():
-            if field in script:
-                return f"`{field}`: {why}"
-    options = [data.get("options", {}), *(op.get("options", {}) for op in data["program"])]
+    script = scenario.data["agent"]["script"]
+    for field, why in SCRIPT.items():
+        if _has_field(scenario, field):
+            return f"`{field}`: {why}"
     for option, why in OPTIONS.items():
-        if any(option in given for given in options):
+        if _has_option(scenario, option):
             return f"`{option}`: {why}"
     for op, why in OPERATIONS.items():
-        if any(step["op"] == op for step in data["program"]):
-            return why
+        if _has_operation(scenario, op):
+            return f"`{op}`: {why}"
     for action, why in ACTIONS.items():
         if _has_action(script, action):
             return f"`{action}`: {why}"
@@ -300,7 +416,7 @@ def chosen(scenarios: Iterable[Scenario], known: Declared, used: set[str]) -> tu
 
 def needless(scenarios: list[Scenario], known: Declared, used: set[str]) -> list[str]:
     """Declarations that nothing needs: over all scenarios."""
-    names = {scenario.name for scenario in scenarios}
+    played = {scenario.name for scenario in scenarios if reason(scenario, known) is None}
     bare = Declared({}, known.courses)
     otherwise = {scenario.name for scenario in scenarios if reason(scenario, bare) is None}
     complaints = [
@@ -308,20 +424,40 @@ def needless(scenarios: list[Scenario], known: Declared, used: set[str]) -> list
         for pattern in known.left_out
         if not any(re.fullmatch(pattern, name) for name in otherwise)
     ]
-    complaints += [f"{DECLARED.name}: there is no {name}" for name in known.courses if name not in names]
+    complaints += [f"{DECLARED.name}: {name} is not played" for name in known.courses if name not in played]
     complaints += [f"the rule `{rule.name}` changes no trace" for rule in RULES if rule.name not in used]
-    for kind, table, has in (("option", OPTIONS, _with_option), ("operation", OPERATIONS, _with_operation)):
-        complaints += [f"no scenario has the {kind} `{name}`" for name in table if not any(has(s, name) for s in scenarios)]
+    tables = (
+        ("option", OPTIONS, _has_option),
+        ("operation", OPERATIONS, _has_operation),
+        ("action", ACTIONS, lambda scenario, name: _has_action(scenario.data["agent"]["script"], name)),
+        ("field of a script", SCRIPT, _has_field),
+    )
+    for kind, table, has in tables:
+        unmet = [name for name in table if not any(has(scenario, name) for scenario in scenarios)]
+        complaints += [f"no scenario has the {kind} `{name}`" for name in unmet]
     return complaints
 
 
-def _with_option(scenario: Scenario, name: str) -> bool:
+def _has_option(scenario: Scenario, name: str) -> bool:
     options = [scenario.data.get("options", {}), *(op.get("options", {}) for op in scenario.data["program"])]
     return any(name in given for given in options)
 
 
-def _with_operation(scenario: Scenario, name: str) -> bool:
+def _has_operation(scenario: Scenario, name: str) -> bool:
     return any(step["op"] == name for step in scenario.data["program"])
+
+
+def _has_field(scenario: Scenario, name: str) -> bool:
+    script = scenario.data["agent"]["script"]
+    return isinstance(script, dict) and name in script
+
+
+def rewrite(traces: dict[str, list[Line] | None], known: Declared) -> None:
+    """Writes down anew the courses that are declared; why one is there is for a person to say."""
+    courses = {
+        name: {**course, "expect": traces.get(name) or course["expect"]} for name, course in known.courses.items()
+    }
+    write(courses, known)
 
 
 def write(courses: dict[str, dict[str, Any]], known: Declared, path: Path = DECLARED) -> None:
@@ -330,6 +466,8 @@ def write(courses: dict[str, dict[str, Any]], known: Declared, path: Path = DECL
     rows = []
     for name, course in sorted(courses.items()):
         lines = ",\n".join("    " + json.dumps(line, ensure_ascii=False, sort_keys=True) for line in course["expect"])
-        rows.append(f'  {json.dumps(name)}: {{\n   "why": {json.dumps(course["why"])},\n   "expect": [\n{lines}\n   ]\n  }}')
+        rows.append(
+            f'  {json.dumps(name)}: {{\n   "why": {json.dumps(course["why"])},\n   "expect": [\n{lines}\n   ]\n  }}'
+        )
     text = '{\n "left_out": {\n' + left + '\n },\n "courses": {\n' + ",\n".join(rows) + "\n }\n}\n"
     path.write_text(text, "utf-8")

@@ -32,10 +32,20 @@ class Play:
     missing: releases.Feature | None = None
     """What the release lacks; then there is either nothing to play, or only the refusal."""
     unused: dict[str, int] = field(default_factory=dict)
+    over: str | None = None
+    """The protocol of the scripted agent, if it isn't Wire."""
 
     @property
     def title(self) -> str:
-        return f"{self.scenario.name} (kimi-cli {self.version})" if self.version else self.scenario.name
+        said = f"kimi-cli {self.version}" if self.version else f"over {self.over}" if self.over else ""
+        return f"{self.scenario.name} ({said})" if said else self.scenario.name
+
+    def agreed(self, languages: list[str]) -> list[trace.Line] | None:
+        """The trace, if all languages that play it have the same."""
+        ran = [self.outcomes.get(language) for language in languages if language not in self.skips]
+        traces = [outcome.lines for outcome in ran if outcome and not outcome.problem]
+        agree = traces and len(traces) == len(ran) and all(lines == traces[0] for lines in traces)
+        return traces[0] if agree else None
 
 
 @dataclass
@@ -65,12 +75,13 @@ def play_scripted(
     scratch: Path,
     say: Say,
     measured: Path | None = None,
+    over: str | None = None,
 ) -> list[Play]:
     """All the scenarios in one process a language. In the folder `measured`, if any, go the names that it touches.
 
     What a language is declared not to play is played all the same, so that it is noticed when the reason has gone.
     """
-    plays = {scenario.name: Play(scenario) for scenario in scenarios}
+    plays = {scenario.name: Play(scenario, over=over) for scenario in scenarios}
 
     def job(language: str) -> None:
         files: dict[str, Path] = {}
@@ -84,7 +95,7 @@ def play_scripted(
                 scratch / language / f"{name}.case",
                 prepared(play.scenario, {"dir": str(directory)}),
             )
-        say(f"{language}: {len(files)} scenarios with the scripted agent")
+        say(f"{language}: {len(files)} scenarios with the scripted agent{f' over {over}' if over else ''}")
         env = {**os.environ, "SCENARIO_TOUCHED": str(measured / language)} if measured else None
         for name, outcome in runners.run(commands[language], files, env).items():
             if name in plays:
@@ -248,15 +259,12 @@ def _quoted(stderr: str) -> str:
 
 def update(play: Play, languages: list[str]) -> bool:
     """Writes what all the languages agree on into the scenario's file; says whether the file changed."""
-    ran = [play.outcomes.get(language) for language in languages if language not in play.skips]
-    if not ran or any(outcome is None or outcome.problem for outcome in ran):
-        return False
-    traces = [outcome.lines for outcome in ran if outcome]
-    if any(lines != traces[0] for lines in traces) or play.scenario.expect == traces[0]:
+    lines = play.agreed(languages)
+    if lines is None or play.scenario.expect == lines:
         return False
     path = play.scenario.path
-    path.write_text(with_expectation(path.read_text("utf-8"), traces[0]), "utf-8")
-    play.scenario.data["expect"] = traces[0]
+    path.write_text(with_expectation(path.read_text("utf-8"), lines), "utf-8")
+    play.scenario.data["expect"] = lines
     return True
 
 

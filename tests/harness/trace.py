@@ -13,7 +13,7 @@ from typing import Any
 
 Line = dict[str, Any]
 
-_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+_UUID = re.compile(r"(?:\b|(?<=session_))[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _HEX = re.compile(r"[0-9a-f]{12,64}")
 # A bare run of hex digits is an id only where an id is expected: elsewhere it may be anybody's text.
 _ID_KEYS = frozenset({"id", "request_id", "source_id", "agent_id", "session_id"})

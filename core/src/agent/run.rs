@@ -26,7 +26,7 @@ const BULK_BYTES: usize = 1 << 20;
 const USAGE: &str = "usage: kimi-scripted-agent SCRIPT.json [--wire] [--work-dir=DIR] [--session=ID] [--yolo] \
 [--max-steps-per-turn=N] [any option of kimi-cli]
 
-Speaks Wire on standard input and output, and does what the script says: a JSON list of turns, one a prompt, each a
+Speaks Wire (or ACP, if the script says so) on standard input and output, and does what the script says: a JSON list of turns, one a prompt, each a
 list of actions.
 
     [

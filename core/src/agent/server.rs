@@ -448,7 +448,10 @@ impl Server {
     }
 
     fn respond_failure(&mut self, id: Option<&str>, failure: &Failure) {
-        let error = json!({"code": failure.code, "message": failure.message, "data": failure.data});
+        let mut error = json!({"code": failure.code, "message": failure.message, "data": failure.data});
+        if let (true, None, Some(fields)) = (self.profile.acp, &failure.data, error.as_object_mut()) {
+            fields.shift_remove("data");
+        }
         let id = id.map(|id| self.id(id));
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
     }

@@ -64,11 +64,15 @@ enum Choice {
 #[derive(Debug)]
 struct Call {
     id: String,
+    /// The id that the client is told: an agent's own, where the model gives one twice.
+    shown: String,
     name: String,
     arguments: String,
     title: String,
     /// Whether it was said that it begins.
     begun: bool,
+    /// Whether it waits for a permission that nobody has given.
+    waits: bool,
 }
 
 impl Acp {
@@ -120,7 +124,7 @@ impl Acp {
 
     /// The update that tells of how a call's arguments are so far.
     fn arguments(call: &Call) -> Value {
-        json!({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "in_progress",
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": call.shown, "status": "in_progress",
             "content": [text_block(&call.arguments)]})
     }
 
@@ -128,14 +132,26 @@ impl Acp {
     fn begin(&mut self, id: &str) -> Option<Value> {
         let call = self.calls.iter_mut().rev().find(|call| call.id == id).filter(|call| !call.begun)?;
         call.begun = true;
-        let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call.id, "title": call.title,
+        let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call.shown, "title": call.title,
             "kind": kind(&call.name), "status": "in_progress"});
+        let mut text = call.arguments.clone();
         // Text that is no JSON has no form that this field could have.
         if let Ok(input) = serde_json::from_str::<Value>(&call.arguments) {
+            text = input.to_string();
             update["rawInput"] = input;
         }
-        update["content"] = json!([text_block(&call.arguments)]);
+        update["content"] = json!([text_block(&text)]);
         Some(update)
+    }
+
+    fn waits(&mut self, id: &str, waits: bool) {
+        if let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id) {
+            call.waits = waits;
+        }
+    }
+
+    fn shown(&self, id: &str) -> String {
+        self.calls.iter().rev().find(|call| call.id == id).map_or(id, |call| &*call.shown).to_owned()
     }
 
     /// What an event is in the protocol's words: none, one or several updates.
@@ -155,8 +171,12 @@ impl Acp {
                 let name = payload["function"]["name"].as_str().unwrap_or_default().to_owned();
                 let id = payload["id"].as_str().unwrap_or_default().to_owned();
                 let arguments = payload["function"]["arguments"].as_str().unwrap_or_default().to_owned();
-                let call = Call { title: name.clone(), id, name, arguments, begun: false };
-                let mut updates = vec![json!({"sessionUpdate": "tool_call", "toolCallId": call.id, "title": call.name,
+                let before = self.calls.iter().filter(|call| call.id == id).count();
+                let shown = if before == 0 { id.clone() } else { format!("{id}__{}", before + 1) };
+                let title = if name == "AskUserQuestion" { "Asking user questions".to_owned() } else { name.clone() };
+                let call = Call { title, id, shown, name, arguments, begun: false, waits: false };
+                let mut updates =
+                    vec![json!({"sessionUpdate": "tool_call", "toolCallId": call.shown, "title": call.name,
                     "kind": self::kind(&call.name), "status": "pending", "content": [text_block("")]})];
                 if !call.arguments.is_empty() {
                     updates.push(Self::arguments(&call));
@@ -171,8 +191,9 @@ impl Acp {
             }
             "ToolResult" => {
                 let id = payload["tool_call_id"].as_str().unwrap_or_default();
+                self.waits(id, false);
                 let mut updates: Vec<Value> = self.begin(id).into_iter().collect();
-                updates.push(ended(id, &payload["return_value"]));
+                updates.push(ended(&self.shown(id), &payload["return_value"]));
                 updates
             }
             "StatusUpdate" => {
@@ -208,9 +229,10 @@ impl Acp {
     /// The request for a permission; `None` if the protocol has no such request.
     fn permission(&mut self, kind: &str, payload: &Value) -> Option<(Choice, Vec<Value>, Value)> {
         let call = payload["tool_call_id"].as_str().unwrap_or_default();
+        let shown = self.shown(call);
         let found = self.calls.iter_mut().rev().find(|known| known.id == call);
         let name = found.as_ref().map_or_else(|| payload["sender"].as_str().unwrap_or_default(), |call| &*call.name);
-        let mut about = json!({"toolCallId": call, "title": name});
+        let mut about = json!({"toolCallId": shown, "title": name});
         match kind {
             "ApprovalRequest" => {
                 let description = payload["description"].as_str().unwrap_or_default();
@@ -220,6 +242,7 @@ impl Acp {
                 about["content"] = json!(content);
                 if let Some(call) = found {
                     description.clone_into(&mut call.title);
+                    call.waits = true;
                 }
                 let option = |id, name, kind| json!({"optionId": id, "name": name, "kind": kind});
                 let options = vec![
@@ -448,6 +471,7 @@ impl Server {
                 let chosen = result["outcome"]["optionId"].as_str().unwrap_or_default();
                 Ok(match asked.choice {
                     Choice::Approval => {
+                        self.acp.waits(&asked.call, !chosen.starts_with("approve"));
                         let response = match chosen {
                             "approve_once" => "approve",
                             "approve_always" => "approve_for_session",
@@ -507,14 +531,12 @@ impl Server {
 
     /// Answers the prompt; how full the context is comes after it.
     pub(super) fn finish_acp(&mut self, id: &str, outcome: Outcome) {
-        let asked = std::mem::take(&mut self.acp.asked);
+        self.acp.asked.clear();
         let reason = match outcome {
             Outcome::Finished => "end_turn",
             Outcome::MaxStepsReached(_) => "max_turn_requests",
             Outcome::Cancelled => {
-                for asked in asked.into_iter().filter(|asked| !asked.call.is_empty()) {
-                    self.not_run(&asked.call);
-                }
+                self.tell_not_run();
                 "cancelled"
             }
             // A service that fails is no error there.
@@ -538,16 +560,16 @@ impl Server {
         }
     }
 
-    /// A call whose turn was cancelled while its approval was open.
-    fn not_run(&mut self, call: &str) {
-        let begun = self.acp.begin(call);
-        let Some(name) = self.acp.calls.iter().rev().find(|known| known.id == call).map(|call| call.name.clone())
-        else {
-            return;
-        };
-        let text = format!("Tool \"{name}\" was not run because the approval request was cancelled.");
-        let result = json!({"is_error": true, "output": text});
-        self.tell(begun.into_iter().chain([ended(call, &result)]).collect());
+    /// Calls whose turn was cancelled while nobody had allowed them.
+    fn tell_not_run(&mut self) {
+        let waiting: Vec<_> = self.acp.calls.iter().filter(|call| call.waits).map(|call| call.id.clone()).collect();
+        for id in waiting {
+            let begun = self.acp.begin(&id);
+            let name = self.acp.calls.iter().rev().find(|call| call.id == id).map_or("", |call| &*call.name);
+            let text = format!("Tool \"{name}\" was not run because the approval request was cancelled.");
+            let result = ended(&self.acp.shown(&id), &json!({"is_error": true, "output": text}));
+            self.tell(begun.into_iter().chain([result]).collect());
+        }
     }
 }
 
@@ -633,3 +655,7 @@ fn content(blocks: &[Value]) -> Content {
     });
     Content::Parts(parts.collect())
 }
+
+#[cfg(test)]
+#[path = "acp_tests.rs"]
+mod tests;
