@@ -23,7 +23,7 @@ WORDS = ("yes", "unsupported", "lacking")
 """What a cell says if all is well."""
 TITLES = {"rust": "Rust", "python": "Python", "python-sync": "Python's blocking API", "node": "Node"}
 # They say nothing about what is played.
-_TOLD_ONLY = frozenset({"about", "needs", "before"})
+_TOLD_ONLY = frozenset({"about", "needs", "before", "kimi_code"})
 _ABOUT = (
     "What tests/real/cases came to. Written by `tests/run_scenarios.py --matrix`; `of` tells which state of the case."
 )

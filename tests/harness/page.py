@@ -31,6 +31,7 @@ def document(results: Results, scenarios: list[Scenario]) -> str:
         "## Where older releases differ",
         "These cases say **yes** with older releases, too, but not everything in them is as with the newest.",
         _markdown([["case", "before kimi-cli", "what differs"], *_differences(scenarios)]),
+        *_kimi_code(scenarios),
         "## About the releases",
         "\n".join(f"- {one.version} (Wire {one.wire}): {one.note}." for one in known if one.note),
     ]
@@ -65,6 +66,20 @@ def _codes(names: Iterable[str]) -> str:
 def _feature(one: releases.Feature) -> list[str]:
     before = f"**unsupported**: `Unsupported` from `{one.refused}`" if one.refused else f"**lacking**: {one.instead}"
     return [f"`{one.name}`", one.about, one.since, before]
+
+
+def _kimi_code(scenarios: Iterable[Scenario]) -> list[str]:
+    """What is said of Kimi Code, if it is in the table."""
+    played = [releases.release(version) for version in releases.versions() if releases.release(version).kimi_code]
+    if not played:
+        return []
+    lacks = ", ".join(f"`{name}`" for name in sorted({one.name for release in played for one in release.missing}))
+    rows = [[one.name, one.data["kimi_code"]["why"]] for one in scenarios if "kimi_code" in one.data]
+    return [
+        "## Where Kimi Code differs",
+        f"It speaks ACP, and [has no](kimi-code.md) {lacks}. What these cases say is otherwise with it:",
+        _markdown([["case", "what differs"], *rows]),
+    ]
 
 
 def _differences(scenarios: Iterable[Scenario]) -> list[list[str]]:

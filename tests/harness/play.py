@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from real.install import InstallFailed, NoPython, command
+from real.install import InstallFailed, NoPython, command, kimi_code
 
 from . import real, releases, runners, trace
 from .scenario import Scenario, prepared, with_expectation
@@ -37,7 +37,8 @@ class Play:
 
     @property
     def title(self) -> str:
-        said = f"kimi-cli {self.version}" if self.version else f"over {self.over}" if self.over else ""
+        agent = "" if self.version and self.version.startswith("kimi-code-") else "kimi-cli "
+        said = f"{agent}{self.version}" if self.version else f"over {self.over}" if self.over else ""
         return f"{self.scenario.name} ({said})" if said else self.scenario.name
 
     def agreed(self, languages: list[str]) -> list[trace.Line] | None:
@@ -137,8 +138,7 @@ def play_real(
         name = play.scenario.name
         directory = scratch / f"{play.version}-{language}" / name
         directory.mkdir(parents=True)
-        at_home = releases.release(str(play.version)).config_at_home
-        with real.staged(play.scenario, directory, at_home) as (case, model):
+        with real.staged(play.scenario, directory, releases.release(str(play.version))) as (case, model):
             path = case_file(directory.parent / f"{name}.case", case)
             env = real.runner_env([*through(directory), *agents[str(play.version)]])
             outcome = runners.run(commands[language], {name: path}, env)[name]
@@ -184,16 +184,18 @@ def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str
 
     def install(version: str) -> None:
         try:
-            agents[version] = command(version, releases.release(version).original, say)
+            found = releases.release(version)
+            number = version.rpartition("-")[2]
+            agents[version] = kimi_code(number, say) if found.kimi_code else command(version, found.original, say)
         except NoPython as error:
             if os.environ.get("CI"):
                 raise
-            say(f"skipping kimi-cli {version}: {error}")
+            say(f"skipping {version}: {error}")
             for play in plays:
                 if play.version == version:
                     play.skips = dict.fromkeys(commands, "no Python here can run it")
         except InstallFailed as error:
-            raise InstallFailed(f"kimi-cli {version} could not be installed\n{error}") from None
+            raise InstallFailed(f"{version} could not be installed\n{error}") from None
 
     runners.parallel([partial(install, version) for version in versions], AT_ONCE)
     return agents

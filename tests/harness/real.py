@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from real.install import node_of
 from real.model import ScriptedModel
 
+from .releases import Release
 from .scenario import Scenario, fill, prepared
 
 REAL = Path(__file__).resolve().parent.parent / "real"
@@ -39,6 +41,32 @@ def configuration(base_url: str) -> dict[str, Any]:
         },
         "providers": {"scripted": {"type": "kimi", "base_url": base_url, "api_key": "sk-scripted"}},
     }
+
+
+def kimi_code_configuration(base_url: str) -> dict[str, Any]:
+    """The same for Kimi Code."""
+    model = {
+        "provider": "scripted",
+        "model": "scripted-model",
+        "max_context_size": 100_000,
+        "capabilities": ["thinking"],
+    }
+    return {
+        "default_model": "scripted",
+        "providers": {"scripted": {"type": "kimi", "base_url": base_url, "api_key": "sk-scripted"}},
+        "models": {"scripted": model},
+    }
+
+
+def toml(data: dict[str, Any], above: str = "") -> str:
+    """Of texts, numbers, truths, lists of them, and tables; JSON's spelling of those is TOML's, too."""
+    tables = {key: value for key, value in data.items() if isinstance(value, dict)}
+    rows = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in data.items() if key not in tables]
+    text = "".join(f"{row}\n" for row in rows)
+    for key, value in tables.items():
+        name = f"{above}{json.dumps(key)}"
+        text += f"\n[{name}]\n{toml(value, f'{name}.')}"
+    return text
 
 
 def overlaid(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -83,9 +111,7 @@ def _processes() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def staged(
-    scenario: Scenario, directory: Path, config_at_home: bool = False
-) -> Iterator[tuple[dict[str, Any], ScriptedModel]]:
+def staged(scenario: Scenario, directory: Path, release: Release) -> Iterator[tuple[dict[str, Any], ScriptedModel]]:
     """The case with its files in place and its model serving, as a runner gets it."""
     home = directory / "home"
     for folder in (home / "share", directory / "work"):
@@ -98,13 +124,16 @@ def staged(
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(fill(content, names), "utf-8")
-        config = overlaid(configuration(model.base_url), fill(kimi.get("config", {}), names))
-        place = home / ".kimi/config.json" if config_at_home else directory / "config.json"
+        base = kimi_code_configuration if release.kimi_code else configuration
+        config = overlaid(base(model.base_url), fill(kimi.get("config", {}), names))
+        at_home = ".kimi-code/config.toml" if release.kimi_code else ".kimi/config.json"
+        is_at_home = release.kimi_code or release.config_at_home
+        place = home / at_home if is_at_home else directory / "config.json"
         place.parent.mkdir(exist_ok=True)
-        place.write_text(json.dumps(config, indent=2), "utf-8")
+        place.write_text(toml(config) if release.kimi_code else json.dumps(config, indent=2), "utf-8")
         case = prepared(scenario, names)
         options = dict(case.get("options", {}))
-        if "config" not in options and not config_at_home:
+        if "config" not in options and not is_at_home:
             options.setdefault("config_file", str(place))
         options.setdefault("work_dir", str(directory / "work"))
         options.setdefault("handshake_timeout", HANDSHAKE_SECONDS)
@@ -114,6 +143,14 @@ def staged(
             "KIMI_CLI_NO_AUTO_UPDATE": "1",
             "KIMI_DISABLE_TELEMETRY": "1",
             "NO_PROXY": "127.0.0.1",
+            **(_kimi_code_env(home, release) if release.kimi_code else {}),
             **options.get("env", {}),
         }
         yield {**case, "options": options}, model
+
+
+def _kimi_code_env(home: Path, release: Release) -> dict[str, str]:
+    """Its program begins with a line that looks for `node` on the path."""
+    node = node_of(release.version.rpartition("-")[2])
+    path = os.pathsep.join([str(node.parent), os.environ.get("PATH", os.defpath)])
+    return {"KIMI_CODE_HOME": str(home / ".kimi-code"), "PATH": path}

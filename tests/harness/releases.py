@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from . import kimi_code
 from .scenario import BadScenario, Scenario, fill, numbers
 
 TABLE = Path(__file__).resolve().parent.parent / "real" / "releases.json"
@@ -36,6 +37,8 @@ class Release:
     """It has no flag for a configuration file, and reads the one in the home directory."""
     original: bool
     """Its `kimi` is no agent any more, and what it was is started another way."""
+    kimi_code: bool = False
+    """It is one of Kimi Code, which came after kimi-cli."""
 
 
 @functools.cache
@@ -68,8 +71,9 @@ def quick_left_out(case: str, version: str, languages: list[str]) -> dict[str, s
 
 def release(version: str) -> Release:
     """What the table says; a release that isn't in it is taken for one that has everything."""
-    row = table()["releases"].get(version, {})
-    missing = tuple(one for one in features() if numbers(version) < numbers(one.since))
+    row = table()["releases"].get(version) or table()["others"].get(version, {})
+    lacks = row.get("lacks", [])
+    missing = tuple(one for one in features() if numbers(version) < numbers(one.since) or one.name in lacks)
     return Release(
         version=version,
         wire=row.get("wire", "unknown"),
@@ -78,6 +82,7 @@ def release(version: str) -> Release:
         options=row.get("options", {}),
         config_at_home=row.get("config") == "home",
         original=row.get("entry") == "original",
+        kimi_code=version.startswith("kimi-code-"),
     )
 
 
@@ -101,7 +106,15 @@ def cast(scenario: Scenario, version: str) -> Cast:
     unknown = scenario.needs - known
     if unknown:
         raise BadScenario(f"{scenario.path}: 'needs' names {sorted(unknown)[0]!r}, which is no feature")
-    scenario = scenario.before(version)
+    number = version.rpartition("-")[2]
+    if found.kimi_code:
+        own = scenario.data.get("kimi_code", {})
+        scenario = kimi_code.cast(scenario)
+        if "refused" in own or "lacking" in own:
+            feature = Feature("kimi_code", number, own["why"], own.get("refused"), own["why"])
+            return Cast(_cut(scenario, feature), feature)
+    else:
+        scenario = scenario.before(version)
     lacking = [one for one in found.missing if one.name in scenario.needs]
     # What stops the opening is met first, and what nothing refuses is met last.
     lacking.sort(key=lambda one: (one.refused is None, one.refused != "open"))
@@ -110,7 +123,7 @@ def cast(scenario: Scenario, version: str) -> Cast:
     scenario = scenario.with_options(options)
     if lacking:
         return Cast(_cut(scenario, lacking[0]), lacking[0])
-    expect = fill(scenario.expect, {"wire": found.wire, "version": version})
+    expect = fill(scenario.expect, {"wire": found.wire, "version": number})
     return Cast(replace(scenario, data={**scenario.data, "expect": expect}))
 
 

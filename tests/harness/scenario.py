@@ -17,11 +17,12 @@ REAL_LANGUAGES = ("rust", "python", "node")
 
 _KEYS = {
     "name", "about", "agent", "options", "program", "expect", "keep", "unordered", "skip", "trace_handlers",
-    "needs", "before",
+    "needs", "before", "kimi_code",
 }  # fmt: skip
 _KIMI_KEYS = {"model", "config", "files"}
 _BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
-_NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before"}
+_KIMI_CODE_KEYS = {"why", "refused", "lacking", "model", "config", "files", "expect", "program", "options"}
+_NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before", "kimi_code"}
 OPS = {
     "open", "prompt", "next", "drain", "steps", "result", "raise_for_status", "cancel", "steer", "respond",
     "set_plan_mode", "replay", "usage", "state", "info", "session", "turn", "leave", "one_shot", "close", "touch",
@@ -95,7 +96,8 @@ class Scenario:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    """Of `1.5`, or of `kimi-code-2.1.0`."""
+    return tuple(int(part) for part in version.rpartition("-")[2].split("."))
 
 
 def load(path: Path) -> Scenario:
@@ -138,8 +140,11 @@ def _complaint(data: Any) -> str | None:
             return f"unknown key {sorted(unknown)[0]!r} in 'agent.kimi'"
         if not data.get("expect"):
             return "a real case needs 'expect'"
-    elif "needs" in data or "before" in data:
-        return "'needs' and 'before' are for real cases"
+    elif {"needs", "before", "kimi_code"} & set(data):
+        return "'needs', 'before' and 'kimi_code' are for real cases"
+    own = data.get("kimi_code", {"why": ""})
+    if not (isinstance(own, dict) and "why" in own and set(own) <= _KIMI_CODE_KEYS):
+        return f"'kimi_code' has 'why' and what is otherwise with it: {json.dumps(own)}"
     for entry in data.get("before", []):
         if not {"release", "why"} <= set(entry) <= _BEFORE_KEYS:
             return f"an entry of 'before' has 'release', 'why' and what differs: {sorted(entry)}"

@@ -49,5 +49,44 @@ class Build(unittest.TestCase):
             self.build(None, failing="pip")
 
 
+class KimiCode(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cache = Path(folder.name)
+        self.ran: list[list[str]] = []
+
+    def install(self, whole: bool = True) -> list[str]:
+        def run(command: list[str]) -> None:
+            self.ran.append(command)
+            modules = Path(command[command.index("--prefix") + 1]) / "node_modules"
+            for path in (modules / ".bin" / "kimi", modules / install._node_package() / "bin" / "node"):
+                if whole:
+                    path.parent.mkdir(parents=True)
+                    path.touch()
+
+        patches = (
+            mock.patch.object(install, "cache_dir", lambda: self.cache),
+            mock.patch.object(install, "_run", run),
+            mock.patch.object(install.shutil, "which", lambda _: "/bin/npm"),
+        )
+        with patches[0], patches[1], patches[2]:
+            return install.kimi_code("2.1.0")
+
+    @unittest.skipIf(install.os.name == "nt", "programs have other names there")
+    def test_it_is_installed_once_with_a_node_of_its_own(self) -> None:
+        kimi = self.cache / "kimi-code-2.1.0" / "node_modules" / ".bin" / "kimi"
+        self.assertEqual(self.install(), [str(kimi)])
+        self.assertEqual(self.install(), [str(kimi)])
+        (command,) = self.ran
+        self.assertIn("@moonshot-ai/kimi-code@2.1.0", command)
+        self.assertTrue(any(word.startswith("node-") and word.endswith("@24") for word in command), command)
+
+    def test_what_is_not_whole_is_not_taken(self) -> None:
+        with self.assertRaisesRegex(install.InstallFailed, "npm has installed no"):
+            self.install(whole=False)
+        self.assertFalse((self.cache / "kimi-code-2.1.0" / "installed").exists())
+
+
 if __name__ == "__main__":
     unittest.main()

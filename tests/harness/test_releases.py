@@ -6,10 +6,13 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from harness import releases
+from harness import kimi_code, releases, trace
 from harness.scenario import BadScenario, Scenario, load_all
 
 CASES = Path(__file__).resolve().parent.parent / "real" / "cases"
+
+
+KIMI_CODE = "kimi-code-2.1.0"
 
 
 def case(**changes: Any) -> Scenario:
@@ -29,6 +32,15 @@ class Cast(unittest.TestCase):
             for version in releases.versions():
                 cast = releases.cast(scenario, version)
                 self.assertTrue(cast.scenario.expect, f"{scenario.name} with {version}")
+
+    def test_every_case_can_be_cast_for_kimi_code(self) -> None:
+        for scenario in load_all(CASES):
+            cast = releases.cast(scenario, KIMI_CODE)
+            self.assertTrue(cast.scenario.expect, scenario.name)
+            # What it does not have must be told by an option, a call, or by a word in the case.
+            used = trace.compact(cast.scenario.kimi.get("model", []))
+            if cast.missing is None:
+                self.assertFalse([name for name in kimi_code.TOOLS if f'"name":"{name}"' in used], scenario.name)
 
     def test_newest_lacks_nothing(self) -> None:
         self.assertEqual(releases.release(releases.versions()[-1]).missing, ())
@@ -83,6 +95,61 @@ class Quick(unittest.TestCase):
                 left_out = releases.quick_left_out(scenario.name, version, list(self.LANGUAGES))
                 played += [language for language in self.LANGUAGES if language not in left_out]
             self.assertEqual(sorted(played), sorted(self.LANGUAGES), scenario.name)
+
+
+class KimiCode(unittest.TestCase):
+    def test_what_the_protocol_lacks_is_refused(self) -> None:
+        cast = releases.cast(case(needs=["steer"]), KIMI_CODE)
+        self.assertTrue(cast.refused)
+        self.assertEqual(cast.scenario.expect, [{"op": "steer", "error": "unsupported"}])
+
+    def test_what_a_case_says_of_it(self) -> None:
+        refused = releases.cast(case(kimi_code={"why": "so", "refused": "open"}), KIMI_CODE)
+        self.assertEqual(refused.scenario.expect, [{"op": "open", "error": "unsupported"}])
+        lacking = releases.cast(case(kimi_code={"why": "so", "lacking": True}), KIMI_CODE)
+        self.assertEqual((lacking.refused, lacking.missing and lacking.missing.instead), (False, "so"))
+        own = {"why": "so", "expect": [{"op": "close"}], "model": [{"text": "Hi"}], "options": {"yolo": True}}
+        cast = releases.cast(case(kimi_code=own), KIMI_CODE).scenario
+        self.assertEqual((cast.expect, cast.kimi["model"]), ([{"op": "close"}], [{"text": "Hi"}]))
+        self.assertEqual(cast.data["options"], {"yolo": True})
+        self.assertEqual(releases.cast(case(kimi_code=own), "1.51.0").scenario.kimi, {})
+
+    def test_its_tools_have_their_names(self) -> None:
+        model = [{"calls": [{"id": "c1", "name": "Shell"}], "offers": ["ReadFile", "Agent"]}]
+        cast = releases.cast(case(agent={"kimi": {"model": model}}), KIMI_CODE).scenario
+        self.assertEqual(cast.kimi["model"], [{"calls": [{"id": "c1", "name": "Bash"}], "offers": ["Read", "Agent"]}])
+
+    def test_what_acp_does_not_tell_is_not_expected(self) -> None:
+        def event(kind: str, **payload: Any) -> dict[str, Any]:
+            return {"event": {"type": kind, "payload": payload}}
+
+        told = kimi_code.patterns(
+            [
+                {"op": "info", "protocol_version": "{wire}"},
+                event("StepBegin", n=1),
+                event("ToolCall", id="c1", function={"name": "Shell"}),
+                event("ApprovalRequest", tool_call_id="c1", action="run command"),
+                event("ApprovalResponse", response="approve"),
+                event("ToolResult", tool_call_id="c1", return_value={"is_error": False, "message": "m"}),
+                {"never": event("StepBegin", n=2)},
+                event("StatusUpdate", token_usage={}),
+                event("StatusUpdate", plan_mode=True),
+                {"op": "usage", "turn": {}},
+                {"op": "result", "steps": 3},
+            ]
+        )
+        self.assertEqual(
+            told,
+            [
+                {"op": "info", "protocol_version": "{wire}"},
+                event("StepBegin", n=1),
+                event("ToolCall", id="~^[0-9]+:c1$", function={"name": "Bash"}),
+                event("ApprovalRequest", tool_call_id="~^[0-9]+:c1$"),
+                event("ToolResult", tool_call_id="~^[0-9]+:c1$", return_value={"is_error": False}),
+                event("StatusUpdate", plan_mode=True),
+                {"op": "result", "steps": 1},
+            ],
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pinned kimi-cli releases, each in a cached environment of its own.
+"""Pinned releases of kimi-cli and of Kimi Code, each in a cached environment of its own.
 
 A file inside says that an environment is whole, so a half-finished one is never taken for finished; a
 lock file keeps two processes from building the same one at once.
@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -163,6 +164,52 @@ def command(version: str, original: bool = False, say: Callable[[str], None] = l
     if not original:
         return [str(kimi)]
     return [str(kimi.with_name("python.exe" if os.name == "nt" else "python")), "-c", _ORIGINAL]
+
+
+# The major version of Node that Kimi Code is started with; it needs 22.19 or newer.
+_NODE = "24"
+
+
+def _node_package() -> str:
+    """The package of npm that has Node itself, for this machine."""
+    system = {"linux": "linux", "darwin": "darwin", "win32": "win"}.get(sys.platform, sys.platform)
+    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
+    return f"node-{system}-{machine}"
+
+
+def node_of(version: str) -> Path:
+    """The Node that is installed with that release of Kimi Code."""
+    inside = "node.exe" if os.name == "nt" else "node"
+    return _kimi_code_folder(version) / "node_modules" / _node_package() / "bin" / inside
+
+
+def _kimi_code_folder(version: str) -> Path:
+    return cache_dir() / f"kimi-code-{version}"
+
+
+def kimi_code(version: str, say: Callable[[str], None] = lambda _: None) -> list[str]:
+    """What starts that release of Kimi Code, installed from npm if it isn't there yet, with a Node of its own."""
+    folder = _kimi_code_folder(version)
+    finished = folder / "installed"
+    kimi = folder / "node_modules" / ".bin" / ("kimi.cmd" if os.name == "nt" else "kimi")
+    if finished.exists():
+        return [str(kimi)]
+    with _locked(cache_dir() / f"kimi-code-{version}.lock"):
+        if not finished.exists():
+            npm = shutil.which("npm")
+            if npm is None:
+                raise InstallFailed(f"Kimi Code {version} comes from npm, which is not on the path")
+            packages = [f"@moonshot-ai/kimi-code@{version}", f"{_node_package()}@{_NODE}"]
+            say(f"installing {' and '.join(packages)} into {folder}")
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            # Without a file of its own npm would look for one above, and install there.
+            (folder / "package.json").write_text('{"private": true}\n', "utf-8")
+            _run([npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--save-exact", *packages])
+            if not (kimi.exists() and node_of(version).exists()):
+                raise InstallFailed(f"npm has installed no {kimi} or no {node_of(version)}")
+            finished.write_text(f"{' '.join(packages)}\n", "utf-8")
+    return [str(kimi)]
 
 
 def main() -> int:
