@@ -1,4 +1,5 @@
-//! Which release of kimi-cli a script plays: what it speaks, and the flags that it has not yet.
+//! Which release a script plays, of kimi-cli or of Kimi Code, which is what came after it: what it speaks, and the flags
+//! that it has not yet, or not any more.
 
 use super::types::Profile;
 use crate::dialect::WireVersion;
@@ -61,9 +62,17 @@ const SINCE: [(&str, Release); 14] = [
     ("--max-ralph-iterations", Release::new(1, 0)),
 ];
 
+/// Whether this is one of Kimi Code.
+pub(super) fn is_kimi_code(release: Release) -> bool {
+    release >= Release::new(2, 0)
+}
+
 /// What this release says of itself and how it behaves.
 pub(super) fn profile(release: Release) -> Profile {
     let name = "Kimi Code CLI";
+    if is_kimi_code(release) {
+        return Profile::acp(name, release.to_string());
+    }
     let wire = WIRE.into_iter().find(|((major, minor), _)| release >= Release::new(*major, *minor));
     let Some((_, minor)) = wire else { return Profile::legacy(name, release.to_string()) };
     let mut profile = Profile::new(name, release.to_string());
@@ -78,6 +87,9 @@ pub(super) fn profile(release: Release) -> Profile {
 pub(super) fn unknown_flag(release: Release, arguments: &[String]) -> Option<&str> {
     arguments.iter().filter(|argument| argument.starts_with('-')).find_map(|argument| {
         let flag = argument.split_once('=').map_or(argument.as_str(), |(flag, _)| flag);
+        if is_kimi_code(release) {
+            return (flag == "--wire").then_some(flag);
+        }
         let known = ALWAYS.contains(&flag) || SINCE.iter().any(|(name, since)| *name == flag && release >= *since);
         (!known).then_some(flag)
     })
@@ -101,6 +113,7 @@ mod tests {
             assert_eq!((&*profile.version.to_string(), profile.silent, profile.legacy), (version, silent, false));
         }
         assert!(profile(Release::new(0, 58)).legacy);
+        assert!(profile(Release::new(2, 1)).acp && !profile(Release::new(1, 52)).acp);
         assert!(profile(Release::new(1, 14)).steer && !profile(Release::new(1, 13)).steer);
     }
 
@@ -110,5 +123,7 @@ mod tests {
         assert_eq!(unknown_flag(Release::new(0, 58), &arguments), Some("--session"));
         assert_eq!(unknown_flag(Release::new(0, 64), &arguments), None);
         assert_eq!(unknown_flag(Release::new(1, 49), &["--invented".to_owned()]), Some("--invented"));
+        assert_eq!(unknown_flag(Release::new(2, 1), &arguments), Some("--wire"));
+        assert_eq!(unknown_flag(Release::new(2, 1), &["acp".to_owned()]), None);
     }
 }

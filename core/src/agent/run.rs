@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::cut::{self, At, Cut};
 use super::history::last_session;
 use super::io::{Gone, Input, Io};
-use super::release::unknown_flag;
+use super::release::{is_kimi_code, unknown_flag};
 use super::script::{Script, Turn};
 use super::server::Server;
 use super::template::{at, fill, fill_all};
@@ -146,11 +146,19 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     };
     if asked {
         let release = script.ok().and_then(|script| script.release);
-        return show(&release.map_or_else(|| VERSION.to_owned(), |release| format!("kimi, version {release}\n")));
+        return show(&match release {
+            None => VERSION.to_owned(),
+            Some(release) if is_kimi_code(release) => format!("{release}\n"),
+            Some(release) => format!("kimi, version {release}\n"),
+        });
     }
     if let Ok(Some(release)) = script.as_ref().map(|script| script.release)
         && let Some(flag) = unknown_flag(release, &rest)
     {
+        if is_kimi_code(release) {
+            complain(&format!("error: unknown option '{flag}'\n"));
+            return 1;
+        }
         return complain(&format!("No such option: {flag}\n"));
     }
     let (script, options) = match (script, Options::parse(rest)) {
@@ -364,7 +372,7 @@ impl Agent {
         if let Some((session, work_dir, yolo)) = self.server.acp.session() {
             session.clone_into(&mut self.session);
             self.work_dir = work_dir.into();
-            self.options.yolo |= yolo;
+            self.options.yolo = yolo;
         }
     }
 

@@ -12,7 +12,7 @@ fn error(value: Value) -> Wrong {
 fn what_is_wrong_is_said_by_place() {
     for (value, expected) in [
         (json!("text"), "a script is a list of turns or an object, not \"text\""),
-        (json!({"wire": "2.0"}), "\"wire\" must be \"legacy\" or one of \"1.0\" to \"1.10\", not \"2.0\""),
+        (json!({"wire": "2.0"}), "\"wire\" must be \"legacy\", \"acp\" or one of \"1.0\" to \"1.10\", not \"2.0\""),
         (json!({"release": "old"}), "\"release\" must be one as \"0.58\", not \"old\""),
         (json!({"truns": []}), "\"truns\" is not known here (there are"),
         (json!({"server": {"nam": "x"}}), "\"server.nam\" is not known here"),
@@ -163,4 +163,8 @@ fn a_release_brings_what_it_had() {
     let newer = Script::parse(r#"{"release": "0.70", "silent_errors": false}"#).expect("fine");
     assert_eq!((newer.profile.version, newer.profile.silent, newer.half_duplex), (WireVersion::V1_0, false, false));
     assert_eq!(newer.profile.server.version, "0.70");
+    let kimi_code = Script::parse(r#"{"release": "2.1.0"}"#).expect("fine").profile;
+    assert_eq!((kimi_code.acp, &*kimi_code.server.version), (true, "2.1.0"));
+    let acp = Script::parse(r#"{"wire": "acp"}"#).expect("fine").profile;
+    assert_eq!((acp.acp, &*acp.server.name), (true, "kimi-scripted-agent"));
 }

@@ -4,12 +4,18 @@
 //! The messages are written by hand and not by the crate that the client reads them with, so that a mistake of one
 //! side is not made by the other; the recordings of the real agent are what they are held against.
 
+mod words;
+
+#[cfg(all(test, feature = "testing"))]
+mod tests;
+
 use serde_json::{Map, Value, json};
 
 use super::super::history::Record;
 use super::super::types::{Failure, Incoming, Outcome};
 use super::{Server, Turn, write_line};
-use crate::wire::{Content, ContentPart, Event};
+use crate::wire::Event;
+use words::{chunk, content, diff, ended, kind_of, past, text_block, text_of};
 
 const MODES: [(&str, &str); 4] = [("default", "Default"), ("plan", "Plan"), ("auto", "Auto"), ("yolo", "YOLO")];
 const INVALID_REQUEST: i64 = -32600;
@@ -133,7 +139,7 @@ impl Acp {
         let call = self.calls.iter_mut().rev().find(|call| call.id == id).filter(|call| !call.begun)?;
         call.begun = true;
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call.shown, "title": call.title,
-            "kind": kind(&call.name), "status": "in_progress"});
+            "kind": kind_of(&call.name), "status": "in_progress"});
         let mut text = call.arguments.clone();
         // Text that is no JSON has no form that this field could have.
         if let Ok(input) = serde_json::from_str::<Value>(&call.arguments) {
@@ -177,7 +183,7 @@ impl Acp {
                 let call = Call { title, id, shown, name, arguments, begun: false, waits: false };
                 let mut updates =
                     vec![json!({"sessionUpdate": "tool_call", "toolCallId": call.shown, "title": call.name,
-                    "kind": self::kind(&call.name), "status": "pending", "content": [text_block("")]})];
+                    "kind": kind_of(&call.name), "status": "pending", "content": [text_block("")]})];
                 if !call.arguments.is_empty() {
                     updates.push(Self::arguments(&call));
                 }
@@ -268,38 +274,6 @@ impl Acp {
             }
             _ => None,
         }
-    }
-
-    /// What was said of a session, as one that is loaded tells it.
-    fn past(records: &[Record]) -> Vec<Value> {
-        let mut updates = Vec::new();
-        for Record { kind, payload, .. } in records {
-            match kind.as_str() {
-                "TurnBegin" => updates.push(json!({"sessionUpdate": "user_message_chunk",
-                    "content": {"type": "text", "text": text_of(&payload["user_input"])}})),
-                "ContentPart" => updates.extend(chunk(payload)),
-                "ToolCall" => {
-                    let arguments = payload["function"]["arguments"].as_str().unwrap_or_default();
-                    let name = payload["function"]["name"].as_str().unwrap_or_default();
-                    let mut update = json!({"sessionUpdate": "tool_call", "toolCallId": payload["id"], "title": name,
-                        "kind": self::kind(name), "status": "in_progress"});
-                    if let Ok(input) = serde_json::from_str::<Value>(arguments) {
-                        update["rawInput"] = input;
-                    }
-                    updates.push(update);
-                }
-                "ToolResult" => {
-                    let id = payload["tool_call_id"].as_str().unwrap_or_default();
-                    let mut update = ended(id, &payload["return_value"]);
-                    if let Some(fields) = update.as_object_mut() {
-                        fields.shift_remove("rawOutput");
-                    }
-                    updates.push(update);
-                }
-                _ => {}
-            }
-        }
-        updates
     }
 }
 
@@ -427,7 +401,7 @@ impl Server {
         let id = if fork { format!("session_{}", uuid::Uuid::new_v4()) } else { session.to_owned() };
         self.acp.open(id, work_dir);
         if method == "session/load" {
-            let past = Acp::past(self.history.records());
+            let past = past(self.history.records());
             self.tell(past);
         }
         Ok(())
@@ -572,90 +546,3 @@ impl Server {
         }
     }
 }
-
-fn text_block(text: &str) -> Value {
-    json!({"type": "content", "content": {"type": "text", "text": text}})
-}
-
-fn kind(tool: &str) -> &'static str {
-    match tool {
-        "Bash" | "Shell" => "execute",
-        "Write" | "WriteFile" | "Edit" | "StrReplaceFile" => "edit",
-        "Read" | "ReadFile" => "read",
-        "Glob" | "Grep" => "search",
-        "FetchURL" => "fetch",
-        _ => "other",
-    }
-}
-
-/// A part of the answer; of parts that are no text or picture the protocol's agent says none.
-fn chunk(part: &Value) -> Option<Value> {
-    let (kind, content) = match part["type"].as_str()? {
-        "think" => ("agent_thought_chunk", json!({"type": "text", "text": part["think"]})),
-        _ => ("agent_message_chunk", block(part)?),
-    };
-    Some(json!({"sessionUpdate": kind, "content": content}))
-}
-
-fn block(part: &Value) -> Option<Value> {
-    match part["type"].as_str()? {
-        "text" => Some(json!({"type": "text", "text": part["text"]})),
-        "image_url" => {
-            let (head, data) = part["image_url"]["url"].as_str()?.strip_prefix("data:")?.split_once(',')?;
-            Some(json!({"type": "image", "data": data, "mimeType": head.strip_suffix(";base64")?}))
-        }
-        _ => None,
-    }
-}
-
-fn diff(display: &Value) -> Option<Value> {
-    let of = |name: &str| display[name].clone();
-    (display["type"] == "diff")
-        .then(|| json!({"type": "diff", "path": of("path"), "oldText": of("old_text"), "newText": of("new_text")}))
-}
-
-/// The update that tells of a call's result: what the model gets of it.
-fn ended(call: &str, result: &Value) -> Value {
-    let status = if result["is_error"] == true { "failed" } else { "completed" };
-    let mut content: Vec<Value> = result["display"].as_array().into_iter().flatten().filter_map(diff).collect();
-    let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status});
-    match result["output"].as_array() {
-        Some(parts) => {
-            let blocks = parts.iter().filter_map(block);
-            content.extend(blocks.map(|block| json!({"type": "content", "content": block})));
-            update["content"] = json!(content);
-        }
-        None => {
-            let [output, message] = ["output", "message"].map(|name| result[name].as_str().unwrap_or_default());
-            let text = if output.is_empty() { message } else { output };
-            content.push(text_block(text));
-            update["content"] = json!(content);
-            update["rawOutput"] = json!(text);
-        }
-    }
-    update
-}
-
-fn text_of(input: &Value) -> String {
-    serde_json::from_value::<Content>(input.clone()).map(|input| input.text()).unwrap_or_default()
-}
-
-fn content(blocks: &[Value]) -> Content {
-    if let [only] = blocks
-        && only["type"] == "text"
-    {
-        return Content::Text(only["text"].as_str().unwrap_or_default().to_owned());
-    }
-    let parts = blocks.iter().map(|block| match block["type"].as_str() {
-        Some("image") => {
-            let text = |name: &str| block[name].as_str().unwrap_or_default();
-            ContentPart::image_url(format!("data:{};base64,{}", text("mimeType"), text("data")))
-        }
-        _ => ContentPart::text(block["text"].as_str().unwrap_or_default()),
-    });
-    Content::Parts(parts.collect())
-}
-
-#[cfg(test)]
-#[path = "acp_tests.rs"]
-mod tests;
