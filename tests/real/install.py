@@ -213,10 +213,12 @@ def kimi_code(version: str, say: Callable[[str], None] = lambda _: None) -> list
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Installs kimi-cli releases for the tests and prints where.")
-    parser.add_argument("versions", nargs="+")
+    parser = argparse.ArgumentParser(description="Installs releases for the tests and prints where.")
+    parser.add_argument("versions", nargs="+", help="as 1.51.0, or kimi-code-2.1.0")
     for version in parser.parse_args().versions:
-        print(ensure(version, say=lambda text: print(text, file=sys.stderr)))
+        name, _, number = version.rpartition("-")
+        install = kimi_code if name else command
+        print(*install(number, say=lambda text: print(text, file=sys.stderr)))
     return 0
 
 

@@ -27,7 +27,7 @@ const UNAUTHORISED: i64 = -32000;
 #[derive(Debug, Default)]
 pub(crate) struct Acp {
     sessions: Vec<Session>,
-    /// The one that the last call was about.
+    /// The one whose turn runs; the one that the last call was about where none does.
     current: usize,
     /// The file with former sessions, as the agent found it.
     stored: String,
@@ -295,6 +295,10 @@ impl Server {
                 }
             }
             (Some(Value::String(method)), None) if method == "session/cancel" => {
+                let here = self.acp.session().is_some_and(|(id, ..)| params["sessionId"] == id);
+                if !here {
+                    return None;
+                }
                 let running = self.is_running();
                 if !running {
                     self.turn = None;
@@ -306,7 +310,16 @@ impl Server {
         }
     }
 
+    /// A call; one about another session leaves the turn that runs where it is.
     fn acp_call(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Failure> {
+        let running = self.acp.session().filter(|_| self.is_running()).map(|(id, ..)| id.to_owned());
+        let outcome = self.acp_call_about(id, method, params);
+        let place = running.and_then(|id| self.acp.sessions.iter().position(|session| session.id == id));
+        self.acp.current = place.unwrap_or(self.acp.current);
+        outcome
+    }
+
+    fn acp_call_about(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Failure> {
         let text = |name: &str| params.get(name).and_then(Value::as_str);
         let missing = |name: &str| Failure::new(INVALID_PARAMS, format!("Invalid params: {name}"));
         if let (Some(session), false) =

@@ -199,6 +199,14 @@ fn calls_are_answered_and_refused() {
     assert_eq!(hears(&mut server, &message), Some(Incoming::Prompt("hi".into())));
     let busy = answers(&mut server, "session/prompt", prompt);
     assert_eq!(busy[0]["error"]["data"]["code"], "turn.agent_busy");
+    // What is about another session is answered, and changes nothing for the turn.
+    let other = answers(&mut server, "session/new", json!({"cwd": "/other", "mcpServers": []}));
+    let other = other[0]["result"]["sessionId"].clone();
+    let cancel =
+        |session: &Value| json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}});
+    assert_eq!(hears(&mut server, &cancel(&other)), None);
+    assert_eq!(server.acp.session().map(|(session, ..)| json!(session)), Some(id.clone()));
+    assert_eq!(hears(&mut server, &cancel(&id)), Some(Incoming::Cancel));
     server.finish(Outcome::MaxStepsReached(3));
     assert_eq!(said(&mut server)[0], json!({"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "max_turn_requests"}}));
     let listed = answers(&mut server, "session/list", json!({}));
