@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use kimi_agent::testing::scripted_agent;
 use kimi_agent::{Dialect, SessionOptions};
+use serde_json::json;
 
 /// Asked for its version it is Kimi Code, and Wire it refuses. Each start leaves a line in `$STARTS`.
 const KIMI_CODE: &str = r#"#!/bin/sh
@@ -112,4 +114,27 @@ async fn what_acp_has_not_is_refused_before_a_start() {
     let expected = "an agent that speaks ACP does not support `max_steps_per_turn`: ACP has no such thing";
     assert_eq!((error.code(), error.to_string()), ("unsupported", expected.to_owned()));
     assert!(fake.starts().is_empty());
+}
+
+#[tokio::test]
+async fn a_session_of_the_scripted_agent_is_resumed_by_the_id_that_it_gave() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = json!({"release": "2.1.0", "session_file": "sessions.jsonl", "turns": [[{"text": "in {{session}}"}]]});
+    let agent = scripted_agent(script);
+    let options = || SessionOptions::new().executable(&agent).work_dir(dir.path());
+    let session = options().start().await.expect("a session");
+    let id = session.id().to_owned();
+    assert!(id.starts_with("session_"), "{id}");
+    let said = session.prompt("remember").expect("a turn").result().await.expect("an end").text;
+    assert_eq!(said, format!("in {id}"));
+    session.close().await.expect("closed");
+
+    let session = options().session_id(&id).start().await.expect("the session");
+    assert_eq!(session.id(), id);
+    let said = session.prompt("again").expect("a turn").result().await.expect("an end").text;
+    assert_eq!(said, format!("in {id}"));
+    session.close().await.expect("closed");
+
+    let error = options().session_id("session_unknown").start().await.expect_err("there is none");
+    assert_eq!(error.code(), "rpc_error", "{error}");
 }
