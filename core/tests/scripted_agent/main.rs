@@ -1,5 +1,6 @@
 //! The scripted agent as a process, spoken to in raw lines.
 
+mod acp;
 mod actions;
 mod cancel;
 mod client;

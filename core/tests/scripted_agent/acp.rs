@@ -1,0 +1,136 @@
+//! Scripts over the Agent Client Protocol.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+
+fn opened(turns: Value) -> (Client, Value) {
+    let mut client = Client::start(json!({"wire": "acp", "turns": turns}), &[]);
+    client.call("initialize", json!({"protocolVersion": 1}));
+    assert_eq!(client.read()["result"]["protocolVersion"], 1);
+    let dir = client.dir().to_owned();
+    client.call("session/new", json!({"cwd": dir, "mcpServers": []}));
+    let session = client.read()["result"]["sessionId"].clone();
+    (client, session)
+}
+
+fn prompt(client: &mut Client, session: &Value) -> String {
+    client.call("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}))
+}
+
+/// Reads on to the request for a permission: its id, and the call that it is about.
+fn asked(client: &mut Client) -> (Value, Value) {
+    loop {
+        let message = client.read();
+        assert!(message["result"]["stopReason"].is_null(), "the turn is over: {message}");
+        if message["method"] == "session/request_permission" {
+            return (message["id"].clone(), message["params"]["toolCall"]["toolCallId"].clone());
+        }
+    }
+}
+
+/// Reads on to the prompt's answer: what was said in text until then, and why the turn stopped.
+fn rest(client: &mut Client, id: &str) -> (String, Value) {
+    let mut text = String::new();
+    loop {
+        let message = client.read();
+        let update = &message["params"]["update"];
+        if update["sessionUpdate"] == "agent_message_chunk" {
+            text.push_str(update["content"]["text"].as_str().expect("text"));
+        }
+        if message["id"] == id {
+            return (text, message["result"]["stopReason"].clone());
+        }
+    }
+}
+
+fn chosen(option: &str) -> Value {
+    json!({"outcome": {"outcome": "selected", "optionId": option}})
+}
+
+fn ask(id: &str, file: &str) -> Value {
+    json!({"tool_call": {"id": id, "name": "Write", "approve": {"action": "edit"},
+        "effect": {"write_file": file, "content": "x"}}})
+}
+
+#[test]
+fn calls_side_by_side_are_asked_about_one_after_the_other() {
+    let (mut client, session) = opened(json!([[{"parallel": [ask("a", "a"), ask("b", "b")]}, {"text": "done"}]]));
+    let id = prompt(&mut client, &session);
+    let (first, call) = asked(&mut client);
+    assert_eq!(call, "a");
+    assert_eq!((client.file("a"), client.file("b")), (None, None));
+    client.answer(&first, chosen("reject"));
+    let (second, call) = asked(&mut client);
+    assert_eq!((call, &second), (json!("b"), &json!(1)));
+    client.answer(&second, chosen("approve_once"));
+    assert_eq!(rest(&mut client, &id), ("done".to_owned(), json!("end_turn")));
+    assert_eq!((client.file("a"), client.file("b").as_deref()), (None, Some("x")));
+}
+
+#[test]
+fn what_is_approved_for_good_is_not_asked_again() {
+    let turn = json!([{"parallel": [ask("a", "a"), ask("b", "b")]}, ask("c", "c"), {"text": "done"}]);
+    let (mut client, session) = opened(json!([turn]));
+    let id = prompt(&mut client, &session);
+    let (first, _) = asked(&mut client);
+    client.answer(&first, chosen("approve_always"));
+    assert_eq!(rest(&mut client, &id), ("done".to_owned(), json!("end_turn")));
+    assert!(["a", "b", "c"].iter().all(|file| client.file(file).is_some()));
+}
+
+#[test]
+fn what_is_no_clear_yes_is_a_no() {
+    for answer in [chosen("invented"), json!({"outcome": {"outcome": "cancelled"}}), json!({}), Value::Null] {
+        let (mut client, session) = opened(json!([[ask("a", "a"), {"text": "on"}]]));
+        let id = prompt(&mut client, &session);
+        let (request, _) = asked(&mut client);
+        client.answer(&request, answer.clone());
+        assert_eq!(rest(&mut client, &id), ("on".to_owned(), json!("end_turn")), "{answer}");
+        assert_eq!(client.file("a"), None, "{answer}");
+    }
+}
+
+#[test]
+fn in_yolo_mode_nothing_is_asked() {
+    let (mut client, session) = opened(json!([[ask("a", "a"), {"text": "done"}], [ask("b", "b")]]));
+    let set = |mode: &str| json!({"sessionId": session, "configId": "mode", "value": mode});
+    client.call("session/set_config_option", set("yolo"));
+    let id = prompt(&mut client, &session);
+    assert_eq!(rest(&mut client, &id), ("done".to_owned(), json!("end_turn")));
+    assert!(client.file("a").is_some());
+    client.call("session/set_config_option", set("default"));
+    prompt(&mut client, &session);
+    assert_eq!(asked(&mut client).1, "b");
+}
+
+#[test]
+fn a_cancel_ends_the_turn_and_the_next_one_works() {
+    let (mut client, session) = opened(json!([[ask("a", "a"), {"text": "on"}], [{"text": "fresh"}]]));
+    let id = prompt(&mut client, &session);
+    let (request, _) = asked(&mut client);
+    client.send(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
+    client.answer(&request, json!({"outcome": {"outcome": "cancelled"}}));
+    assert_eq!(rest(&mut client, &id), (String::new(), json!("cancelled")));
+    let id = prompt(&mut client, &session);
+    assert_eq!(rest(&mut client, &id), ("fresh".to_owned(), json!("end_turn")));
+    assert_eq!(client.file("a"), None);
+}
+
+#[test]
+fn kimi_code_has_its_own_command_line() {
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let script = dir.path().join("script.json");
+    std::fs::write(&script, r#"{"release": "2.1.0"}"#).expect("a script");
+    let run = |argument: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kimi-scripted-agent"));
+        let output = command.arg(&script).arg(argument).stdin(Stdio::null()).output().expect("it runs");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"), output.stderr)
+    };
+    assert_eq!(run("--version"), (Some(0), "2.1.0\n".to_owned(), vec![]));
+    let (code, _, stderr) = run("--wire");
+    assert_eq!((code, String::from_utf8_lossy(&stderr).as_ref()), (Some(1), "error: unknown option '--wire'\n"));
+    assert_eq!(run("acp").0, Some(0));
+}
