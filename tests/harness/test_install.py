@@ -56,7 +56,7 @@ class KimiCode(unittest.TestCase):
         self.cache = Path(folder.name)
         self.ran: list[list[str]] = []
 
-    def install(self, whole: bool = True) -> list[str]:
+    def installed(self, whole: bool = True) -> list[str]:
         def run(command: list[str]) -> None:
             self.ran.append(command)
             modules = Path(command[command.index("--prefix") + 1]) / "node_modules"
@@ -76,15 +76,15 @@ class KimiCode(unittest.TestCase):
     @unittest.skipIf(install.os.name == "nt", "programs have other names there")
     def test_it_is_installed_once_with_a_node_of_its_own(self) -> None:
         kimi = self.cache / "kimi-code-2.1.0" / "node_modules" / ".bin" / "kimi"
-        self.assertEqual(self.install(), [str(kimi)])
-        self.assertEqual(self.install(), [str(kimi)])
+        self.assertEqual(self.installed(), [str(kimi)])
+        self.assertEqual(self.installed(), [str(kimi)])
         (command,) = self.ran
         self.assertIn("@moonshot-ai/kimi-code@2.1.0", command)
         self.assertTrue(any(word.startswith("node-") and word.endswith("@24") for word in command), command)
 
     def test_what_is_not_whole_is_not_taken(self) -> None:
         with self.assertRaisesRegex(install.InstallFailed, "npm has installed no"):
-            self.install(whole=False)
+            self.installed(whole=False)
         self.assertFalse((self.cache / "kimi-code-2.1.0" / "installed").exists())
 
 
