@@ -107,15 +107,18 @@ def cast(scenario: Scenario, version: str) -> Cast:
     if unknown:
         raise BadScenario(f"{scenario.path}: 'needs' names {sorted(unknown)[0]!r}, which is no feature")
     number = version.rpartition("-")[2]
+    told = False
     if found.kimi_code:
         own = scenario.data.get("kimi_code", {})
+        # A course of its own does without.
+        told = "expect" in own
         scenario = kimi_code.cast(scenario)
         if "refused" in own or "lacking" in own:
             feature = Feature("kimi_code", number, own["why"], own.get("refused"), own["why"])
             return Cast(_cut(scenario, feature), feature)
     else:
         scenario = scenario.before(version)
-    lacking = [one for one in found.missing if one.name in scenario.needs]
+    lacking = [one for one in found.missing if one.name in scenario.needs and not told]
     # What stops the opening is met first, and what nothing refuses is met last.
     lacking.sort(key=lambda one: (one.refused is None, one.refused != "open"))
     # `yolo`, where a release needs it, would keep a case from showing that it is needed.
