@@ -70,7 +70,7 @@ impl Profile {
     }
 
     /// A server that speaks the Agent Client Protocol. What it does not understand it does not mention.
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn acp(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { acp: true, steer: false, silent: true, ..Self::new(name, version) }
     }

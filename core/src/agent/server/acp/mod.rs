@@ -6,7 +6,7 @@
 
 mod words;
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests;
 
 use serde_json::{Map, Value, json};
