@@ -120,16 +120,19 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Whether it is time to sweep again. Who is told so does it.
+pub(crate) fn is_sweep_due() -> bool {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.is_some_and(|last| last.elapsed() < SWEEP_EVERY) {
+        return false;
+    }
+    *last = Some(Instant::now());
+    true
+}
+
 /// Removes what processes left behind that ended without doing so.
 pub(crate) fn sweep() {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    {
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| last.elapsed() < SWEEP_EVERY) {
-            return;
-        }
-        *last = Some(Instant::now());
-    }
     sweep_in(&std::env::temp_dir());
 }
 

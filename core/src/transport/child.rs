@@ -1,5 +1,8 @@
 //! The agent as a child process, in a process group of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
 use tokio::runtime::Handle;
 
 use super::stderr::Stderr;
@@ -12,34 +15,35 @@ use crate::{Error, Result};
 /// Starts the agent. Must be called within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let runtime = Handle::try_current().map_err(|_| no_runtime())?;
-    let session = tracing::Span::current();
     let started = spawner::run(move || {
         let _guard = runtime.enter();
-        let _session = session.enter();
-        start(launch, on_stderr)
+        let started = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
+        // Dropped in order, if nobody waits any more: the process is killed before its files go.
+        Ok::<_, Error>((started, launch))
     });
-    match started.await {
-        Ok(Some(result)) => result,
-        // Nothing but the runtime's refusal to register the pipes panics there.
-        Ok(None) => Err(no_runtime()),
-        Err(error) => Err(Error::Spawn(format!("can't start the agent: no thread for it: {error}"))),
-    }
-}
-
-fn no_runtime() -> Error {
-    Error::Spawn("can't start the agent: it takes a tokio runtime with I/O and time enabled".to_owned())
-}
-
-fn start(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
-    let (running, pipes) = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
+    let (started, launch) = match started.await {
+        Ok(Some(started)) => started?,
+        Ok(None) => return Err(no_runtime()),
+        Err(error) => return Err(Error::Spawn(format!("can't start the agent: no thread for it: {error}"))),
+    };
+    // Nothing but the runtime's refusal to register the pipes panics there, and above.
+    let (running, pipes) = catch_unwind(AssertUnwindSafe(|| started.register()))
+        .map_err(|_| no_runtime())?
+        .map_err(|error| failure::describe(&launch, &error))?;
     tracing::debug!(pid = running.pid(), program = %launch.program.display(), "agent started");
-    private::sweep();
+    if private::is_sweep_due() {
+        spawner::submit_if_running(Box::new(private::sweep));
+    }
     let stderr = Stderr::drain(pipes.stderr, on_stderr);
     Ok(Transport {
         reader: Box::new(pipes.stdout),
         writer: Box::new(pipes.stdin),
         process: Box::new(ChildProcess { running, stderr, private: launch.private }),
     })
+}
+
+fn no_runtime() -> Error {
+    Error::Spawn("can't start the agent: it takes a tokio runtime with I/O and time enabled".to_owned())
 }
 
 /// Fields are dropped in order: the process is killed before its files go.
@@ -54,8 +58,8 @@ impl Process for ChildProcess {
         Some(self.running.pid())
     }
 
-    fn wait(&mut self) -> ProcessFuture<'_, Exit> {
-        Box::pin(self.running.wait())
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+        self.running.poll_exit(cx)
     }
 
     fn terminate(&mut self) {

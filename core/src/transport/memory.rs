@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), allow(dead_code, reason = "tests do more with it than what is counted does"))]
 
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::watch;
@@ -77,7 +78,7 @@ pub(crate) fn pair(capacity: usize) -> (Transport, AgentEnd) {
     let (agent_reader, ours_out) = duplex(capacity);
     let (agent_writer, ours_in) = duplex(capacity);
     let state = Arc::new(watch::Sender::new(State::default()));
-    let process = MemoryProcess { state: state.subscribe(), control: ExitHandle(Arc::clone(&state)) };
+    let process = MemoryProcess { state: state.subscribe(), control: ExitHandle(Arc::clone(&state)), waiting: None };
     let transport = Transport { reader: Box::new(ours_in), writer: Box::new(ours_out), process: Box::new(process) };
     (transport, AgentEnd { reader: agent_reader, writer: agent_writer, exit: ExitHandle(state) })
 }
@@ -85,6 +86,7 @@ pub(crate) fn pair(capacity: usize) -> (Transport, AgentEnd) {
 struct MemoryProcess {
     state: watch::Receiver<State>,
     control: ExitHandle,
+    waiting: Option<ProcessFuture<'static, Exit>>,
 }
 
 impl MemoryProcess {
@@ -103,13 +105,19 @@ impl Process for MemoryProcess {
         None
     }
 
-    fn wait(&mut self) -> ProcessFuture<'_, Exit> {
-        Box::pin(async {
-            match self.state.wait_for(|state| state.exit.is_some()).await {
-                Ok(state) => state.exit.clone().unwrap_or_default(),
-                Err(_) => Exit::default(),
-            }
-        })
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
+        let mut state = self.state.clone();
+        let waiting = self.waiting.get_or_insert_with(|| {
+            Box::pin(async move {
+                match state.wait_for(|state| state.exit.is_some()).await {
+                    Ok(state) => state.exit.clone().unwrap_or_default(),
+                    Err(_) => Exit::default(),
+                }
+            })
+        });
+        let exit = ready!(waiting.as_mut().poll(cx));
+        self.waiting = Some(Box::pin(std::future::ready(exit.clone())));
+        Poll::Ready(exit)
     }
 
     fn terminate(&mut self) {

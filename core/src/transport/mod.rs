@@ -4,6 +4,8 @@ pub(crate) mod child;
 mod failure;
 #[cfg(any(test, feature = "measured"))]
 pub(crate) mod memory;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod shared;
 mod spawner;
 mod stderr;
 #[cfg(unix)]
@@ -12,6 +14,11 @@ mod sys;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod sys;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod vfork;
+#[cfg(all(unix, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
+#[path = "vfork_none.rs"]
+mod vfork;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod watcher;
 #[cfg(all(unix, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
@@ -22,7 +29,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -64,8 +71,8 @@ pub(crate) trait Process: Send {
     /// Its id, also after it has ended.
     fn pid(&self) -> Option<u32>;
 
-    /// Waits for its end; what is left of its group is killed then. Safe to cancel, and to ask again.
-    fn wait(&mut self) -> ProcessFuture<'_, Exit>;
+    /// Waits for its end; what is left of its group is killed then. Goes on telling it.
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit>;
 
     /// Asks the whole group to end.
     fn terminate(&mut self);
@@ -82,4 +89,11 @@ pub(crate) trait Process: Send {
     /// Waits until all of stderr has been read. Whoever inherited it may hold it open for ever: set a deadline.
     /// Safe to cancel.
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()>;
+}
+
+impl dyn Process {
+    /// Waits for its end. Safe to cancel, and to ask again.
+    pub(crate) async fn wait(&mut self) -> Exit {
+        poll_fn(|cx| self.poll_exit(cx)).await
+    }
 }

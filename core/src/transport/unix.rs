@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::ptr;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::{Exit, watcher};
+use super::{Exit, vfork, watcher};
 use crate::options::Launch;
 
 pub(super) struct Pipes {
@@ -20,22 +22,52 @@ pub(super) struct Pipes {
     pub(super) stderr: ChildStderr,
 }
 
+/// How a child's end is told.
+enum Told {
+    /// By tokio.
+    Tokio(Box<Child>),
+    /// By a descriptor of its own.
+    Pidfd(vfork::Pidfd),
+}
+
 /// A child that leads a process group.
 pub(super) struct Running {
     pid: u32,
-    /// Taken by `drop` only.
-    child: Option<Child>,
+    /// None once it has ended.
+    child: Option<Told>,
     exit: Option<Exit>,
     /// Given up when nothing of the group is left to be watched.
     place: Option<Arc<watcher::Place>>,
 }
 
-/// Starts the program. The calling thread must outlive the child, which dies with it (on Linux).
-pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
+/// A child that runs, and whose pipes the runtime may not know of yet. Dropped, it is ended.
+pub(super) enum Started {
+    Known(Running, Pipes),
+    Unknown(Running, vfork::Pipes),
+}
+
+/// Starts the program. The calling thread must outlive the child, which dies with it (on Linux), and must be in the
+/// runtime's context.
+pub(super) fn start(launch: &Launch) -> io::Result<Started> {
     let exec = Exec::new(launch)?;
+    let place = watcher::place().map(Arc::new);
+    if vfork::is_possible() {
+        match vfork::start(&exec, c_string(launch.current_dir.as_os_str())?, place.as_deref()) {
+            Err(error) if vfork::is_refused(&error) => tracing::debug!(%error, "agents are forked, which costs more"),
+            Err(error) => return Err(error),
+            Ok(vfork::Started { pid, pidfd, pipes }) => {
+                let child = Some(Told::Pidfd(pidfd));
+                return Ok(Started::Unknown(Running { pid, child, exit: None, place }, pipes));
+            }
+        }
+    }
+    let (running, pipes) = fork(launch, exec, place)?;
+    Ok(Started::Known(running, pipes))
+}
+
+fn fork(launch: &Launch, exec: Exec, place: Option<Arc<watcher::Place>>) -> io::Result<(Running, Pipes)> {
     #[cfg(target_os = "linux")]
     let host = libc::pid_t::try_from(std::process::id()).map_err(io::Error::other)?;
-    let place = watcher::place().map(Arc::new);
     let entered = place.clone();
     let mut command = Command::new(&launch.program);
     command
@@ -75,7 +107,23 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let (Some(pid), (Some(stdin), Some(stdout), Some(stderr))) = (pid, pipes) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    Ok((Running { pid, child: Some(child), exit: None, place }, Pipes { stdin, stdout, stderr }))
+    let child = Some(Told::Tokio(Box::new(child)));
+    Ok((Running { pid, child, exit: None, place }, Pipes { stdin, stdout, stderr }))
+}
+
+impl Started {
+    /// Makes its pipes and its end known to the runtime. Panics where that has no I/O.
+    pub(super) fn register(self) -> io::Result<(Running, Pipes)> {
+        match self {
+            Self::Known(running, pipes) => Ok((running, pipes)),
+            Self::Unknown(mut running, pipes) => {
+                if let Some(Told::Pidfd(pidfd)) = &mut running.child {
+                    pidfd.register()?;
+                }
+                Ok((running, pipes.register()?))
+            }
+        }
+    }
 }
 
 impl Running {
@@ -83,11 +131,16 @@ impl Running {
         self.pid
     }
 
-    pub(super) async fn wait(&mut self) -> Exit {
+    pub(super) fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
         if let (None, Some(child)) = (&self.exit, &mut self.child) {
+            let status = match child {
+                // All that it knows of who waits is in the child.
+                Told::Tokio(child) => ready!(pin!(child.wait()).poll(cx)),
+                Told::Pidfd(pidfd) => ready!(pidfd.poll_exit(self.pid, cx)),
+            };
             // Fails if somebody else in this program has reaped it; then nobody knows.
-            let exit = child.wait().await.map(exit_of).unwrap_or_default();
-            self.exit = Some(exit);
+            self.exit = Some(status.map(exit_of).unwrap_or_default());
+            self.child = None;
             // Nobody is there any more to end its descendants in good order.
             signal_group(self.pid, libc::SIGKILL);
             self.place = None;
@@ -98,7 +151,7 @@ impl Running {
                 });
             }
         }
-        self.exit.clone().unwrap_or_default()
+        Poll::Ready(self.exit.clone().unwrap_or_default())
     }
 
     pub(super) fn terminate(&mut self) {
@@ -119,13 +172,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take().filter(|_| self.exit.is_none()) else { return };
+        let Some(child) = self.child.take() else { return };
         signal_group(self.pid, libc::SIGKILL);
         let (pid, place) = (self.pid, self.place.take());
+        let known = match child {
+            Told::Tokio(child) => Some(child),
+            Told::Pidfd(_) => None,
+        };
         in_background(move || {
             await_exit(pid);
             drop(place);
-            drop(child.try_wait());
+            drop(known.map(|mut child| child.try_wait()));
             reap_group(pid, 0);
         });
     }
@@ -205,7 +262,7 @@ fn signal_name(signal: i32) -> String {
 
 /// All that `execve` takes, allocated before the fork. The standard library's own `execvp` would hand a file that the
 /// kernel refuses to the shell, which reports something else, or nothing.
-struct Exec {
+pub(super) struct Exec {
     program: CString,
     argv: Pointers,
     envp: Pointers,
@@ -214,28 +271,24 @@ struct Exec {
 impl Exec {
     fn new(launch: &Launch) -> io::Result<Self> {
         let program = launch.program.as_os_str();
-        let argv = std::iter::once(program).chain(launch.args.iter().map(OsString::as_os_str));
-        let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        env.extend(launch.env.iter().cloned());
-        let env: Vec<OsString> = env
-            .into_iter()
-            .map(|(mut pair, value)| {
-                pair.push("=");
-                pair.push(value);
-                pair
-            })
-            .collect();
-        Ok(Self {
-            program: c_string(program)?,
-            argv: Pointers::new(argv)?,
-            envp: Pointers::new(env.iter().map(OsString::as_os_str))?,
-        })
+        let argv = std::iter::once(program).chain(launch.args.iter().map(OsString::as_os_str)).map(c_string);
+        let laid_over: BTreeMap<&OsStr, &OsStr> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let inherited = std::env::vars_os().filter(|(name, _)| !laid_over.contains_key(&**name));
+        let own = laid_over.iter().map(|(name, value)| variable((*name).to_owned(), value));
+        let envp = inherited.map(|(name, value)| variable(name, &value)).chain(own);
+        Ok(Self { program: c_string(program)?, argv: Pointers::new(argv)?, envp: Pointers::new(envp)? })
+    }
+
+    /// The program, its arguments and its environment. Valid as long as `self` is.
+    pub(super) fn pointers(&self) -> (*const c_char, *const *const c_char, *const *const c_char) {
+        (self.program.as_ptr(), self.argv.pointers.as_ptr(), self.envp.pointers.as_ptr())
     }
 
     /// Returns only if it fails.
     fn run(&self) -> io::Error {
+        let (program, argv, envp) = self.pointers();
         // SAFETY: all of it lives in `self`, and both lists end with a null pointer.
-        unsafe { libc::execve(self.program.as_ptr(), self.argv.pointers.as_ptr(), self.envp.pointers.as_ptr()) };
+        unsafe { libc::execve(program, argv, envp) };
         io::Error::last_os_error()
     }
 }
@@ -251,8 +304,8 @@ unsafe impl Send for Pointers {}
 unsafe impl Sync for Pointers {}
 
 impl Pointers {
-    fn new<'a>(strings: impl Iterator<Item = &'a OsStr>) -> io::Result<Self> {
-        let strings = strings.map(c_string).collect::<io::Result<Vec<CString>>>()?;
+    fn new(strings: impl Iterator<Item = io::Result<CString>>) -> io::Result<Self> {
+        let strings = strings.collect::<io::Result<Vec<CString>>>()?;
         let pointers = strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect();
         Ok(Self { _strings: strings, pointers })
     }
@@ -260,4 +313,12 @@ impl Pointers {
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
     Ok(CString::new(text.as_bytes())?)
+}
+
+fn variable(mut name: OsString, value: &OsStr) -> io::Result<CString> {
+    // The sign, and the zero at the end.
+    name.reserve_exact(value.len() + 2);
+    name.push("=");
+    name.push(value);
+    Ok(CString::new(name.into_vec())?)
 }

@@ -6,9 +6,6 @@
 //! own, and has no exit signal, which hides it from every `wait` that does not ask for such children. It sleeps until
 //! the system tells it that the host is gone, kills the groups in its table, and exits.
 //!
-//! It also shares the thread-local storage of the thread that started it. Hence it calls the system directly, never the
-//! C library, which would write that thread's `errno`; and it allocates nothing and can't panic.
-//!
 //! Where the system refuses it, nothing of this happens. Nor does it outlive the host where the host's memory as a whole
 //! is killed: by the kernel, when there is none left, or for a core dump before Linux 5.16.
 
@@ -16,32 +13,28 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use memchr::memmem;
 use syscalls::{Errno, Sysno, syscall};
 
+use super::shared::{Mapping, SignalSet, set_signal_mask, with_all_signals_blocked, within_valgrind};
 use super::spawner;
 
 /// As many agents at once are watched; it is a page for each 1024 of them.
 const GROUPS: usize = 4096;
-const STACK: usize = 64 << 10;
 /// Nobody else sends this one, and one that another process sends is not taken for the host's end.
 const HOST_IS_GONE: c_int = libc::SIGPWR;
-/// The kernel's set of signals, which is smaller than the C library's.
-type SignalSet = u64;
 /// The signal is not sent if the host had given up the right to signal us. Looking now and then is for that case.
 static LOOK: libc::timespec = libc::timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// A slot that nobody has.
 const FREE: i32 = 0;
-/// One that belongs to an agent that has not been forked yet.
+/// One that belongs to an agent that does not run yet.
 const TAKEN: i32 = -1;
 
-/// What the watcher reads. The memory is shared with forked children, too: each enters its group by itself, before it
+/// What the watcher reads. The memory is shared with children, forked ones, too: each enters its group by itself, before it
 /// becomes the agent, so that there is no moment in which an agent runs and is not in here.
 #[repr(C)]
 struct Table {
@@ -69,49 +62,6 @@ impl SharedTable {
     fn get(&self) -> &Table {
         // SAFETY: made in `new`; mapped for as long as `self` lives.
         unsafe { self.0.start.cast().as_ref() }
-    }
-}
-
-/// Memory of the system's. Dropped, it is given back.
-struct Mapping {
-    start: NonNull<c_void>,
-    size: usize,
-}
-
-impl Mapping {
-    fn new(size: usize, kind: c_int) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: new memory, at a place of the system's choice.
-        let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind | libc::MAP_ANONYMOUS, -1, 0) };
-        match NonNull::new(start) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED => Ok(Self { start, size }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// A stack that grows down to a page which nobody can touch.
-    fn stack() -> io::Result<Self> {
-        // SAFETY: no pointers.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(io::Error::other)?;
-        let stack = Self::new(STACK + page, libc::MAP_PRIVATE | libc::MAP_STACK | libc::MAP_NORESERVE)?;
-        // SAFETY: the lowest page of memory that is ours, and that nobody uses yet.
-        if unsafe { libc::mprotect(stack.start.as_ptr(), page, libc::PROT_NONE) } == -1 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stack)
-    }
-
-    /// Where it ends, which is where a stack begins.
-    fn end(&self) -> *mut c_void {
-        // SAFETY: one past the end.
-        unsafe { self.start.as_ptr().byte_add(self.size) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: what `new` got; whoever uses it keeps `self`.
-        unsafe { libc::munmap(self.start.as_ptr(), self.size) };
     }
 }
 
@@ -175,28 +125,13 @@ impl Drop for Watcher {
     }
 }
 
-fn with_all_signals_blocked<T>(job: impl FnOnce() -> T) -> io::Result<T> {
-    // SAFETY: all three pointers are to local variables; zeros are a set of signals.
-    unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&mut all);
-        match libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) {
-            0 => {}
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-        let done = job();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
-        Ok(done)
-    }
-}
-
 /// An agent's place in the table. Dropped, its group is not watched any more; the last one ends the watcher.
 pub(super) struct Place {
     table: Option<Arc<SharedTable>>,
     index: usize,
 }
 
-/// A place for an agent that is about to be forked, and a watcher, if there is none. On the spawner thread. Without one,
+/// A place for an agent that is about to be started, and a watcher, if there is none. On the spawner thread. Without one,
 /// what the agent starts outlives a host that is killed; that is no reason not to start it.
 pub(super) fn place() -> Option<Place> {
     if within_valgrind() {
@@ -222,16 +157,11 @@ pub(super) fn place() -> Option<Place> {
     place.inspect_err(|error| tracing::debug!(%error, "nobody watches over what this agent starts")).ok()
 }
 
-/// Valgrind ends a program that makes such a process.
-fn within_valgrind() -> bool {
-    std::env::var_os("LD_PRELOAD").is_some_and(|libraries| memmem::find(libraries.as_bytes(), b"/vgpreload_").is_some())
-}
-
 impl Place {
-    /// Enters the caller's group, which it leads. Between fork and exec.
+    /// Enters the caller's group, which it leads. Between fork and exec, so with system calls alone.
     pub(super) fn enter(&self) {
-        // SAFETY: no pointers.
-        self.set(unsafe { libc::getpid() });
+        // SAFETY: no pointers. It always succeeds.
+        self.set(unsafe { syscall!(Sysno::getpid) }.map_or(TAKEN, |pid| pid as i32));
     }
 
     /// Undoes that, where exec has failed.
@@ -266,8 +196,8 @@ fn end_if_unused() {
     });
 }
 
-/// What the watcher does. It runs beside the host, in its memory: nothing in here may allocate, panic, or call the C
-/// library. What it returns is its exit code.
+/// What the watcher does. It runs beside the host, in its memory: see `shared.rs` for what it must not. What it returns is
+/// its exit code.
 extern "C" fn watch(table: *mut c_void) -> c_int {
     // SAFETY: it is what `Watcher::start` passes, and outlives this process.
     let table: &Table = unsafe { &*table.cast() };
@@ -278,19 +208,12 @@ extern "C" fn watch(table: *mut c_void) -> c_int {
 }
 
 fn watch_over(table: &Table) -> Result<(), Errno> {
-    let all = SignalSet::MAX;
     let gone: SignalSet = 1 << (HOST_IS_GONE - 1);
     let name = c"kimi-watcher".as_ptr();
     // SAFETY: system calls by their numbers; the pointers are to local variables and constants. Descriptors, the session,
     // the mask and the name are this process's own: nothing is shared with the host but the memory.
     unsafe {
-        syscall!(
-            Sysno::rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const all,
-            ptr::null::<SignalSet>(),
-            size_of::<SignalSet>()
-        )?;
+        set_signal_mask(SignalSet::MAX)?;
         syscall!(Sysno::close_range, 0, u32::MAX, 0)?;
         syscall!(Sysno::setsid)?;
         syscall!(Sysno::prctl, libc::PR_SET_PDEATHSIG, HOST_IS_GONE)?;
@@ -333,4 +256,4 @@ fn watch_over(table: &Table) -> Result<(), Errno> {
 
 #[cfg(test)]
 #[path = "watcher_tests.rs"]
-mod tests;
+pub(super) mod tests;

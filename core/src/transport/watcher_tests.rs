@@ -13,7 +13,7 @@ use crate::options::{Launch, PrivateFiles};
 /// Which test a process of its own is to play, and what it is told.
 const PART: &str = "KIMI_AGENT_TEST_WATCHER";
 
-async fn sh(script: &str) -> Transport {
+pub(in super::super) async fn sh(script: &str) -> Transport {
     let launch = Launch {
         program: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
@@ -24,7 +24,7 @@ async fn sh(script: &str) -> Transport {
     child::spawn(launch, None).await.unwrap()
 }
 
-async fn end(mut agent: Transport) {
+pub(in super::super) async fn end(mut agent: Transport) {
     agent.process.kill();
     agent.process.wait().await;
 }
@@ -40,12 +40,12 @@ async fn watcher() -> Option<libc::pid_t> {
 /// This test once more, in a process of its own: watchers are counted, or the whole process is killed.
 fn this_test(name: &str, part: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", &format!("transport::watcher::tests::{name}"), "--nocapture"]).env(PART, part);
+    command.args(["--exact", name, "--nocapture"]).env(PART, part);
     command
 }
 
 /// Plays the test alone in a process of its own; there, says so.
-fn alone(name: &str) -> bool {
+pub(in super::super) fn alone(name: &str) -> bool {
     if std::env::var_os(PART).is_some() {
         return true;
     }
@@ -55,7 +55,15 @@ fn alone(name: &str) -> bool {
     false
 }
 
-fn run(test: impl Future<Output = ()>) {
+fn here(name: &str) -> String {
+    format!("transport::watcher::tests::{name}")
+}
+
+fn alone_here(name: &str) -> bool {
+    alone(&here(name))
+}
+
+pub(in super::super) fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
@@ -74,7 +82,7 @@ fn await_ready(pid: libc::pid_t) {
 
 #[test]
 fn one_watches_as_long_as_an_agent_runs() {
-    if !alone("one_watches_as_long_as_an_agent_runs") {
+    if !alone_here("one_watches_as_long_as_an_agent_runs") {
         return;
     }
     run(async {
@@ -109,7 +117,7 @@ fn one_watches_as_long_as_an_agent_runs() {
 
 #[test]
 fn it_holds_nothing_and_hears_nothing() {
-    if !alone("it_holds_nothing_and_hears_nothing") {
+    if !alone_here("it_holds_nothing_and_hears_nothing") {
         return;
     }
     run(async {
@@ -139,7 +147,7 @@ fn it_holds_nothing_and_hears_nothing() {
 
 #[test]
 fn another_takes_over_the_groups_of_one_that_was_killed() {
-    if !alone("another_takes_over_the_groups_of_one_that_was_killed") {
+    if !alone_here("another_takes_over_the_groups_of_one_that_was_killed") {
         return;
     }
     run(async {
@@ -201,7 +209,7 @@ async fn refuse(number: i64, bits: u32) {
 
 #[test]
 fn agents_run_where_the_system_refuses_it() {
-    if !alone("agents_run_where_the_system_refuses_it") {
+    if !alone_here("agents_run_where_the_system_refuses_it") {
         return;
     }
     run(async {
@@ -233,14 +241,14 @@ fn valgrind_is_spared() {
         return;
     }
     // As Valgrind does it. The dynamic linker remarks that there is no such library.
-    let mut command = this_test("valgrind_is_spared", Path::new("alone"));
+    let mut command = this_test(&here("valgrind_is_spared"), Path::new("alone"));
     let output = command.env("LD_PRELOAD", "/nowhere/vgpreload_core-amd64-linux.so").output().unwrap();
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
 
 #[test]
 fn what_agents_have_started_dies_with_the_host() {
-    let name = "what_agents_have_started_dies_with_the_host";
+    let name = &here("what_agents_have_started_dies_with_the_host");
     if let Some(fifo) = std::env::var_os(PART) {
         // The host.
         let script = |times: usize| {

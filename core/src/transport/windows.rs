@@ -1,7 +1,9 @@
 //! Processes as Windows has them: a job object stands in for the group.
 
 use std::io;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::task::{Context, Poll, ready};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, JobObject, KillOnDrop};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -22,8 +24,18 @@ pub(super) struct Running {
     exit: Option<Exit>,
 }
 
-/// Starts the program.
-pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
+/// A child that runs.
+pub(super) struct Started(Running, Pipes);
+
+impl Started {
+    /// The runtime knows of all this already.
+    pub(super) fn register(self) -> io::Result<(Running, Pipes)> {
+        Ok((self.0, self.1))
+    }
+}
+
+/// Starts the program, within the runtime's context.
+pub(super) fn start(launch: &Launch) -> io::Result<Started> {
     let mut command = CommandWrap::with_new(&launch.program, |command| {
         command
             .args(&launch.args)
@@ -38,7 +50,7 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let (Some(pid), (Some(stdin), Some(stdout), Some(stderr))) = (child.id(), pipes) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    Ok((Running { pid, child, exit: None }, Pipes { stdin, stdout, stderr }))
+    Ok(Started(Running { pid, child, exit: None }, Pipes { stdin, stdout, stderr }))
 }
 
 impl Running {
@@ -46,14 +58,15 @@ impl Running {
         self.pid
     }
 
-    pub(super) async fn wait(&mut self) -> Exit {
+    pub(super) fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
         if self.exit.is_none() {
-            // Of the child alone: the job's own wait is for all its descendants.
-            let exit = self.child.inner_mut().wait().await.map(exit_of).unwrap_or_default();
-            self.exit = Some(exit);
+            // Of the child alone: the job's own wait is for all its descendants. Who waits is known to the child, not to this
+            // future.
+            let status = ready!(pin!(self.child.inner_mut().wait()).poll(cx));
+            self.exit = Some(status.map(exit_of).unwrap_or_default());
             drop(self.child.start_kill());
         }
-        self.exit.clone().unwrap_or_default()
+        Poll::Ready(self.exit.clone().unwrap_or_default())
     }
 
     /// There is no asking here; the end of stdin has been that.
