@@ -166,9 +166,11 @@ test-packages: wheels ## The wheel and the tarball, in fresh environments.
 	@tests/packages/run.sh "$(PYTHON)" $(DIST)
 
 .PHONY: test-real-quick
-test-real-quick: build ## A selection of real kimi-cli releases, with a scripted model on loopback.
+test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.
 	$(call say,Driving a selection of real kimi-cli releases)
 	@$(PY) tests/run_scenarios.py --quick
+	$(call say,Running the first examples of the README with real agents)
+	@$(PY) tests/real/readme.py
 
 .PHONY: test-real
 test-real: build ## Every real kimi-cli release in every language; writes docs/compatibility.md. Takes long.

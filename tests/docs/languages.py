@@ -137,28 +137,29 @@ class Workshop:
         place = self.scratch / "runs" / block.name
         place.mkdir(parents=True)
         (place / "README.md").write_text("# A project\n")
+        if block.language == "json":
+            return self._json(block, place)
+        return self._start(block, self.command(block, place), place)
+
+    def command(self, block: Block, place: Path) -> list[str]:
+        """What runs a block, its source written where it has to be. Raises `Failure` where it was not compiled."""
         if block.language == "python":
             program = place / "block.py"
             program.write_text(self._source(block, ".py"), encoding="utf-8")
-            return self._start(block, [sys.executable, "-W", "error", str(program)], place)
+            return [sys.executable, "-W", "error", str(program)]
         if block.language == "ts":
-            return self._typescript(block, place)
+            if self._typescript_failure:
+                raise Failure(_about(block, self._typescript_failure))
+            return ["node", str(self._node / "built" / f"{block.name}.mjs")]
         if block.language in ("js", "cjs"):
             program = self._node / f"{block.name}.{'mjs' if block.language == 'js' else 'cjs'}"
             program.write_text(self._source(block, ".js"), encoding="utf-8")
-            return self._start(block, ["node", str(program)], place)
+            return ["node", str(program)]
         if block.language == "rust":
             if self._rust_failure or self._rust_program is None:
                 raise Failure(_about(block, self._rust_failure))
-            return self._start(block, [str(self._rust_program), str(self._rust_index[block.place])], place)
-        if block.language == "json":
-            return self._json(block, place)
-        return self._start(block, ["bash", "-euo", "pipefail", "-c", block.code], place)
-
-    def _typescript(self, block: Block, place: Path) -> str:
-        if self._typescript_failure:
-            raise Failure(_about(block, self._typescript_failure))
-        return self._start(block, ["node", str(self._node / "built" / f"{block.name}.mjs")], place)
+            return [str(self._rust_program), str(self._rust_index[block.place])]
+        return ["bash", "-euo", "pipefail", "-c", block.code]
 
     def _json(self, block: Block, place: Path) -> str:
         try:
