@@ -167,14 +167,14 @@ test-packages: wheels ## The wheel and the tarball, in fresh environments.
 
 .PHONY: test-real-quick
 test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.
-	$(call say,Driving a selection of real kimi-cli releases)
+	$(call say,Driving a selection of real releases of kimi-cli and Kimi Code)
 	@$(PY) tests/run_scenarios.py --quick
 	$(call say,Running the first examples of the README with real agents)
 	@$(PY) tests/real/readme.py
 
 .PHONY: test-real
-test-real: build ## Every real kimi-cli release in every language; writes docs/compatibility.md. Takes long.
-	$(call say,Driving every real kimi-cli release)
+test-real: build ## Every real release of kimi-cli and Kimi Code in every language; writes docs/compatibility.md. Takes long.
+	$(call say,Driving every real release of kimi-cli and Kimi Code)
 	@$(PY) tests/run_scenarios.py --matrix
 
 # --- measurements ---

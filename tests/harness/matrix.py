@@ -125,9 +125,17 @@ def cell(words: Mapping[str, str]) -> str:
     return ", ".join(f"{TITLES.get(name, name)} {word}" for name, word in found.items())
 
 
+def protocol(release: releases.Release) -> str:
+    """That the release speaks, for people."""
+    if release.kimi_code:
+        return release.wire.replace("acp-", "ACP ")
+    return release.wire if release.wire == "legacy" else f"Wire {release.wire}"
+
+
 def table(results: Results, scenarios: list[Scenario]) -> list[list[str]]:
     versions = releases.versions()
-    rows = [["", *versions], ["Wire", *(releases.release(version).wire for version in versions)]]
+    known = [releases.release(version) for version in versions]
+    rows = [["", *(one.title for one in known)], ["speaks", *map(protocol, known)]]
     for scenario in scenarios:
         found = results.get(scenario.name, {})
         cells = [cell(found[version].words if version in found else {}) for version in versions]

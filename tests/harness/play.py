@@ -37,8 +37,10 @@ class Play:
 
     @property
     def title(self) -> str:
-        agent = "" if self.version and self.version.startswith("kimi-code-") else "kimi-cli "
-        said = f"{agent}{self.version}" if self.version else f"over {self.over}" if self.over else ""
+        said = f"over {self.over}" if self.over else ""
+        if self.version:
+            found = releases.release(self.version)
+            said = found.title if found.kimi_code else f"kimi-cli {found.title}"
         return f"{self.scenario.name} ({said})" if said else self.scenario.name
 
     def agreed(self, languages: list[str]) -> list[trace.Line] | None:
@@ -185,8 +187,7 @@ def _agents(versions: list[str], plays: list[Play], commands: dict[str, list[str
     def install(version: str) -> None:
         try:
             found = releases.release(version)
-            number = version.rpartition("-")[2]
-            agents[version] = kimi_code(number, say) if found.kimi_code else command(version, found.original, say)
+            agents[version] = kimi_code(found.number, say) if found.kimi_code else command(version, found.original, say)
         except NoPython as error:
             if os.environ.get("CI"):
                 raise

@@ -151,6 +151,6 @@ def staged(scenario: Scenario, directory: Path, release: Release) -> Iterator[tu
 
 def _kimi_code_env(home: Path, release: Release) -> dict[str, str]:
     """Its program begins with a line that looks for `node` on the path."""
-    node = node_of(release.version.rpartition("-")[2])
+    node = node_of(release.number)
     path = os.pathsep.join([str(node.parent), os.environ.get("PATH", os.defpath)])
     return {"KIMI_CODE_HOME": str(home / ".kimi-code"), "PATH": path}

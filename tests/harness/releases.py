@@ -1,4 +1,4 @@
-"""Which release of kimi-cli has what, and what becomes of a case where something is missing."""
+"""Which release of kimi-cli, or of Kimi Code, has what, and what becomes of a case where something is missing."""
 
 from __future__ import annotations
 
@@ -40,6 +40,15 @@ class Release:
     kimi_code: bool = False
     """It is one of Kimi Code, which came after kimi-cli."""
 
+    @property
+    def number(self) -> str:
+        return self.version.rpartition("-")[2]
+
+    @property
+    def title(self) -> str:
+        """As people call it; those of kimi-cli by their number."""
+        return f"Kimi Code {self.number}" if self.kimi_code else self.version
+
 
 @functools.cache
 def table() -> dict[str, Any]:
@@ -53,6 +62,11 @@ def features() -> list[Feature]:
 
 def versions() -> list[str]:
     return list(table()["releases"])
+
+
+def kimi_cli() -> list[str]:
+    """Those of kimi-cli, which speak Wire, oldest first."""
+    return [version for version in versions() if not release(version).kimi_code]
 
 
 def quick() -> list[str]:
@@ -71,7 +85,7 @@ def quick_left_out(case: str, version: str, languages: list[str]) -> dict[str, s
 
 def release(version: str) -> Release:
     """What the table says; a release that isn't in it is taken for one that has everything."""
-    row = table()["releases"].get(version) or table()["others"].get(version, {})
+    row = table()["releases"].get(version, {})
     lacks = row.get("lacks", [])
     missing = tuple(one for one in features() if numbers(version) < numbers(one.since) or one.name in lacks)
     return Release(
@@ -106,7 +120,6 @@ def cast(scenario: Scenario, version: str) -> Cast:
     unknown = scenario.needs - known
     if unknown:
         raise BadScenario(f"{scenario.path}: 'needs' names {sorted(unknown)[0]!r}, which is no feature")
-    number = version.rpartition("-")[2]
     told = False
     if found.kimi_code:
         own = scenario.data.get("kimi_code", {})
@@ -114,7 +127,7 @@ def cast(scenario: Scenario, version: str) -> Cast:
         told = "expect" in own
         scenario = kimi_code.cast(scenario)
         if "refused" in own or "lacking" in own:
-            feature = Feature("kimi_code", number, own["why"], own.get("refused"), own["why"])
+            feature = Feature("kimi_code", found.number, own["why"], own.get("refused"), own["why"])
             return Cast(_cut(scenario, feature), feature)
     else:
         scenario = scenario.before(version)
@@ -126,7 +139,7 @@ def cast(scenario: Scenario, version: str) -> Cast:
     scenario = scenario.with_options(options)
     if lacking:
         return Cast(_cut(scenario, lacking[0]), lacking[0])
-    expect = fill(scenario.expect, {"wire": found.wire, "version": number})
+    expect = fill(scenario.expect, {"wire": found.wire, "version": found.number})
     return Cast(replace(scenario, data={**scenario.data, "expect": expect}))
 
 

@@ -126,8 +126,21 @@ class Page(unittest.TestCase):
         old = case(before=[{"release": "1.5", "why": "it is slow"}])
         text = page.document(found(old, {"rust": OPENED, "python": OPENED, "node": OPENED}), [old])
         self.assertIn("| one |", text)
-        self.assertIn("1 yes, 0 unsupported, 0 lacking; 12 not played.", text)
+        self.assertIn("1 yes, 0 unsupported, 0 lacking; 13 not played.", text)
         self.assertIn("| one | 1.5 | it is slow |", text)
+
+    def test_kimi_code_is_explained(self) -> None:
+        """Each case that it can't do, or does otherwise, is in its section."""
+        scenarios = load_all(ROOT / "tests/real/cases")
+        told = page.document({}, scenarios).split("## Where Kimi Code differs\n")[1].split("\n## ")[0]
+        for scenario in scenarios:
+            missing = releases.cast(scenario, "kimi-code-2.1.0").missing
+            word = "" if missing is None else "**unsupported**" if missing.refused else "**lacking**"
+            expected = f"\n| {scenario.name} | {word}"
+            if missing is None and "kimi_code" not in scenario.data:
+                self.assertNotIn(expected, told)
+            else:
+                self.assertIn(expected, told)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def event(kind: str, **payload: object) -> str:
 class Kept(unittest.TestCase):
     def test_every_release_has_recordings_of_cases_that_are_there(self) -> None:
         names = {*record.CASES}
-        for version in releases.versions():
+        for version in releases.kimi_cli():
             found = {path.stem for path in (record.RECORDED / version).glob("*.wire")}
             self.assertTrue(found, version)
             self.assertLessEqual(found, names, version)
@@ -36,7 +36,7 @@ class Kept(unittest.TestCase):
     def test_they_are_small_and_each_shows_something(self) -> None:
         paths = list(record.RECORDED.glob("*/*.wire"))
         self.assertLess(sum(path.stat().st_size for path in paths), 400_000)
-        wires = {version: releases.release(version).wire for version in releases.versions()}
+        wires = {version: releases.release(version).wire for version in releases.kimi_cli()}
         self.assertEqual(thin.superfluous(record.RECORDED, wires), [])
 
 

@@ -33,17 +33,16 @@ class Cast(unittest.TestCase):
                 cast = releases.cast(scenario, version)
                 self.assertTrue(cast.scenario.expect, f"{scenario.name} with {version}")
 
-    def test_every_case_can_be_cast_for_kimi_code(self) -> None:
+    def test_kimi_code_is_told_in_its_own_words(self) -> None:
         for scenario in load_all(CASES):
             cast = releases.cast(scenario, KIMI_CODE)
-            self.assertTrue(cast.scenario.expect, scenario.name)
             # What it does not have must be told by an option, a call, or by a word in the case.
             used = trace.compact(cast.scenario.kimi.get("model", []))
             if cast.missing is None:
                 self.assertFalse([name for name in kimi_code.TOOLS if f'"name":"{name}"' in used], scenario.name)
 
     def test_newest_lacks_nothing(self) -> None:
-        self.assertEqual(releases.release(releases.versions()[-1]).missing, ())
+        self.assertEqual(releases.release(releases.kimi_cli()[-1]).missing, ())
 
     def test_whole(self) -> None:
         cast = releases.cast(case(needs=["steer"]), "1.20.0")
@@ -81,7 +80,7 @@ class Quick(unittest.TestCase):
     LANGUAGES = ("rust", "python", "node")
 
     def test_newest_in_all_languages(self) -> None:
-        newest = releases.versions()[-1]
+        newest = releases.kimi_cli()[-1]
         self.assertIn(newest, releases.quick())
         self.assertEqual(releases.quick_left_out("text", newest, list(self.LANGUAGES)), {})
 

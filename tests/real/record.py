@@ -159,14 +159,14 @@ def record(versions: list[str], names: list[str], at_once: int, say: Callable[[s
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", default=",".join(releases.versions()))
+    parser.add_argument("--releases", default=",".join(releases.kimi_cli()))
     parser.add_argument("--only", action="append", default=[], help="part of a case's name; may be repeated")
     parser.add_argument("--at-once", type=int, default=play.AT_ONCE)
     chosen = parser.parse_args()
     names = [name for name in CASES if not chosen.only or any(part in name for part in chosen.only)]
     failed = record(chosen.releases.split(","), names, chosen.at_once, lambda text: print(text, flush=True))
     for path in thin.superfluous(
-        RECORDED, {version: releases.release(version).wire for version in releases.versions()}
+        RECORDED, {version: releases.release(version).wire for version in releases.kimi_cli()}
     ):
         print(f"{path.relative_to(RECORDED)} shows nothing of its own")
         path.unlink()
