@@ -8,6 +8,7 @@
 //! - Every call ends exactly once, by [`Output::CallEnded`]; every request of the agent's is answered at most once.
 //! - A call, a turn, a request is registered before the bytes that may be answered are handed out.
 
+mod calls;
 mod replay;
 mod requests;
 mod turn;
@@ -15,15 +16,15 @@ mod turn;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use calls::PendingCall;
 pub(crate) use requests::{ManualAnswer, Policy, RequestKey, Who};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub(crate) use turn::{StepTag, TurnKey};
 
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
-use crate::error::{AgentExit, Error, Result, RpcErrorKind};
-use crate::wire::envelope::RpcFailure;
-use crate::wire::{Content, Event, HandlerFailed, HandlerKind, Json, Parcel, StatusUpdate, TokenUsage, UnknownEvent};
+use crate::error::{AgentExit, Error, Result};
+use crate::wire::{Event, HandlerFailed, HandlerKind, Json, Parcel, StatusUpdate, TokenUsage, UnknownEvent};
 
 /// One of our calls.
 pub(crate) type CallKey = u64;
@@ -67,21 +68,6 @@ pub(crate) enum Output {
     TurnEnded { turn: TurnKey, outcome: Result<PromptResult> },
     /// The agent does not answer any more; whoever drives must end it.
     Hopeless(Error),
-}
-
-#[derive(Debug)]
-struct PendingCall {
-    key: CallKey,
-    call: Call,
-    /// Of calls that no other deadline covers.
-    deadline: Option<Instant>,
-}
-
-/// A call that is ready to be sent.
-struct Prepared {
-    id: String,
-    bytes: Vec<u8>,
-    pending: PendingCall,
 }
 
 #[derive(Debug)]
@@ -232,59 +218,6 @@ impl Connection {
         key
     }
 
-    /// Puts a call into the agent's words. What it can't do comes first, whatever the moment.
-    fn prepare(&mut self, call: Call) -> Result<Prepared> {
-        if let Phase::Closed(error) = &self.phase {
-            return Err(error.clone());
-        }
-        let key = self.new_key();
-        // Ids must be strings: real agents refuse numbers, without naming them in the answer.
-        let id = format!("{}-{key}", call.name());
-        let bytes = self.dialect.call(&id, &call)?;
-        Ok(Prepared { id, bytes, pending: PendingCall { key, call, deadline: None } })
-    }
-
-    /// Registers a call, then hands out its bytes.
-    fn send(&mut self, call: Prepared) -> CallKey {
-        let key = call.pending.key;
-        self.calls.insert(call.id, call.pending);
-        self.transmit(call.bytes);
-        key
-    }
-
-    /// Steers the running turn. Its end comes as [`Output::CallEnded`].
-    pub(crate) fn steer(&mut self, turn: TurnKey, input: Content, now: Instant) -> Result<CallKey> {
-        let mut call = self.prepare(Call::Steer(input))?;
-        call.pending.deadline = Some(now + self.timing.answer);
-        match &self.turn {
-            Some(active) if active.key == turn && active.cancel.is_none() => Ok(self.send(call)),
-            _ => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn is not running")),
-        }
-    }
-
-    /// Switches plan mode.
-    pub(crate) fn set_plan_mode(&mut self, on: bool, now: Instant) -> Result<CallKey> {
-        let mut call = self.prepare(Call::SetPlanMode(on))?;
-        call.pending.deadline = Some(now + self.timing.answer);
-        Ok(self.send(call))
-    }
-
-    /// Asks for the session's past.
-    pub(crate) fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
-        let call = self.prepare(Call::Replay)?;
-        if self.turn.is_some() || self.replay.is_some() {
-            return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
-        }
-        let key = self.send(call);
-        self.replay = Some(replay::Replaying::new(key, now));
-        Ok(key)
-    }
-
-    /// Forgets a call whose caller has been told something else.
-    pub(crate) fn forget_call(&mut self, key: CallKey) {
-        self.calls.retain(|_, pending| pending.key != key);
-    }
-
     /// Takes in a line of the agent's.
     pub(crate) fn receive(&mut self, line: &[u8], now: Instant) {
         if line.iter().all(u8::is_ascii_whitespace) || self.is_closed() {
@@ -295,16 +228,23 @@ impl Connection {
         self.take_in(incoming, line, now);
     }
 
+    /// The same with a large line, which may be handed on with the memory that it is in.
+    pub(crate) fn receive_large(&mut self, line: Vec<u8>, now: Instant) {
+        let size = line.len();
+        match self.dialect.read_large(line) {
+            Ok(_) if self.is_closed() => {}
+            Ok(parcel) => {
+                self.heard(now);
+                self.take_in_event(parcel, size);
+            }
+            Err(line) => self.receive(&line, now),
+        }
+    }
+
     /// Takes in what a line says.
     fn take_in(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
-            Incoming::Event(parcel) => {
-                match &parcel {
-                    Parcel::Text(text) => self.text(text),
-                    Parcel::Other(event) => self.event(event),
-                }
-                self.tell(parcel, line.len());
-            }
+            Incoming::Event(parcel) => self.take_in_event(parcel, line.len()),
             Incoming::Aside(event) => {
                 if let Parcel::Other(event) = &event {
                     self.observe(event);
@@ -338,6 +278,14 @@ impl Connection {
                 }
             }
         }
+    }
+
+    fn take_in_event(&mut self, parcel: Parcel, size: usize) {
+        match &parcel {
+            Parcel::Text(text) => self.text(text),
+            Parcel::Other(event) => self.event(event),
+        }
+        self.tell(parcel, size);
     }
 
     fn scope(&self) -> Scope {
@@ -402,29 +350,6 @@ impl Connection {
         });
     }
 
-    fn response(&mut self, id: &str, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
-        let Some(PendingCall { key, call, .. }) = self.calls.remove(id) else {
-            tracing::warn!(id, "the agent answers a call that nobody waits for");
-            return;
-        };
-        if matches!(call, Call::Initialize(_)) {
-            if let Some(bytes) = self.dialect.goes_on(id, &outcome) {
-                self.calls.insert(id.to_owned(), PendingCall { key, call, deadline: None });
-                return self.transmit(bytes);
-            }
-            let opened = self.dialect.welcome(outcome);
-            self.opened(opened);
-            return;
-        }
-        let outcome = outcome.map_err(|failure| self.dialect.refused(&call, failure));
-        match call {
-            Call::Prompt(_) => self.prompt_answered(key, outcome, now),
-            Call::Cancel => self.cancel_answered(key, outcome, now),
-            Call::Replay => self.replay_answered(key, outcome, now),
-            _ => self.outputs.push_back(Output::CallEnded { call: key, outcome }),
-        }
-    }
-
     /// The program is told that one of its functions failed.
     fn tell_failure(
         &mut self,
@@ -454,6 +379,11 @@ impl Connection {
             self.heard(now);
         }
         self.listening = listening;
+    }
+
+    /// What was told last.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening
     }
 
     /// Whether the agent can't go on before we do something.

@@ -196,6 +196,10 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>>;
     /// Reads a line.
     fn read(&mut self, line: &[u8]) -> Incoming;
+    /// Makes an event of a large line without a second copy of it, or gives the line back as it was.
+    fn read_large(&mut self, line: Vec<u8>) -> std::result::Result<Parcel, Vec<u8>> {
+        Err(line)
+    }
     /// The bytes of an answer. `request_id` is the request's own, `rpc_id` the envelope's.
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
     /// The bytes of a refusal.

@@ -196,17 +196,32 @@ impl Dialect for Wire {
 
     fn read(&mut self, line: &[u8]) -> Incoming {
         match compact::event(line) {
-            Some(mut parcel) => {
-                if let Parcel::Other(event) = &mut parcel {
-                    modernise(event);
-                }
-                Incoming::Event(parcel)
+            Some(Parcel::Other(mut event)) => {
+                modernise(&mut event);
+                return Incoming::Event(Parcel::Other(event));
             }
-            None => read_generally(line),
+            Some(text) => return Incoming::Event(text),
+            None => {}
         }
+        if let Some((rpc_id, mut request)) = compact::request(line) {
+            modernise(&mut request);
+            return Incoming::Request { rpc_id, request: Box::new(request) };
+        }
+        read_generally(line)
+    }
+
+    fn read_large(&mut self, line: Vec<u8>) -> std::result::Result<Parcel, Vec<u8>> {
+        compact::large_text(line)
     }
 
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {
+        #[derive(serde::Serialize)]
+        struct Approved<'a> {
+            request_id: &'a str,
+            response: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            feedback: Option<&'a str>,
+        }
         let result = match answer {
             Answer::Approval(approval) => {
                 let (response, feedback) = match approval {
@@ -214,11 +229,8 @@ impl Dialect for Wire {
                     Approval::ApproveForSession => ("approve_for_session", None),
                     Approval::Reject { feedback } => ("reject", feedback.as_deref()),
                 };
-                let mut result = json!({"request_id": request_id, "response": response});
-                if let Some(feedback) = feedback.filter(|_| self.capabilities.approval_feedback) {
-                    result["feedback"] = json!(feedback);
-                }
-                result
+                let feedback = feedback.filter(|_| self.capabilities.approval_feedback);
+                return envelope::answer(rpc_id, &Approved { request_id, response, feedback });
             }
             Answer::Question(answers) => {
                 json!({"request_id": request_id, "answers": answers.clone().unwrap_or_default()})

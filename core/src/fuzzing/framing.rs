@@ -28,8 +28,12 @@ fn read(text: &[u8], limit: usize, piece: usize) -> (Vec<Vec<u8>>, Result<Vec<u8
         loop {
             match buffer.next_line() {
                 Ok(Some(line)) => {
+                    let line = line.to_vec();
                     taken += line.len() + 1;
-                    lines.push(line.to_vec());
+                    if lines.len() % 3 == 2 {
+                        assert_eq!(buffer.detach(line.len()), line);
+                    }
+                    lines.push(line);
                 }
                 Ok(None) => break,
                 Err(too_long) => return (lines, Err(too_long)),

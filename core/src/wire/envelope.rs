@@ -47,8 +47,9 @@ pub(crate) const MAX_DEPTH: usize = 100;
 /// Whether JSON is nested deeper than programs can be given. The text must be JSON.
 pub(crate) fn is_too_deep(text: &str) -> bool {
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    // Each level takes two brackets.
+    // Each level takes two brackets; most JSON has not as many, which is seen much faster.
     text.len() > 2 * MAX_DEPTH
+        && memchr::memchr2_iter(b'[', b'{', text.as_bytes()).nth(MAX_DEPTH).is_some()
         && text.bytes().any(|byte| {
             match byte {
                 _ if escaped => escaped = false,

@@ -61,10 +61,11 @@ macro_rules! events {
                 decoded.unwrap_or_else(|error| Self::unknown(kind, Json::from_raw(payload), Some(error)))
             }
 
-            /// Decodes a payload of a known event's; nothing where it can't be read, or is of another type.
+            /// Decodes a payload of a known type; nothing where it can't be read, or is of another type.
             pub(crate) fn decode_known(kind: &str, payload: &str) -> Option<Self> {
                 match kind {
                     $(stringify!($name) => serde_json::from_str(payload).ok().map(Self::$name),)*
+                    $(stringify!($request) => serde_json::from_str(payload).ok().map(Self::$request),)*
                     _ => None,
                 }
             }

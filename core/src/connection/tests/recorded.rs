@@ -10,6 +10,7 @@ use crate::OnError;
 use crate::dialect::recorded::{self, Line, Recording};
 use crate::dialect::{Answer, HookOffer, ToolOffer};
 use crate::handler::{Answers, Approval, HookDecision};
+use crate::wire::Content;
 use crate::wire::framing::LineBuffer;
 
 /// A recorded session while it is played.
