@@ -92,7 +92,7 @@ impl Handlers {
             while let Some(Ok(next)) = std::future::poll_fn(|cx| outside.poll_next(cx)).await {
                 let on_event = Arc::clone(&on_event);
                 // A task of its own, so that a panic stays there.
-                let outcome = tokio::spawn(async move { on_event(next.event.open()).await }).await;
+                let outcome = tokio::spawn(async move { on_event(next).await }).await;
                 let message = match outcome {
                     Ok(Ok(())) => continue,
                     Ok(Err(error)) => error.to_string(),

@@ -11,7 +11,7 @@ use super::sync::atomic::{AtomicBool, Ordering};
 use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::{PromptResult, StepTag, TurnStatus};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Parcel, TokenUsage};
+use crate::wire::{Event, Parcel, TokenUsage};
 
 /// Beside the bound in bytes: an event takes some memory however short its line.
 const MAX_ITEMS: usize = 4096;
@@ -269,15 +269,13 @@ impl Lane {
         }
     }
 
-    /// Wakes the reader if there is something for it.
-    pub(crate) fn wake(&self) {
+    /// Wakes the reader if it waits, and there is something for it. Says whether.
+    pub(crate) fn wake(&self) -> bool {
         let reader = {
             let mut state = self.lock();
             if state.queue.is_empty() { None } else { state.reader.take() }
         };
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        reader.map(Waker::wake).is_some()
     }
 
     // --- the reader's side ---
@@ -449,7 +447,7 @@ impl Reader {
     }
 
     /// The next event. After the last one, an error once if the turn failed, then nothing.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         loop {
             if let Some(delivery) = self.taken.pop_front() {
                 self.bytes += delivery.size;
@@ -458,7 +456,8 @@ impl Reader {
                     let (bytes, items) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.items));
                     self.lane.give_back(&mut self.lane.lock(), bytes, items);
                 }
-                return Poll::Ready(Some(Ok(delivery)));
+                // Unpacked where it is handed out: it is large, and moved no more.
+                return Poll::Ready(Some(Ok(delivery.event.open())));
             }
             if let Some(end) = ready!(self.poll_take(cx)) {
                 return Poll::Ready(end.map(Err));

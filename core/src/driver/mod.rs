@@ -6,12 +6,13 @@ mod handlers;
 pub(crate) mod lane;
 mod shutdown;
 pub(crate) mod tool_calls;
+mod writing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -33,6 +34,8 @@ use crate::wire::{Content, HandlerKind, Json};
 
 /// How much is read at a time.
 const CHUNK: usize = 32 * 1024;
+/// A line of this size is taken in with the memory that it is in, so that there are not two of it.
+const LARGE: usize = 1 << 20;
 
 /// What a session's handles ask of its driver.
 #[derive(Debug)]
@@ -123,6 +126,10 @@ pub(crate) struct Driver {
     shutdown: Shutdown,
     input_ended: bool,
     tools_server: Option<(ToolsServer, ToolCalls)>,
+    /// As much was read as is read at a time: more is there.
+    full_read: bool,
+    /// A reader was woken, which may have what there is before more is read.
+    gives_way: bool,
 }
 
 enum Woken {
@@ -160,6 +167,8 @@ impl Driver {
             shutdown: Shutdown::new(setup.close_timeout),
             input_ended: false,
             tools_server: setup.tools_server,
+            full_read: false,
+            gives_way: false,
         });
         driver.handlers.observe(&driver.outside, driver.shared.commands.downgrade());
         driver.connection.open(setup.hello, now());
@@ -169,7 +178,7 @@ impl Driver {
     /// Runs until the agent is gone and reaped. Boxed, as a future would hold it several times over.
     pub(crate) async fn run(mut self: Box<Self>) {
         loop {
-            if !self.input_ended && self.shutdown.is_drained(now()) {
+            if !self.input_ended && self.shutdown.is_drained(now) {
                 // A descendant holds the pipe: the agent's output ends here, be it in a line without its end.
                 self.end_of_input();
             }
@@ -177,14 +186,22 @@ impl Driver {
             if self.shutdown.is_over() {
                 break;
             }
+            if let Some(written) = self.write_at_once().await {
+                self.written(written);
+                if self.shutdown.input_closed() {
+                    // Its next stage may have waited for that.
+                    continue;
+                }
+            }
+            if std::mem::take(&mut self.gives_way) {
+                // In a runtime of one thread the reader then finds its events in the processor's caches, and what it drops
+                // is used again, instead of many more being made first.
+                tokio::task::yield_now().await;
+            }
             match self.wait().await {
                 Woken::Command(command) => self.obey(command.unwrap_or(Command::Close)),
                 Woken::Read(read) => self.has_read(read),
-                Woken::Written(written) => match written {
-                    Ok(0) => self.cannot_write(&std::io::ErrorKind::WriteZero.into()),
-                    Ok(n) => self.has_written(n),
-                    Err(error) => self.cannot_write(&error),
-                },
+                Woken::Written(written) => self.written(written),
                 Woken::Handled(handled) => handled.report(&mut self.connection, now()),
                 Woken::Exited(exit) => self.shutdown.exited(exit, now()),
                 Woken::Deadline => self.on_deadline(),
@@ -206,7 +223,9 @@ impl Driver {
     async fn wait(&mut self) -> Woken {
         let room = self.room().is_some();
         let readable = !self.input_ended && room;
-        self.connection.set_listening(readable, now());
+        if readable != self.connection.is_listening() {
+            self.connection.set_listening(readable, now());
+        }
         let deadline = [
             self.connection.next_deadline(),
             self.shutdown.deadline(!self.unwritten.is_empty()),
@@ -232,21 +251,10 @@ impl Driver {
         }
     }
 
-    fn has_written(&mut self, n: usize) {
-        self.unwritten.advance(n);
-        self.deaf = None;
-        self.shutdown.heard(now());
-        if self.unwritten.is_empty() {
-            self.largest = 0;
-            // What was large once must not stay so.
-            self.unwritten = BytesMut::new();
-        }
-    }
-
     fn has_read(&mut self, read: std::io::Result<usize>) {
         match read {
             Ok(0) => self.end_of_input(),
-            Ok(_) => {}
+            Ok(n) => self.full_read = n == CHUNK,
             Err(error) => {
                 tracing::warn!(%error, "the agent's output can't be read");
                 self.end_of_input();
@@ -259,20 +267,6 @@ impl Driver {
         self.input_ended = true;
         self.shutdown.input_ended(now());
         self.stop_writing();
-    }
-
-    /// An agent that hears nothing any more is as good as gone.
-    fn cannot_write(&mut self, error: &std::io::Error) {
-        tracing::debug!(%error, "the agent's input can't be written");
-        self.shutdown.output_ended(now());
-        self.stop_writing();
-    }
-
-    /// Closes the pipe: the agent sees the end of its input.
-    fn stop_writing(&mut self) {
-        self.unwritten.clear();
-        self.largest = 0;
-        self.transport.writer = Box::new(tokio::io::sink());
     }
 
     fn on_deadline(&mut self) {
@@ -310,9 +304,11 @@ impl Driver {
         self.answer_unseen();
         self.outputs();
         self.lines.release();
+        let mut woken = false;
         for lane in self.lanes.values().chain(self.replay_lane()).chain([&self.outside]) {
-            lane.wake();
+            woken |= lane.wake();
         }
+        self.gives_way = woken && std::mem::take(&mut self.full_read);
         self.shutdown_step();
     }
 
@@ -337,9 +333,15 @@ impl Driver {
                     return false;
                 }
             };
+            let size = line.len();
             batch.lines -= 1;
-            batch.bytes = batch.bytes.saturating_sub(line.len() + OVERHEAD);
-            self.connection.receive(line, now);
+            batch.bytes = batch.bytes.saturating_sub(size + OVERHEAD);
+            if size < LARGE || self.input_ended {
+                self.connection.receive(line, now);
+            } else {
+                let line = self.lines.detach(size);
+                self.connection.receive_large(line, now);
+            }
             if self.connection.has_news() {
                 // Programs may ask for it once they have the event, and no later than the turn's end.
                 break;

@@ -116,8 +116,8 @@ impl Shutdown {
     }
 
     /// The agent has gone, and whoever still holds its output has held it for long enough.
-    pub(super) fn is_drained(&self, now: Instant) -> bool {
-        self.drain_until.is_some_and(|until| now >= until)
+    pub(super) fn is_drained(&self, now: impl FnOnce() -> Instant) -> bool {
+        self.drain_until.is_some_and(|until| now() >= until)
     }
 
     /// The agent is reaped, and nothing of its output is left to read.
@@ -172,10 +172,10 @@ impl Driver {
 
     /// Goes on to the next stage where the present one is through.
     pub(super) fn shutdown_step(&mut self) {
-        let now = now();
-        if self.shutdown.exit.is_some() {
+        if self.shutdown.exit.is_some() || matches!(self.shutdown.stage, Stage::Running) {
             return;
         }
+        let now = now();
         match self.shutdown.stage {
             Stage::Cancelling { .. } if self.lanes.is_empty() => {
                 self.connection.close(&Error::SessionClosed);

@@ -57,7 +57,7 @@ fn reader(lane: &Arc<Lane>) -> Reader {
 }
 
 fn next(reader: &mut Reader) -> Option<Event> {
-    block_on(poll_fn(|cx| reader.poll_next(cx))).map(|delivery| delivery.expect("no failure").event.open())
+    block_on(poll_fn(|cx| reader.poll_next(cx))).map(|event| event.expect("no failure"))
 }
 
 #[test]

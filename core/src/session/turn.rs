@@ -113,13 +113,15 @@ pub struct Turn {
     /// Dropped before the turn is left, which counts what it has not handed out.
     reader: Reader,
     inner: Arc<TurnInner>,
+    /// It is read by event: nothing changes that any more.
+    by_event: bool,
     /// It has been said that it is read by step.
     refused: bool,
 }
 
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        Self { reader: Reader::new(Arc::clone(&inner.lane)), inner, refused: false }
+        Self { reader: Reader::new(Arc::clone(&inner.lane)), inner, by_event: false, refused: false }
     }
 
     #[cfg(feature = "bridge")]
@@ -153,11 +155,14 @@ impl Turn {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        if let Err(error) = self.inner.lane.read_by(false) {
-            // Once: who reads on in spite of it comes to an end.
-            return Poll::Ready(if std::mem::replace(&mut self.refused, true) { None } else { Some(Err(error)) });
+        if !self.by_event {
+            if let Err(error) = self.inner.lane.read_by(false) {
+                // Once: who reads on in spite of it comes to an end.
+                return Poll::Ready(if std::mem::replace(&mut self.refused, true) { None } else { Some(Err(error)) });
+            }
+            self.by_event = true;
         }
-        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event.open())))
+        self.reader.poll_next(cx)
     }
 
     /// The turn step by step; each step is a stream of its events.
@@ -315,7 +320,7 @@ impl Step<'_> {
         match std::task::ready!(reader.poll_step(cx)) {
             // It belongs to the next step, and waits for it.
             Some(Ok(tag)) if tag.index != self.tag.index => Poll::Ready(None),
-            Some(Ok(_)) => reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event.open()))),
+            Some(Ok(_)) => reader.poll_next(cx),
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
             None => Poll::Ready(None),
         }
@@ -348,7 +353,7 @@ impl Replay {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.reader.poll_next(cx).map(|next| next.map(|next| next.map(|delivery| delivery.event.open())))
+        self.reader.poll_next(cx)
     }
 }
 
