@@ -45,6 +45,17 @@ impl History {
         lines
     }
 
+    /// Goes on after these, which have been stored.
+    pub(crate) fn take_over(&mut self, records: Vec<Record>) {
+        self.stored = records.len();
+        self.records = records;
+    }
+
+    /// Lets a session file get all of it, as another session has it now.
+    pub(crate) fn store_again(&mut self) {
+        self.stored = 0;
+    }
+
     /// Takes in what a session file holds of this session.
     pub(crate) fn load(&mut self, session: &str, file: &str) {
         self.records.extend(file.lines().filter_map(|line| {

@@ -1,10 +1,13 @@
 //! The agent's own streams: a thread that reads lines, and a writer that gives up quietly when nobody reads.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Held while something is written to standard output, so that agents which share it do so one after the other.
+static PEN: Mutex<()> = Mutex::new(());
 /// How long to wait where a stream turns out to be non-blocking.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -26,30 +29,20 @@ pub(crate) struct Gone;
 impl Io {
     /// Streams of this process.
     pub(crate) fn standard() -> Self {
-        Self::new(io::stdin(), Box::new(io::stdout()))
+        let (io, sender) = Self::fed();
+        thread::spawn(move || read_standard(|line| sender.send(line).is_ok()));
+        io
     }
 
-    pub(crate) fn new(input: impl Read + Send + 'static, output: Box<dyn Write>) -> Self {
+    /// One whose lines come from elsewhere.
+    pub(crate) fn fed() -> (Self, SyncSender<Vec<u8>>) {
         // Next to no room: an agent that has stopped listening must not go on reading.
         let (sender, lines) = sync_channel(1);
-        thread::spawn(move || {
-            let mut input = io::BufReader::new(Patient(input));
-            loop {
-                let mut line = Vec::new();
-                match input.read_until(b'\n', &mut line) {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => {
-                        if line.last() == Some(&b'\n') {
-                            line.pop();
-                        }
-                    }
-                }
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { lines, output }
+        (Self::of(lines), sender)
+    }
+
+    pub(crate) fn of(lines: Receiver<Vec<u8>>) -> Self {
+        Self { lines, output: Box::new(io::stdout()) }
     }
 
     /// The next line; waits for it until `until`, or for ever.
@@ -72,6 +65,7 @@ impl Io {
     }
 
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Gone> {
+        let _pen = PEN.lock().unwrap_or_else(PoisonError::into_inner);
         while !bytes.is_empty() {
             match self.output.write(bytes) {
                 Ok(0) => return Err(Gone),
@@ -91,6 +85,25 @@ impl Io {
     pub(crate) fn close_stdout(&mut self) {
         self.output = Box::new(io::sink());
         close_stdout();
+    }
+}
+
+/// Reads the lines of standard input, until `take` has enough.
+pub(crate) fn read_standard(mut take: impl FnMut(Vec<u8>) -> bool) {
+    let mut input = io::BufReader::new(Patient(io::stdin()));
+    loop {
+        let mut line = Vec::new();
+        match input.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                if line.last() == Some(&b'\n') {
+                    line.pop();
+                }
+            }
+        }
+        if !take(line) {
+            return;
+        }
     }
 }
 

@@ -47,6 +47,8 @@ mod history;
 mod hooks;
 #[cfg(feature = "testing")]
 mod io;
+#[cfg(feature = "testing")]
+mod lanes;
 mod legacy;
 #[cfg(feature = "testing")]
 mod release;

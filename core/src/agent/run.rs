@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -13,8 +14,9 @@ use serde_json::{Value, json};
 use super::cut::{self, At, Cut};
 use super::history::last_session;
 use super::io::{Gone, Input, Io};
+use super::lanes::{self, SharedCut};
 use super::release::{is_kimi_code, unknown_flag};
-use super::script::{Script, Turn};
+use super::script::{Action, Script, Turn};
 use super::server::Server;
 use super::template::{at, fill, fill_all};
 use super::types::{Failure, Incoming, Outcome};
@@ -58,11 +60,13 @@ pub(crate) enum Stop {
     MaxSteps,
     /// The process ends.
     Exit(i32),
+    /// The client is gone.
+    Gone,
 }
 
 impl From<Gone> for Stop {
     fn from(_: Gone) -> Self {
-        Self::Exit(0)
+        Self::Gone
     }
 }
 
@@ -70,7 +74,7 @@ pub(crate) type Flow<T = ()> = Result<T, Stop>;
 pub(crate) type Answer = Result<Value, Failure>;
 
 /// What the command line says.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Options {
     pub(crate) argv: Vec<String>,
     pub(crate) work_dir: Option<PathBuf>,
@@ -87,8 +91,7 @@ pub(crate) struct Agent {
     pub(crate) work_dir: PathBuf,
     pub(crate) session: String,
     session_file: Option<PathBuf>,
-    /// Where the script cuts it short, as long as it has not.
-    cut: Option<Cut>,
+    cut: SharedCut,
     /// Methods whose calls are passed over.
     deaf_to: Vec<String>,
     /// The ids of the last calls, by method.
@@ -166,7 +169,11 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         (_, Err(error)) => return complain(&format!("kimi-scripted-agent: {error}\n")),
         (Ok(script), Ok(options)) => (script, options),
     };
-    Agent::new(&script, options, Io::standard()).run(script)
+    if script.profile.acp {
+        return lanes::run(script, options);
+    }
+    let agent = Agent::new(&script, options, Io::standard());
+    agent.run(&script.before_handshake, script.turns).unwrap_or(0)
 }
 
 fn show(text: &str) -> i32 {
@@ -235,7 +242,7 @@ impl Agent {
             work_dir,
             session,
             session_file,
-            cut: script.cut.clone(),
+            cut: Arc::new(Mutex::new(script.cut.clone())),
             deaf_to: script.deaf_to.clone(),
             ids: HashMap::new(),
             bulk: 0,
@@ -261,11 +268,24 @@ impl Agent {
         }
     }
 
-    /// Runs until the client is gone; gives the exit code.
-    pub(crate) fn run(mut self, script: Script) -> i32 {
-        let mut turns = script.turns.into_iter();
+    pub(crate) fn cut(&self) -> SharedCut {
+        self.cut.clone()
+    }
+
+    /// Lets it be cut short with others.
+    pub(crate) fn share_cut(&mut self, cut: SharedCut) {
+        self.cut = cut;
+    }
+
+    fn cut_of_all(&self) -> MutexGuard<'_, Option<Cut>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs until the client is gone, or until the script ends the process; gives the exit code then.
+    pub(crate) fn run(mut self, before_handshake: &[Action], turns: Vec<Turn>) -> Option<i32> {
+        let mut turns = turns.into_iter();
         let mut run = || -> Flow {
-            self.actions(&script.before_handshake)?;
+            self.actions(before_handshake)?;
             self.reads = true;
             loop {
                 let prompt = self.next_prompt()?;
@@ -277,8 +297,8 @@ impl Agent {
         let _ = self.flush();
         self.store();
         match outcome {
-            Err(Stop::Exit(code)) => code,
-            _ => 0,
+            Err(Stop::Exit(code)) => Some(code),
+            _ => None,
         }
     }
 
@@ -313,7 +333,7 @@ impl Agent {
                 Input::Eof => {
                     // Whoever waits for an answer is not to get one: this is the end.
                     self.server.hang_up();
-                    return Err(Stop::Exit(0));
+                    return Err(Stop::Gone);
                 }
             };
             if !self.hears(&line)? {
@@ -358,10 +378,11 @@ impl Agent {
         let Some((method, id)) = cut::call(line) else { return Ok(true) };
         let deaf = self.deaf_to.contains(&method);
         self.ids.insert(method.clone(), id);
-        if self.server.profile().acp && matches!(&*method, "resume" | "load" | "fork") {
+        if self.server.profile().acp && matches!(&*method, "new" | "resume" | "load" | "fork") {
             self.remember(line);
         }
-        if let Some(cut) = self.cut.take_if(|cut| cut.at == At::Call(method)) {
+        let cut = self.cut_of_all().take_if(|cut| cut.at == At::Call(method));
+        if let Some(cut) = cut {
             self.actions(&cut.actions)?;
         }
         Ok(!deaf)
@@ -376,7 +397,7 @@ impl Agent {
         }
     }
 
-    /// Before a session is opened anew: what there was of it.
+    /// Before a session is opened: where it is kept, and what there was of it.
     fn remember(&mut self, line: &[u8]) {
         let params = serde_json::from_slice::<Value>(line).ok();
         let work_dir = params.as_ref().and_then(|call| Some(call.get("params")?.get("cwd")?.as_str()?.to_owned()));
@@ -405,10 +426,11 @@ impl Agent {
         if output.is_empty() {
             return Ok(());
         }
-        if let Some(place) = self.cut.as_mut().and_then(|cut| cut.place(&output)) {
+        let place = self.cut_of_all().as_mut().and_then(|cut| cut.place(&output));
+        if let Some(place) = place {
+            let cut = self.cut_of_all().take();
             let rest = output.split_off(place);
             self.io.write(&output)?;
-            let cut = self.cut.take();
             self.actions(cut.as_ref().map_or(&[], |cut| &cut.actions))?;
             output = rest;
         }

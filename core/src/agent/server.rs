@@ -2,6 +2,8 @@
 
 mod acp;
 
+#[cfg(feature = "testing")]
+pub(crate) use acp::{Sessions, Way};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

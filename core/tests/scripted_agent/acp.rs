@@ -7,13 +7,20 @@ use serde_json::{Value, json};
 use super::client::Client;
 
 fn opened(turns: Value) -> (Client, Value) {
-    let mut client = Client::start(json!({"wire": "acp", "turns": turns}), &[]);
+    let script = json!({"wire": "acp", "session_file": "sessions.jsonl", "turns": turns});
+    let mut client = Client::start(script, &[]);
     client.call("initialize", json!({"protocolVersion": 1}));
     assert_eq!(client.read()["result"]["protocolVersion"], 1);
-    let dir = client.dir().to_owned();
-    client.call("session/new", json!({"cwd": dir, "mcpServers": []}));
-    let session = client.read()["result"]["sessionId"].clone();
+    let session = another(&mut client, "");
     (client, session)
+}
+
+/// A session in a directory below the client's.
+fn another(client: &mut Client, dir: &str) -> Value {
+    let dir = client.dir().join(dir);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    client.call("session/new", json!({"cwd": dir, "mcpServers": []}));
+    client.read()["result"]["sessionId"].clone()
 }
 
 fn prompt(client: &mut Client, session: &Value) -> String {
@@ -117,6 +124,76 @@ fn a_cancel_ends_the_turn_and_the_next_one_works() {
     let id = prompt(&mut client, &session);
     assert_eq!(rest(&mut client, &id), ("fresh".to_owned(), json!("end_turn")));
     assert_eq!(client.file("a"), None);
+}
+
+#[test]
+fn sessions_take_their_turns_side_by_side_and_each_does_the_script_from_its_beginning() {
+    let turns = json!([[ask("a", "a"), {"text": "done in {{session}}"}], [{"text": "again"}]]);
+    let (mut client, first) = opened(turns);
+    let second = another(&mut client, "other");
+    let one = prompt(&mut client, &first);
+    let (request, _) = asked(&mut client);
+    let two = prompt(&mut client, &second);
+    let (other, _) = asked(&mut client);
+    assert_eq!((&request, &other), (&json!(0), &json!(1)));
+    client.answer(&other, chosen("approve_once"));
+    let said = |session: &Value| (format!("done in {}", session.as_str().expect("an id")), json!("end_turn"));
+    assert_eq!(rest(&mut client, &two), said(&second));
+    assert_eq!((client.file("a"), client.file("other/a").as_deref()), (None, Some("x")));
+    let two = prompt(&mut client, &second);
+    assert_eq!(rest(&mut client, &two), ("again".to_owned(), json!("end_turn")));
+    client.answer(&request, chosen("approve_once"));
+    assert_eq!(rest(&mut client, &one), said(&first));
+    assert!(client.file("a").is_some());
+}
+
+#[test]
+fn a_session_that_is_closed_can_be_loaded_and_forked() {
+    let (mut client, session) = opened(json!([[{"text": "one"}], [{"text": "two"}]]));
+    let id = prompt(&mut client, &session);
+    assert_eq!(rest(&mut client, &id), ("one".to_owned(), json!("end_turn")));
+    client.call("session/close", json!({"sessionId": session}));
+    assert_eq!(client.read()["result"], json!({}));
+    prompt(&mut client, &session);
+    assert_eq!(client.read()["error"]["code"], -32602);
+
+    let dir = client.dir().to_owned();
+    let call = |client: &mut Client, method: &str| {
+        client.call(method, json!({"sessionId": session, "cwd": dir, "mcpServers": []}))
+    };
+    let id = call(&mut client, "session/load");
+    let text = |message: &Value| message["params"]["update"]["content"]["text"].clone();
+    assert_eq!([text(&client.read()), text(&client.read())], ["go", "one"]);
+    let loaded = client.read();
+    assert_eq!((&loaded["id"], loaded["result"].get("sessionId")), (&json!(id), None));
+    let id = prompt(&mut client, &session);
+    assert_eq!(rest(&mut client, &id), ("one".to_owned(), json!("end_turn")));
+
+    call(&mut client, "session/fork");
+    let fork = client.read()["result"]["sessionId"].clone();
+    client.call("session/list", json!({}));
+    let listed = client.read();
+    let about = |id: &Value, title: &str| json!({"sessionId": id, "cwd": dir, "title": title});
+    assert_eq!(listed["result"]["sessions"], json!([about(&session, "go"), about(&fork, "Fork: go")]));
+    let id = prompt(&mut client, &fork);
+    assert_eq!(rest(&mut client, &id), ("one".to_owned(), json!("end_turn")));
+    let (status, dir) = client.ended();
+    assert_eq!(status.code(), Some(0));
+    // Each turn is stored once, a fork's past with the fork.
+    let stored = std::fs::read_to_string(dir.path().join("sessions.jsonl")).expect("a file");
+    let lines = stored.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let begun: Vec<Value> =
+        lines.filter(|it| it["params"]["type"] == "TurnBegin").map(|it| it["session"].clone()).collect();
+    let count = |session: &Value| begun.iter().filter(|it| *it == session).count();
+    assert_eq!((count(&session), count(&fork)), (2, 3));
+}
+
+#[test]
+fn what_ends_the_process_ends_all_its_sessions() {
+    let (mut client, _) = opened(json!([[{"exit": 3}]]));
+    let second = another(&mut client, "");
+    prompt(&mut client, &second);
+    assert_eq!(client.wait().0.code(), Some(3));
 }
 
 #[test]

@@ -181,10 +181,15 @@ impl Client {
         (self.child.wait().expect("an exit"), stderr)
     }
 
-    pub(crate) fn into_dir(mut self) -> TempDir {
+    pub(crate) fn into_dir(self) -> TempDir {
+        self.ended().1
+    }
+
+    /// Closes stdin, and gives how the agent ended and the directory.
+    pub(crate) fn ended(mut self) -> (ExitStatus, TempDir) {
         self.close_stdin();
-        self.wait();
-        std::mem::replace(&mut self.dir, TempDir::new().expect("a directory"))
+        let status = self.wait().0;
+        (status, std::mem::replace(&mut self.dir, TempDir::new().expect("a directory")))
     }
 }
 

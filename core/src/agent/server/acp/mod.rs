@@ -4,6 +4,7 @@
 //! The messages are written by hand and not by the crate that the client reads them with, so that a mistake of one
 //! side is not made by the other; the recordings of the real agent are what they are held against.
 
+mod sessions;
 mod words;
 
 #[cfg(test)]
@@ -11,10 +12,13 @@ mod tests;
 
 use serde_json::{Map, Value, json};
 
-use super::super::history::Record;
+use super::super::history::{History, Record};
 use super::super::types::{Failure, Incoming, Outcome};
 use super::{Server, Turn, write_line};
 use crate::wire::Event;
+pub(crate) use sessions::Sessions;
+#[cfg(feature = "testing")]
+pub(crate) use sessions::Way;
 use words::{chunk, content, diff, ended, kind_of, past, text_block, text_of};
 
 const MODES: [(&str, &str); 4] = [("default", "Default"), ("plan", "Plan"), ("auto", "Auto"), ("yolo", "YOLO")];
@@ -23,15 +27,15 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const UNAUTHORISED: i64 = -32000;
 
-/// What belongs to the protocol's sessions.
+/// What belongs to the protocol's session: an agent has one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Acp {
-    sessions: Vec<Session>,
-    /// The one whose turn runs; the one that the last call was about where none does.
-    current: usize,
+    sessions: Sessions,
+    /// Which of the process's agents this is.
+    agent: usize,
+    session: Option<Session>,
     /// The file with former sessions, as the agent found it.
     stored: String,
-    next_id: u64,
     asked: Vec<Asked>,
     calls: Vec<Call>,
     /// How many tokens there are in the context, and how many there is room for.
@@ -42,7 +46,6 @@ pub(crate) struct Acp {
 struct Session {
     id: String,
     work_dir: String,
-    title: Option<String>,
     mode: String,
     model: String,
     thinking: String,
@@ -82,6 +85,11 @@ struct Call {
 }
 
 impl Acp {
+    /// Makes it one of several agents, which share a client.
+    pub(crate) fn join(&mut self, sessions: Sessions, agent: usize) {
+        (self.sessions, self.agent) = (sessions, agent);
+    }
+
     /// Where sessions were kept; looked at by the next call.
     pub(crate) fn remember(&mut self, stored: String) {
         self.stored = stored;
@@ -89,21 +97,23 @@ impl Acp {
 
     /// The session's id and directory, and whether all is allowed there.
     pub(crate) fn session(&self) -> Option<(&str, &str, bool)> {
-        self.sessions.get(self.current).map(|it| (&*it.id, &*it.work_dir, it.mode == "yolo"))
+        self.session.as_ref().map(|it| (&*it.id, &*it.work_dir, it.mode == "yolo"))
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.session.as_ref().is_some_and(|session| session.id == id)
     }
 
     fn open(&mut self, id: String, work_dir: &str) {
-        if let Some(place) = self.sessions.iter().position(|session| session.id == id) {
-            self.current = place;
-            return;
+        self.sessions.open(&id, work_dir, self.agent);
+        if !self.has(&id) {
+            let [mode, model, thinking] = ["default", "scripted", "off"].map(str::to_owned);
+            self.session = Some(Session { id, work_dir: work_dir.to_owned(), mode, model, thinking });
         }
-        let [mode, model, thinking] = ["default", "scripted", "off"].map(str::to_owned);
-        self.sessions.push(Session { id, work_dir: work_dir.to_owned(), title: None, mode, model, thinking });
-        self.current = self.sessions.len() - 1;
     }
 
     fn options(&self) -> Value {
-        let Some(session) = self.sessions.get(self.current) else { return json!([]) };
+        let Some(session) = &self.session else { return json!([]) };
         let modes: Vec<Value> = MODES.iter().map(|(value, name)| json!({"value": value, "name": name})).collect();
         let model = &session.model;
         json!([
@@ -118,7 +128,7 @@ impl Acp {
     }
 
     fn opened(&self, with_id: bool) -> Value {
-        let Some(session) = self.sessions.get(self.current) else { return json!({}) };
+        let Some(session) = &self.session else { return json!({}) };
         let modes: Vec<Value> = MODES.iter().map(|(id, name)| json!({"id": id, "name": name})).collect();
         let mut answer = json!({"sessionId": session.id, "configOptions": self.options(),
             "modes": {"currentModeId": session.mode, "availableModes": modes}});
@@ -166,11 +176,11 @@ impl Acp {
             "TurnBegin" => {
                 self.calls.clear();
                 let input = text_of(&payload["user_input"]);
-                let session = self.sessions.get_mut(self.current).filter(|session| session.title.is_none());
-                session.map_or_else(Vec::new, |session| {
-                    session.title = Some(input.clone());
-                    vec![json!({"sessionUpdate": "session_info_update", "title": input})]
-                })
+                let Some(session) = self.session.as_ref().filter(|it| self.sessions.title(&it.id).is_none()) else {
+                    return Vec::new();
+                };
+                self.sessions.name(&session.id, &input);
+                vec![json!({"sessionUpdate": "session_info_update", "title": input})]
             }
             "ContentPart" => chunk(payload).into_iter().collect(),
             "ToolCall" => {
@@ -223,7 +233,7 @@ impl Acp {
     }
 
     fn enter(&mut self, mode: &str) -> Vec<Value> {
-        if let Some(session) = self.sessions.get_mut(self.current) {
+        if let Some(session) = &mut self.session {
             mode.clone_into(&mut session.mode);
         }
         vec![
@@ -277,6 +287,10 @@ impl Acp {
     }
 }
 
+fn unknown_session() -> Failure {
+    Failure::new(INVALID_PARAMS, "Unknown sessionId")
+}
+
 impl Server {
     /// Reads a message of the client's. What is no call is ignored, as the real agent notes it on stderr only.
     pub(super) fn receive_acp(&mut self, mut message: Map<String, Value>) -> Option<Incoming> {
@@ -295,8 +309,7 @@ impl Server {
                 }
             }
             (Some(Value::String(method)), None) if method == "session/cancel" => {
-                let here = self.acp.session().is_some_and(|(id, ..)| params["sessionId"] == id);
-                if !here {
+                if !params["sessionId"].as_str().is_some_and(|id| self.acp.has(id)) {
                     return None;
                 }
                 let running = self.is_running();
@@ -310,23 +323,14 @@ impl Server {
         }
     }
 
-    /// A call; one about another session leaves the turn that runs where it is.
     fn acp_call(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Failure> {
-        let running = self.acp.session().filter(|_| self.is_running()).map(|(id, ..)| id.to_owned());
-        let outcome = self.acp_call_about(id, method, params);
-        let place = running.and_then(|id| self.acp.sessions.iter().position(|session| session.id == id));
-        self.acp.current = place.unwrap_or(self.acp.current);
-        outcome
-    }
-
-    fn acp_call_about(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Failure> {
         let text = |name: &str| params.get(name).and_then(Value::as_str);
         let missing = |name: &str| Failure::new(INVALID_PARAMS, format!("Invalid params: {name}"));
-        if let (Some(session), false) =
-            (text("sessionId"), matches!(method, "session/resume" | "session/load" | "session/fork"))
+        let session = text("sessionId").unwrap_or_default();
+        if matches!(method, "session/prompt" | "session/close" | "session/set_mode" | "session/set_config_option")
+            && !self.acp.has(session)
         {
-            let known = self.acp.sessions.iter().position(|known| known.id == session);
-            self.acp.current = known.ok_or_else(|| Failure::new(INVALID_PARAMS, "Unknown sessionId"))?;
+            return Err(unknown_session());
         }
         match method {
             "initialize" => {
@@ -354,21 +358,24 @@ impl Server {
                 self.tell_commands();
             }
             "session/resume" | "session/load" | "session/fork" => {
-                let (session, work_dir) = (text("sessionId").unwrap_or_default(), text("cwd").unwrap_or_default());
-                self.reopen(session, work_dir, method)?;
+                self.reopen(session, text("cwd").unwrap_or_default(), method)?;
                 self.respond(id, self.acp.opened(method == "session/fork"));
                 self.tell_commands();
             }
             "session/list" => {
-                let about = |it: &Session| json!({"sessionId": it.id, "cwd": it.work_dir, "title": it.title});
-                let sessions: Vec<Value> = self.acp.sessions.iter().map(about).collect();
-                self.respond(id, json!({"sessions": sessions}));
+                self.respond(id, json!({"sessions": self.acp.sessions.list(text("cwd"))}));
             }
             "session/close" | "session/delete" => {
-                let place = self.acp.current;
-                self.acp.sessions.remove(place);
-                self.acp.current = 0;
+                let is_own = self.acp.has(session);
+                self.acp.sessions.close(session);
+                if method == "session/delete" && !self.acp.sessions.delete(session) {
+                    return Err(unknown_session());
+                }
                 self.respond(id, json!({}));
+                if is_own {
+                    self.acp.session = None;
+                    return Ok(self.is_running().then_some(Incoming::Cancel));
+                }
             }
             "session/set_mode" => {
                 self.set_mode(text("modeId").unwrap_or_default())?;
@@ -376,8 +383,7 @@ impl Server {
             }
             "session/set_config_option" => {
                 let value = text("value").ok_or_else(|| missing("value"))?.to_owned();
-                let current = self.acp.current;
-                match (text("configId"), self.acp.sessions.get_mut(current)) {
+                match (text("configId"), self.acp.session.as_mut()) {
                     (Some("mode"), _) => self.set_mode(&value)?,
                     (Some("model"), Some(session)) => session.model = value,
                     (Some("thinking"), Some(session)) => session.thinking = value,
@@ -402,17 +408,31 @@ impl Server {
 
     fn reopen(&mut self, session: &str, work_dir: &str, method: &str) -> Result<(), Failure> {
         let stored = std::mem::take(&mut self.acp.stored);
-        let open = self.acp.session().is_some_and(|(id, ..)| id == session);
-        if !open {
-            self.history = Default::default();
-            self.history.load(session, &stored);
-            if self.history.records().is_empty() {
-                return Err(Failure::new(INVALID_PARAMS, "Unknown sessionId"));
-            }
-        }
         let fork = method == "session/fork";
-        let id = if fork { format!("session_{}", uuid::Uuid::new_v4()) } else { session.to_owned() };
-        self.acp.open(id, work_dir);
+        if fork || !self.acp.has(session) {
+            let mut history = History::default();
+            if let Some(past) = self.acp.sessions.past(session) {
+                history.take_over(past);
+            } else {
+                history.load(session, &stored);
+                if history.records().is_empty() {
+                    return Err(unknown_session());
+                }
+            }
+            self.history = history;
+        }
+        if fork {
+            let id = format!("session_{}", uuid::Uuid::new_v4());
+            self.history.store_again();
+            self.acp.open(id.clone(), work_dir);
+            if let Some(title) = self.acp.sessions.title(session) {
+                self.acp.sessions.name(&id, &format!("Fork: {title}"));
+            }
+            self.acp.sessions.keep(&id, self.history.records());
+        } else {
+            self.acp.open(session.to_owned(), work_dir);
+            self.acp.sessions.keep(session, self.history.records());
+        }
         if method == "session/load" {
             let past = past(self.history.records());
             self.tell(past);
@@ -502,14 +522,14 @@ impl Server {
             }
             None => (Choice::Unknown, &*record.kind, record.payload.clone()),
         };
-        let number = self.acp.next_id;
-        self.acp.next_id += 1;
+        let number = self.acp.sessions.ask(self.acp.agent);
         self.acp.asked.push(Asked { number, rpc_id: rpc_id.clone(), call, choice });
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
     }
 
+    /// Of a session that is closed nothing is told.
     fn tell(&mut self, updates: Vec<Value>) {
-        let session = self.acp.session().map(|(id, ..)| id.to_owned());
+        let Some(session) = self.acp.session().map(|(id, ..)| id.to_owned()) else { return };
         for update in updates {
             let params = json!({"sessionId": session, "update": update});
             write_line(&mut self.output, &json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
@@ -519,6 +539,9 @@ impl Server {
     /// Answers the prompt; how full the context is comes after it.
     pub(super) fn finish_acp(&mut self, id: &str, outcome: Outcome) {
         self.acp.asked.clear();
+        if let Some((session, ..)) = self.acp.session() {
+            self.acp.sessions.keep(session, self.history.records());
+        }
         let reason = match outcome {
             Outcome::Finished => "end_turn",
             Outcome::MaxStepsReached(_) => "max_turn_requests",

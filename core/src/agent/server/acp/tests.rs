@@ -199,9 +199,12 @@ fn calls_are_answered_and_refused() {
     assert_eq!(hears(&mut server, &message), Some(Incoming::Prompt("hi".into())));
     let busy = answers(&mut server, "session/prompt", prompt);
     assert_eq!(busy[0]["error"]["data"]["code"], "turn.agent_busy");
-    // What is about another session is answered, and changes nothing for the turn.
-    let other = answers(&mut server, "session/new", json!({"cwd": "/other", "mcpServers": []}));
+    // Another agent of the process has another session.
+    let mut next = Server::new(Profile::acp("it", "1.0"));
+    next.acp.join(server.acp.sessions.clone(), 1);
+    let other = answers(&mut next, "session/new", json!({"cwd": "/other", "mcpServers": []}));
     let other = other[0]["result"]["sessionId"].clone();
+    assert_eq!(refused(&mut server, "session/prompt", json!({"sessionId": other, "prompt": []})), INVALID_PARAMS);
     let cancel =
         |session: &Value| json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}});
     assert_eq!(hears(&mut server, &cancel(&other)), None);
@@ -210,9 +213,29 @@ fn calls_are_answered_and_refused() {
     server.finish(Outcome::MaxStepsReached(3));
     assert_eq!(said(&mut server)[0], json!({"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "max_turn_requests"}}));
     let listed = answers(&mut server, "session/list", json!({}));
-    assert_eq!(listed[0]["result"]["sessions"][0]["cwd"], "/work");
+    let ids: Vec<&Value> =
+        listed[0]["result"]["sessions"].as_array().into_iter().flatten().map(|it| &it["sessionId"]).collect();
+    assert_eq!(ids, [&id, &other]);
+    let listed = answers(&mut server, "session/list", json!({"cwd": "/other"}));
+    assert_eq!(listed[0]["result"]["sessions"], json!([{"sessionId": other, "cwd": "/other", "title": null}]));
     answers(&mut server, "session/close", json!({"sessionId": id}));
     assert_eq!(refused(&mut server, "session/close", json!({"sessionId": id})), INVALID_PARAMS);
+    answers(&mut server, "session/delete", json!({"sessionId": id}));
+    assert_eq!(refused(&mut server, "session/delete", json!({"sessionId": id})), INVALID_PARAMS);
+}
+
+#[test]
+fn a_session_that_is_closed_in_a_turn_has_it_cancelled_and_says_nothing_more() {
+    let mut server = server();
+    let prompt = json!({"sessionId": "session-1", "prompt": [{"type": "text", "text": "hi"}]});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": prompt});
+    assert_eq!(hears(&mut server, &message), Some(Incoming::Prompt("hi".into())));
+    let close = json!({"jsonrpc": "2.0", "id": 2, "method": "session/close", "params": {"sessionId": "session-1"}});
+    assert_eq!(hears(&mut server, &close), Some(Incoming::Cancel));
+    server.event_of("ContentPart", json!({"type": "text", "text": "late"}));
+    server.finish(Outcome::Cancelled);
+    let ended = json!({"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "cancelled"}});
+    assert_eq!(said(&mut server), [json!({"jsonrpc": "2.0", "id": 2, "result": {}}), ended]);
 }
 
 #[test]
@@ -249,8 +272,12 @@ fn a_session_that_is_loaded_tells_its_past_and_one_that_is_resumed_does_not() {
     assert_eq!(kinds[..4], past.map(Value::from).iter().collect::<Vec<_>>());
     assert_eq!(updates[2]["rawInput"], json!({"command": "ls"}));
     assert_eq!((&updates[3]["status"], updates[3].get("rawOutput")), (&json!("completed"), None));
+    assert_eq!(next.history.take_unstored("session-1"), "");
     let forked = answers(&mut next, "session/fork", call);
-    assert_ne!(forked[0]["result"]["sessionId"], "session-1");
+    let id = forked[0]["result"]["sessionId"].as_str().expect("an id");
+    assert_ne!(id, "session-1");
+    // The file gets the past of the new session, too.
+    assert_eq!(next.history.take_unstored(id), stored.replace("session-1", id));
 }
 
 #[test]
