@@ -109,18 +109,15 @@ pub(super) fn text(content: &[ToolCallContent]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.concat())
 }
 
-/// What a tool put out. Where the agent gives both, the raw output is what the model got.
+/// What a tool put out: what the agent shows of it, or else its raw output, which some give another form.
 pub(super) fn output(raw: Option<&Value>, content: &[ToolCallContent]) -> Content {
-    let mut parts = parts(content);
-    let only_text = parts.iter().all(|part| matches!(part, ContentPart::Text(_)));
-    match raw {
-        Some(Value::String(text)) if only_text => Content::Text(text.clone()),
-        Some(raw) if parts.is_empty() && !raw.is_null() => Content::Text(raw.to_string()),
-        _ if only_text && parts.len() < 2 => match parts.pop() {
-            Some(ContentPart::Text(part)) => Content::Text(part.text),
-            _ => Content::Text(String::new()),
-        },
-        _ => Content::Parts(parts),
+    let parts = parts(content);
+    match (&*parts, raw) {
+        ([ContentPart::Text(only)], _) => Content::Text(only.text.clone()),
+        ([_, ..], _) => Content::Parts(parts),
+        ([], Some(Value::String(text))) => Content::Text(text.clone()),
+        ([], None | Some(Value::Null)) => Content::Text(String::new()),
+        ([], Some(raw)) => Content::Text(raw.to_string()),
     }
 }
 
@@ -144,10 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_puts_out_is_what_the_model_got() {
+    fn what_a_tool_puts_out_is_what_is_shown_of_it() {
         let text = |text: &str| ToolCallContent::from(text_block(text));
         let image = || ToolCallContent::from(ContentBlock::Image(acp::ImageContent::new("AAAA", "image/png")));
-        assert_eq!(output(Some(&json!("raw")), &[text("shown")]), Content::from("raw"));
+        assert_eq!(output(Some(&json!("raw")), &[]), Content::from("raw"));
+        assert_eq!(output(Some(&json!("raw")), &[text("shown")]), Content::from("shown"));
         assert_eq!(output(None, &[text("shown")]), Content::from("shown"));
         assert_eq!(output(Some(&json!({"n": 1})), &[]), Content::from("{\"n\":1}"));
         assert_eq!(output(Some(&Value::Null), &[]), Content::from(""));

@@ -61,6 +61,8 @@ pub(crate) struct Acp {
     stage: Stage,
     server: Option<ServerInfo>,
     agent: acp::AgentCapabilities,
+    /// The names of the ways to log in that the agent knows.
+    logins: Vec<String>,
     capabilities: Capabilities,
     session: Option<acp::SessionId>,
     modes: Modes,
@@ -94,6 +96,7 @@ impl Acp {
             stage: Stage::Greeting,
             server: None,
             agent: acp::AgentCapabilities::new(),
+            logins: Vec::new(),
             capabilities: Capabilities::default(),
             session: None,
             modes: Modes::default(),
@@ -152,7 +155,8 @@ impl Acp {
     fn read_response(&mut self, id: Option<&str>, outcome: std::result::Result<Json, RpcFailure>) -> Incoming {
         let Some(id) = id else { return Incoming::Response { id: None, outcome } };
         let Some(asked) = id.parse().ok().and_then(|number: u64| self.calls.remove(&number)) else {
-            return Incoming::Response { id: Some(id.to_owned()), outcome };
+            // Not under its own id, which may be what the connection calls one of its calls.
+            return Incoming::Noise("an answer to no call".to_owned());
         };
         if !asked.prompt {
             return Incoming::Response { id: Some(asked.id), outcome };

@@ -166,6 +166,7 @@ impl Acp {
             extra: Default::default(),
         });
         self.agent = answer.agent_capabilities;
+        self.logins = answer.auth_methods.iter().map(|method| method.name().to_owned()).collect();
         let Wishes { work_dir, session_id, mcp_servers, .. } = &self.wishes;
         let http = self.agent.mcp_capabilities.http;
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
@@ -248,13 +249,17 @@ impl Acp {
         let RpcFailure { code, message, .. } = failure;
         let rpc = |kind, message| Error::Rpc(RpcError { kind, rpc_code: *code, message, data: failure.data.clone() });
         match (&self.stage, *code) {
-            (_, UNAUTHORISED) => rpc(
-                RpcErrorKind::LlmNotSet,
-                format!(
-                    "{}: {message}: log in (for Kimi Code: `kimi login`), or configure a model and its provider",
-                    agent_name(self.server.as_ref(), NAME)
-                ),
-            ),
+            (_, UNAUTHORISED) => {
+                let agent = agent_name(self.server.as_ref(), NAME);
+                let message = message.trim_end_matches('.');
+                let mut text = format!(
+                    "{agent}: {message}: log in (for Kimi Code: `kimi login`), or configure a model and its provider"
+                );
+                if !self.logins.is_empty() {
+                    text += &format!("; it knows these ways to log in: {}", self.logins.join(", "));
+                }
+                rpc(RpcErrorKind::LlmNotSet, text)
+            }
             (Stage::Greeting, _) => Error::Handshake(format!("the agent refuses `initialize`: {message} ({code})")),
             (Stage::Setting(option, _), INVALID_PARAMS) => Error::option(*option, message.clone()),
             _ => rpc(RpcErrorKind::Other, message.clone()),

@@ -1,14 +1,13 @@
 //! Permission requests: approvals where the agent offers what we know, questions where it offers a choice.
 
-use std::collections::HashSet;
-
 use agent_client_protocol_schema::v1::{
-    self as acp, PermissionOption, PermissionOptionKind as Kind, RequestPermissionOutcome, RequestPermissionResponse,
+    self as acp, PermissionOptionKind as Kind, RequestPermissionOutcome, RequestPermissionResponse,
 };
-use serde_json::json;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Acp, content, shallow, unknown};
+use super::{Acp, content, shallow, unknown, updates};
 use crate::dialect::{Answer, Incoming};
 use crate::handler::Approval;
 use crate::wire::envelope::{self, is_too_deep};
@@ -19,9 +18,42 @@ use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequ
 #[derive(Debug)]
 pub(super) struct Permission {
     pub(super) order: u64,
-    options: Vec<PermissionOption>,
+    options: Vec<Choice>,
     /// Under which text the answer to a question is given.
     question: String,
+}
+
+/// What the agent asks. The crate's own type can't be read if one of the options is of a kind that came later.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    session_id: acp::SessionId,
+    tool_call: acp::ToolCallUpdate,
+    #[serde(deserialize_with = "choices")]
+    options: (Vec<Choice>, Value),
+}
+
+/// One of its options.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Choice {
+    option_id: acp::PermissionOptionId,
+    name: String,
+    /// None if it is of no kind that is known.
+    #[serde(default, deserialize_with = "known")]
+    kind: Option<Kind>,
+}
+
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Kind>, D::Error> {
+    let kind = Value::deserialize(deserializer)?;
+    Ok(Kind::deserialize(kind).ok())
+}
+
+/// The options, and how the agent spells them.
+fn choices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(Vec<Choice>, Value), D::Error> {
+    let spelled = Value::deserialize(deserializer)?;
+    let read = Vec::deserialize(&spelled).map_err(serde::de::Error::custom)?;
+    Ok((read, spelled))
 }
 
 /// The turn was cancelled before anybody chose.
@@ -30,25 +62,34 @@ pub(super) fn cancelled() -> RequestPermissionResponse {
 }
 
 /// An option that only lets go of a question, as Kimi Code names it.
-fn is_skip(option: &PermissionOption) -> bool {
+fn is_skip(option: &Choice) -> bool {
     let id = &*option.option_id.0;
     let number = id.strip_prefix('q').and_then(|rest| rest.strip_suffix("_skip"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether the options are those of an approval: at most one of each kind, and one that rejects or allows.
-fn is_approval(options: &[PermissionOption]) -> bool {
-    let mut kinds = HashSet::new();
-    !options.iter().any(is_skip) && options.iter().all(|option| kinds.insert(std::mem::discriminant(&option.kind)))
+/// Whether the options are those of an approval: there is one way to allow it and one to reject it, as far as this once
+/// goes. In how many ways it may be for good does not matter where it can be for once.
+fn is_approval(options: &[Choice]) -> bool {
+    let count = |kind: Kind| options.iter().filter(|option| option.kind == Some(kind)).count();
+    let (once, always) = (count(Kind::AllowOnce), count(Kind::AllowAlways));
+    let plain = options.iter().all(|option| option.kind.is_some() && !is_skip(option));
+    plain && once <= 1 && count(Kind::RejectOnce) <= 1 && (always <= 1 || once == 1)
 }
 
 impl Permission {
-    fn first(&self, kinds: &[Kind]) -> Option<&PermissionOption> {
-        kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == *kind))
+    fn first(&self, kinds: &[Kind]) -> Option<&Choice> {
+        kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == Some(*kind)))
+    }
+
+    /// The one option of that kind: where there are several, how far each goes is not known.
+    fn only(&self, kind: Kind) -> Option<&Choice> {
+        let mut all = self.options.iter().filter(|option| option.kind == Some(kind));
+        all.next().filter(|_| all.next().is_none())
     }
 
     /// The option that says no; where there is none, nothing is chosen.
-    fn rejection(&self) -> Option<&PermissionOption> {
+    fn rejection(&self) -> Option<&Choice> {
         self.first(&[Kind::RejectOnce, Kind::RejectAlways])
     }
 
@@ -56,7 +97,9 @@ impl Permission {
         let chosen = match answer {
             // What was allowed once must not be allowed for good.
             Answer::Approval(Approval::Approve) => self.first(&[Kind::AllowOnce]),
-            Answer::Approval(Approval::ApproveForSession) => self.first(&[Kind::AllowAlways, Kind::AllowOnce]),
+            Answer::Approval(Approval::ApproveForSession) => {
+                self.only(Kind::AllowAlways).or_else(|| self.first(&[Kind::AllowOnce]))
+            }
             Answer::Question(Some(answers)) => {
                 let label = answers.get(&self.question);
                 let chosen = self.options.iter().find(|option| Some(&*option.name) == label);
@@ -85,7 +128,7 @@ impl Acp {
         if is_too_deep(params.get()) {
             return refused("nested too deep, and left out".to_owned());
         }
-        let asked: acp::RequestPermissionRequest = match object(params.get()) {
+        let asked: Asked = match object(params.get()) {
             Ok(asked) => asked,
             Err(error) => return refused(error.to_string()),
         };
@@ -95,30 +138,33 @@ impl Acp {
         let mut all = Vec::new();
         self.begin_step(&mut all);
         let call_id = asked.tool_call.tool_call_id.0.to_string();
-        self.announce(&call_id, asked.tool_call.fields.title.as_deref(), &mut all);
+        let fields = &asked.tool_call.fields;
+        let name = updates::named(asked.tool_call.meta.as_ref()).or_else(|| fields.title.clone());
+        self.announce(&call_id, name.as_deref(), &mut all);
+        self.input_of_request(&call_id, fields, &mut all);
         let order = self.next_order();
-        if let Some(answer) = self.allowance(rpc_id, &call_id, &asked.options) {
+        if let Some(answer) = self.allowance(rpc_id, &call_id, &asked.options.0) {
             all.push(Incoming::Answered(answer));
             return Incoming::several(all);
         }
-        let (request, question): (Event, _) = if is_approval(&asked.options) {
-            (approval(rpc_id, &call_id, &asked).into(), String::new())
+        let (request, question): (Event, _) = if is_approval(&asked.options.0) {
+            (self.approval(rpc_id, &call_id, &asked).into(), String::new())
         } else {
             let question = self.question(&call_id, &asked);
             let text = question.question.clone();
             let (id, tool_call_id) = (request_id(rpc_id), call_id);
             (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
         };
-        self.permissions.insert(rpc_id.to_owned(), Permission { order, options: asked.options, question });
+        self.permissions.insert(rpc_id.to_owned(), Permission { order, options: asked.options.0, question });
         all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request: Box::new(request) });
         Incoming::several(all)
     }
 
     /// The answer where the agent asks about a tool of the program's own. Agents of Wire do not ask about those: whether
     /// to do it is up to the tool's function.
-    fn allowance(&mut self, rpc_id: &str, call_id: &str, options: &[PermissionOption]) -> Option<Vec<u8>> {
+    fn allowance(&mut self, rpc_id: &str, call_id: &str, options: &[Choice]) -> Option<Vec<u8>> {
         let own = self.own_tool(self.tools.name(call_id)?).is_some();
-        let once = options.iter().find(|option| option.kind == Kind::AllowOnce)?;
+        let once = options.iter().find(|option| option.kind == Some(Kind::AllowOnce))?;
         let ask = !own || !is_approval(options) || self.cancelling.is_some();
         let outcome = acp::SelectedPermissionOutcome::new(once.option_id.clone());
         let answer = RequestPermissionResponse::new(RequestPermissionOutcome::Selected(outcome));
@@ -126,7 +172,7 @@ impl Acp {
     }
 
     /// A choice among options that no approval has: each is offered by its name.
-    fn question(&self, call_id: &str, asked: &acp::RequestPermissionRequest) -> Question {
+    fn question(&self, call_id: &str, asked: &Asked) -> Question {
         let content = asked.tool_call.fields.content.as_deref().unwrap_or_default();
         let title = asked.tool_call.fields.title.as_deref().unwrap_or_default();
         // What comes before the question is what it is about: a plan, say.
@@ -138,6 +184,7 @@ impl Acp {
         let described = |label: &str| known.as_ref()?.descriptions.get(label).cloned();
         let options = asked
             .options
+            .0
             .iter()
             .filter(|option| !is_skip(option))
             .map(|option| QuestionOption {
@@ -157,31 +204,33 @@ impl Acp {
             extra: Default::default(),
         }
     }
+
+    fn approval(&self, rpc_id: &str, call_id: &str, asked: &Asked) -> ApprovalRequest {
+        let fields = &asked.tool_call.fields;
+        let content = fields.content.as_deref().unwrap_or_default();
+        let title = fields.title.clone().unwrap_or_default();
+        let texts = content::texts(content).join("\n\n");
+        let mut request = ApprovalRequest {
+            id: request_id(rpc_id),
+            tool_call_id: call_id.to_owned(),
+            sender: self.tools.name(call_id).unwrap_or(&title).to_owned(),
+            // Some say all there is to say in the title.
+            description: if texts.is_empty() { title.clone() } else { texts },
+            action: title,
+            source_kind: None,
+            source_id: None,
+            agent_id: None,
+            subagent_type: None,
+            source_description: None,
+            display: content.iter().filter_map(content::display).collect(),
+            extra: Default::default(),
+        };
+        request.extra.insert("options", asked.options.1.clone());
+        request
+    }
 }
 
 /// A request's id as programs see it.
 fn request_id(rpc_id: &str) -> String {
     rpc_id.trim_matches('"').to_owned()
-}
-
-fn approval(rpc_id: &str, call_id: &str, asked: &acp::RequestPermissionRequest) -> ApprovalRequest {
-    let fields = &asked.tool_call.fields;
-    let content = fields.content.as_deref().unwrap_or_default();
-    let title = fields.title.clone().unwrap_or_default();
-    let mut request = ApprovalRequest {
-        id: request_id(rpc_id),
-        tool_call_id: call_id.to_owned(),
-        sender: title.clone(),
-        action: title,
-        description: content::texts(content).join("\n\n"),
-        source_kind: None,
-        source_id: None,
-        agent_id: None,
-        subagent_type: None,
-        source_description: None,
-        display: content.iter().filter_map(content::display).collect(),
-        extra: Default::default(),
-    };
-    request.extra.insert("options", json!(asked.options));
-    request
 }

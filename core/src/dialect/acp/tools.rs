@@ -30,6 +30,8 @@ struct Call {
     arguments: String,
     /// The arguments are known in whole.
     called: bool,
+    /// They were told as an empty object, which may only mean that they are not known yet.
+    blank: bool,
     ended: bool,
     title: Option<String>,
     about: Map<String, Value>,
@@ -133,12 +135,13 @@ impl Acp {
         }
         let text = fields.content.as_deref().and_then(content::text);
         let begun = text.filter(|text| fields.raw_input.is_none() && looks_like_arguments(text)).unwrap_or_default();
-        let arguments = fields.raw_input.as_ref().map_or(begun, |raw| whole_arguments(raw, fields.content.as_deref()));
+        let input = fields.raw_input.as_ref().filter(|raw| !is_blank(raw));
+        let arguments = input.map_or(begun, |raw| whole_arguments(raw, fields.content.as_deref()));
         let call = Call {
             id: id.to_owned(),
             name: name.to_owned(),
             arguments: arguments.clone(),
-            called: fields.raw_input.is_some(),
+            called: input.is_some(),
             ..Call::default()
         };
         self.tools.add(call);
@@ -153,7 +156,14 @@ impl Acp {
         if call.ended {
             return;
         }
-        let ToolCallUpdateFields { kind, status, title, content, locations, raw_input, raw_output, .. } = fields;
+        let ToolCallUpdateFields { kind, status, title, content, locations, mut raw_input, raw_output, .. } = fields;
+        let waits = matches!(status, None | Some(ToolCallStatus::Pending));
+        if call.arguments.is_empty() {
+            call.blank |= raw_input.as_ref().is_some_and(is_blank);
+            // Once the tool runs, the call is what it was told to be.
+            let blank = || (call.blank && !waits).then(|| json!({}));
+            raw_input = raw_input.filter(|raw| !is_blank(raw)).or_else(blank);
+        }
         let ends = matches!(status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
         if let Some(title) = title {
             call.title = Some(title);
@@ -180,15 +190,24 @@ impl Acp {
         }
         match arguments {
             Some(arguments) => self.take_arguments(id, &arguments, all),
-            None => {
-                if let Some(content) = content {
-                    call.content = content;
-                }
-            }
+            None => match content {
+                Some(content) => call.content = content,
+                // What was shown while it ran is not what came out in the end.
+                None if ends && raw_output.is_some() => call.content.clear(),
+                None => {}
+            },
         }
         if ends {
             self.end_call(id, status == Some(ToolCallStatus::Failed), raw_output.as_ref(), all);
         }
+    }
+
+    /// What a request for permission tells of the call that it is about, where the agent has not told it before.
+    pub(super) fn input_of_request(&mut self, id: &str, fields: &ToolCallUpdateFields, all: &mut Vec<Incoming>) {
+        let Some(call) = self.tools.find(id).filter(|call| call.arguments.is_empty() && !call.ended) else { return };
+        let Some(raw) = fields.raw_input.as_ref().filter(|raw| raw.is_object() && !is_blank(raw)) else { return };
+        call.called = true;
+        self.take_arguments(id, &whole_arguments(raw, None), all);
     }
 
     /// Passes on what is new of the arguments.
@@ -236,6 +255,11 @@ impl Acp {
         call.arguments = String::new();
         all.push(Incoming::Event(result.into()));
     }
+}
+
+/// Arguments of which nothing is told.
+fn is_blank(raw: &Value) -> bool {
+    raw.as_object().is_some_and(Map::is_empty)
 }
 
 /// Arguments are an object; other text is what the tool shows.

@@ -1,6 +1,8 @@
 //! What the agent tells while it works.
 
-use agent_client_protocol_schema::v1::{ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields, UsageUpdate};
+use agent_client_protocol_schema::v1::{
+    self as acp, ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields, UsageUpdate,
+};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -137,15 +139,22 @@ impl Acp {
 }
 
 fn taken_apart(call: ToolCall) -> (String, String, ToolCallUpdateFields) {
-    let ToolCall { tool_call_id, title, name, kind, status, content, locations, raw_input, raw_output, .. } = call;
+    let ToolCall { tool_call_id, title, name, kind, status, content, locations, raw_input, raw_output, meta, .. } =
+        call;
     let mut fields = ToolCallUpdateFields::new().kind(kind).status(status).content(content);
     if !locations.is_empty() {
         fields = fields.locations(locations);
     }
     fields.raw_input = raw_input;
     fields.raw_output = raw_output;
-    // The title is the tool's name, until an update says what it does.
-    (tool_call_id.0.to_string(), name.unwrap_or(title), fields)
+    // Without a name of its own the title is the tool's name, until an update says what it does.
+    let name = name.or_else(|| named(meta.as_ref())).unwrap_or(title);
+    (tool_call_id.0.to_string(), name, fields)
+}
+
+/// The tool's name where Qwen Code and its relatives have it, whose titles are for people.
+pub(super) fn named(meta: Option<&acp::Meta>) -> Option<String> {
+    Some(meta?.get("toolName")?.as_str()?.to_owned())
 }
 
 /// How full the context is.
