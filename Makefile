@@ -73,7 +73,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-packages test-foreign test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-packages test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -159,6 +159,11 @@ test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven
 	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" && \
 		(cd tests/foreign/node && npm test --silent) && \
 		CARGO_TARGET_DIR=$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
+
+.PHONY: test-acp
+test-acp: build ## Agents of ACP that others have written, with a scripted model on loopback.
+	$(call say,Driving agents of others)
+	@$(PY) tests/foreign/agents/run.py
 
 .PHONY: test-packages
 test-packages: wheels ## The wheel and the tarball, in fresh environments.

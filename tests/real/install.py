@@ -179,8 +179,12 @@ def _node_package() -> str:
 
 def node_of(version: str) -> Path:
     """The Node that is installed with that release of Kimi Code."""
+    return _kimi_code_folder(version) / _node_program()
+
+
+def _node_program() -> str:
     inside = "node.exe" if os.name == "nt" else "node"
-    return _kimi_code_folder(version) / "node_modules" / _node_package() / "bin" / inside
+    return f"node_modules/{_node_package()}/bin/{inside}"
 
 
 def _kimi_code_folder(version: str) -> Path:
@@ -189,27 +193,39 @@ def _kimi_code_folder(version: str) -> Path:
 
 def kimi_code(version: str, say: Callable[[str], None] = lambda _: None) -> list[str]:
     """What starts that release of Kimi Code, installed from npm if it isn't there yet, with a Node of its own."""
-    folder = _kimi_code_folder(version)
+    kimi = f"node_modules/.bin/{'kimi.cmd' if os.name == 'nt' else 'kimi'}"
+    packages = [f"@moonshot-ai/kimi-code@{version}", f"{_node_package()}@{_NODE}"]
+    return [str(from_npm(_kimi_code_folder(version), packages, [kimi, _node_program()], say) / kimi)]
+
+
+def from_npm(
+    folder: Path,
+    packages: list[str],
+    programs: list[str],
+    say: Callable[[str], None] = lambda _: None,
+    how: tuple[str, ...] = (),
+) -> Path:
+    """The folder with these packages of npm, installed if they aren't there yet; `programs` are files in it then."""
     finished = folder / "installed"
-    kimi = folder / "node_modules" / ".bin" / ("kimi.cmd" if os.name == "nt" else "kimi")
     if finished.exists():
-        return [str(kimi)]
-    with _locked(cache_dir() / f"kimi-code-{version}.lock"):
+        return folder
+    with _locked(folder.with_name(f"{folder.name}.lock")):
         if not finished.exists():
             npm = shutil.which("npm")
             if npm is None:
-                raise InstallFailed(f"Kimi Code {version} comes from npm, which is not on the path")
-            packages = [f"@moonshot-ai/kimi-code@{version}", f"{_node_package()}@{_NODE}"]
+                raise InstallFailed(f"{packages[0]} comes from npm, which is not on the path")
             say(f"installing {' and '.join(packages)} into {folder}")
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             # Without a file of its own npm would look for one above, and install there.
             (folder / "package.json").write_text('{"private": true}\n', "utf-8")
-            _run([npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--save-exact", *packages])
-            if not (kimi.exists() and node_of(version).exists()):
-                raise InstallFailed(f"npm has installed no {kimi} or no {node_of(version)}")
+            options = ["--no-audit", "--no-fund", "--save-exact", *how]
+            _run([npm, "install", "--prefix", str(folder), *options, *packages])
+            missing = [program for program in programs if not (folder / program).exists()]
+            if missing:
+                raise InstallFailed(f"npm has installed no {folder / missing[0]}")
             finished.write_text(f"{' '.join(packages)}\n", "utf-8")
-    return [str(kimi)]
+    return folder
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
 """Stands between an SDK and an agent, and writes down each line that either says.
 
-    tee.py LOG PROGRAM [ARGUMENT…]
+    tee.py [--all] LOG PROGRAM [ARGUMENT…]
 
 Each line of the log is `{"dir": "in" | "out", "line": text}`; `{"dir": "start"}` begins a process. What isn't a
-session, as `--version`, is passed through without a word.
+session, as `--version`, is passed through without a word; with `--all` everything is one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import BinaryIO
 
 
 def main() -> None:
-    log_path, *command = sys.argv[1:]
-    if "--wire" not in command:
+    sessions = sys.argv[1] == "--all"
+    log_path, *command = sys.argv[2:] if sessions else sys.argv[1:]
+    if not sessions and "--wire" not in command:
         os.execvp(command[0], command)
     lock = threading.Lock()
     with open(log_path, "a", encoding="utf-8") as log:
