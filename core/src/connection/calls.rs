@@ -88,6 +88,8 @@ impl Connection {
                 self.calls.insert(id.to_owned(), PendingCall { key, call, deadline: None });
                 return self.transmit(bytes);
             }
+            // What the handshake took is a good deal of what a session takes.
+            self.calls.shrink_to_fit();
             let opened = self.dialect.welcome(outcome);
             self.opened(opened);
             return;

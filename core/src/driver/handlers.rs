@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::Command;
@@ -15,6 +14,7 @@ use super::lane::{Lane, Reader};
 use crate::connection::{Connection, RequestKey};
 use crate::dialect::Answer;
 use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, HandlerError, Hook, QuestionHandler, Responder};
+use crate::session::shared::Shared;
 use crate::wire::{Event, HandlerKind, ToolCallRequest};
 
 /// What an agent allows a hook by itself.
@@ -85,7 +85,7 @@ impl Handlers {
     }
 
     /// Hands events outside turns to `on_event`, one after the other.
-    pub(super) fn observe(&self, outside: &Arc<Lane>, commands: WeakUnboundedSender<Command>) {
+    pub(super) fn observe(&self, outside: &Arc<Lane>, session: Weak<Shared>) {
         let Some(on_event) = self.on_event.clone() else { return };
         let mut outside = Reader::new(Arc::clone(outside));
         tokio::spawn(async move {
@@ -98,8 +98,8 @@ impl Handlers {
                     Ok(Err(error)) => error.to_string(),
                     Err(error) => panic_message(error),
                 };
-                if let Some(commands) = commands.upgrade() {
-                    drop(commands.send(Command::ObserverFailed { kind: HandlerKind::Event, message }));
+                if let Some(session) = session.upgrade() {
+                    session.commands.send(Command::ObserverFailed { kind: HandlerKind::Event, message });
                 }
             }
         });

@@ -2,6 +2,7 @@
 //! deadlines, and sees the agent to its end.
 
 mod backpressure;
+mod commands;
 mod handlers;
 pub(crate) mod lane;
 mod shutdown;
@@ -9,14 +10,16 @@ pub(crate) mod tool_calls;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use backpressure::{Batch, DEAF, Overgrown};
+pub(crate) use commands::Commands;
 pub(crate) use handlers::{Handlers, served_turn};
 use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
@@ -97,7 +100,6 @@ pub(crate) struct Setup {
     pub(crate) hello: Hello,
     pub(crate) max_line_bytes: usize,
     pub(crate) close_timeout: Duration,
-    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) opened: oneshot::Sender<Result<Welcome>>,
     /// For agents that call the program's tools in another way than over the connection.
@@ -115,7 +117,6 @@ pub(crate) struct Driver {
     /// Since when too much waits there, and nothing of it is read.
     deaf: Option<Instant>,
     overgrown: Option<Overgrown>,
-    commands: mpsc::UnboundedReceiver<Command>,
     shared: Arc<Shared>,
     opened: Option<oneshot::Sender<Result<Welcome>>>,
     lanes: BTreeMap<TurnKey, Arc<Lane>>,
@@ -133,7 +134,7 @@ pub(crate) struct Driver {
 }
 
 enum Woken {
-    Command(Option<Command>),
+    Command(Command),
     Read(std::io::Result<usize>),
     Written(std::io::Result<usize>),
     Handled(handlers::Handled),
@@ -157,7 +158,6 @@ impl Driver {
             largest: 0,
             deaf: None,
             overgrown: None,
-            commands: setup.commands,
             shared: setup.shared,
             opened: Some(setup.opened),
             lanes: BTreeMap::new(),
@@ -170,7 +170,7 @@ impl Driver {
             full_read: false,
             gives_way: false,
         });
-        driver.handlers.observe(&driver.outside, driver.shared.commands.downgrade());
+        driver.handlers.observe(&driver.outside, Arc::downgrade(&driver.shared));
         driver.connection.open(setup.hello, now());
         driver
     }
@@ -199,7 +199,7 @@ impl Driver {
                 tokio::task::yield_now().await;
             }
             match self.wait().await {
-                Woken::Command(command) => self.obey(command.unwrap_or(Command::Close)),
+                Woken::Command(command) => self.obey(command),
                 Woken::Read(read) => self.has_read(read),
                 Woken::Written(written) => self.written(written),
                 Woken::Handled(handled) => handled.report(&mut self.connection, now()),
@@ -236,8 +236,9 @@ impl Driver {
         let (transport, lines) = (&mut self.transport, &mut self.lines);
         let opened = &mut self.opened;
         let tool_calls = &mut self.tools_server;
+        let commands = &self.shared.commands;
         tokio::select! {
-            command = self.commands.recv() => Woken::Command(command),
+            command = poll_fn(|cx| commands.poll_next(cx)) => Woken::Command(command),
             handled = self.handlers.next(), if !self.handlers.is_idle() => Woken::Handled(handled),
             // Before the reading, so that it is seldom preferred where both can be done: a cancel must not wait for an agent
             // that writes without end.

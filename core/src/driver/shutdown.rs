@@ -232,8 +232,7 @@ impl Driver {
 
     /// From now on commands do not even arrive.
     pub(super) fn refuse_commands(&mut self, error: &Error) {
-        self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
+        for command in self.shared.commands.close() {
             command.fail(error);
         }
     }

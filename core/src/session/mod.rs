@@ -116,7 +116,7 @@ impl Session {
     pub fn replay(&self) -> Replay {
         let lane = self.shared.lane();
         let closed = self.shared.closed().is_some();
-        if closed || self.shared.commands.send(Command::Replay { lane: Arc::clone(&lane) }).is_err() {
+        if closed || !self.shared.commands.send(Command::Replay { lane: Arc::clone(&lane) }) {
             lane.finish(Err(self.shared.closed_reason()));
         }
         Replay::new(lane)

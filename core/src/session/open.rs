@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tracing::Instrument as _;
 
 use super::detect::{self, Agent, Release, Subject};
@@ -232,8 +232,7 @@ impl SessionOptions {
             turn: self.turn_timeout,
             idle: self.idle_timeout,
         };
-        let (commands, receiver) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(commands, self.event_buffer_bytes));
+        let shared = Arc::new(Shared::new(self.event_buffer_bytes));
         let pid = transport.process.pid();
         let (opened, welcome) = oneshot::channel();
         let driver = Driver::new(Setup {
@@ -243,7 +242,6 @@ impl SessionOptions {
             hello,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
-            commands: receiver,
             shared: Arc::clone(&shared),
             opened,
             tools_server,
@@ -353,7 +351,7 @@ async fn find_out(
             // It knows no handshake: 1.0, of some release.
             let Some(Agent::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
             let told = release.dialect().unasked();
-            drop(shared.commands.send(Command::Assume { dialect: release.dialect() }));
+            shared.commands.send(Command::Assume { dialect: release.dialect() });
             return Ok(told.unwrap_or(welcome));
         }
         release = subject.after_silence() => release,
@@ -361,7 +359,7 @@ async fn find_out(
     if release.is_legacy() && !yolo {
         return Err(half_duplex(&format!("kimi-cli {release}")));
     }
-    drop(shared.commands.send(Command::Assume { dialect: release.dialect() }));
+    shared.commands.send(Command::Assume { dialect: release.dialect() });
     heard(welcome.await)
 }
 

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use super::SessionState;
 use crate::connection::{Connection, ManualAnswer, TurnKey};
-use crate::driver::Command;
 use crate::driver::lane::Lane;
+use crate::driver::{Command, Commands};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, StatusUpdate, TokenUsage};
 
@@ -31,7 +31,7 @@ struct State {
 /// Shared by a session's handles and its driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) commands: Commands,
     pub(crate) room: Arc<Notify>,
     pub(crate) event_buffer_bytes: usize,
     state: Mutex<State>,
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(commands: mpsc::UnboundedSender<Command>, event_buffer_bytes: usize) -> Self {
+    pub(crate) fn new(event_buffer_bytes: usize) -> Self {
         let state = State {
             active: None,
             closed: None,
@@ -49,7 +49,7 @@ impl Shared {
             next_turn: 1,
         };
         Self {
-            commands,
+            commands: Commands::default(),
             room: Arc::new(Notify::new()),
             event_buffer_bytes,
             state: Mutex::new(state),
@@ -149,7 +149,9 @@ impl Shared {
             ));
         }
         let key = state.next_turn;
-        self.commands.send(Command::Prompt { turn: key, lane, input }).map_err(|_| Error::SessionClosed)?;
+        if !self.commands.send(Command::Prompt { turn: key, lane, input }) {
+            return Err(Error::SessionClosed);
+        }
         // The driver looks at it only with the lock that is held here.
         state.next_turn += 1;
         state.active = Some(Active { key, leaving: false });
@@ -166,13 +168,13 @@ impl Shared {
             }
         }
         // A driver that is gone has ended the turn already.
-        drop(self.commands.send(Command::Cancel { turn: key }));
+        self.commands.send(Command::Cancel { turn: key });
     }
 
     /// Sends a command and waits for its reply.
     pub(crate) async fn ask(&self, command: impl FnOnce(oneshot::Sender<Result<()>>) -> Command) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        if self.lock().closed.is_some() || self.commands.send(command(reply)).is_err() {
+        if self.lock().closed.is_some() || !self.commands.send(command(reply)) {
             return Err(self.closed_reason());
         }
         answer.await.unwrap_or_else(|_| Err(self.closed_reason()))
@@ -187,12 +189,12 @@ impl Shared {
     #[cfg(feature = "bridge")]
     pub(crate) fn kill(&self) {
         self.close(Error::SessionClosed);
-        drop(self.commands.send(Command::Kill));
+        self.commands.send(Command::Kill);
     }
 
     pub(crate) fn begin_close(&self) {
         self.close(Error::SessionClosed);
-        drop(self.commands.send(Command::Close));
+        self.commands.send(Command::Close);
     }
 }
 

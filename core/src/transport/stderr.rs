@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::AsyncRead;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::read_some;
 use crate::handler::StderrHandler;
@@ -16,26 +17,43 @@ const LIMIT: usize = 64 << 10;
 const CHUNK: usize = 8 << 10;
 
 /// The end of stderr, and whether all of it has come.
-pub(super) struct Stderr {
-    ring: Arc<Mutex<VecDeque<u8>>>,
-    done: watch::Receiver<()>,
+pub(super) struct Stderr(Arc<Drained>);
+
+#[derive(Default)]
+struct Drained {
+    ring: Mutex<VecDeque<u8>>,
+    done: AtomicBool,
+    /// Tells that it is.
+    notice: Notify,
+}
+
+impl Drained {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u8>> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that drains. Dropped, it has come to its end, in whatever way.
+struct Draining(Arc<Drained>);
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.0.done.store(true, Ordering::Release);
+        self.0.notice.notify_waiters();
+    }
 }
 
 impl Stderr {
     /// Starts to drain; must be called within a runtime.
     pub(super) fn drain(source: impl AsyncRead + Send + Unpin + 'static, handler: Option<StderrHandler>) -> Self {
-        let ring = Arc::new(Mutex::new(VecDeque::new()));
-        let (at_end, done) = watch::channel(());
-        let shared = Arc::clone(&ring);
-        tokio::spawn(async move {
-            run(source, &shared, handler).await;
-            drop(at_end);
-        });
-        Self { ring, done }
+        let drained = Arc::new(Drained::default());
+        let draining = Draining(Arc::clone(&drained));
+        tokio::spawn(async move { run(source, &draining.0, handler).await });
+        Self(drained)
     }
 
     pub(super) fn tail(&self) -> String {
-        let mut ring = lock(&self.ring);
+        let mut ring = self.0.lock();
         let full = ring.len() >= LIMIT;
         let mut bytes: &[u8] = ring.make_contiguous();
         // A ring that is full begins somewhere in a line, maybe in a character.
@@ -46,21 +64,21 @@ impl Stderr {
     }
 
     /// Waits until all of it has come.
-    pub(super) async fn done(&mut self) {
-        // Nothing is ever sent: the sender's drop is the end.
-        while self.done.changed().await.is_ok() {}
+    pub(super) async fn done(&self) {
+        let notice = self.0.notice.notified();
+        tokio::pin!(notice);
+        notice.as_mut().enable();
+        if !self.0.done.load(Ordering::Acquire) {
+            notice.await;
+        }
     }
 }
 
-fn lock(ring: &Mutex<VecDeque<u8>>) -> MutexGuard<'_, VecDeque<u8>> {
-    ring.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn run(mut source: impl AsyncRead + Unpin, ring: &Mutex<VecDeque<u8>>, handler: Option<StderrHandler>) {
+async fn run(mut source: impl AsyncRead + Unpin, drained: &Drained, handler: Option<StderrHandler>) {
     let mut lines = handler.map(Lines::new);
     let mut take = |chunk: &[u8]| {
         {
-            let mut ring = lock(ring);
+            let mut ring = drained.lock();
             ring.extend(chunk);
             let over = ring.len().saturating_sub(LIMIT);
             ring.drain(..over);
@@ -123,7 +141,7 @@ mod tests {
             assert_ne!(line, "panic");
             seen.lock().unwrap().push(line);
         });
-        let mut stderr = Stderr::drain(ours, Some(handler));
+        let stderr = Stderr::drain(ours, Some(handler));
         for piece in pieces {
             agent.write_all(piece).await.unwrap();
         }
