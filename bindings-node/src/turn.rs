@@ -1,7 +1,6 @@
 //! A turn, or a replay.
 
-use kimi_agent::bridge::BridgeTurn;
-use kimi_agent::wire::{ContentPart, Event};
+use kimi_agent::bridge::{BridgeTurn, Drained};
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -24,15 +23,13 @@ impl NativeTurn {
 
 /// An event; a piece of text as a mere string, from which JavaScript makes the event: to read the names of its fields out
 /// of JSON again and again costs it three times as much.
-struct Short(Event);
+struct Short(Drained);
 
 impl Serialize for Short {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Event::ContentPart(ContentPart::Text(part)) if part.extra.is_empty() => {
-                serializer.serialize_str(&part.text)
-            }
-            event => event.serialize(serializer),
+            Drained::Text(text) => serializer.serialize_str(text),
+            Drained::Other(event) => event.serialize(serializer),
         }
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kimi_agent::bridge::BridgeTurn;
-use kimi_agent::wire::Event;
+use kimi_agent::bridge::{BridgeTurn, Drained};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
 use crate::bell;
-use crate::convert::{event_to_py, message_to_py, outcome_to_py, py_to_json};
+use crate::convert::{drained_to_py, message_to_py, outcome_to_py, py_to_json};
 use crate::session::content;
 use crate::{error_parts, let_go, raise};
 
@@ -23,7 +22,7 @@ type Fetched = (usize, Option<(u32, i64)>, bool);
 /// memory of the last one is then still warm for the next.
 #[derive(Default)]
 struct Fetch {
-    events: VecDeque<Event>,
+    events: VecDeque<Drained>,
     /// How many the program has got that the core has not been told of.
     got: usize,
 }
@@ -95,7 +94,7 @@ impl PyTurn {
             fetched.got += 1;
             event
         };
-        event_to_py(py, &event).map(Some)
+        drained_to_py(py, event).map(Some)
     }
 
     #[getter]

@@ -7,20 +7,22 @@ import contextvars
 import inspect
 import itertools
 import logging
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from ._encode import to_jsonable
 from ._errors import InvalidOption
 from ._interface import Callbacks
 from ._message import Message
 from ._options import Block, Hook, Reject
+from ._threads import in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import ToolReturnValue
 
-__all__ = ["Handlers", "encode_answer", "serving_job"]
+__all__ = ["Handlers", "Job", "encode_answer", "serving_job"]
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
@@ -31,8 +33,72 @@ _TOLD = ("event", "stderr")
 _serving: contextvars.ContextVar[tuple[int, weakref.ref[Any]] | None] = contextvars.ContextVar(
     "kimi_agent_serving", default=None
 )
-Job = asyncio.Task[tuple[Any, Union[str, None]]]
+# From Python 3.12 on a task can begin at once.
+_EAGER: Any = asyncio.Task if sys.version_info >= (3, 12) else None
 _NAMES = {"approval": "on_approval", "question": "on_question", "event": "on_event", "stderr": "on_stderr"}
+
+
+class _Handler:
+    """A function of the program's."""
+
+    __slots__ = ("asynchronous", "function", "name")
+
+    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
+        self.name = name
+        self.function = function
+        # Looked at once: it takes longer than many a handler.
+        self.asynchronous = is_async(function)
+
+
+class Job:
+    """A call of a handler, until it has been answered or nobody waits for it any more."""
+
+    __slots__ = ("_finish", "_open", "id", "loop", "task")
+
+    def __init__(
+        self, job_id: int, loop: asyncio.AbstractEventLoop, finish: Callable[[int, Any, str | None], None]
+    ) -> None:
+        self.id = job_id
+        self.loop = loop
+        self.task: asyncio.Task[None] | None = None
+        self._finish = finish
+        self._open = True
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits for its answer."""
+        return self._open
+
+    def finish(self, value: Any, error: str | None) -> None:
+        """Answers it, from any thread."""
+        if self._open:
+            self._open = False
+            self._finish(self.id, value, error)
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more. A thread can't be stopped."""
+        self._open = False
+        if self.task is not None:
+            self.task.cancel()
+
+    def start(self, context: contextvars.Context, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine that answers it, as a task."""
+        if _EAGER is not None and self.loop.get_task_factory() is None:
+            # Most handlers come to their answer in one go, which then costs no round of the loop.
+            self.task = _EAGER(work, loop=self.loop, context=context.copy(), eager_start=True)
+        else:
+            self.task = context.run(self.loop.create_task, work)
+            # One that is cancelled before it begins answers nothing by itself.
+            self.task.add_done_callback(self._never_began)
+
+    def begin(self) -> None:
+        """Its task runs, and will answer."""
+        if self.task is not None:
+            # A callback would cost a round of the loop.
+            self.task.remove_done_callback(self._never_began)
+
+    def _never_began(self, _: object) -> None:
+        self.finish(None, "cancelled")
 
 
 class Handlers:
@@ -48,7 +114,8 @@ class Handlers:
         made = "an ExternalTool (@tool makes one of a function)"
         self.tools: list[ExternalTool] = _instances("tools", options.get("tools"), ExternalTool, made)
         self.hooks: list[Hook] = _instances("hooks", options.get("hooks"), Hook, "a Hook")
-        self._latest: dict[str, Job] = {}
+        self._latest: dict[str, asyncio.Task[None]] = {}
+        self._known: dict[tuple[str, int | None], _Handler] = {}
 
     @staticmethod
     def options() -> frozenset[str]:
@@ -67,24 +134,31 @@ class Handlers:
     def _responder(self, name: str) -> Any:
         return "manual" if self.functions[name] == "manual" else self.functions[name] is not None
 
-    def start(self, job_id: int, kind: str, index: int | None, payload: Any, in_turn: bool) -> Job:
-        """Starts a job as a task on the running loop, in the context of whoever opened the session or turn."""
+    def start(self, job: Job, kind: str, index: int | None, payload: Any, in_turn: bool) -> None:
+        """Starts a job on the running loop, in the context of whoever opened the session or turn."""
         context = self.turn_context if in_turn and self.turn_context is not None else self.context
-        name, function = self._find(kind, index)
-        before = self._latest.get(kind)
-        serving = job_id if in_turn else None
-        job = context.run(asyncio.get_running_loop().create_task, _run(name, kind, function, payload, before, serving))
+        handler = self._find(kind, index)
         if kind in _TOLD:
             # What is only told is told in order.
-            self._latest[kind] = job
-        return job
+            before = self._latest.get(kind)
+            job.task = context.run(job.loop.create_task, _tell(job, handler, payload, before))
+            self._latest[kind] = job.task
+        elif handler.asynchronous:
+            job.start(context, _answer(job, handler, kind, payload, in_turn))
+        else:
+            in_thread(context.copy().run, _answer_in_thread, job, handler, kind, payload, in_turn)
 
-    def _find(self, kind: str, index: int | None) -> tuple[str, Callable[[Any], Any]]:
-        if kind == "tool" and index is not None:
-            return f"tool {self.tools[index].name}", self.tools[index].handler
-        if kind == "hook" and index is not None:
-            return f"hook on {self.hooks[index].event}", self.hooks[index].handler
-        return _NAMES[kind], self.functions[_NAMES[kind]]
+    def _find(self, kind: str, index: int | None) -> _Handler:
+        handler = self._known.get((kind, index))
+        if handler is None:
+            if kind == "tool" and index is not None:
+                handler = _Handler(f"tool {self.tools[index].name}", self.tools[index].handler)
+            elif kind == "hook" and index is not None:
+                handler = _Handler(f"hook on {self.hooks[index].event}", self.hooks[index].handler)
+            else:
+                handler = _Handler(_NAMES[kind], self.functions[_NAMES[kind]])
+            self._known[kind, index] = handler
+        return handler
 
 
 def serving_job() -> int | None:
@@ -105,44 +179,98 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-async def _run(
-    name: str, kind: str, function: Callable[[Any], Any], payload: Any, before: Job | None, serving: int | None
-) -> tuple[Any, str | None]:
-    """The answer of a job, or the text of what went wrong."""
+async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
+    """Calls an asynchronous handler."""
+    job.begin()
     try:
-        if serving is not None and (task := asyncio.current_task()) is not None:
-            _serving.set((serving, weakref.ref(task)))
+        if in_turn and (task := asyncio.current_task()) is not None:
+            _serving.set((job.id, weakref.ref(task)))
+        job.finish(encode_answer(await handler.function(payload), kind), None)
+    except asyncio.CancelledError:
+        job.finish(None, "cancelled")
+        raise
+    except KeyboardInterrupt:
+        job.finish(None, "KeyboardInterrupt")
+        raise
+    except BaseException as failure:
+        job.finish(None, _failed(handler, failure))
+
+
+def _answer_in_thread(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
+    """Calls a plain handler, on a thread that it may block for as long as it likes."""
+    try:
+        if in_turn:
+            _serving.set((job.id, weakref.ref(threading.current_thread())))
+        result = handler.function(payload)
+        if inspect.isawaitable(result):
+            # As a lambda around a coroutine gives.
+            _back_on_loop(job, _answer_awaited(job, handler, kind, result, in_turn))
+        else:
+            job.finish(encode_answer(result, kind), None)
+    except BaseException as failure:
+        # sys.exit() in a handler does not end the program. What nobody waits for any more need not be told of.
+        if job.awaited:
+            job.finish(None, _failed(handler, failure))
+
+
+def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
+    context = contextvars.copy_context()
+    try:
+        job.loop.call_soon_threadsafe(lambda: job.start(context, work) if job.awaited else work.close())
+    except RuntimeError:
+        # The loop is closed: nobody waits any more.
+        work.close()
+        _logger.debug("a handler ended after its event loop")
+
+
+async def _answer_awaited(job: Job, handler: _Handler, kind: str, result: Any, in_turn: bool) -> None:
+    async def awaited(_: Any) -> Any:
+        return await result
+
+    await _answer(job, _Handler(handler.name, awaited), kind, None, in_turn)
+
+
+async def _tell(job: Job, handler: _Handler, payload: Any, before: asyncio.Task[None] | None) -> None:
+    """Calls a handler that is only told. A loop that ends meanwhile is no failure of its."""
+    failed = None
+    try:
         if before is not None and not before.done():
             await asyncio.wait([before])
-        return encode_answer(await _invoke(function, payload), kind), None
+        result = handler.function(payload) if handler.asynchronous else await _told_in_thread(handler.function, payload)
+        if inspect.isawaitable(result):
+            await result
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
-    except ToolArgumentError as mistake:
-        # The model's mistake, not the program's.
-        _logger.info("%s: %s", name, mistake)
-        return None, str(mistake)
     except BaseException as failure:
-        _logger.error("%s failed", name, exc_info=failure)
-        return None, _said(failure)
+        failed = _failed(handler, failure)
+    finally:
+        job.finish(None, failed)
+
+
+def _failed(handler: _Handler, failure: BaseException) -> str:
+    """Logs that a handler failed, and says why."""
+    if isinstance(failure, ToolArgumentError):
+        # The model's mistake, not the program's.
+        _logger.info("%s: %s", handler.name, failure)
+        return str(failure)
+    _logger.error("%s failed", handler.name, exc_info=failure)
+    return _said(failure)
 
 
 def _said(failure: BaseException) -> str:
     """What an exception says, for the model or the program; the name of its class where that is little."""
-    text = str(failure)
-    # A KeyError's text is the key alone.
-    if not text or isinstance(failure, KeyError) or not isinstance(failure, Exception):
+    try:
+        text = str(failure)
+    except Exception:
+        # Such a class is wrong, but the agent waits for an answer.
+        text = ""
+    # The text of these is a key, or a value, alone.
+    if not text or isinstance(failure, (KeyError, StopIteration)) or not isinstance(failure, Exception):
         return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
     return text
 
 
-async def _invoke(function: Callable[[Any], Any], payload: Any) -> Any:
-    result = function(payload) if is_async(function) else await _in_thread(function, payload)
-    # A plain function may hand back a coroutine, as a lambda around one does.
-    return await result if inspect.isawaitable(result) else result
-
-
-async def _in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
-    """A thread of its own, so that the function may block for as long as it likes, and the program may still end."""
+async def _told_in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -155,21 +283,15 @@ async def _in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
         elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
             future.set_exception(failure)
         else:
-            # Neither of these can pass through a future; sys.exit() in a handler does not end the program.
+            # Neither of these can pass through a future.
             carrier = RuntimeError(f"{type(failure).__name__}: {failure}")
             carrier.__cause__ = failure
             future.set_exception(carrier)
 
-    def run() -> Any:
-        serving = _serving.get()
-        if serving is not None:
-            _serving.set((serving[0], weakref.ref(threading.current_thread())))
-        return function(payload)
-
     def work() -> None:
         value, failure = None, None
         try:
-            value = context.run(run)
+            value = context.run(function, payload)
         except BaseException as error:
             failure = error
         try:
@@ -178,7 +300,7 @@ async def _in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
             # The loop is closed: nobody waits any more.
             _logger.debug("a handler ended after its event loop")
 
-    threading.Thread(target=work, name="kimi-agent-handler", daemon=True).start()
+    in_thread(work)
     return await future
 
 
@@ -186,6 +308,8 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
     """What a function returned, as the JSON that the core takes."""
     if kind in _TOLD:
         return None
+    if type(value) is str:
+        return value
     if isinstance(value, Reject):
         return {"reject": value.feedback}
     if isinstance(value, Block):

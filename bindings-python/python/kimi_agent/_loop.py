@@ -9,20 +9,19 @@ import select
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
+from ._handlers import Handlers, Job
 from ._interface import Delivery, ErrorTuple
-
-if TYPE_CHECKING:
-    from ._handlers import Handlers
 
 __all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this_process", "mailbox_of"]
 
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
-_process: int | None = None
+_used = False
+_forked = False
 _lock = threading.Lock()
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[LoopMailbox]] = weakref.WeakKeyDictionary()
 
@@ -35,7 +34,17 @@ class Wakeable(Protocol):
 
 def in_this_process() -> bool:
     """Is the core, which threads and all stays behind in a fork, here?"""
-    return _process is None or _process == os.getpid()
+    return not _forked
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = _forked or _used
+
+
+if hasattr(os, "register_at_fork"):
+    # Asking the system each time would cost as much as the rest of a call.
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_process() -> None:
@@ -59,7 +68,7 @@ def called(function: Callable[..., T], *args: Any) -> T:
 
 def current_mailbox() -> LoopMailbox:
     """The mailbox of the running event loop, made when first asked for."""
-    global _process
+    global _used
     check_process()
     try:
         loop = asyncio.get_running_loop()
@@ -69,7 +78,7 @@ def current_mailbox() -> LoopMailbox:
         known = _mailboxes.get(loop)
         found = known() if known is not None else None
         if found is None:
-            _process = os.getpid()
+            _used = True
             found = LoopMailbox(loop)
             # The loop keeps the mailbox, as its reader; a strong value here would keep the loop for ever.
             _mailboxes[loop] = weakref.ref(found)
@@ -90,7 +99,7 @@ class LoopMailbox:
         self.native = _native.Mailbox()
         self._loop = weakref.ref(loop)
         self._tickets: dict[int, asyncio.Future[Any]] = {}
-        self._jobs: dict[int, asyncio.Task[tuple[Any, str | None]]] = {}
+        self._jobs: dict[int, Job] = {}
         self._streams: weakref.WeakValueDictionary[int, Wakeable] = weakref.WeakValueDictionary()
         self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
         self._hushed = False
@@ -155,7 +164,7 @@ class LoopMailbox:
         elif delivery[0] == "job":
             self._start_job(*delivery[1:])
         elif delivery[0] == "cancel_job":
-            job = self._jobs.get(delivery[1])
+            job = self._jobs.pop(delivery[1], None)
             if job is not None:
                 job.cancel()
         elif delivery[0] == "log" and not self._hushed:
@@ -173,27 +182,21 @@ class LoopMailbox:
 
     def _start_job(self, job_id: int, session: int, kind: str, index: int | None, payload: Any, in_turn: bool) -> None:
         handlers = self._handlers.get(session)
-        if handlers is None:
+        loop = self._loop()
+        if handlers is None or loop is None:
             self.native.finish_job(job_id, None, "the program has dropped the session")
             return
-
-        def ended(job: asyncio.Task[tuple[Any, str | None]]) -> None:
-            del self._jobs[job_id]
-            if job.cancelled():
-                # Whoever is only told owes no answer: a loop that ends meanwhile is no failure.
-                self.native.finish_job(job_id, None, None if kind in ("event", "stderr") else "cancelled")
-            elif (failure := job.exception()) is not None:
-                self.native.finish_job(job_id, None, type(failure).__name__)
-            else:
-                self.native.finish_job(job_id, *job.result())
-
+        job = self._jobs[job_id] = Job(job_id, loop, self._finish_job)
         try:
-            job = handlers.start(job_id, kind, index, payload, in_turn)
+            handlers.start(job, kind, index, payload, in_turn)
         except Exception as failure:
-            self.native.finish_job(job_id, None, f"{type(failure).__name__}: {failure}")
+            job.finish(None, f"{type(failure).__name__}: {failure}")
             raise
-        self._jobs[job_id] = job
-        job.add_done_callback(ended)
+
+    def _finish_job(self, job_id: int, value: Any, error: str | None) -> None:
+        # By a thread perhaps, while the loop's own thread gives it up.
+        if self._jobs.pop(job_id, None) is not None:
+            self.native.finish_job(job_id, value, error)
 
 
 def _close(native: _native.Mailbox) -> None:

@@ -136,16 +136,23 @@ class EventIterator(_native.Reader):
         stream = self._stream
         if stream is None:
             raise StopAsyncIteration
+        native = stream._native
         try:
-            while await stream._fill():
-                event = stream._native.pop()
+            while True:
+                # The reader has looked just now: there was nothing.
+                if not stream._ended and not native.wait():
+                    await stream._wait()
+                more = stream._fetch()
+                if more is False:
+                    break
+                event = native.pop()
                 if event is not None:
                     return event
         except KimiAgentError:
             self._leave()
             raise
         except asyncio.CancelledError:
-            del self, stream
+            del self, stream, native
             raise
         self._leave()
         raise StopAsyncIteration

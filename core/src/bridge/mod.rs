@@ -13,7 +13,7 @@ pub use files::PrivateFolder;
 pub use log::{LogLevel, install_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};
-pub use turn::{Batch, BridgeTurn, Tag};
+pub use turn::{Batch, BridgeTurn, Drained, Tag};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -13,7 +13,7 @@ use crate::connection::{ManualAnswer, PromptResult, StepTag};
 use crate::driver::lane::Lane;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::session::{Replay, TurnInner};
-use crate::wire::{Content, Event, TokenUsage};
+use crate::wire::{Content, Event, Parcel, TokenUsage};
 
 /// A step, told apart from all others of its turn by `index`; `n` is the agent's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +30,29 @@ impl From<StepTag> for Tag {
     }
 }
 
+/// An event that was there to read, packed small: a piece of the answer's text, as most are, comes by itself.
+#[derive(Debug)]
+pub enum Drained {
+    /// A text part that has nothing but its text.
+    Text(String),
+    /// Any other event.
+    Other(Box<Event>),
+}
+
+impl From<Parcel> for Drained {
+    fn from(parcel: Parcel) -> Self {
+        match parcel {
+            Parcel::Text(text) => Self::Text(text),
+            Parcel::Other(event) => Self::Other(event),
+        }
+    }
+}
+
 /// What was there to read.
 #[derive(Debug)]
 pub struct Batch {
     /// The events.
-    pub events: Vec<Event>,
+    pub events: Vec<Drained>,
     /// The step of the next unread event, if there is one.
     pub next: Option<Tag>,
     /// Nothing follows: in the turn, or in the step that was asked for.
@@ -118,13 +136,12 @@ impl BridgeTurn {
     /// Up to `max` events that are there now; with `step`, only those of that step.
     pub fn drain(&self, max: usize, step: Option<u32>) -> Batch {
         let (deliveries, next, ended) = self.lane().drain(max, step);
-        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        owed.extend(deliveries.iter().map(|delivery| delivery.size()));
-        Batch {
-            events: deliveries.into_iter().map(|delivery| delivery.event.open()).collect(),
-            next: next.map(Tag::from),
-            ended,
-        }
+        self.owed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(deliveries.iter().map(|delivery| delivery.size()));
+        let events = deliveries.into_iter().map(|delivery| delivery.event.into()).collect();
+        Batch { events, next: next.map(Tag::from), ended }
     }
 
     /// The user has got so many of the drained events: the agent may go on.
