@@ -113,11 +113,8 @@ export class Bridge {
   }
 
   #drain(): void {
-    for (;;) {
-      const deliveries = JSON.parse(this.native.drain()) as Delivery[];
-      if (deliveries.length === 0) break;
-      for (const delivery of deliveries) this.#deliver(delivery);
-    }
+    // What comes meanwhile wakes again.
+    for (const delivery of JSON.parse(this.native.drain()) as Delivery[]) this.#deliver(delivery);
     this.#updateRef();
   }
 

@@ -9,7 +9,7 @@ import type { Event } from "./wire.js";
  * What the addon has to say, fetched by {@link NativeBridge.drain} as one JSON text.
  *
  * - `done` and `failed` settle a ticket.
- * - `readable` follows a {@link NativeTurn.wait} that returned false, once.
+ * - `readable` follows a {@link NativeTurn.drain} that returned null, once.
  * - `settled` comes once a turn, when its outcome is known or it has been abandoned, read or not.
  * - `job` asks for a handler to be run and {@link NativeBridge.jobDone} to be called; `cancel_job` means that nobody
  *   waits for it any more. The last field says whether the job belongs to the session's running turn.
@@ -93,9 +93,9 @@ export interface NativeSession {
 export interface Batch {
   /**
    * Canonical events; an unknown one is `{"type":"UnknownEvent","payload":{"type","payload","error"?}}`. A text part is
-   * its text alone.
+   * the length of its text, or, if that is long, its text.
    */
-  events: (Event | string)[];
+  events: (Event | string | number)[];
   /** The step of the next unread event: its place in the turn, and the agent's number; null while there is none. */
   next: [index: number, n: number] | null;
   /** Nothing follows: in the turn, or in the step that was asked for. */
@@ -107,14 +107,14 @@ export interface NativeTurn {
   readonly key: number;
   readonly id: string;
   /**
-   * Up to `max` events that are there now, as the JSON of a {@link Batch}. With the index of a step: only events of
-   * that step. `drain(0, null)` looks what comes next.
+   * Up to `max` events that are there now: the JSON of a {@link Batch}, and the texts whose lengths stand there, one after
+   * the other. With the index of a step: only events of that step. `drain(0, null, 0)` looks what comes
+   * next. Null when there is nothing to say; then a `readable` delivery will follow. Of the events that were drained
+   * before, the program has `got` so many more.
    */
-  drain(max: number, step: number | null): string;
+  drain(max: number, step: number | null, got: number): [batchJson: string, texts: string] | null;
   /** Gives back the credit of `count` drained events: the program has them now. */
   acknowledge(count: number): void;
-  /** True when there is something to drain; otherwise a `readable` delivery will follow. */
-  wait(): boolean;
   /** `{"result": …}` or `{"error": {"code","message","fields"}}` as JSON once the turn has settled. */
   outcome(): string | null;
   /** A ticket for the result; runs the turn to its end if nobody reads it. Refused in a job that the turn waits for. */

@@ -51,10 +51,12 @@ export class Reader {
   #left = false;
   #ended = false;
 
-  #batch: (Event | string)[] = [];
+  #batch: Batch["events"] = [];
+  /** So many of it the program has got; the core is told with the next call: one across the border is dear. */
   #next = 0;
-  /** How many of the batch's events the core knows that the program has got: a call across the border is dear. */
-  #acknowledged = 0;
+  /** The texts of the batch, and how far they have been read. */
+  #texts = "";
+  #at = 0;
   /** The step that is being read, by its place in the turn. */
   #step: number | null = null;
   #stepQueue: PullQueue<Event> | undefined;
@@ -94,9 +96,10 @@ export class Reader {
   leave(): void {
     if (this.#left || this.#ended) return;
     this.#left = true;
-    this.#acknowledge();
+    if (this.#next > 0) this.#native.acknowledge(this.#next);
     this.#batch = [];
-    this.#next = this.#acknowledged = 0;
+    this.#next = 0;
+    this.#texts = "";
     translated(() => {
       this.#native.abandon();
     });
@@ -128,17 +131,26 @@ export class Reader {
     else this.#bridge.release(this.#owner);
   };
 
-  #drain(max: number, step: number | null): Batch {
-    return JSON.parse(translated(() => this.#native.drain(max, step))) as Batch;
+  /** What is there to read, its texts in `#texts`; null when there is nothing yet. The batch before it has been used up. */
+  #drain(max: number, step: number | null): Batch | null {
+    const got = this.#next;
+    this.#batch = [];
+    this.#next = this.#at = 0;
+    this.#texts = "";
+    const drained = translated(() => this.#native.drain(max, step, got));
+    if (drained === null) return null;
+    this.#texts = drained[1];
+    return JSON.parse(drained[0]) as Batch;
   }
 
-  /** Tells the core how far the program has come; a batch that is used up goes. */
-  #acknowledge(): void {
-    if (this.#next > this.#acknowledged) this.#native.acknowledge(this.#next - this.#acknowledged);
-    this.#acknowledged = this.#next;
-    if (this.#next < this.#batch.length) return;
-    this.#batch = [];
-    this.#next = this.#acknowledged = 0;
+  /** A text part, as it stands in a batch. */
+  #textPart(text: string | number): Event {
+    if (typeof text === "number") {
+      const begin = this.#at;
+      this.#at += text;
+      text = this.#texts.slice(begin, this.#at);
+    }
+    return { type: "ContentPart", payload: { type: "text", text } };
   }
 
   #pollEvent(step: number | null): IteratorResult<Event, undefined> | undefined {
@@ -146,27 +158,25 @@ export class Reader {
       const event = this.#batch[this.#next];
       if (event !== undefined) {
         this.#next += 1;
-        // A piece of text comes as its text alone.
-        const value: Event =
-          typeof event === "string" ? { type: "ContentPart", payload: { type: "text", text: event } } : event;
-        return { done: false, value };
+        return { done: false, value: typeof event === "object" ? event : this.#textPart(event) };
       }
-      this.#acknowledge();
       const batch = this.#drain(BATCH, step);
+      if (batch === null) return undefined;
       this.#batch = batch.events;
       if (this.#batch.length > 0) continue;
       if (batch.ended) {
         if (step === null) this.#finish();
         return { done: true, value: undefined };
       }
-      if (!this.#native.wait()) return undefined;
     }
   }
 
   #pollStep(): IteratorResult<Step, undefined> | undefined {
     if (this.#step !== null && !this.#skipStep(this.#step)) return undefined;
     for (;;) {
-      const { next, ended } = this.#drain(0, null);
+      const batch = this.#drain(0, null);
+      if (batch === null) return undefined;
+      const { next, ended } = batch;
       if (next !== null) {
         const [index, n] = next;
         this.#step = index;
@@ -178,7 +188,6 @@ export class Reader {
         this.#finish();
         return { done: true, value: undefined };
       }
-      if (!this.#native.wait()) return undefined;
     }
   }
 
@@ -186,12 +195,11 @@ export class Reader {
   #skipStep(step: number): boolean {
     this.#stepQueue?.close();
     this.#next = this.#batch.length;
-    this.#acknowledge();
     for (;;) {
-      const { events, ended } = this.#drain(BATCH, step);
-      if (events.length > 0) this.#native.acknowledge(events.length);
-      else if (ended) break;
-      else if (!this.#native.wait()) return false;
+      const batch = this.#drain(BATCH, step);
+      if (batch === null) return false;
+      if (batch.events.length === 0) break;
+      this.#next = batch.events.length;
     }
     this.#step = null;
     return true;

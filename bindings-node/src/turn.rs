@@ -1,6 +1,6 @@
 //! A turn, or a replay.
 
-use kimi_agent::bridge::{BridgeTurn, Drained};
+use kimi_agent::bridge::{Batch, BridgeTurn, Drained};
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -21,17 +21,46 @@ impl NativeTurn {
     }
 }
 
-/// An event; a piece of text as a mere string, from which JavaScript makes the event: to read the names of its fields out
-/// of JSON again and again costs it three times as much.
-struct Short(Drained);
+/// A text that is longer goes with the other events: those that are cut out of one string keep all of it in memory.
+const LONGEST: usize = 256;
 
-impl Serialize for Short {
+/// An event as it stands in a batch: a piece of text as its length, in JavaScript's units, and the text apart. To read the
+/// same out of JSON costs JavaScript several times as much.
+enum Packed<'a> {
+    Text(usize),
+    Event(&'a Drained),
+}
+
+impl Serialize for Packed<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Drained::Text(text) => serializer.serialize_str(text),
-            Drained::Other(event) => event.serialize(serializer),
+        match self {
+            Self::Text(length) => serializer.serialize_u64(*length as u64),
+            Self::Event(Drained::Text(text)) => serializer.serialize_str(text),
+            Self::Event(Drained::Other(event)) => event.serialize(serializer),
         }
     }
+}
+
+/// A batch: JSON, and its texts, one after the other.
+fn packed(batch: &Batch) -> Vec<String> {
+    #[derive(Serialize)]
+    struct Head<'a> {
+        events: Vec<Packed<'a>>,
+        next: Option<(u32, i64)>,
+        ended: bool,
+    }
+    let mut texts = String::new();
+    let events = batch.events.iter().map(|event| match event {
+        Drained::Text(text) if text.len() <= LONGEST => {
+            texts.push_str(text);
+            let ascii = text.is_ascii();
+            Packed::Text(if ascii { text.len() } else { text.encode_utf16().count() })
+        }
+        event => Packed::Event(event),
+    });
+    let head = Head { events: events.collect(), next: batch.next.map(|tag| (tag.index, tag.n)), ended: batch.ended };
+    // Without a copy: it may be large.
+    vec![Box::<str>::from(text(&head)).into_string(), texts]
 }
 
 #[napi]
@@ -48,37 +77,28 @@ impl NativeTurn {
         self.turn.id().to_owned()
     }
 
-    /// A batch of events as JSON: `{events, next, ended}`, `next` being `[index, number]` of the step of the next
-    /// unread event. A piece of text, as most events are, is its text alone.
+    /// A batch of events: JSON, `{events, next, ended}`, `next` being `[index, number]` of the step of the next unread
+    /// event, and their texts. A short piece of text, as most events are, is a number in the JSON: its length. Nothing
+    /// where nothing is there yet; then a `readable` follows. The program has got `got` of the events that it drained
+    /// before.
     #[napi]
-    pub fn drain(&self, max: u32, step: Option<u32>) -> String {
-        let batch = self.turn.drain(max as usize, step);
-        let next = batch.next.map(|tag| (i64::from(tag.index), tag.n));
-        #[derive(Serialize)]
-        struct Drained {
-            events: Vec<Short>,
-            next: Option<(i64, i64)>,
-            ended: bool,
+    pub fn drain(&self, max: u32, step: Option<u32>, got: u32) -> Option<Vec<String>> {
+        self.turn.acknowledge(got as usize);
+        loop {
+            let batch = self.turn.drain(max as usize, step);
+            if !batch.events.is_empty() || batch.next.is_some() || batch.ended {
+                return Some(packed(&batch));
+            }
+            if !self.turn.wait() {
+                return None;
+            }
         }
-        // Without a copy: it may be large.
-        Box::<str>::from(text(&Drained {
-            events: batch.events.into_iter().map(Short).collect(),
-            next,
-            ended: batch.ended,
-        }))
-        .into_string()
     }
 
     /// The program has got so many of the drained events.
     #[napi]
     pub fn acknowledge(&self, count: u32) {
         self.turn.acknowledge(count as usize);
-    }
-
-    /// Whether there is something to drain; if not, a `readable` follows.
-    #[napi]
-    pub fn wait(&self) -> bool {
-        self.turn.wait()
     }
 
     /// The outcome as JSON, if there is one.

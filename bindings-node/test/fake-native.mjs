@@ -57,7 +57,7 @@ export class NativeFailure extends Error {
   }
 }
 
-/** An event as the addon writes it: a text part as its text alone. */
+/** An event as the addon writes it: a text part as its text alone, or, if that is short, as the length of it. */
 const short = ({ type, payload }) =>
   type === "ContentPart" && payload.type === "text" && Object.keys(payload).length === 2 ? payload.text : { type, payload };
 
@@ -103,24 +103,30 @@ class FakeTurn {
     else this.module.bridge.deliver(["done", ticket, result]);
   }
 
-  drain(max, index) {
+  drain(max, index, got) {
+    this.acknowledged += got;
+    if (this.events.length === 0 && this.settled === null) {
+      this.#armed = true;
+      return null;
+    }
     const here = [];
     const wanted = () => index === null || this.events[0][0] === index + 1;
     while (here.length < max && this.events.length > 0 && wanted()) here.push(short(this.events.shift()[1]));
     const n = this.events[0]?.[0];
     const over = this.settled !== null && n === undefined;
     const next = n === undefined ? null : [n - 1, n];
-    return JSON.stringify({ events: here, next, ended: over || (n !== undefined && index !== null && n !== index + 1) });
+    const ended = over || (n !== undefined && index !== null && n !== index + 1);
+    let texts = "";
+    const events = here.map((event) => {
+      if (typeof event !== "string" || event.length > 256) return event;
+      texts += event;
+      return event.length;
+    });
+    return [JSON.stringify({ events, next, ended }), texts];
   }
 
   acknowledge(count) {
     this.acknowledged += count;
-  }
-
-  wait() {
-    if (this.events.length > 0 || this.settled !== null) return true;
-    this.#armed = true;
-    return false;
   }
 
   outcome() {

@@ -1,4 +1,4 @@
-//! Sockets as bells: the core writes a byte, and whoever waits in Python wakes. So no thread of the core needs to enter
+//! Descriptors as bells: the core writes, and whoever waits in Python wakes. So no thread of the core needs to enter
 //! Python, and signals interrupt the wait.
 
 use std::io::{ErrorKind, Read, Write};
@@ -8,21 +8,58 @@ use std::task::{Wake, Waker};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-#[cfg(unix)]
-pub(crate) type Socket = std::os::unix::net::UnixStream;
+/// What is written into it is readable at its other end.
+#[cfg(target_os = "linux")]
+pub(crate) type End = Arc<std::fs::File>;
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) type End = Arc<std::os::unix::net::UnixStream>;
 #[cfg(windows)]
-pub(crate) type Socket = std::net::TcpStream;
+pub(crate) type End = Arc<std::net::TcpStream>;
+
+/// Whether reading waits until there is something.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Waits,
+    IsAtOnce,
+}
+
+/// An eventfd, which is its own other end: a third of what a socket costs a ring.
+#[cfg(target_os = "linux")]
+pub(crate) fn ends(reading: Reading) -> std::io::Result<(End, End)> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+
+    let flags = if reading == Reading::IsAtOnce { libc::EFD_NONBLOCK } else { 0 };
+    // SAFETY: it takes no pointers.
+    let made = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) };
+    if made < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: it was made just now, and nobody else has it.
+    let end = Arc::new(std::fs::File::from(unsafe { OwnedFd::from_raw_fd(made) }));
+    Ok((Arc::clone(&end), end))
+}
 
 /// Two connected sockets: loops can watch sockets everywhere.
-#[cfg(unix)]
-pub(crate) fn pair() -> std::io::Result<(Socket, Socket)> {
-    Socket::pair()
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn ends(reading: Reading) -> std::io::Result<(End, End)> {
+    let (reader, writer) = pair()?;
+    reader.set_nonblocking(reading == Reading::IsAtOnce)?;
+    writer.set_nonblocking(true)?;
+    // Nothing interrupts a read there.
+    #[cfg(windows)]
+    reader.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
+    Ok((Arc::new(reader), Arc::new(writer)))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn pair() -> std::io::Result<(std::os::unix::net::UnixStream, std::os::unix::net::UnixStream)> {
+    std::os::unix::net::UnixStream::pair()
 }
 
 #[cfg(windows)]
-pub(crate) fn pair() -> std::io::Result<(Socket, Socket)> {
+fn pair() -> std::io::Result<(std::net::TcpStream, std::net::TcpStream)> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
-    let writer = Socket::connect(listener.local_addr()?)?;
+    let writer = std::net::TcpStream::connect(listener.local_addr()?)?;
     loop {
         let (reader, peer) = listener.accept()?;
         // Anybody on this machine may have connected first.
@@ -32,40 +69,41 @@ pub(crate) fn pair() -> std::io::Result<(Socket, Socket)> {
     }
 }
 
+/// Makes the other end readable.
+pub(crate) fn ring(end: &End) {
+    // What is full is readable already.
+    drop((&**end).write(&1_u64.to_ne_bytes()));
+}
+
 #[cfg(unix)]
-pub(crate) fn descriptor(socket: &Socket) -> i64 {
+pub(crate) fn descriptor(end: &End) -> i64 {
     use std::os::fd::AsRawFd;
-    socket.as_raw_fd().into()
+    end.as_raw_fd().into()
 }
 
 #[cfg(windows)]
-pub(crate) fn descriptor(socket: &Socket) -> i64 {
+pub(crate) fn descriptor(end: &End) -> i64 {
     use std::os::windows::io::AsRawSocket;
-    socket.as_raw_socket() as i64
+    end.as_raw_socket() as i64
 }
 
-struct Ring(Socket);
+struct Ring(End);
 
 impl Wake for Ring {
     fn wake(self: Arc<Self>) {
-        // A full socket is readable already.
-        drop((&self.0).write(&[1]));
+        ring(&self.0);
     }
 }
 
 /// The bell of a thread that waits without an event loop.
 struct Bell {
-    reader: Socket,
+    reader: End,
     waker: Waker,
 }
 
 impl Bell {
     fn new() -> std::io::Result<Self> {
-        let (reader, writer) = pair()?;
-        writer.set_nonblocking(true)?;
-        // Nothing interrupts a read there.
-        #[cfg(windows)]
-        reader.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
+        let (reader, writer) = ends(Reading::Waits)?;
         Ok(Self { reader, waker: Waker::from(Arc::new(Ring(writer))) })
     }
 }
@@ -86,7 +124,7 @@ pub(crate) fn wait(py: Python<'_>, ready: impl Fn(&Waker) -> bool) -> PyResult<(
         while !ready(&bell.waker) {
             let mut bytes = [0; 64];
             // What an earlier wait left only makes it look again.
-            let woken = py.detach(|| (&bell.reader).read(&mut bytes));
+            let woken = py.detach(|| (&*bell.reader).read(&mut bytes));
             match woken.map_err(|error| error.kind()) {
                 Ok(_) | Err(ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     py.check_signals()?

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
+use pyo3::types::{PyString, PyType};
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
@@ -86,6 +86,41 @@ impl Class {
             slot.set(&object, &value)?;
         }
         debug_assert!(slots.next().is_none(), "as many values as slots");
+        Ok(object)
+    }
+}
+
+/// Pieces of text, made of an object again that the program has let go of: to make one anew and to free it is a third of
+/// what an event costs. A loop over events holds the last one while it asks for the next, so there are two in turn.
+#[derive(Default)]
+pub(crate) struct TextParts {
+    made: [Option<Py<PyAny>>; 2],
+    turn: usize,
+}
+
+impl TextParts {
+    /// A longer text is not kept for the next event's sake.
+    const LONGEST: usize = 4096;
+
+    pub(crate) fn make<'py>(&mut self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+        let classes = Classes::get(py)?;
+        let value = PyString::new(py, text).into_any();
+        if text.len() > Self::LONGEST {
+            return classes.text_part.make(py, [value, classes.nothing(py)]);
+        }
+        self.turn ^= 1;
+        let place = &mut self.made[self.turn];
+        // SAFETY: the interpreter is attached, and what has a count of 1 is ours alone: nobody sees it change. These
+        // objects take no weak references.
+        if let Some(made) = place.as_ref().filter(|made| unsafe { ffi::Py_REFCNT(made.as_ptr()) } == 1) {
+            let object = made.bind(py);
+            // What it told last is a string, whose end runs no code.
+            classes.text_part.slots[0].set(object, &value)?;
+            return Ok(object.clone());
+        }
+        let object = classes.text_part.make(py, [value, classes.nothing(py)])?;
+        // Whoever has the former keeps it; so nothing ends here that could run code.
+        drop(place.replace(object.clone().unbind()).map(|former| former.into_bound(py)));
         Ok(object)
     }
 }

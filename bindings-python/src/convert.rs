@@ -1,7 +1,6 @@
 //! Between JSON, the core's messages and Python's objects.
 
 use kimi_agent::PromptResult;
-use kimi_agent::bridge::Drained;
 use kimi_agent::wire::{Event, Node, Reflect};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -12,17 +11,6 @@ use serde_json::{Map, Number, Value};
 use crate::classes::Classes;
 
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-
-/// An event of a turn's as an object of its class.
-pub(crate) fn drained_to_py(py: Python<'_>, event: Drained) -> PyResult<Bound<'_, PyAny>> {
-    match event {
-        Drained::Text(text) => {
-            let classes = Classes::get(py)?;
-            classes.text_part.make(py, [PyString::new(py, &text).into_any(), classes.nothing(py)])
-        }
-        Drained::Other(event) => event_to_py(py, &event),
-    }
-}
 
 /// An event as an object of its class.
 pub(crate) fn event_to_py<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyAny>> {

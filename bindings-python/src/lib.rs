@@ -3,6 +3,7 @@
 //! No thread of the core enters Python. It leaves deliveries in a [`mailbox::PyMailbox`] and makes its descriptor
 //! readable; Python fetches. So the interpreter may end at any moment.
 
+mod attached;
 mod bell;
 mod classes;
 mod convert;

@@ -1,14 +1,16 @@
 //! The mailbox of an event loop, with the descriptor that the loop watches.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
-use kimi_agent::bridge::{Delivery, LogLevel, Mailbox, Payload, Reply};
+use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Mailbox, Payload, Reply};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyOSError;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
-use crate::bell::{Socket, descriptor, pair};
+use crate::bell::{End, Reading, descriptor, ends, ring};
 use crate::convert::{event_to_py, json_to_py, outcome_to_py, py_to_json};
 use crate::error_parts;
 
@@ -16,18 +18,15 @@ use crate::error_parts;
 #[pyclass(frozen, name = "Mailbox", module = "kimi_agent._native")]
 pub(crate) struct PyMailbox {
     pub(crate) mailbox: Arc<Mailbox>,
-    reader: Socket,
+    reader: End,
 }
 
 #[pymethods]
 impl PyMailbox {
     #[new]
     fn new() -> PyResult<Self> {
-        let (reader, writer) = pair().map_err(|error| PyOSError::new_err(error.to_string()))?;
-        reader.set_nonblocking(true)?;
-        writer.set_nonblocking(true)?;
-        // One byte a batch: a full socket is readable already.
-        let mailbox = Mailbox::new(move || drop((&writer).write(&[1])));
+        let (reader, writer) = ends(Reading::IsAtOnce).map_err(|error| PyOSError::new_err(error.to_string()))?;
+        let mailbox = Mailbox::new(move || ring(&writer));
         Ok(Self { mailbox, reader })
     }
 
@@ -38,7 +37,7 @@ impl PyMailbox {
     fn drain<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let mut bytes = [0; 64];
         // Before the look into the mailbox: what comes later makes it readable again.
-        while matches!((&self.reader).read(&mut bytes), Ok(n) if n == bytes.len()) {}
+        while matches!((&*self.reader).read(&mut bytes), Ok(n) if n == bytes.len()) {}
         let mut deliveries = Vec::new();
         for delivery in self.mailbox.drain() {
             if let Some(delivery) = delivery_to_py(py, delivery)? {
@@ -73,10 +72,19 @@ fn level_number(level: LogLevel) -> u8 {
     }
 }
 
+fn kind_to_py(py: Python<'_>, kind: JobKind) -> Bound<'_, PyString> {
+    match kind {
+        // Those that come often.
+        JobKind::Approval => intern!(py, "approval").clone(),
+        JobKind::Tool => intern!(py, "tool").clone(),
+        other => PyString::new(py, other.as_str()),
+    }
+}
+
 fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'_, PyAny>>> {
     let delivery = match delivery {
         Delivery::Done { ticket, outcome: Ok(Reply::Nothing) } => {
-            ("done", ticket, py.None(), py.None()).into_bound_py_any(py)?
+            (intern!(py, "done"), ticket, py.None(), py.None()).into_bound_py_any(py)?
         }
         Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => {
             ("done", ticket, outcome_to_py(py, &result)?, py.None()).into_bound_py_any(py)?
@@ -84,7 +92,7 @@ fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'
         Delivery::Done { ticket, outcome: Err(error) } => {
             ("done", ticket, py.None(), error_parts(py, &error)?).into_bound_py_any(py)?
         }
-        Delivery::Readable { turn } => ("readable", turn).into_bound_py_any(py)?,
+        Delivery::Readable { turn } => (intern!(py, "readable"), turn).into_bound_py_any(py)?,
         // Python asks for the outcome where it needs it.
         Delivery::Settled { .. } => return Ok(None),
         Delivery::Job { id, session, kind, index, payload, in_turn } => {
@@ -93,7 +101,7 @@ fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'
                 Payload::Arguments(arguments) => json_to_py(py, &arguments)?,
                 Payload::Line(line) => line.into_bound_py_any(py)?,
             };
-            ("job", id, session, kind.as_str(), index, payload, in_turn).into_bound_py_any(py)?
+            (intern!(py, "job"), id, session, kind_to_py(py, kind), index, payload, in_turn).into_bound_py_any(py)?
         }
         Delivery::CancelJob { id } => ("cancel_job", id).into_bound_py_any(py)?,
         Delivery::Log { level, target, message } => {

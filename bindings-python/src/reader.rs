@@ -1,10 +1,10 @@
 //! What the iterators over events are made on: events that are there are handed out without a line of Python.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
+use crate::attached::Attached;
 use crate::next_event::{self, NextEvent};
 use crate::turn::PyTurn;
 
@@ -15,7 +15,7 @@ pub(crate) struct PyReader {
     turn: Py<PyTurn>,
     left: AtomicBool,
     /// What the last event came by; nearly always nobody else has kept it, and the next can come by it, too.
-    spare: Mutex<Option<NextEvent>>,
+    spare: Attached<Option<NextEvent>>,
 }
 
 impl PyReader {
@@ -25,8 +25,8 @@ impl PyReader {
     }
 
     pub(crate) fn keep_spare(&self, py: Python<'_>, spare: NextEvent) {
-        let before = self.spare.lock().unwrap_or_else(PoisonError::into_inner).replace(spare);
-        // Only now, the lock released: its end may run code of the program's.
+        let before = self.spare.with(py, |kept| kept.replace(spare));
+        // Only now: its end may run code of the program's.
         drop(before.map(|before| before.into_pyobject(py)));
     }
 }
@@ -35,7 +35,7 @@ impl PyReader {
 impl PyReader {
     #[new]
     fn new(turn: Py<PyTurn>) -> Self {
-        Self { turn, left: AtomicBool::new(false), spare: Mutex::new(None) }
+        Self { turn, left: AtomicBool::new(false), spare: Attached::default() }
     }
 
     fn __aiter__(slf: Py<Self>) -> Py<Self> {
@@ -43,7 +43,7 @@ impl PyReader {
     }
 
     fn __anext__(slf: Bound<'_, Self>) -> PyResult<NextEvent> {
-        let spare = slf.get().spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let spare = slf.get().spare.with(slf.py(), Option::take);
         next_event::of(slf, spare)
     }
 

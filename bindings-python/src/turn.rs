@@ -1,14 +1,16 @@
 //! A turn, or a replay.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use kimi_agent::bridge::{BridgeTurn, Drained};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
+use crate::attached::Attached;
 use crate::bell;
-use crate::convert::{drained_to_py, message_to_py, outcome_to_py, py_to_json};
+use crate::classes::TextParts;
+use crate::convert::{event_to_py, message_to_py, outcome_to_py, py_to_json};
 use crate::session::content;
 use crate::{error_parts, let_go, raise};
 
@@ -31,7 +33,8 @@ struct Fetch {
 #[pyclass(frozen, name = "Turn", module = "kimi_agent._native")]
 pub(crate) struct PyTurn {
     turn: Arc<BridgeTurn>,
-    fetch: Mutex<Fetch>,
+    fetch: Attached<Fetch>,
+    texts: Attached<TextParts>,
 }
 
 impl Drop for PyTurn {
@@ -42,11 +45,7 @@ impl Drop for PyTurn {
 
 impl PyTurn {
     pub(crate) fn new(turn: BridgeTurn) -> Self {
-        Self { turn: Arc::new(turn), fetch: Mutex::default() }
-    }
-
-    fn fetched(&self) -> MutexGuard<'_, Fetch> {
-        self.fetch.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { turn: Arc::new(turn), fetch: Attached::default(), texts: Attached::default() }
     }
 
     /// The next of all events, if it is there.
@@ -54,7 +53,7 @@ impl PyTurn {
         if let Some(event) = self.pop(py)? {
             return Ok(Some(event));
         }
-        self.fetch(BATCH, None);
+        self.fetch(py, BATCH, None);
         self.pop(py)
     }
 }
@@ -73,44 +72,47 @@ impl PyTurn {
 
     /// Fetches up to `max` events, with `step` only of that step.
     #[pyo3(signature = (max, step))]
-    pub(crate) fn fetch(&self, max: usize, step: Option<u32>) -> Fetched {
-        self.acknowledge();
+    pub(crate) fn fetch(&self, py: Python<'_>, max: usize, step: Option<u32>) -> Fetched {
+        self.acknowledge(py);
         let batch = self.turn.drain(max, step);
         let count = batch.events.len();
-        let mut fetched = self.fetched();
-        if fetched.events.is_empty() {
-            fetched.events = batch.events.into();
-        } else {
-            fetched.events.extend(batch.events);
-        }
+        self.fetch.with(py, |fetched| {
+            if fetched.events.is_empty() {
+                fetched.events = batch.events.into();
+            } else {
+                fetched.events.extend(batch.events);
+            }
+        });
         (count, batch.next.map(|tag| (tag.index, tag.n)), batch.ended)
     }
 
     /// The next event that was fetched.
     pub(crate) fn pop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let event = {
-            let mut fetched = self.fetched();
-            let Some(event) = fetched.events.pop_front() else { return Ok(None) };
-            fetched.got += 1;
+        let event = self.fetch.with(py, |fetched| {
+            let event = fetched.events.pop_front();
+            fetched.got += usize::from(event.is_some());
             event
-        };
-        drained_to_py(py, event).map(Some)
+        });
+        match event {
+            None => Ok(None),
+            Some(Drained::Text(text)) => self.texts.with(py, |texts| texts.make(py, &text)).map(Some),
+            Some(Drained::Other(event)) => event_to_py(py, &event).map(Some),
+        }
     }
 
     #[getter]
-    fn fetched_count(&self) -> usize {
-        self.fetched().events.len()
+    fn fetched_count(&self, py: Python<'_>) -> usize {
+        self.fetch.with(py, |fetched| fetched.events.len())
     }
 
     /// Drops what was fetched and not taken; how many events it was.
-    fn drop_fetched(&self) -> usize {
-        let dropped = {
-            let mut fetched = self.fetched();
+    fn drop_fetched(&self, py: Python<'_>) -> usize {
+        let dropped = self.fetch.with(py, |fetched| {
             let dropped = std::mem::take(&mut fetched.events);
             fetched.got += dropped.len();
             dropped
-        };
-        self.acknowledge();
+        });
+        self.acknowledge(py);
         dropped.len()
     }
 
@@ -123,8 +125,8 @@ impl PyTurn {
         bell::wait(py, |waker| self.turn.wait_with(waker))
     }
 
-    fn acknowledge(&self) {
-        let got = std::mem::take(&mut self.fetched().got);
+    fn acknowledge(&self, py: Python<'_>) {
+        let got = self.fetch.with(py, |fetched| std::mem::take(&mut fetched.got));
         if got > 0 {
             self.turn.acknowledge(got);
         }
