@@ -49,7 +49,6 @@ ACTIONS = {
 SCRIPT = {
     "wire": "it is about a version of Wire",
     "release": "it is about a release of kimi-cli",
-    "session_file": "it goes on with a session by a name of the program's own",
 }
 
 

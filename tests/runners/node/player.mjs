@@ -77,7 +77,8 @@ export class Player {
       recorded: this.#recorded,
       called: this.#case.trace_handlers ? traceCall : () => undefined,
     };
-    return sessionOptions({ ...this.#case.options, ...op.options }, context);
+    const former = op.resume === undefined ? {} : { session_id: this.session({ session: op.resume }).id };
+    return sessionOptions({ ...this.#case.options, ...op.options, ...former }, context);
   }
 
   session(op) {

@@ -270,6 +270,8 @@ class Player:
 
     def _options(self, op: Line) -> dict[str, Any]:
         described = {**self._described, **op.get("options", {})}
+        if "resume" in op:
+            described["session_id"] = self._opened({"session": op["resume"]}).id
         return make_options(described, self._executable, self._records, self._api)
 
     def _opened(self, op: Line) -> Any:

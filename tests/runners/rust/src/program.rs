@@ -63,7 +63,13 @@ impl<'a> Player<'a> {
     /// What is wrong with the program; what the SDK fails with is printed.
     pub(crate) async fn step(&mut self, op: &Value) -> Result<(), Problem> {
         let done = match text(op, "op")? {
-            "open" => self.open(op).await,
+            "open" => {
+                let former = match op["resume"].as_str() {
+                    Some(name) => Some(self.session(&json!({"session": name}))?.id().to_owned()),
+                    None => None,
+                };
+                self.open(op, former).await
+            }
             "prompt" => {
                 let session = self.session(op)?;
                 match session.prompt(input(op)?) {
@@ -162,8 +168,12 @@ impl<'a> Player<'a> {
         options(&described, self.executable.clone(), &self.records)
     }
 
-    async fn open(&mut self, op: &Value) -> Result<Value> {
-        let session = self.options(op)?.start().await?;
+    async fn open(&mut self, op: &Value, former: Option<String>) -> Result<Value> {
+        let mut options = self.options(op)?;
+        if let Some(id) = former {
+            options = options.session_id(id);
+        }
+        let session = options.start().await?;
         self.sessions.insert(session_name(op).to_owned(), session);
         Ok(Value::Null)
     }
