@@ -408,7 +408,9 @@ impl Lane {
         let mut state = self.lock();
         state.mode = Mode::Discard;
         state.discard();
-        self.room.notify_one();
+        if state.end.is_none() {
+            self.room.notify_one();
+        }
     }
 
     /// The turn is being cancelled: what does not fit any more is counted only.

@@ -15,10 +15,9 @@ use crate::{Error, Result};
 /// Starts the agent. Must be called within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let runtime = Handle::try_current().map_err(|_| no_runtime())?;
-    let exec = sys::Exec::new(&launch).map_err(|error| failure::describe(&launch, &error))?;
     let started = spawner::run(move || {
         let _guard = runtime.enter();
-        let started = sys::start(&launch, exec).map_err(|error| failure::describe(&launch, &error))?;
+        let started = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
         // Dropped in order, if nobody waits any more: the process is killed before its files go.
         Ok::<_, Error>((started, launch))
     });

@@ -47,8 +47,10 @@ pub(super) enum Started {
 }
 
 /// Starts the program. The calling thread must outlive the child, which dies with it (on Linux), and must be in the
-/// runtime's context. What it takes is made elsewhere: memory that threads share out is not easily given back.
-pub(super) fn start(launch: &Launch, exec: Exec) -> io::Result<Started> {
+/// runtime's context. What it takes is made here, for one child after the other: who opens many sessions at once would
+/// have as many copies of the environment.
+pub(super) fn start(launch: &Launch) -> io::Result<Started> {
+    let exec = Exec::new(launch)?;
     let place = watcher::place().map(Arc::new);
     if vfork::is_possible() {
         match vfork::start(&exec, c_string(launch.current_dir.as_os_str())?, place.as_deref()) {
@@ -268,7 +270,7 @@ pub(super) struct Exec {
 }
 
 impl Exec {
-    pub(super) fn new(launch: &Launch) -> io::Result<Self> {
+    fn new(launch: &Launch) -> io::Result<Self> {
         let program = launch.program.as_os_str();
         let argv = std::iter::once(program).chain(launch.args.iter().map(OsString::as_os_str)).map(c_string);
         let laid_over: BTreeMap<&OsStr, &OsStr> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();

@@ -24,15 +24,6 @@ pub(super) struct Running {
     exit: Option<Exit>,
 }
 
-/// What has to be made before the start: nothing.
-pub(super) struct Exec;
-
-impl Exec {
-    pub(super) fn new(_: &Launch) -> io::Result<Self> {
-        Ok(Self)
-    }
-}
-
 /// A child that runs.
 pub(super) struct Started(Running, Pipes);
 
@@ -44,7 +35,7 @@ impl Started {
 }
 
 /// Starts the program, within the runtime's context.
-pub(super) fn start(launch: &Launch, _: Exec) -> io::Result<Started> {
+pub(super) fn start(launch: &Launch) -> io::Result<Started> {
     let mut command = CommandWrap::with_new(&launch.program, |command| {
         command
             .args(&launch.args)
