@@ -51,7 +51,7 @@ pub enum Error {
     #[error("{0}")]
     Timeout(String),
     /// A call from inside the loop over a turn waited for an answer that lies behind more unread events than the
-    /// hard bound allows.
+    /// hard bound allows; or a session that shares its process left too much unread while others went on, and is over.
     #[error("{0}")]
     EventBufferFull(String),
     /// The agent answered with an error.

@@ -46,6 +46,7 @@ mod handler;
 pub mod measured;
 #[cfg(all(test, feature = "bridge"))]
 mod models;
+mod multiplex;
 mod options;
 mod private;
 mod session;
@@ -57,10 +58,10 @@ mod transport;
 pub mod wire;
 
 pub use connection::{PromptResult, TurnStatus};
-pub use dialect::{Capabilities, VersionError, WireVersion};
+pub use dialect::{Capabilities, SessionInfo, VersionError, WireVersion};
 pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
 pub use handler::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, OnError};
-pub use options::{Dialect, Executable, SessionOptions};
+pub use options::{AgentOptions, Dialect, Executable, SessionOptions};
 #[doc(hidden)]
 pub use options::{HookSpec, Naming, ToolSpec, parse_hook, parse_tool};
-pub use session::{Replay, Session, SessionState, Step, Steps, Turn, prompt};
+pub use session::{Agent, Replay, Session, SessionState, Step, Steps, Turn, prompt};

@@ -10,9 +10,9 @@ use futures_core::Stream;
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
-    AgentExit, Answers, Approval, Capabilities, Dialect, Error, ExternalTool, HandlerError, Hook, HookDecision,
-    OnError, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionOptions, SessionState, Step, Turn,
-    TurnStatus,
+    Agent, AgentExit, AgentOptions, Answers, Approval, Capabilities, Dialect, Error, ExternalTool, HandlerError, Hook,
+    HookDecision, OnError, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions,
+    SessionState, Step, Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +32,33 @@ names! {
     functions() {
         "prompt" => kimi_agent::prompt("", SessionOptions::new()).result().await?;
         "testing.scripted_agent" => { let agent: ScriptedAgent = scripted_agent("[]"); SessionOptions::new().executable(&agent) };
+    }
+    agents(agent: &Agent) {
+        "Agent.builder" => Agent::builder().open()?;
+        "Agent.create_session" => agent.create_session(SessionOptions::new()).await?;
+        "Agent.list_sessions" => agent.list_sessions(None).await?;
+        "Agent.resume" => agent.resume("", SessionOptions::new()).await?;
+        "Agent.fork" => agent.fork("", SessionOptions::new()).await?;
+        "Agent.close" => agent.close().await?;
+    }
+    listed(session: SessionInfo) {
+        "SessionInfo.id" => session.id.len();
+        "SessionInfo.work_dir" => session.work_dir.is_dir();
+        "SessionInfo.title" => session.title.as_deref();
+        "SessionInfo.updated_at" => session.updated_at.as_deref();
+    }
+    agent_options(o: AgentOptions, time: Duration) {
+        "AgentOptions.executable" => o.clone().executable("").executable(["", ""]);
+        "AgentOptions.env" => o.clone().env([("", "")]);
+        "AgentOptions.extra_args" => o.clone().extra_args([""]);
+        "AgentOptions.dialect" => o.clone().dialect(Dialect::Auto);
+        "AgentOptions.on_stderr" => o.clone().on_stderr(|_: &str| ());
+        "AgentOptions.client_name" => o.clone().client_name("");
+        "AgentOptions.client_version" => o.clone().client_version("");
+        "AgentOptions.handshake_timeout" => o.clone().handshake_timeout(time);
+        "AgentOptions.close_timeout" => o.clone().close_timeout(time);
+        "AgentOptions.validate" => o.validate()?;
+        "AgentOptions.open" => o.open()?;
     }
     sessions(session: &Session) {
         "Session.builder" => Session::builder().start().await?;

@@ -12,6 +12,7 @@ use super::sync::{Mutex, MutexGuard};
 use super::{LogLevel, next_id};
 use crate::HandlerError;
 use crate::connection::PromptResult;
+use crate::dialect::SessionInfo;
 use crate::driver::lane::Lane;
 use crate::error::{Error, Result};
 use crate::wire::Event;
@@ -70,6 +71,8 @@ pub enum Reply {
     Nothing,
     /// The outcome of a turn.
     Outcome(Box<PromptResult>),
+    /// The sessions that an agent keeps.
+    Sessions(Vec<SessionInfo>),
 }
 
 /// What the host is to know.

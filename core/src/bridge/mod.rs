@@ -2,6 +2,7 @@
 //! called. The core posts [`Delivery`]s to a [`Mailbox`] and rings its bell, once a batch; the host drains it on a
 //! thread of its own. Not for programs, and not covered by the crate's promises.
 
+mod agent;
 mod files;
 mod log;
 mod mailbox;
@@ -9,6 +10,7 @@ mod session;
 mod turn;
 
 pub use crate::options::{Naming, parse_hook, parse_tool};
+pub use agent::{BridgeAgent, Start};
 pub use files::PrivateFolder;
 pub use log::{LogLevel, install_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
+use super::agent::Start;
 use super::mailbox::{JobKind, Mailbox, Payload, Reply};
 use super::{BridgeTurn, Naming, log, parse_hook, parse_tool};
 use crate::connection::ManualAnswer;
@@ -15,7 +16,7 @@ use crate::handler::{Answers, Approval, ExternalTool, Hook, HookDecision, IntoTo
 use crate::options::{SessionOptions, kind_of, too_deep};
 use crate::session::one_shot_on;
 use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
-use crate::{Capabilities, Session};
+use crate::{Agent, Capabilities, Session};
 
 /// Who answers requests of one kind, as the host says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,13 @@ pub struct Callbacks {
     pub on_event: bool,
     /// `on_stderr`.
     pub on_stderr: bool,
+}
+
+/// Whose session it is.
+pub(super) enum Origin {
+    /// The only one of its agent.
+    Alone,
+    Agent(Arc<Agent>, Start),
 }
 
 /// A session on its way, open, or over.
@@ -68,7 +76,31 @@ impl BridgeSession {
         naming: Naming,
         callbacks: Callbacks,
     ) -> Result<(Self, u64)> {
-        let options = prepare(key, &mailbox, options, naming, callbacks)?;
+        Self::open_in(key, mailbox, runtime, options, naming, callbacks, Origin::Alone)
+    }
+
+    /// The same, for a session of an agent.
+    pub(super) fn open_in(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+        origin: Origin,
+    ) -> Result<(Self, u64)> {
+        let mut options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let agent = match origin {
+            Origin::Alone => None,
+            Origin::Agent(agent, start) => {
+                options = match start {
+                    Start::New => options,
+                    Start::Resume(id) => options.resuming(id)?,
+                    Start::Fork(id) => options.forking(id)?,
+                };
+                Some(agent)
+            }
+        };
         let id = options.session_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         log::route(&id, &mailbox);
         let slot = Arc::new(OnceLock::new());
@@ -84,8 +116,14 @@ impl BridgeSession {
         };
         let name = session.id.clone();
         let ticket = mailbox.run(&runtime, async move {
+            let opening = async {
+                match agent {
+                    Some(agent) => agent.open_as(options, name).await,
+                    None => options.start_as(name).await,
+                }
+            };
             let session = tokio::select! {
-                session = options.start_as(name) => session?,
+                session = opening => session?,
                 _ = closed.wait_for(|closed| *closed) => return Err(Error::SessionClosed),
             };
             let session = slot.get_or_init(|| Arc::new(session));
@@ -326,7 +364,7 @@ fn prepare(
     Ok(options)
 }
 
-fn take_list(map: &mut Map<String, Value>, name: &str) -> Result<Vec<Value>> {
+pub(super) fn take_list(map: &mut Map<String, Value>, name: &str) -> Result<Vec<Value>> {
     match map.remove(name) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),

@@ -9,12 +9,14 @@ pub(crate) mod recorded;
 mod version;
 mod wire;
 
-pub(crate) use acp::{Acp, Wishes};
+pub(crate) use acp::{Acp, Listing, Wishes};
 pub(crate) use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
 pub(crate) use wire::Wire;
 #[cfg(any(test, fuzzing))]
 pub(crate) use wire::read_generally;
+
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -44,6 +46,20 @@ pub struct Capabilities {
     pub replay: bool,
     /// The events that hooks can be set on; empty where there are none.
     pub hooks: Vec<String>,
+}
+
+/// A session that an agent keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Its id: [`Agent::resume`](crate::Agent::resume) goes on with it.
+    pub id: String,
+    /// The directory that it works in.
+    pub work_dir: PathBuf,
+    /// What the agent calls it for people, if it does.
+    pub title: Option<String>,
+    /// When something last happened in it, in the words of ISO 8601, if the agent says.
+    pub updated_at: Option<String>,
 }
 
 /// What we tell the agent when the session opens.

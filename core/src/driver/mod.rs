@@ -203,7 +203,12 @@ impl Driver {
                 Woken::Read(read) => self.has_read(read),
                 Woken::Written(written) => self.written(written),
                 Woken::Handled(handled) => handled.report(&mut self.connection, now()),
-                Woken::Exited(exit) => self.shutdown.exited(exit, now()),
+                Woken::Exited(exit) => {
+                    if let Some(reason) = &exit.reason {
+                        self.give_up(reason);
+                    }
+                    self.shutdown.exited(exit, now());
+                }
                 Woken::Deadline => self.on_deadline(),
                 Woken::Room => {}
                 Woken::OpenerLeft => {
@@ -326,11 +331,7 @@ impl Driver {
                     self.lines.take_rest()
                 }
                 Err(too_long) => {
-                    let error = Error::Protocol(format!(
-                        "the agent sent a line of {} bytes or more; max_line_bytes is {}",
-                        too_long.size, too_long.limit
-                    ));
-                    self.give_up(&error);
+                    self.give_up(&too_long.into());
                     return false;
                 }
             };
@@ -509,7 +510,7 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-async fn sleep_until(deadline: Option<Instant>) {
+pub(crate) async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,

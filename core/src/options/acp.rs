@@ -8,15 +8,15 @@ use serde_json::{Map, Value};
 
 use super::{Dialect, Launch, PrivateFiles, SessionOptions};
 use crate::dialect::Wishes;
-use crate::session::Agent;
+use crate::session::Product;
 use crate::tools_server;
 use crate::{Error, Executable, Result};
 
 impl SessionOptions {
-    pub(crate) fn speaks_acp(&self, agent: Option<Agent>) -> bool {
+    pub(crate) fn speaks_acp(&self, agent: Option<Product>) -> bool {
         match self.dialect {
             Dialect::Acp => true,
-            Dialect::Auto => matches!(agent, Some(Agent::KimiCode(_))),
+            Dialect::Auto => matches!(agent, Some(Product::KimiCode(_))),
             _ => false,
         }
     }
@@ -52,6 +52,7 @@ impl SessionOptions {
         Ok(Wishes {
             work_dir: self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?,
             session_id: self.session_id.clone(),
+            fork_of: self.fork_of.clone(),
             model: self.model.clone(),
             thinking: self.thinking,
             mcp_servers: self.mcp_servers()?,

@@ -1,6 +1,7 @@
 //! The options of a session.
 
 mod acp;
+mod agent;
 mod argv;
 mod behaviour;
 mod check;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, StderrHandler};
 use crate::{ExternalTool, Hook};
 
+pub use agent::AgentOptions;
 pub(crate) use argv::{Launch, PrivateFiles};
 #[cfg(feature = "bridge")]
 pub(crate) use check::{kind_of, too_deep};
@@ -47,6 +49,8 @@ pub struct SessionOptions {
     pub(crate) naming: Naming,
     pub(crate) work_dir: Option<PathBuf>,
     pub(crate) session_id: Option<String>,
+    /// The session whose past this one begins with.
+    pub(crate) fork_of: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) thinking: Option<bool>,
     pub(crate) yolo: bool,
@@ -84,6 +88,7 @@ impl Default for SessionOptions {
             naming: Naming::Snake,
             work_dir: None,
             session_id: None,
+            fork_of: None,
             model: None,
             thinking: None,
             yolo: false,

@@ -83,14 +83,14 @@ impl fmt::Display for Release {
 
 /// A program that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Agent {
+pub(crate) enum Product {
     /// kimi-cli, which speaks Wire or what came before it.
     KimiCli(Release),
     /// Kimi Code, which speaks ACP.
     KimiCode(Release),
 }
 
-impl Agent {
+impl Product {
     /// Reads `kimi, version 1.49.0`, as kimi-cli says it, or Kimi Code's bare `2.1.0`.
     fn read(text: &str) -> Option<Self> {
         if let Some(number) = text.lines().find_map(|line| line.trim().strip_prefix("kimi, version ")) {
@@ -117,7 +117,7 @@ impl Agent {
     }
 }
 
-impl fmt::Display for Agent {
+impl fmt::Display for Product {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KimiCli(release) => write!(f, "kimi-cli {release}"),
@@ -138,7 +138,7 @@ pub(super) struct Subject {
 type Key = (PathBuf, Vec<OsString>, Option<SystemTime>);
 
 /// What executables said of themselves.
-static KNOWN: LazyLock<Mutex<HashMap<Key, Agent>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<Key, Product>>> = LazyLock::new(Mutex::default);
 
 impl Subject {
     fn key(&self) -> Key {
@@ -147,9 +147,9 @@ impl Subject {
     }
 
     /// What it said when it was asked before, or what its package says.
-    pub(super) fn recall(&self) -> Option<Agent> {
+    pub(super) fn recall(&self) -> Option<Product> {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&self.key()).copied();
-        known.or_else(|| self.programs().find_map(Agent::look_at))
+        known.or_else(|| self.programs().find_map(Product::look_at))
     }
 
     /// The program, and its script if it is an interpreter's.
@@ -159,9 +159,9 @@ impl Subject {
     }
 
     /// Asks it.
-    pub(super) async fn ask(&self) -> Option<Agent> {
+    pub(super) async fn ask(&self) -> Option<Product> {
         let asked = tokio::time::timeout(PATIENCE, self.version()).await;
-        let agent = asked.ok().and_then(Result::ok).as_deref().and_then(Agent::read);
+        let agent = asked.ok().and_then(Result::ok).as_deref().and_then(Product::read);
         match agent {
             Some(agent) => {
                 tracing::info!(%agent, "the executable was asked for its version");
@@ -199,7 +199,7 @@ impl Subject {
     pub(super) async fn after_silence(&self) -> Release {
         tokio::time::sleep(SILENCE).await;
         match self.ask().await {
-            Some(Agent::KimiCli(release)) if release.without_handshake().is_some() => release,
+            Some(Product::KimiCli(release)) if release.without_handshake().is_some() => release,
             _ => std::future::pending().await,
         }
     }
@@ -221,13 +221,13 @@ mod tests {
 
     #[test]
     fn agents_are_known_by_what_they_say() {
-        assert_eq!(Agent::read("kimi, version 0.58\n"), Some(Agent::KimiCli(Release::new(0, 58))));
+        assert_eq!(Product::read("kimi, version 0.58\n"), Some(Product::KimiCli(Release::new(0, 58))));
         let patched = Release { major: 1, minor: 49, patch: 3 };
-        assert_eq!(Agent::read("note\nkimi, version 1.49.3"), Some(Agent::KimiCli(patched)));
-        assert_eq!(Agent::read("2.1.0\n"), Some(Agent::KimiCode(Release::new(2, 1))));
+        assert_eq!(Product::read("note\nkimi, version 1.49.3"), Some(Product::KimiCli(patched)));
+        assert_eq!(Product::read("2.1.0\n"), Some(Product::KimiCode(Release::new(2, 1))));
         let others = ["2.1", "2.1.0-beta", "v2.1.0", "2..0", "kimi-scripted-agent, version 0.1.0", "", "kimi, version"];
         for other in others.into_iter().chain(["kimi, version x.y", "note\n2.1.0"]) {
-            assert_eq!(Agent::read(other), None, "{other}");
+            assert_eq!(Product::read(other), None, "{other}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(subject(&main, &[]).recall(), None);
         std::fs::write(dir.path().join("package.json"), r#"{"name": "@moonshot-ai/kimi-code", "version": "2.1.0"}"#)
             .unwrap();
-        let kimi_code = Some(Agent::KimiCode(Release::new(2, 1)));
+        let kimi_code = Some(Product::KimiCode(Release::new(2, 1)));
         assert_eq!(subject(&main, &[]).recall(), kimi_code);
         let node = Path::new("/no/such/node");
         assert_eq!(subject(node, &[&main]).recall(), kimi_code);

@@ -1,14 +1,17 @@
 //! Sessions: opening one, what it knows, and its end.
 
+mod agent;
 mod detect;
 mod open;
+mod processes;
 pub(crate) mod shared;
 mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(crate) use detect::{Agent, Release};
+pub use agent::Agent;
+pub(crate) use detect::{Product, Release};
 pub use open::prompt;
 #[cfg(feature = "bridge")]
 pub(crate) use open::{LIVE, one_shot_on};

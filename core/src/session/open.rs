@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(feature = "bridge")]
+use tokio::sync::mpsc;
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument as _;
 
-use super::detect::{self, Agent, Release, Subject};
+use super::detect::{self, Product, Release, Subject};
+use super::processes::Processes;
 use super::shared::{Link, Shared};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
@@ -18,23 +21,27 @@ use crate::driver::lane::Lane;
 use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
+use crate::multiplex;
 use crate::options::{Dialect, SessionOptions};
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, child};
 use crate::wire::{Content, TokenUsage};
 
-/// Drivers that have not come to their end yet, in all of the process.
+/// Drivers, and processes that they share, that have not come to their end yet, in all of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     count: AtomicUsize,
     #[cfg(feature = "bridge")]
     sessions: std::sync::Mutex<Vec<std::sync::Weak<Shared>>>,
+    /// Those that may have no session.
+    #[cfg(feature = "bridge")]
+    processes: std::sync::Mutex<Vec<mpsc::WeakUnboundedSender<multiplex::Command>>>,
     changed: Notify,
 }
 
 pub(crate) static LIVE: std::sync::LazyLock<Live> = std::sync::LazyLock::new(Live::default);
 
-struct LiveGuard;
+pub(super) struct LiveGuard;
 
 impl LiveGuard {
     #[cfg_attr(not(feature = "bridge"), allow(unused_variables, reason = "only bindings end sessions from outside"))]
@@ -42,6 +49,14 @@ impl LiveGuard {
         LIVE.count.fetch_add(1, Ordering::AcqRel);
         #[cfg(feature = "bridge")]
         LIVE.register(shared);
+        Self
+    }
+
+    #[cfg_attr(not(feature = "bridge"), allow(unused_variables, reason = "only bindings end processes from outside"))]
+    pub(super) fn of_process(process: &multiplex::Handle) -> Self {
+        LIVE.count.fetch_add(1, Ordering::AcqRel);
+        #[cfg(feature = "bridge")]
+        LIVE.register_process(process);
         Self
     }
 }
@@ -61,6 +76,19 @@ impl Live {
         sessions.push(Arc::downgrade(shared));
     }
 
+    fn register_process(&self, process: &multiplex::Handle) {
+        let mut processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        processes.retain(|process| process.strong_count() > 0);
+        processes.push(process.commands());
+    }
+
+    /// Tells every process that sessions may come to. Those that none can come to end with their last one.
+    fn each_process(&self, command: impl Fn() -> multiplex::Command) {
+        let processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let processes = processes.iter().filter_map(mpsc::WeakUnboundedSender::upgrade);
+        processes.for_each(|process| drop(process.send(command())));
+    }
+
     fn each(&self, act: impl Fn(&Shared)) {
         let sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         sessions.iter().filter_map(std::sync::Weak::upgrade).for_each(|session| act(&session));
@@ -68,12 +96,14 @@ impl Live {
 
     /// Begins to close every session of the process.
     pub(crate) fn close_all(&self) {
+        self.each_process(|| multiplex::Command::Close);
         self.each(Shared::begin_close);
     }
 
     /// Ends every agent of the process.
     pub(crate) fn kill_all(&self) {
         self.each(Shared::kill);
+        self.each_process(|| multiplex::Command::Kill);
     }
 
     /// Waits until no session's agent is left: for the end of a host process.
@@ -113,19 +143,29 @@ impl SessionOptions {
     /// The same, with the id that the session has where the program gives none. It is no wish of the program's: an agent
     /// that can't be told it is none the worse.
     pub(crate) async fn start_as(self, id: String) -> Result<Session> {
-        // Also what is said while the session opens is to be known for its own.
-        let span = tracing::info_span!("session", session = self.session_id.as_deref().unwrap_or(&id));
-        self.started(id).instrument(span).await
+        let processes = Processes::of_one(self.close_timeout);
+        self.start_in(&processes, id).await
     }
 
-    async fn started(self, id: String) -> Result<Session> {
+    /// The same, in one of these processes.
+    pub(super) async fn start_in(self, processes: &Processes, id: String) -> Result<Session> {
+        // Also what is said while the session opens is to be known for its own.
+        let span = tracing::info_span!("session", session = self.session_id.as_deref().unwrap_or(&id));
+        self.started(processes, id).instrument(span).await
+    }
+
+    async fn started(self, processes: &Processes, id: String) -> Result<Session> {
         self.validate()?;
         let subject = self.subject()?;
         let auto = self.dialect == Dialect::Auto;
-        let known = subject.recall().filter(|_| auto);
-        match self.clone().attempt(&subject, known, &id).await {
+        let mut known = subject.recall().filter(|_| auto);
+        if auto && known.is_none() && self.fork_of.is_some() {
+            // Only some can: whether this one does is not found out by starting a session.
+            known = subject.ask().await;
+        }
+        match self.clone().attempt(processes, &subject, known, &id).await {
             Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match subject.ask().await {
-                Some(agent) => self.attempt(&subject, Some(agent), &id).await,
+                Some(agent) => self.attempt(processes, &subject, Some(agent), &id).await,
                 None => Err(error),
             },
             outcome => outcome,
@@ -133,13 +173,23 @@ impl SessionOptions {
     }
 
     /// Starts the agent; `agent` is what it is known to be.
-    async fn attempt(mut self, subject: &Subject, agent: Option<Agent>, id: &str) -> Result<Session> {
+    async fn attempt(
+        mut self,
+        processes: &Processes,
+        subject: &Subject,
+        agent: Option<Product>,
+        id: &str,
+    ) -> Result<Session> {
         let dialect = self.dialect_for(agent)?;
         let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
         let acp = self.speaks_acp(agent);
         let launch = if acp {
             self.launch_acp(agent.is_some())?
         } else {
+            if self.fork_of.is_some() {
+                let agent = agent.map_or_else(|| "an agent that speaks Wire".to_owned(), |agent| agent.to_string());
+                return Err(Error::Unsupported(format!("{agent} does not support `fork`")));
+            }
             if self.names_sessions(agent) {
                 // The agent keeps its session under this name; without one, the program could not resume it.
                 self.session_id = Some(id.clone());
@@ -147,24 +197,28 @@ impl SessionOptions {
             self.launch()?
         };
         let work_dir = launch.current_dir.clone();
-        let transport = child::spawn(launch, self.on_stderr.clone()).await?;
+        let transport = if acp {
+            processes.share(launch, &self).await?
+        } else {
+            child::spawn(launch, self.on_stderr.clone()).await?
+        };
         let subject = Some(subject).filter(|_| self.dialect == Dialect::Auto && !acp);
-        self.open_as(transport, dialect, id, work_dir, subject).await
+        self.open_as(processes, transport, dialect, id, work_dir, subject).await
     }
 
-    fn subject(&self) -> Result<Subject> {
+    pub(super) fn subject(&self) -> Result<Subject> {
         let (program, args) = self.program()?;
         Ok(Subject { program, args, env: self.env.clone(), dir: self.work_dir.clone() })
     }
 
     /// The protocol to begin with, if this agent can do what the options want.
-    fn dialect_for(&self, agent: Option<Agent>) -> Result<Box<dyn Protocol>> {
+    fn dialect_for(&self, agent: Option<Product>) -> Result<Box<dyn Protocol>> {
         if self.speaks_acp(agent) {
             let name = agent.map_or_else(|| "an agent that speaks ACP".to_owned(), |agent| agent.to_string());
             return Ok(Box::new(Acp::new(self.wishes(&name)?)));
         }
         let release = match agent {
-            Some(Agent::KimiCli(release)) => Some(release),
+            Some(Product::KimiCli(release)) => Some(release),
             _ => None,
         };
         if let Some(release) = release {
@@ -187,7 +241,8 @@ impl SessionOptions {
     #[cfg(any(test, feature = "measured"))]
     pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
         let dialect = self.dialect_for(None)?;
-        self.open_as(transport, dialect, id, work_dir, None).await
+        let processes = Processes::of_one(self.close_timeout);
+        self.open_as(&processes, transport, dialect, id, work_dir, None).await
     }
 
     /// The same, for an agent that speaks this.
@@ -199,12 +254,14 @@ impl SessionOptions {
         id: String,
         work_dir: std::path::PathBuf,
     ) -> Result<Session> {
-        self.open_as(transport, dialect, id, work_dir, None).await
+        let processes = Processes::of_one(self.close_timeout);
+        self.open_as(&processes, transport, dialect, id, work_dir, None).await
     }
 
     /// Opens a session over a transport. `subject` is asked what it is if the agent does not tell.
     async fn open_as(
         self,
+        processes: &Processes,
         transport: Transport,
         dialect: Box<dyn Protocol>,
         id: String,
@@ -233,6 +290,7 @@ impl SessionOptions {
             idle: self.idle_timeout,
         };
         let shared = Arc::new(Shared::new(self.event_buffer_bytes));
+        processes.register(&shared);
         let pid = transport.process.pid();
         let (opened, welcome) = oneshot::channel();
         let driver = Driver::new(Setup {
@@ -284,7 +342,7 @@ impl SessionOptions {
         }
     }
 
-    fn hello(&self) -> Hello {
+    pub(super) fn hello(&self) -> Hello {
         Hello {
             client_name: self.client_name.clone().unwrap_or_else(|| "kimi-agent".to_owned()),
             client_version: self.client_version.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
@@ -349,7 +407,7 @@ async fn find_out(
                 return Ok(welcome);
             }
             // It knows no handshake: 1.0, of some release.
-            let Some(Agent::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
+            let Some(Product::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
             let told = release.dialect().unasked();
             shared.commands.send(Command::Assume { dialect: release.dialect() });
             return Ok(told.unwrap_or(welcome));

@@ -78,25 +78,25 @@ async fn the_program_gets_what_the_launch_says() {
     let mut out = String::new();
     reader.read_to_string(&mut out).await.unwrap();
     assert_eq!(out, format!("--flag=-x y\n\nü\"$'\nlast\ninherited\n{}\n", here.display()));
-    assert_eq!(process.wait().await, Exit { code: Some(0), signal: None });
+    assert_eq!(process.wait().await, Exit { code: Some(0), signal: None, reason: None });
 }
 
 #[tokio::test]
 async fn ends_are_told_apart() {
     let mut agent = sh("exit 3").await;
-    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None });
-    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None, reason: None });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None, reason: None });
     // Its id is free for others by now; these must do nothing.
     agent.process.terminate();
     agent.process.kill();
 
     let mut agent = sh("kill -SEGV $$").await;
-    assert_eq!(agent.process.wait().await, Exit { code: None, signal: Some("SIGSEGV".into()) });
+    assert_eq!(agent.process.wait().await, Exit { code: None, signal: Some("SIGSEGV".into()), reason: None });
 
     let mut agent = sh("trap 'exit 5' TERM; echo ready; sleep 100000 & wait").await;
     assert_eq!(line(&mut agent.reader).await, "ready");
     agent.process.terminate();
-    assert_eq!(agent.process.wait().await, Exit { code: Some(5), signal: None });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(5), signal: None, reason: None });
 }
 
 #[tokio::test]

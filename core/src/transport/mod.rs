@@ -33,6 +33,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::error::Error;
+
 /// An agent that runs: its output, its input, and the process itself.
 pub(crate) struct Transport {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -57,11 +59,20 @@ pub(crate) async fn read_some<const N: usize>(
 }
 
 /// How a process ended. Neither code nor signal: nobody knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Exit {
     pub(crate) code: Option<i32>,
     /// As `SIGKILL`.
     pub(crate) signal: Option<String>,
+    /// Why it is gone for whoever shares it with others, where it may be there for them.
+    pub(crate) reason: Option<Error>,
+}
+
+impl Exit {
+    /// The end of a share in a process.
+    pub(crate) fn because(reason: Error) -> Self {
+        Self { reason: Some(reason), ..Self::default() }
+    }
 }
 
 pub(crate) type ProcessFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -233,7 +233,7 @@ fn reap_group(leader: u32, flags: i32) -> bool {
 }
 
 fn exit_of(status: ExitStatus) -> Exit {
-    Exit { code: status.code(), signal: status.signal().map(signal_name) }
+    Exit { code: status.code(), signal: status.signal().map(signal_name), reason: None }
 }
 
 fn signal_name(signal: i32) -> String {

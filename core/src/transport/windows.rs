@@ -82,5 +82,5 @@ impl Running {
 }
 
 fn exit_of(status: ExitStatus) -> Exit {
-    Exit { code: status.code(), signal: None }
+    Exit { code: status.code(), signal: None, reason: None }
 }

@@ -1,5 +1,7 @@
 //! Lines out of bytes: split at `\n` only, up to a limit, each scanned once.
 
+use crate::error::Error;
+
 /// How much that was handed out may stay: lines are mostly short, and a large one is rare.
 const SPARE: usize = 64 * 1024;
 
@@ -22,9 +24,21 @@ pub(crate) struct LineTooLong {
     pub(crate) limit: usize,
 }
 
+impl From<LineTooLong> for Error {
+    fn from(too_long: LineTooLong) -> Self {
+        let LineTooLong { size, limit } = too_long;
+        Self::Protocol(format!("the agent sent a line of {size} bytes or more; max_line_bytes is {limit}"))
+    }
+}
+
 impl LineBuffer {
     pub(crate) fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), start: 0, scanned: 0, limit }
+    }
+
+    /// From now on lines may be as long as this.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
     }
 
     /// Takes what was read.

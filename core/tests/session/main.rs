@@ -4,6 +4,8 @@
 
 #[cfg(unix)]
 mod acp;
+#[cfg(unix)]
+mod agent;
 mod ends;
 mod errors;
 mod requests;

@@ -6,6 +6,7 @@
 //! turn's own ends are made here and marked `synthesized`.
 
 mod content;
+mod listing;
 mod opening;
 mod permission;
 mod program;
@@ -27,6 +28,7 @@ use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::envelope::{self, Envelope, RpcFailure, is_too_deep};
 use crate::wire::value::object;
 use crate::wire::{Event, Json, ServerInfo, StepBegin};
+pub(crate) use listing::Listing;
 use opening::{Modes, Stage};
 use permission::Permission;
 use program::Program;
@@ -40,6 +42,8 @@ pub(crate) struct Wishes {
     pub(crate) work_dir: PathBuf,
     /// The session to go on with; a new one otherwise, whose name the agent makes.
     pub(crate) session_id: Option<String>,
+    /// The session whose past a new one begins with.
+    pub(crate) fork_of: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) thinking: Option<bool>,
     pub(crate) mcp_servers: Vec<acp::McpServer>,

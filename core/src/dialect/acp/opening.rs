@@ -160,14 +160,10 @@ impl Acp {
                 "the agent speaks version {version} of the Agent Client Protocol; 1 is what is spoken here"
             )));
         }
-        self.server = answer.agent_info.map(|agent| ServerInfo {
-            name: agent.title.unwrap_or(agent.name),
-            version: agent.version,
-            extra: Default::default(),
-        });
+        self.server = server(answer.agent_info);
         self.agent = answer.agent_capabilities;
         self.logins = answer.auth_methods.iter().map(|method| method.name().to_owned()).collect();
-        let Wishes { work_dir, session_id, mcp_servers, .. } = &self.wishes;
+        let Wishes { work_dir, session_id, fork_of, mcp_servers, .. } = &self.wishes;
         let http = self.agent.mcp_capabilities.http;
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
             return Err(self.unsupported("MCP servers over HTTP"));
@@ -176,9 +172,16 @@ impl Acp {
         let program = self.program.as_ref().filter(|_| http).map(|program| program.server());
         let servers: Vec<_> = mcp_servers.iter().chain(&program).collect();
         let mut params = json!({"cwd": work_dir, "mcpServers": servers});
-        let method = match session_id {
-            None => "session/new",
-            Some(id) => {
+        let method = match (fork_of, session_id) {
+            (Some(id), _) => {
+                if self.agent.session_capabilities.fork.is_none() {
+                    return Err(self.unsupported("`fork`"));
+                }
+                params["sessionId"] = json!(id);
+                "session/fork"
+            }
+            (None, None) => "session/new",
+            (None, Some(id)) => {
                 params["sessionId"] = json!(id);
                 match (&self.agent.session_capabilities.resume, self.agent.load_session) {
                     (Some(_), _) => "session/resume",
@@ -295,6 +298,15 @@ impl Acp {
             ..Welcome::default()
         })
     }
+}
+
+/// What an agent says that it is.
+pub(super) fn server(agent: Option<acp::Implementation>) -> Option<ServerInfo> {
+    agent.map(|agent| ServerInfo {
+        name: agent.title.unwrap_or(agent.name),
+        version: agent.version,
+        extra: Default::default(),
+    })
 }
 
 /// The value that turns thinking on or off.

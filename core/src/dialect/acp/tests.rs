@@ -419,6 +419,24 @@ fn a_session_goes_on_where_the_agent_can() {
 }
 
 #[test]
+fn a_session_begins_with_anothers_past_where_the_agent_can() {
+    let forked = |capabilities: Value| {
+        let mut player = Player::new(Wishes { fork_of: Some("s".into()), ..wishes() });
+        player.sent();
+        player.hear(&initialized(capabilities).to_string());
+        (player.sent(), player)
+    };
+    let (sent, mut player) = forked(json!({"sessionCapabilities": {"fork": {}}}));
+    assert_eq!((&sent[0]["method"], &sent[0]["params"]["sessionId"]), (&json!("session/fork"), &json!("s")));
+    player.hear(&answer(1, json!({"sessionId": "t"})));
+    assert_eq!(player.trace, ["opened t"]);
+
+    let (sent, player) = forked(json!({}));
+    assert!(sent.is_empty());
+    assert_eq!(player.trace, ["not opened: unsupported: fake 1 (ACP 1) does not support `fork`"]);
+}
+
+#[test]
 fn nothing_is_allowed_for_good_that_was_allowed_once() {
     let ask = |options: Value, approval: Approval| {
         let mut player = prompted();

@@ -1,0 +1,63 @@
+//! Whoever asks a process something that is no session's.
+
+use serde::Serialize;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::CHUNK;
+use crate::error::{AgentExit, Error, Result};
+use crate::transport::{Process, Transport, read_some};
+use crate::wire::Json;
+use crate::wire::envelope::{self, Envelope, RpcFailure};
+use crate::wire::framing::LineBuffer;
+
+/// Asks one thing after the other. Dropped, it leaves the process.
+pub(crate) struct Caller {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    process: Box<dyn Process>,
+    lines: LineBuffer,
+    next_id: u64,
+}
+
+impl Caller {
+    pub(crate) fn new(transport: Transport, max_line_bytes: usize) -> Self {
+        let Transport { reader, writer, process } = transport;
+        Self { reader, writer, process, lines: LineBuffer::new(max_line_bytes), next_id: 0 }
+    }
+
+    /// The agent's answer; whatever else it says meanwhile is passed over.
+    pub(crate) async fn call(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<std::result::Result<Json, RpcFailure>> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let question = format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        if self.writer.write_all(question.as_bytes()).await.is_err() {
+            return Err(self.gone().await);
+        }
+        let awaited = id.to_string();
+        loop {
+            while let Some(line) = self.lines.next_line()? {
+                if let Envelope::Response { id: Some(id), outcome } = envelope::parse(line)
+                    && id == awaited
+                {
+                    return Ok(outcome.map(Json::from_raw));
+                }
+            }
+            let lines = &mut self.lines;
+            match read_some::<CHUNK>(&mut self.reader, |bytes| lines.extend(bytes)).await {
+                Ok(n) if n > 0 => {}
+                _ => return Err(self.gone().await),
+            }
+        }
+    }
+
+    async fn gone(&mut self) -> Error {
+        let exit = self.process.wait().await;
+        let stderr = self.process.stderr_tail();
+        exit.reason.unwrap_or(Error::AgentExited(AgentExit { exit_code: exit.code, signal: exit.signal, stderr }))
+    }
+}

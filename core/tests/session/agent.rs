@@ -1,0 +1,253 @@
+//! Several sessions of one agent: over one process where the agent speaks ACP, over one each where it speaks Wire.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use kimi_agent::testing::scripted_agent;
+use kimi_agent::{Agent, Approval, Dialect, Error, Session, SessionOptions, SessionState};
+use serde_json::json;
+use tokio::sync::Notify;
+
+/// An agent with as many sessions as are wanted, `s1`, `s2`, …; what a prompt says decides what becomes of it. Each start
+/// and each `session/close` leaves a line in `$NOTES`.
+const SHELL: &str = r#"#!/bin/sh
+echo start >> "$NOTES"
+n=0
+result() { echo '{"jsonrpc":"2.0","id":'"$1"',"result":'"$2"'}'; }
+ends() { result "$1" '{"stopReason":"'"$2"'"}'; }
+text() {
+    echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'"$1"'","update":{"sessionUpdate":'\
+'"agent_message_chunk","content":{"type":"text","text":"'"$2"'"}}}}'
+}
+# So many texts of 64 KiB.
+pours() {
+    big=$(printf '%065536d' 0); i=0
+    while [ $i -lt "$2" ]; do text "$1" "$big"; i=$((i + 1)); done
+}
+while read -r line; do
+    id=${line#*\"id\":}; id=${id%%[,\}]*}
+    session=${line#*\"sessionId\":\"}; session=${session%%\"*}
+    case "$line" in
+    *'"initialize"'*) result "$id" '{"protocolVersion":1,"agentInfo":{"name":"shell","version":"1"},"agentCapabilities":'\
+'{"sessionCapabilities":{"list":{},"resume":{},"fork":{},"close":{}}}}';;
+    *'"session/new"'* | *'"session/fork"'*) n=$((n + 1)); result "$id" '{"sessionId":"s'"$n"'"}';;
+    *'"session/resume"'*) result "$id" '{}';;
+    *'"session/list"'*) result "$id" '{"sessions":[{"sessionId":"old","cwd":"/srv","title":"An old one"}]}';;
+    *'"session/close"'*) echo "close $session" >> "$NOTES"; result "$id" '{}';;
+    *'"session/cancel"'*) eval "ends \$open_$session cancelled";;
+    *'"session/prompt"'*)
+        eval "open_$session=$id"
+        case "$line" in
+        *hang*) ;;
+        *spill*) pours "$session" 32; ends "$id" end_turn;;
+        *flood*) pours "$session" 320; ends "$id" end_turn;;
+        *die*) echo 'out of luck' >&2; exit 7;;
+        *ask*) echo '{"jsonrpc":"2.0","id":"ask-'"$session"'","method":"session/request_permission","params":{"sessionId":"'\
+"$session"'","toolCall":{"toolCallId":"t","title":"Bash"},"options":[{"optionId":"yes","name":"Yes",'\
+'"kind":"allow_once"},{"optionId":"no","name":"No","kind":"reject_once"}]}}';;
+        *) text "$session" "I am $session"; ends "$id" end_turn;;
+        esac;;
+    *'"outcome"'*)
+        session=${line#*ask-}; session=${session%%\"*}
+        case "$line" in *yes*) text "$session" allowed;; *) text "$session" rejected;; esac
+        eval "ends \$open_$session end_turn";;
+    esac
+done
+"#;
+
+struct Shell {
+    dir: tempfile::TempDir,
+    agent: Agent,
+}
+
+impl Shell {
+    fn open() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join("agent");
+        std::fs::write(&program, SHELL).expect("a script");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("a program");
+        let words = [Path::new("/bin/sh"), &program];
+        let agent = Agent::builder().executable(words).dialect(Dialect::Acp).env([("NOTES", dir.path().join("notes"))]);
+        Self { agent: agent.open().expect("an agent"), dir }
+    }
+
+    async fn session(&self) -> Session {
+        self.agent.create_session(SessionOptions::new()).await.expect("a session")
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let notes = std::fs::read_to_string(self.dir.path().join("notes")).unwrap_or_default();
+        notes.lines().map(str::to_owned).collect()
+    }
+}
+
+async fn says(session: &Session, text: &str) -> String {
+    session.prompt(text).expect("a turn").result().await.expect("an end").text
+}
+
+#[tokio::test]
+async fn sessions_share_a_process_and_nothing_else() {
+    let shell = Shell::open();
+    let (first, second) = tokio::join!(shell.session(), shell.session());
+    assert_eq!(first.pid(), second.pid());
+    let mut ids = [first.id(), second.id()];
+    ids.sort_unstable();
+    assert_eq!((ids, shell.notes()), (["s1", "s2"], vec!["start".to_owned()]));
+    let mut hanging = first.prompt("hang").expect("a turn");
+    for _ in 0..3 {
+        assert_eq!(says(&second, "who").await, format!("I am {}", second.id()));
+    }
+    assert_eq!((first.state(), second.state()), (SessionState::Active, SessionState::Idle));
+    hanging.cancel().await.expect("an answer");
+    assert_eq!(hanging.result().await.expect("an end").status.as_str(), "cancelled");
+    assert_eq!(says(&first, "who").await, format!("I am {}", first.id()));
+    shell.agent.close().await.expect("an end");
+}
+
+#[tokio::test]
+async fn an_open_approval_holds_up_its_own_session_only() {
+    let shell = Shell::open();
+    let (asked, decided) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (asks, decides) = (Arc::clone(&asked), Arc::clone(&decided));
+    let options = SessionOptions::new().on_approval(move |_| {
+        let (asks, decides) = (Arc::clone(&asks), Arc::clone(&decides));
+        async move {
+            asks.notify_one();
+            decides.notified().await;
+            Ok(Approval::Approve)
+        }
+    });
+    let first = shell.agent.create_session(options).await.expect("a session");
+    let second = shell.session().await;
+    let mut asking = first.prompt("ask").expect("a turn");
+    asked.notified().await;
+    assert_eq!(says(&second, "who").await, "I am s2");
+    // Nobody decides there, so it is rejected; the other's is still open.
+    assert_eq!(says(&second, "ask").await, "rejected");
+    assert_eq!(first.state(), SessionState::Active);
+    decided.notify_one();
+    assert_eq!(asking.result().await.expect("an end").text, "allowed");
+}
+
+#[tokio::test]
+async fn who_reads_slowly_holds_up_nobody_else() {
+    let shell = Shell::open();
+    let (first, second) = (shell.session().await, shell.session().await);
+    let mut unread = first.prompt("spill").expect("a turn");
+    // The agent has said all of it before it says this.
+    assert_eq!(says(&second, "who").await, "I am s2");
+    let mut read = 0;
+    while let Some(event) = unread.next().await {
+        read += event.expect("an event").text().map_or(0, str::len);
+    }
+    assert_eq!(read, 32 << 16);
+    assert_eq!(unread.result().await.expect("an end").status.as_str(), "finished");
+}
+
+#[tokio::test]
+async fn who_reads_nothing_of_too_much_is_given_up_alone() {
+    let shell = Shell::open();
+    let (first, second) = (shell.session().await, shell.session().await);
+    let mut unread = first.prompt("flood").expect("a turn");
+    assert_eq!(says(&second, "who").await, "I am s2");
+    assert_eq!(unread.result().await.unwrap_err().code(), "event_buffer_full");
+    first.close().await.expect("an end");
+    assert_eq!(says(&second, "who").await, "I am s2");
+    assert_eq!(shell.notes(), ["start", "close s1"]);
+}
+
+#[tokio::test]
+async fn a_death_fails_all_sessions_and_the_next_one_has_a_new_process() {
+    let shell = Shell::open();
+    let (first, second) = (shell.session().await, shell.session().await);
+    let waiting = first.prompt("hang").expect("a turn");
+    let dying = second.prompt("die").expect("a turn");
+    for mut turn in [waiting, dying] {
+        let Err(Error::AgentExited(exit)) = turn.result().await else { panic!("it lives") };
+        assert_eq!((exit.exit_code, exit.stderr.trim()), (Some(7), "out of luck"));
+    }
+    assert_eq!(first.prompt("who").expect_err("it is gone").code(), "agent_exited");
+    first.close().await.expect("an end");
+    second.close().await.expect("an end");
+    let third = shell.session().await;
+    assert_eq!(says(&third, "who").await, "I am s1");
+    assert_ne!(third.pid(), first.pid());
+    assert_eq!(shell.notes(), ["start", "start"]);
+}
+
+#[tokio::test]
+async fn one_is_closed_while_another_runs_and_all_with_the_agent() {
+    let shell = Shell::open();
+    let (first, second) = (shell.session().await, shell.session().await);
+    let mut running = second.prompt("hang").expect("a turn");
+    let mut open = first.prompt("hang").expect("a turn");
+    first.close().await.expect("an end");
+    assert_eq!(open.result().await.expect("an end").status.as_str(), "cancelled");
+    assert_eq!(shell.notes(), ["start", "close s1"]);
+    assert_eq!((first.state(), second.state()), (SessionState::Closed, SessionState::Active));
+    shell.agent.close().await.expect("an end");
+    assert_eq!(running.result().await.expect("an end").status.as_str(), "cancelled");
+    assert_eq!(second.state(), SessionState::Closed);
+    let error = shell.agent.create_session(SessionOptions::new()).await.unwrap_err();
+    assert_eq!(error.code(), "session_closed");
+    shell.agent.close().await.expect("twice is fine");
+}
+
+#[tokio::test]
+async fn a_session_alone_ends_its_process_and_asks_for_no_close() {
+    let shell = Shell::open();
+    let program = shell.dir.path().join("agent");
+    let options = SessionOptions::new().executable([Path::new("/bin/sh"), &program]).dialect(Dialect::Acp);
+    let session = options.env([("NOTES", shell.dir.path().join("notes"))]).start().await.expect("a session");
+    assert_eq!(says(&session, "who").await, "I am s1");
+    session.close().await.expect("an end");
+    assert_eq!(shell.notes(), ["start"]);
+}
+
+#[tokio::test]
+async fn sessions_are_listed_resumed_and_forked() {
+    let shell = Shell::open();
+    let listed = shell.agent.list_sessions(None).await.expect("a list");
+    let [old] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((&*old.id, &*old.work_dir, old.title.as_deref()), ("old", Path::new("/srv"), Some("An old one")));
+    let resumed = shell.agent.resume("old", SessionOptions::new()).await.expect("a session");
+    assert_eq!((resumed.id(), says(&resumed, "who").await), ("old", "I am old".to_owned()));
+    let error = shell.agent.resume("old", SessionOptions::new()).await.unwrap_err();
+    assert!(error.to_string().contains("the session `old` is open already"), "{error}");
+    let fork = shell.agent.fork("old", SessionOptions::new()).await.expect("a session");
+    assert_eq!((fork.id(), says(&fork, "who").await), ("s1", "I am s1".to_owned()));
+    assert_eq!(shell.notes(), ["start"]);
+    let error = shell.agent.create_session(SessionOptions::new().env([("A", "b")])).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid option `env`: it is the agent's, for all of its sessions");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_dropped_closes_its_sessions() {
+    let shell = Shell::open();
+    let session = shell.session().await;
+    let mut running = session.prompt("hang").expect("a turn");
+    drop(shell.agent);
+    assert_eq!(running.result().await.expect("an end").status.as_str(), "cancelled");
+    session.close().await.expect("an end");
+}
+
+#[tokio::test]
+async fn on_wire_each_session_has_a_process() {
+    let executable = scripted_agent(json!([[{"text": "You said: {{prompt}}"}]]));
+    let agent = Agent::builder().executable(&executable).open().expect("an agent");
+    let open = || agent.create_session(SessionOptions::new());
+    let (first, second) = (open().await.expect("a session"), open().await.expect("a session"));
+    assert_ne!(first.pid(), second.pid());
+    assert_eq!((says(&first, "a").await, says(&second, "b").await), ("You said: a".into(), "You said: b".into()));
+    for error in
+        [agent.list_sessions(None).await.unwrap_err(), agent.fork("a", SessionOptions::new()).await.unwrap_err()]
+    {
+        assert_eq!(error.code(), "unsupported", "{error}");
+    }
+    let resumed = agent.resume("nightly", SessionOptions::new()).await.expect("a session");
+    assert_eq!(resumed.id(), "nightly");
+    agent.close().await.expect("an end");
+    let states = [&first, &second, &resumed].map(Session::state);
+    assert_eq!(states, [SessionState::Closed; 3]);
+}
