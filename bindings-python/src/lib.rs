@@ -3,6 +3,7 @@
 //! No thread of the core enters Python. It leaves deliveries in a [`mailbox::PyMailbox`] and makes its descriptor
 //! readable; Python fetches. So the interpreter may end at any moment.
 
+mod agent;
 mod attached;
 mod bell;
 mod classes;
@@ -125,6 +126,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bridge::install_log(Some(bridge::LogLevel::Debug));
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     module.add_class::<mailbox::PyMailbox>()?;
+    module.add_class::<agent::PyAgent>()?;
     module.add_class::<session::PySession>()?;
     module.add_class::<turn::PyTurn>()?;
     module.add_class::<PyPrivateFolder>()?;

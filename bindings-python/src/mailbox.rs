@@ -89,6 +89,10 @@ fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'
         Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => {
             ("done", ticket, outcome_to_py(py, &result)?, py.None()).into_bound_py_any(py)?
         }
+        Delivery::Done { ticket, outcome: Ok(Reply::Sessions(sessions)) } => {
+            let sessions = serde_json::to_value(sessions).unwrap_or_default();
+            ("done", ticket, json_to_py(py, &sessions)?, py.None()).into_bound_py_any(py)?
+        }
         Delivery::Done { ticket, outcome: Err(error) } => {
             ("done", ticket, py.None(), error_parts(py, &error)?).into_bound_py_any(py)?
         }

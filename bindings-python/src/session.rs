@@ -23,7 +23,7 @@ pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
     })
 }
 
-fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+pub(crate) fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     match py_to_json(value)? {
         Value::Object(map) => Ok(map),
         _ => Err(PyValueError::new_err("options are a dict")),
@@ -38,7 +38,7 @@ fn mode(callbacks: &Bound<'_, PyDict>, name: &str) -> PyResult<Mode> {
     Ok(if value.is_truthy()? { Mode::Handler } else { Mode::Unset })
 }
 
-fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
+pub(crate) fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
     Ok(Callbacks {
         on_approval: mode(given, "on_approval")?,
         on_question: mode(given, "on_question")?,
@@ -59,6 +59,12 @@ impl Drop for PySession {
     }
 }
 
+impl PySession {
+    pub(crate) fn new(session: BridgeSession) -> Self {
+        Self { session: Arc::new(session) }
+    }
+}
+
 #[pymethods]
 impl PySession {
     #[staticmethod]
@@ -73,7 +79,7 @@ impl PySession {
         let callbacks = self::callbacks(callbacks)?;
         let opened = BridgeSession::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks);
         let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
-        Ok((Self { session: Arc::new(session) }, ticket))
+        Ok((Self::new(session), ticket))
     }
 
     #[staticmethod]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit as _atexit
 
 from . import _native
+from ._agent import Agent, AgentOpening, SessionInfo, open_agent
 from ._errors import (
     AgentExited,
     AuthExpired,
@@ -38,7 +39,7 @@ from ._errors import (
     Unsupported,
 )
 from ._loop import in_this_process as _in_this_process
-from ._options import Answers, Approval, Block, Hook, HookDecision, Reject, SessionOptions, UserInput
+from ._options import AgentOptions, Answers, Approval, Block, Hook, HookDecision, Reject, SessionOptions, UserInput
 from ._session import Capabilities, PromptResult, Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps
 from ._tool import ExternalTool, FunctionTool, ToolArgumentError, tool
@@ -109,7 +110,10 @@ from ._wire import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "AgentExited",
+    "AgentOpening",
+    "AgentOptions",
     "Answers",
     "Approval",
     "ApprovalRequest",
@@ -172,6 +176,7 @@ __all__ = [
     "ServerInfo",
     "Session",
     "SessionClosed",
+    "SessionInfo",
     "SessionOpening",
     "SessionOptions",
     "ShellDisplayBlock",
@@ -211,6 +216,7 @@ __all__ = [
     "__version__",
     "create_session",
     "event_from_dict",
+    "open_agent",
     "prompt",
     "tool",
 ]

@@ -121,7 +121,10 @@ class Timeout(KimiAgentError):
 
 
 class EventBufferFull(KimiAgentError):
-    """A call from inside the loop over a turn waited for an answer behind too many unread events."""
+    """A call from inside the loop over a turn waited for an answer behind too many unread events.
+
+    Or a session that shares its process left too much unread while others went on; then it is over.
+    """
 
     code = "event_buffer_full"
 

@@ -19,6 +19,7 @@ from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
 from ._wire import Event, StatusUpdate, TokenUsage
 
 __all__ = [
+    "Agent",
     "BlockingReader",
     "Mailbox",
     "NativeError",
@@ -46,6 +47,24 @@ class Mailbox:
         """Answers a job with a JSON value, or with the text of what went wrong. Unknown ids are ignored."""
     def close(self) -> None:
         """Closes the descriptor; later deliveries are dropped and jobs that are open fail."""
+
+@final
+class Agent:
+    """An agent. Dropping the last reference closes it in the background."""
+
+    @staticmethod
+    def open(mailbox: Mailbox, key: int, options: Mapping[str, Any], callbacks: Callbacks) -> Agent:
+        """Opens an agent; `key` names it in jobs, which are those of `on_stderr`. Raises for a wrong option."""
+    def create_session(
+        self, key: int, resume: str | None, fork: str | None, options: Mapping[str, Any], callbacks: Callbacks
+    ) -> tuple[Session, int]:
+        """Opens a session, as `Session.open` does; with the id of another to go on with, or to begin with its past."""
+    def list_sessions(self, work_dir: str | None) -> int:
+        """A ticket, done with a list of dicts, whose fields are those of `SessionInfo`."""
+    def close(self) -> int:
+        """A ticket, done with None; may be called again."""
+    def abandon(self) -> None:
+        """Closes in the background."""
 
 @final
 class Session:

@@ -11,6 +11,7 @@ from ._tool import ExternalTool
 from ._wire import ApprovalRequest, ContentPart, Event, HookRequest, QuestionRequest
 
 __all__ = [
+    "AgentOptions",
     "Answers",
     "Approval",
     "ApprovalHandler",
@@ -188,3 +189,27 @@ class SessionOptions(TypedDict, total=False):
     """The longest line that the agent may write, in bytes."""
     event_buffer_bytes: int
     """How many bytes of events may wait to be read before the agent is made to wait."""
+
+
+class AgentOptions(TypedDict, total=False):
+    """All options of `open_agent()`; everything else is an option of its sessions."""
+
+    executable: StrPath | Sequence[StrPath]
+    """The agent's executable, or a list of it and its first arguments; unset: `$KIMI_AGENT_EXECUTABLE`, then
+    `kimi` on PATH."""
+    env: Mapping[str, str]
+    """Environment variables on top of the program's own."""
+    extra_args: Sequence[str]
+    """More arguments for the agent, at the end."""
+    dialect: str
+    """The protocol; unset or "auto": found out."""
+    on_stderr: StderrHandler
+    """Gets the lines that the agent writes to stderr, in order, whichever session they are about."""
+    client_name: str
+    """What the agent is told of the program."""
+    client_version: str
+    """What the agent is told of the program."""
+    handshake_timeout: float
+    """Seconds until the agent must have listed its sessions, its start included; sessions have their own."""
+    close_timeout: float
+    """Seconds until a process that sessions share is ended by force; sessions have their own."""

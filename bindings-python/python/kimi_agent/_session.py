@@ -9,12 +9,13 @@ import warnings
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Union
 
 from . import _native
 from ._encode import to_jsonable
 from ._errors import InvalidOption, KimiAgentError, MaxStepsReached, TurnCancelled
 from ._handlers import Handlers, encode_answer, serving_job
+from ._interface import Callbacks
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process
 from ._message import Message
 from ._options import Answers, Approval, SessionOptions, UserInput
@@ -186,12 +187,16 @@ class Replay(Stream):
 
 
 class Session:
-    """A session with an agent: a process of its own, that remembers from turn to turn. See `create_session`."""
+    """A session with an agent, that remembers from turn to turn. See `create_session`."""
 
-    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")
+    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native", "_origin")
 
-    def __init__(self, native: _native.Session, mailbox: LoopMailbox, handlers: Handlers) -> None:
+    def __init__(
+        self, native: _native.Session, mailbox: LoopMailbox, handlers: Handlers, origin: object = None
+    ) -> None:
         self._native = native
+        # A session keeps its agent open.
+        self._origin = origin
         self._mailbox = mailbox
         self._handlers = handlers
         self._closing = False
@@ -301,13 +306,20 @@ class Session:
         return f"<Session {self.id} {self.state}>"
 
 
+class Origin(Protocol):
+    """What opens a session other than one of its own agent."""
+
+    def open(self, key: int, options: Mapping[str, Any], callbacks: Callbacks) -> tuple[_native.Session, int]: ...
+
+
 class SessionOpening:
     """What `create_session` returns: to await, or to enter with `async with`. Nothing starts before that."""
 
-    __slots__ = ("_options", "_session")
+    __slots__ = ("_options", "_origin", "_session")
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any], origin: Origin | None = None) -> None:
         self._options: Mapping[str, Any] | None = options
+        self._origin = origin
         self._session: Session | None = None
 
     def __await__(self) -> Generator[Any, None, Session]:
@@ -318,16 +330,20 @@ class SessionOpening:
         if options is None:
             raise KimiAgentError("this session has been opened already; call create_session() again for another one")
         mailbox = current_mailbox()
+        origin = self._origin
         try:
             handlers = Handlers(options)
             mailbox.add_handlers(handlers.key, handlers)
-            native, ticket = called(
-                _native.Session.open,
-                mailbox.native,
-                handlers.key,
-                encode_options(options, handlers),
-                handlers.callbacks(),
-            )
+            if origin is None:
+                native, ticket = called(
+                    _native.Session.open,
+                    mailbox.native,
+                    handlers.key,
+                    encode_options(options, handlers),
+                    handlers.callbacks(),
+                )
+            else:
+                native, ticket = origin.open(handlers.key, encode_options(options, handlers), handlers.callbacks())
         finally:
             # Options may be secret, and reports of errors may show what frames hold.
             del options
@@ -336,7 +352,7 @@ class SessionOpening:
         except BaseException:
             native.abandon()
             raise
-        return Session(native, mailbox, handlers)
+        return Session(native, mailbox, handlers, origin)
 
     def __reduce__(self) -> NoReturn:
         # The options may hold keys, which would be in a pickle.

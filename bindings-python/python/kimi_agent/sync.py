@@ -16,19 +16,31 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from . import _native, _session, _stream
+from . import _agent, _native, _session, _stream
+from ._agent import SessionInfo
 from ._background import block, run, run_call
 from ._errors import KimiAgentError
 from ._handlers import serving_job
 from ._loop import in_this_process
-from ._options import SessionOptions, UserInput
+from ._options import AgentOptions, SessionOptions, StrPath, UserInput
 from ._session import Answer, Capabilities, PromptResult, Request
 from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["EventIterator", "Replay", "Session", "Step", "Steps", "Turn", "create_session", "prompt"]
+__all__ = [
+    "Agent",
+    "EventIterator",
+    "Replay",
+    "Session",
+    "Step",
+    "Steps",
+    "Turn",
+    "create_session",
+    "open_agent",
+    "prompt",
+]
 
 
 class EventIterator(_native.BlockingReader):
@@ -205,7 +217,7 @@ class Turn(_Events):
 
 
 class Session:
-    """A session with an agent: a process of its own, that remembers from turn to turn. See `create_session`."""
+    """A session with an agent, that remembers from turn to turn. See `create_session`."""
 
     __slots__ = ("_session",)
 
@@ -312,6 +324,73 @@ def create_session(**options: Unpack[SessionOptions]) -> Session:
     # They may be secret, and reports of errors may show what frames hold.
     del options
     return Session(run(_opened(opening)))
+
+
+class Agent:
+    """An agent that has any number of sessions at once. See `open_agent`."""
+
+    __slots__ = ("_agent",)
+
+    def __init__(self, agent: _agent.Agent) -> None:
+        self._agent = agent
+
+    def create_session(self, **options: Unpack[SessionOptions]) -> Session:
+        """Opens a session. The options are those of `create_session`, but for those that are the agent's."""
+        opening = self._agent.create_session(**options)
+        # As in create_session.
+        del options
+        return Session(run(_opened(opening)))
+
+    def resume(self, session_id: str, /, **options: Unpack[SessionOptions]) -> Session:
+        """Goes on with a session: `create_session` with a `session_id`."""
+        opening = self._agent.resume(session_id, **options)
+        del options
+        return Session(run(_opened(opening)))
+
+    def fork(self, session_id: str, /, **options: Unpack[SessionOptions]) -> Session:
+        """Opens a session that begins with the past of another, which stays as it is."""
+        opening = self._agent.fork(session_id, **options)
+        del options
+        return Session(run(_opened(opening)))
+
+    def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
+        """The sessions that the agent keeps, those of other processes included; only those of `work_dir`, if given."""
+        return run(self._agent.list_sessions(work_dir))
+
+    def close(self) -> None:
+        """Closes all sessions and waits until no process is left. Closing twice is fine."""
+        run(self._agent.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._agent)
+
+
+async def _opened_agent(opening: _agent.AgentOpening) -> _agent.Agent:
+    return await opening
+
+
+def open_agent(**options: Unpack[AgentOptions]) -> Agent:
+    """Opens an agent, whose sessions share one process where its protocol can. Takes the options of
+    `kimi_agent.open_agent`.
+
+    >>> from kimi_agent.testing import scripted_agent
+    >>> with open_agent(executable=scripted_agent([[{"text": "Hello!"}]])) as agent:
+    ...     session = agent.create_session(work_dir=".")
+    ...     session.prompt("Say hello").result().text
+    'Hello!'
+    """
+    opening = _agent.open_agent(**options)
+    # As in create_session.
+    del options
+    return Agent(run(_opened_agent(opening)))
 
 
 def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:

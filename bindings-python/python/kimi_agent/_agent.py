@@ -1,0 +1,190 @@
+"""Agents, which open any number of sessions, for coroutines."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import _native
+from ._errors import KimiAgentError
+from ._handlers import Handlers
+from ._interface import Callbacks
+from ._loop import LoopMailbox, called, current_mailbox, in_this_process
+from ._options import AgentOptions, SessionOptions, StrPath
+from ._session import SessionOpening, encode_options
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["Agent", "AgentOpening", "SessionInfo", "open_agent"]
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """A session that an agent keeps."""
+
+    id: str
+    """Its id, to resume it by."""
+    work_dir: str
+    """The directory that it works in."""
+    title: str | None
+    """What the agent calls it for people, if it does."""
+    updated_at: str | None
+    """When something last happened in it, in the words of ISO 8601, if the agent says."""
+
+
+class Agent:
+    """An agent that has any number of sessions at once. See `open_agent`."""
+
+    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")
+
+    def __init__(self, native: _native.Agent, mailbox: LoopMailbox, handlers: Handlers) -> None:
+        self._native = native
+        self._mailbox = mailbox
+        self._handlers = handlers
+        self._closing = False
+
+    def create_session(self, **options: Unpack[SessionOptions]) -> SessionOpening:
+        """Opens a session: to await, or to enter with `async with`.
+
+        The options are those of `kimi_agent.create_session`, but for those that are the agent's: `InvalidOption`.
+        """
+        return SessionOpening(options, _Origin(self))
+
+    def resume(self, session_id: str, /, **options: Unpack[SessionOptions]) -> SessionOpening:
+        """Goes on with a session: `create_session` with a `session_id`."""
+        return SessionOpening(options, _Origin(self, resume=session_id))
+
+    def fork(self, session_id: str, /, **options: Unpack[SessionOptions]) -> SessionOpening:
+        """Opens a session that begins with the past of another, which stays as it is.
+
+        Raises `Unsupported` where the agent can't, as none that speaks Wire can.
+        """
+        return SessionOpening(options, _Origin(self, fork=session_id))
+
+    async def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
+        """The sessions that the agent keeps, those of other processes included; only those of `work_dir`, if given.
+
+        Raises `Unsupported` where the agent can't list them, as none that speaks Wire can.
+        """
+        within = None if work_dir is None else os.fspath(work_dir)
+        found = await self._mailbox.call(self._native.list_sessions, within)
+        return [SessionInfo(**session) for session in found]
+
+    async def close(self) -> None:
+        """Closes all sessions and waits until no process is left. Closing twice is fine."""
+        self._closing = True
+        await self._mailbox.call(self._native.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        native = getattr(self, "_native", None)
+        if native is None or self._closing or not in_this_process():
+            return
+        native.abandon()
+        # Last: as an error it ends this function.
+        warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=1, source=self)
+
+    def __reduce__(self) -> NoReturn:
+        # The end of a copy would end the agent.
+        raise TypeError("an Agent can be neither copied nor pickled")
+
+    def __repr__(self) -> str:
+        return "<Agent>"
+
+
+class _Origin:
+    """How an agent opens a session, which keeps it open."""
+
+    __slots__ = ("_agent", "_fork", "_resume")
+
+    def __init__(self, agent: Agent, *, resume: str | None = None, fork: str | None = None) -> None:
+        self._agent = agent
+        self._resume = resume
+        self._fork = fork
+
+    def open(self, key: int, options: Mapping[str, Any], callbacks: Callbacks) -> tuple[_native.Session, int]:
+        self._agent._mailbox.check()
+        try:
+            return called(self._agent._native.create_session, key, self._resume, self._fork, options, callbacks)
+        finally:
+            # Options may be secret, and reports of errors may show what frames hold.
+            del options
+
+
+class AgentOpening:
+    """What `open_agent` returns: to await, or to enter with `async with`."""
+
+    __slots__ = ("_agent", "_options")
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options: Mapping[str, Any] | None = options
+        self._agent: Agent | None = None
+
+    def __await__(self) -> Generator[Any, None, Agent]:
+        return self._open().__await__()
+
+    async def _open(self) -> Agent:
+        options, self._options = self._options, None
+        if options is None:
+            raise KimiAgentError("this agent has been opened already; call open_agent() again for another one")
+        mailbox = current_mailbox()
+        try:
+            handlers = Handlers(options)
+            mailbox.add_handlers(handlers.key, handlers)
+            native = called(
+                _native.Agent.open,
+                mailbox.native,
+                handlers.key,
+                encode_options(options, handlers),
+                handlers.callbacks(),
+            )
+        finally:
+            # As with those of a session.
+            del options
+        return Agent(native, mailbox, handlers)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("what open_agent() returns can be neither copied nor pickled")
+
+    async def __aenter__(self) -> Agent:
+        self._agent = await self._open()
+        return self._agent
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._agent is not None:
+            await self._agent.close()
+
+
+def open_agent(**options: Unpack[AgentOptions]) -> AgentOpening:
+    """Opens an agent, whose sessions share one process where its protocol can; else each gets its own.
+
+    `async with open_agent(executable="kimi") as agent: …`, or `agent = await open_agent(…)` and `await agent.close()`.
+    Nothing is started before the first session.
+
+    >>> import asyncio
+    >>> from kimi_agent.testing import scripted_agent
+    >>> async def main():
+    ...     async with open_agent(executable=scripted_agent([[{"text": "Hello!"}]])) as agent:
+    ...         first, second = await asyncio.gather(_open(agent), _open(agent))
+    ...         turns = first.prompt("Say hello"), second.prompt("And you")
+    ...         return [(await turn.result()).text for turn in turns]
+    >>> async def _open(agent):
+    ...     return await agent.create_session(work_dir=".")
+    >>> asyncio.run(main())
+    ['Hello!', 'Hello!']
+    """
+    return AgentOpening(options)

@@ -1,0 +1,72 @@
+//! An agent, which opens sessions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kimi_agent::bridge::{BridgeAgent, Naming, Start};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::mailbox::PyMailbox;
+use crate::session::{PySession, callbacks, options};
+use crate::{let_go, raise, runtime};
+
+/// An agent. Dropping the last reference closes it in the background.
+#[pyclass(frozen, name = "Agent", module = "kimi_agent._native")]
+pub(crate) struct PyAgent {
+    agent: Arc<BridgeAgent>,
+}
+
+impl Drop for PyAgent {
+    fn drop(&mut self) {
+        let_go(&self.agent);
+    }
+}
+
+#[pymethods]
+impl PyAgent {
+    #[staticmethod]
+    #[pyo3(name = "open")]
+    fn open_(
+        mailbox: &PyMailbox,
+        key: u64,
+        options: &Bound<'_, PyAny>,
+        callbacks: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let map = self::options(options)?;
+        let callbacks = self::callbacks(callbacks)?;
+        let agent = BridgeAgent::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks)
+            .map_err(|error| raise(options.py(), &error))?;
+        Ok(Self { agent: Arc::new(agent) })
+    }
+
+    #[pyo3(signature = (key, resume, fork, options, callbacks))]
+    fn create_session(
+        &self,
+        key: u64,
+        resume: Option<String>,
+        fork: Option<String>,
+        options: &Bound<'_, PyAny>,
+        callbacks: &Bound<'_, PyDict>,
+    ) -> PyResult<(PySession, u64)> {
+        let start = resume.map(Start::Resume).or_else(|| fork.map(Start::Fork)).unwrap_or(Start::New);
+        let map = self::options(options)?;
+        let callbacks = self::callbacks(callbacks)?;
+        let opened = self.agent.create_session(key, start, map, Naming::Snake, callbacks);
+        let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
+        Ok((PySession::new(session), ticket))
+    }
+
+    #[pyo3(signature = (work_dir))]
+    fn list_sessions(&self, work_dir: Option<PathBuf>) -> u64 {
+        self.agent.list_sessions(work_dir)
+    }
+
+    fn close(&self) -> u64 {
+        self.agent.close()
+    }
+
+    fn abandon(&self) {
+        self.agent.abandon();
+    }
+}

@@ -1,0 +1,169 @@
+"""Several sessions of one agent: over one process where it speaks ACP, over one each where it speaks Wire."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kimi_agent import (
+    Agent,
+    AgentExited,
+    InvalidOption,
+    Session,
+    SessionClosed,
+    SessionInfo,
+    SpawnError,
+    Unsupported,
+    open_agent,
+    sync,
+)
+from kimi_agent.testing import scripted_agent
+
+# What a prompt says decides what becomes of it.
+_ACP = """
+    import json, sys
+
+    ABLE = {"sessionCapabilities": {"list": {}, "resume": {}, "fork": {}, "close": {}}}
+    waiting, count = {}, 0
+
+    def say(**message):
+        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+    def text(session, said):
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": said}}
+        say(method="session/update", params={"sessionId": session, "update": update})
+
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, id, params = message.get("method"), message.get("id"), message.get("params", {})
+        session = params.get("sessionId")
+        if method == "initialize":
+            say(id=id, result={"protocolVersion": 1, "agentCapabilities": ABLE})
+        elif method in ("session/new", "session/fork"):
+            count += 1
+            say(id=id, result={"sessionId": f"s{count}"})
+        elif method == "session/list":
+            known = {"sessionId": "old", "cwd": params.get("cwd", "/srv"), "title": "An old one"}
+            say(id=id, result={"sessions": [known]})
+        elif method == "session/prompt":
+            said = params["prompt"][0]["text"]
+            if said == "die":
+                print("out of luck", file=sys.stderr)
+                sys.exit(7)
+            waiting[session] = id
+            if said != "hang":
+                text(session, f"I am {session}")
+                say(id=id, result={"stopReason": "end_turn"})
+        elif method == "session/cancel":
+            say(id=waiting[session], result={"stopReason": "cancelled"})
+        elif id is not None:
+            say(id=id, result={})
+"""
+
+
+def _acp(folder: Path) -> dict[str, Any]:
+    program = folder / "agent.py"
+    program.write_text(textwrap.dedent(_ACP))
+    return {"executable": [sys.executable, program], "dialect": "acp"}
+
+
+async def _says(session: Session, text: str) -> str:
+    return (await session.prompt(text).result()).text
+
+
+async def test_sessions_share_a_process_and_nothing_else(tmp_path: Path) -> None:
+    async with open_agent(**_acp(tmp_path)) as agent:
+        first, second = await asyncio.gather(_open(agent), _open(agent))
+        assert first.pid == second.pid
+        hanging = first.prompt("hang")
+        assert [await _says(second, "who") for _ in range(3)] == [f"I am {second.id}"] * 3
+        assert (first.state, second.state) == ("active", "idle")
+        await hanging.cancel()
+        assert await _says(first, "who") == f"I am {first.id}"
+    assert (first.state, second.state) == ("closed", "closed")
+    with pytest.raises(SessionClosed):
+        await agent.create_session()
+
+
+async def _open(agent: Agent) -> Session:
+    return await agent.create_session()
+
+
+async def test_a_death_fails_all_sessions(tmp_path: Path) -> None:
+    lines: list[str] = []
+    async with open_agent(**_acp(tmp_path), on_stderr=lines.append) as agent:
+        first, second = await agent.create_session(), await agent.create_session()
+        for turn in (first.prompt("hang"), second.prompt("die")):
+            with pytest.raises(AgentExited) as caught:
+                await turn.result()
+            assert (caught.value.exit_code, caught.value.stderr.strip()) == (7, "out of luck")
+        async with agent.create_session() as third:
+            assert await _says(third, "who") == "I am s1"
+    assert lines == ["out of luck"]
+
+
+async def test_sessions_are_listed_resumed_and_forked(tmp_path: Path) -> None:
+    async with open_agent(**_acp(tmp_path)) as agent:
+        assert await agent.list_sessions() == [SessionInfo("old", "/srv", "An old one", None)]
+        assert [session.work_dir for session in await agent.list_sessions(tmp_path)] == [str(tmp_path)]
+        async with agent.resume("old") as resumed, agent.fork("old") as fork:
+            assert (resumed.id, fork.id) == ("old", "s1")
+            assert await _says(resumed, "who") == "I am old"
+
+
+async def test_wrong_options_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="`work_dir`: it is a session's, not the agent's"):
+        await open_agent(work_dir=".")  # type: ignore[call-arg]
+    with pytest.raises(InvalidOption, match="`on_approval`: it is a session's"):
+        await open_agent(on_approval=lambda request: "approve")  # type: ignore[call-arg]
+    with pytest.raises(SpawnError):
+        await open_agent(executable="/no/such/kimi")
+    async with open_agent(**_acp(tmp_path)) as agent:
+        with pytest.raises(InvalidOption, match="`env`: it is the agent's, for all of its sessions"):
+            await agent.create_session(env={"A": "b"})
+        with pytest.raises(InvalidOption, match="session_id"):
+            await agent.resume("a", session_id="b")
+        with pytest.raises(TypeError):
+            copy.copy(agent)
+
+
+async def test_on_wire_each_session_has_a_process() -> None:
+    async with open_agent(executable=scripted_agent([[{"text": "You said: {{prompt}}"}]])) as agent:
+        first, second = await agent.create_session(), await agent.create_session()
+        assert first.pid != second.pid
+        assert [await _says(first, "a"), await _says(second, "b")] == ["You said: a", "You said: b"]
+        with pytest.raises(Unsupported):
+            await agent.list_sessions()
+        with pytest.raises(Unsupported):
+            await agent.fork("a")
+    assert (first.state, second.state) == ("closed", "closed")
+
+
+async def test_a_session_keeps_its_agent_and_an_agent_that_is_lost_says_so(tmp_path: Path) -> None:
+    agent = await open_agent(**_acp(tmp_path))
+    session = await agent.create_session()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del agent
+        assert await _says(session, "who") == "I am s1"
+        assert not caught
+        await session.close()
+        del session
+    assert [str(warning.message) for warning in caught] == ["<Agent> was never closed"]
+
+
+def test_blocking_sessions_share_a_process(tmp_path: Path) -> None:
+    with sync.open_agent(**_acp(tmp_path)) as agent:
+        first, second = agent.create_session(), agent.create_session()
+        assert first.pid == second.pid
+        assert [session.prompt("who").result().text for session in (first, second)] == ["I am s1", "I am s2"]
+        assert [session.id for session in agent.list_sessions()] == ["old"]
+        with agent.resume("old") as resumed, agent.fork("old") as fork:
+            assert (resumed.id, fork.id) == ("old", "s3")
