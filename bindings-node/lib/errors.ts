@@ -115,7 +115,10 @@ export class Timeout extends KimiAgentError {
   }
 }
 
-/** A call from inside the reader's own loop waited behind more unread events than may be kept. */
+/**
+ * A call from inside the reader's own loop waited behind more unread events than may be kept; or a session that shares its
+ * process left too much unread while others went on, and is over.
+ */
 export class EventBufferFull extends KimiAgentError {
   override readonly code = "event_buffer_full";
   static {

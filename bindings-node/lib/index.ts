@@ -6,6 +6,7 @@
  * @packageDocumentation
  */
 
+export { Agent, openAgent, type SessionInfo } from "./agent.js";
 export {
   AgentExited,
   AuthExpired,
@@ -31,6 +32,7 @@ export {
 export { type Logger, type LogRecord, setLogger } from "./log.js";
 export type { LogLevel } from "./native.js";
 export {
+  type AgentOptions,
   type ApprovalAnswer,
   type ApprovalHandler,
   Block,

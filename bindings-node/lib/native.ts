@@ -89,6 +89,23 @@ export interface NativeSession {
   abandon(): void;
 }
 
+/** An agent, which opens sessions. Its own jobs are those of `onStderr`. */
+export interface NativeAgent {
+  readonly key: number;
+  /** As `NativeSession.open`; with the id of a session to go on with, or to begin with its past. */
+  createSession(
+    resume: string | null,
+    fork: string | null,
+    optionsJson: string,
+    callbacksJson: string,
+  ): { session: NativeSession; ticket: number };
+  /** A ticket for `{id, work_dir, title, updated_at}[]`. */
+  listSessions(workDir: string | null): number;
+  close(): number;
+  /** Lets go without waiting, as when the agent was garbage collected. */
+  abandon(): void;
+}
+
 /** A batch of events, as {@link NativeTurn.drain} gives it. */
 export interface Batch {
   /**
@@ -156,6 +173,9 @@ export interface NativeModule {
       optionsJson: string,
       callbacksJson: string,
     ): { turn: NativeTurn; sessionKey: number };
+  };
+  NativeAgent: {
+    open(bridge: NativeBridge, optionsJson: string, callbacksJson: string): NativeAgent;
   };
   /** Closes every session of the process, within bounds; blocks meanwhile. */
   shutdown(): void;

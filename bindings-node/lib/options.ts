@@ -179,6 +179,20 @@ export interface SessionOptions {
   eventBufferBytes?: number | undefined;
 }
 
+/** The options of {@link openAgent}; everything else is an option of its sessions. Timeouts are the agent's own. */
+export type AgentOptions = Pick<
+  SessionOptions,
+  | "executable"
+  | "env"
+  | "extraArgs"
+  | "dialect"
+  | "onStderr"
+  | "clientName"
+  | "clientVersion"
+  | "handshakeTimeout"
+  | "closeTimeout"
+>;
+
 /** The functions among the options, for the handlers to be called. */
 export interface HandlerFunctions {
   approval?: ApprovalHandler;

@@ -41,9 +41,16 @@ interface Info {
   external_tools: ExternalToolsResult;
 }
 
+/** What opens a session other than one of its own agent. */
+export interface Origin {
+  open(optionsJson: string, callbacksJson: string): { session: NativeSession; ticket: number };
+}
+
 interface Remains {
   bridge: Bridge;
   native: NativeSession;
+  /** A session keeps its agent from being collected, as this is kept as long as the session is there. */
+  origin: object | undefined;
 }
 
 const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
@@ -62,19 +69,21 @@ export class Session implements AsyncDisposable {
   #info: Info | undefined;
 
   /** @internal */
-  constructor(bridge: Bridge, native: NativeSession, handlers: Handlers) {
+  constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, origin?: object) {
     this.#bridge = bridge;
     this.#native = native;
     this.#handlers = handlers;
-    collected.register(this, { bridge, native });
+    collected.register(this, { bridge, native, origin });
   }
 
   /** @internal */
-  static async open(bridge: Bridge, options: SessionOptions): Promise<Session> {
+  static async open(bridge: Bridge, options: SessionOptions, origin?: Origin): Promise<Session> {
     const { optionsJson, callbacksJson, functions } = prepareOptions(options);
     const handlers = new Handlers(functions);
-    const { session, ticket } = translated(() =>
-      bridge.module.NativeSession.open(bridge.native, optionsJson, callbacksJson),
+    const { session, ticket } = translated(
+      () =>
+        origin?.open(optionsJson, callbacksJson) ??
+        bridge.module.NativeSession.open(bridge.native, optionsJson, callbacksJson),
     );
     bridge.addSession(session.key, handlers);
     try {
@@ -83,7 +92,7 @@ export class Session implements AsyncDisposable {
       bridge.removeSession(session.key);
       throw error;
     }
-    return new Session(bridge, session, handlers);
+    return new Session(bridge, session, handlers, origin);
   }
 
   /** The session's id, under which it can be resumed. */

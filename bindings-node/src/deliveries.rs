@@ -24,6 +24,7 @@ fn delivery(delivery: Delivery) -> Box<RawValue> {
     let value = match delivery {
         Delivery::Done { ticket, outcome: Ok(Reply::Nothing) } => json!(["done", ticket, null]),
         Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => json!(["done", ticket, result]),
+        Delivery::Done { ticket, outcome: Ok(Reply::Sessions(sessions)) } => json!(["done", ticket, sessions]),
         Delivery::Done { ticket, outcome: Err(error) } => {
             let error = error_json(&error);
             json!(["failed", ticket, error["code"], error["message"], error["fields"]])

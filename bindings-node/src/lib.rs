@@ -2,6 +2,7 @@
 //!
 //! Events cross the border in batches, as one JSON text each; the one call into JavaScript is a bridge's bell.
 
+mod agent;
 mod bell;
 mod deliveries;
 mod session;

@@ -17,7 +17,7 @@ pub(crate) fn content(text: &str) -> napi::Result<Content> {
 }
 
 /// Tells the functions from what goes into the core's options with them.
-fn callbacks(text: &str, options: &mut Map<String, Value>) -> napi::Result<Callbacks> {
+pub(crate) fn callbacks(text: &str, options: &mut Map<String, Value>) -> napi::Result<Callbacks> {
     let mut given = parse_object("callbacks", text)?;
     for name in ["tools", "hooks"] {
         if let Some(list) = given.remove(name) {
@@ -47,6 +47,12 @@ pub struct Opening {
     pub ticket: f64,
 }
 
+impl Opening {
+    pub(crate) fn new(session: BridgeSession, ticket: u64) -> Self {
+        Self { session: NativeSession { session }, ticket: ticket as f64 }
+    }
+}
+
 /// A turn in a session of its own.
 #[napi(object, object_from_js = false)]
 pub struct OneShot {
@@ -72,7 +78,7 @@ impl NativeSession {
         let mailbox = bridge.mailbox.clone();
         let opened = BridgeSession::open(next_id(), mailbox, runtime()?, options, Naming::Camel, callbacks);
         let (session, ticket) = opened.map_err(|error| thrown(&error))?;
-        Ok(Opening { session: Self { session }, ticket: ticket as f64 })
+        Ok(Opening::new(session, ticket))
     }
 
     /// A turn in a session of its own.

@@ -58,14 +58,16 @@ describe("at run time", () => {
     const session = await kimi.createSession({ executable: testing.scriptedAgent([[{ text: "a" }]]) });
     const turn = session.prompt("hi");
     const { value: step } = await turn.steps.next();
-    Object.assign(objects, { Session: session, Turn: turn, PromptResult: await turn.result(), Step: step });
+    const agent = await kimi.openAgent({ executable: process.execPath });
+    const result = await turn.result();
+    Object.assign(objects, { Agent: agent, Session: session, Turn: turn, PromptResult: result, Step: step });
   });
-  after(() => objects.Session.close());
+  after(() => Promise.all([objects.Session.close(), objects.Agent.close()]));
 
   test("the members are there", () => {
     const missing = members.filter((name) => {
       const [owner, member] = name.split(".");
-      return owner !== "SessionOptions" && !(member in objects[owner]);
+      return !["SessionOptions", "SessionInfo"].includes(owner) && !(member in objects[owner]);
     });
     assert.deepEqual(missing, []);
   });

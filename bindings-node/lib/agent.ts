@@ -1,0 +1,125 @@
+/** Agents, which open any number of sessions. */
+
+import "./dispose.js";
+
+import { Bridge } from "./bridge.js";
+import { translated } from "./errors.js";
+import { Handlers } from "./handlers.js";
+import type { NativeAgent } from "./native.js";
+import { type AgentOptions, prepareOptions, type SessionOptions } from "./options.js";
+import { Session } from "./session.js";
+
+/** A session that an agent keeps. */
+export interface SessionInfo {
+  /** Its id, under which it can be resumed. */
+  id: string;
+  /** The directory that it works in. */
+  workDir: string;
+  /** What the agent calls it for people, if it does. */
+  title: string | null;
+  /** When something last happened in it, in the words of ISO 8601, if the agent says. */
+  updatedAt: string | null;
+}
+
+interface Remains {
+  bridge: Bridge;
+  native: NativeAgent;
+}
+
+const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
+  bridge.removeSession(native.key);
+  native.abandon();
+});
+
+/**
+ * An agent that has any number of sessions at once. They share one process where its protocol can, else each gets its own.
+ * Close it, or declare it with `await using`.
+ */
+export class Agent implements AsyncDisposable {
+  readonly #bridge: Bridge;
+  readonly #native: NativeAgent;
+  readonly #handlers: Handlers;
+
+  /** @internal */
+  constructor(bridge: Bridge, native: NativeAgent, handlers: Handlers) {
+    this.#bridge = bridge;
+    this.#native = native;
+    this.#handlers = handlers;
+    collected.register(this, { bridge, native });
+  }
+
+  /** @internal */
+  static open(bridge: Bridge, options: AgentOptions): Agent {
+    const { optionsJson, callbacksJson, functions } = prepareOptions(options);
+    const handlers = new Handlers(functions);
+    const native = translated(() => bridge.module.NativeAgent.open(bridge.native, optionsJson, callbacksJson));
+    bridge.addSession(native.key, handlers);
+    return new Agent(bridge, native, handlers);
+  }
+
+  /** Opens a session. Options that are the agent's are not to be set: {@link InvalidOption}. */
+  async createSession(options: SessionOptions = {}): Promise<Session> {
+    return this.#open(null, null, options);
+  }
+
+  /** Goes on with a session: `createSession` with a `sessionId`. */
+  async resume(sessionId: string, options: SessionOptions = {}): Promise<Session> {
+    return this.#open(sessionId, null, options);
+  }
+
+  /**
+   * Opens a session that begins with the past of another, which stays as it is. {@link Unsupported} where the agent can't,
+   * as none that speaks Wire can.
+   */
+  async fork(sessionId: string, options: SessionOptions = {}): Promise<Session> {
+    return this.#open(null, sessionId, options);
+  }
+
+  /**
+   * The sessions that the agent keeps, those of other processes included; only those of `workDir`, if given.
+   * {@link Unsupported} where the agent can't list them, as none that speaks Wire can.
+   */
+  async listSessions({ workDir }: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
+    const ticket = translated(() => this.#native.listSessions(workDir ?? null));
+    const sessions = await this.#bridge.wait<NativeSessionInfo[]>(ticket, this);
+    return sessions.map(({ id, work_dir, title, updated_at }) => ({
+      id,
+      workDir: work_dir,
+      title,
+      updatedAt: updated_at,
+    }));
+  }
+
+  /** Closes all sessions and waits until no process is left. Twice is fine. */
+  async close(): Promise<void> {
+    await this.#bridge.wait(
+      translated(() => this.#native.close()),
+      [this, this.#handlers],
+    );
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #open(resume: string | null, fork: string | null, options: SessionOptions): Promise<Session> {
+    const origin = {
+      agent: this,
+      open: (optionsJson: string, callbacksJson: string) =>
+        this.#native.createSession(resume, fork, optionsJson, callbacksJson),
+    };
+    return Session.open(this.#bridge, options, origin);
+  }
+}
+
+interface NativeSessionInfo {
+  id: string;
+  work_dir: string;
+  title: string | null;
+  updated_at: string | null;
+}
+
+/** Opens an agent. Nothing is started before its first session. */
+export function openAgent(options: AgentOptions = {}): Promise<Agent> {
+  return Promise.resolve().then(() => Agent.open(Bridge.get(), options));
+}
