@@ -72,9 +72,18 @@ def seen(package: Path, scenarios: list[Scenario], traces: Iterable[list[Line]])
         events={name for line in lines for name in _events_in(line, known)},
         codes={str(line["error"]) for line in lines if isinstance(line.get("error"), str)},
         options={name for options in used for name in options} | _ALWAYS_USED,
-        ops={op["op"] for op in programs},
+        ops={name for op in programs for name in _done_by(op)},
         described=described(scenarios),
+        agent_options={name for op in programs if op["op"] == "open_agent" for name in op.get("options", {})}
+        | {"executable"},
     )
+
+
+def _done_by(op: dict[str, Any]) -> Iterator[str]:
+    """What an operation does, by the names that tables of them use."""
+    yield op["op"]
+    if op["op"] == "open" and "agent" in op:
+        yield next((call for call in ("resume", "fork") if call in op), "open in an agent")
 
 
 def untouched(package: Path, shown: Seen) -> list[str]:

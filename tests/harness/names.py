@@ -20,6 +20,9 @@ _MIXINS = {"TokenUsageMethods": "TokenUsage", "ToolReturnValueMethods": "ToolRet
            "UnknownEventMethods": "UnknownEvent"}  # fmt: skip
 
 RUST = {
+    "Agent": "open_agent", "Agent.builder": "open_agent", "AgentOptions.open": "open_agent",
+    "AgentOptions.validate": "open_agent", "Agent.list_sessions": "list_sessions", "Agent.close": "close_agent",
+    "Agent.create_session": "open in an agent", "Agent.resume": "resume", "Agent.fork": "fork",
     "Session.builder": "open", "SessionOptions.start": "open", "SessionOptions.validate": "open",
     "testing.scripted_agent": "open", "prompt": "one_shot", "Turn": "prompt", "Session.prompt": "prompt",
     "Session.id": "session", "Session.work_dir": "session", "Session.pid": "session", "Session.status": "session",
@@ -36,7 +39,7 @@ RUST = {
     "Hook.new": "open", "HookDecision.Allow": "open", "HookDecision.Block": "open",
     "wire.Event.type_name": "wait_outside", "wire.Event.request_id": "respond",
 }  # fmt: skip
-"""Which operation of the runner in Rust calls what."""
+"""Which operation of the runner in Rust calls what; those of `open` in an agent have names of their own."""
 
 _OWN_TESTS = "a convenience of its own, in the tests and documents of its package"
 _LOOPS = "what loops call where they are left early, in the tests of its package"
@@ -110,6 +113,7 @@ class Seen:
     ops: set[str]
     described: dict[str, set[str]]
     """The keys that tools and hooks are described with, by `ExternalTool` and `Hook`."""
+    agent_options: set[str] = field(default_factory=set)
 
 
 def described(scenarios: list[Scenario]) -> dict[str, set[str]]:
@@ -147,6 +151,10 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
         return RUST[name] in seen.ops
     if top == "SessionOptions":
         return not member or _snake(member).removesuffix("_manual") in seen.options
+    if top == "AgentOptions":
+        return _snake(member) in seen.agent_options
+    if top == "SessionInfo":
+        return "list_sessions" in seen.ops
     if language != "python" and (name.startswith("wire.") or top in seen.events):
         return _event(name) in seen.events
     if language != "python" and top in seen.described and _snake(member) in seen.described[top]:
@@ -159,9 +167,10 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 
 _TYPES = {
     "python": dict.fromkeys(
-        ["Answer", "Answers", "Approval", "Content", "ContentPart", "DisplayBlock", "Event", "HookDecision", "Request",
-         "SessionOptions", "UserInput"], _ONLY_A_TYPE),
-    "node": dict.fromkeys(["ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue"], _ONLY_A_TYPE),
+        ["AgentOptions", "Answer", "Answers", "Approval", "Content", "ContentPart", "DisplayBlock", "Event",
+         "HookDecision", "Request", "SessionOptions", "UserInput"], _ONLY_A_TYPE),
+    "node": dict.fromkeys(
+        ["AgentOptions", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue"], _ONLY_A_TYPE),
 }  # fmt: skip
 _EVENT_NAMES = {"Text": "TextPart", "Think": "ThinkPart", "ImageUrl": "ImageURLPart", "AudioUrl": "AudioURLPart",
                 "VideoUrl": "VideoURLPart", "Unknown": "UnknownEvent"}  # fmt: skip

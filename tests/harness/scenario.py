@@ -24,9 +24,10 @@ _BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
 _KIMI_CODE_KEYS = {"why", "refused", "lacking", "model", "config", "files", "expect", "program", "options"}
 _NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before", "kimi_code"}
 OPS = {
-    "open", "prompt", "next", "drain", "steps", "result", "raise_for_status", "cancel", "steer", "respond",
-    "set_plan_mode", "replay", "usage", "state", "info", "session", "turn", "leave", "one_shot", "close", "touch",
-    "read", "exists", "wait_outside", "spawn_result", "spawn_drain", "join",
+    "open_agent", "list_sessions", "close_agent", "open", "prompt", "next", "drain", "steps", "result",
+    "raise_for_status", "cancel", "steer", "respond", "set_plan_mode", "replay", "usage", "state", "info", "session",
+    "turn", "leave", "one_shot", "close", "touch", "read", "exists", "wait_outside", "spawn_result", "spawn_drain",
+    "join",
 }  # fmt: skip
 
 

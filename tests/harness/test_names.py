@@ -18,6 +18,7 @@ SEEN = Seen(
     options={"model", "on_approval"},
     ops={"open", "prompt"},
     described={"ExternalTool": {"name"}, "Hook": set()},
+    agent_options={"env"},
 )
 
 
@@ -43,10 +44,17 @@ class Untouched(unittest.TestCase):
         self.assertEqual(len(complaints("python", ["Reject.feedback"], Report(public={"Reject"}))), 2)
 
     def test_options_events_and_descriptions_are_in_the_scenarios(self) -> None:
-        shown = ["SessionOptions.model", "SessionOptions.onApproval", "TextPart", "ExternalTool.name"]
+        shown = [
+            "AgentOptions",
+            "AgentOptions.env",
+            "SessionOptions.model",
+            "SessionOptions.onApproval",
+            "TextPart",
+            "ExternalTool.name",
+        ]
         self.assertEqual(complaints("node", shown), [])
-        missing = ["SessionOptions.yolo", "TurnEnd", "ExternalTool.handler"]
-        self.assertEqual(len(complaints("node", missing)), 3)
+        missing = ["SessionOptions.yolo", "AgentOptions.closeTimeout", "TurnEnd", "ExternalTool.handler"]
+        self.assertEqual(len(complaints("node", missing)), 4)
 
     def test_a_table_says_what_calls_rusts_names(self) -> None:
         self.assertEqual(complaints("rust", ["Session.prompt", "Error.Timeout", "wire.ContentPart.Text"]), [])

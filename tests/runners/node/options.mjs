@@ -2,11 +2,11 @@
 import { Block, Reject, saw } from "./touched.mjs";
 import { camelCase, canonical, print } from "./trace.mjs";
 
-/** The case's options; `recorded` gets what `"record"` asks for, `called` what handlers are called with. */
-export function sessionOptions(described, { executable, recorded, called }) {
+/** Options of a session or an agent; `recorded` gets what `"record"` asks for, `called` what handlers are called with. */
+export function optionsOf(described, { executable, recorded, called }) {
   const options = {};
   for (const [name, value] of Object.entries(described)) options[camelCase(name)] = option(name, value, recorded, called);
-  options.executable ??= executable;
+  if (executable) options.executable ??= executable;
   return options;
 }
 

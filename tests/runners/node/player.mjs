@@ -3,9 +3,9 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
-import { answer, sessionOptions, traceCall } from "./options.mjs";
+import { answer, optionsOf, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
-import { createSession, KimiAgentError, prompt, saw, scriptedAgent } from "./touched.mjs";
+import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
 import { canonical, errorLine, outcome, print, snakeCase } from "./trace.mjs";
 
 /** Something is wrong with the scenario, not with what it tests. */
@@ -16,6 +16,7 @@ export class Player {
   #case;
   #executable;
   #recorded = { on_event: new Records(), on_stderr: new Records() };
+  #agents = new Map();
   /** The sessions by name; one that is opened again takes the name of the one before. */
   #sessions = new Map();
   /** The turns by name, each with the outcome that is waited for beside the program, if it is. */
@@ -51,6 +52,7 @@ export class Player {
   async finish() {
     for (const { turn } of this.#turns.values()) await turn.return();
     await Promise.allSettled([...this.#sessions.values()].map((session) => session.close()));
+    await Promise.allSettled([...this.#agents.values()].map((agent) => agent.close()));
   }
 
   #print(line) {
@@ -71,14 +73,19 @@ export class Player {
     }
   }
 
-  #options(op) {
-    const context = {
-      executable: this.#executable,
+  #context(op) {
+    return {
+      // A session of an agent has that of the agent.
+      executable: op.op === "open" && op.agent ? undefined : this.#executable,
       recorded: this.#recorded,
       called: this.#case.trace_handlers ? traceCall : () => undefined,
     };
-    const former = op.resume === undefined ? {} : { session_id: this.session({ session: op.resume }).id };
-    return sessionOptions({ ...this.#case.options, ...op.options, ...former }, context);
+  }
+
+  #options(op) {
+    const resumes = op.resume !== undefined && !op.agent;
+    const former = resumes ? { session_id: this.session({ session: op.resume }).id } : {};
+    return optionsOf({ ...this.#case.options, ...op.options, ...former }, this.#context(op));
   }
 
   session(op) {
@@ -88,7 +95,43 @@ export class Player {
   }
 
   async open(op) {
-    this.#sessions.set(sessionName(op), await createSession(this.#options(op)));
+    this.#sessions.set(sessionName(op), await this.#opened(op));
+  }
+
+  #opened(op) {
+    const options = this.#options(op);
+    if (!op.agent) return createSession(options);
+    const agent = this.agent(op);
+    if (op.resume !== undefined) return agent.resume(this.#past(op.resume), options);
+    if (op.fork !== undefined) return agent.fork(this.#past(op.fork), options);
+    return agent.createSession(options);
+  }
+
+  /** The session whose past another begins with: it is given, or it is one of the program's. */
+  #past(named) {
+    return this.#sessions.get(named)?.id ?? named;
+  }
+
+  async openAgent(op) {
+    this.#agents.set(agentName(op), await openAgent(optionsOf(op.options ?? {}, this.#context(op))));
+  }
+
+  agent(op) {
+    const agent = this.#agents.get(agentName(op));
+    if (!agent) throw new Problem("no agent is open");
+    return agent;
+  }
+
+  async listSessions(op) {
+    const listed = await this.agent(op).listSessions({ workDir: op.work_dir });
+    const facts = ({ id, workDir, title, updatedAt }) => ({ id, work_dir: workDir, title, dated: updatedAt !== null });
+    return { sessions: listed.map(facts) };
+  }
+
+  async closeAgent(op) {
+    const agent = this.agent(op);
+    if (op.how === "block") await agent[Symbol.asyncDispose]();
+    else await agent.close();
   }
 
   prompt(op) {
@@ -259,6 +302,9 @@ export class Player {
 
 const OPERATIONS = {
   open: (player, op) => player.open(op),
+  open_agent: (player, op) => player.openAgent(op),
+  list_sessions: (player, op) => player.listSessions(op),
+  close_agent: (player, op) => player.closeAgent(op),
   prompt: (player, op) => player.prompt(op),
   next: (player, op) => player.next(op),
   drain: (player, op) => player.drain(player.turn(op)),
@@ -295,6 +341,10 @@ function run(argv) {
   const [program, ...args] = argv.map((word) => word.replaceAll("{pid}", String(process.pid)));
   const { status, signal, error } = spawnSync(program, args, { stdio: ["ignore", "inherit", "inherit"] });
   if (status !== 0) throw new Problem(`${program}: ${error ?? signal ?? status}`);
+}
+
+function agentName(op) {
+  return op.agent ?? "agent";
 }
 
 function sessionName(op) {

@@ -45,8 +45,9 @@ class Api(Protocol):
         """Plays a program; one that takes longer than `limit` is given up on."""
 
     async def open(self, options: dict[str, Any]) -> Any: ...
+    async def open_agent(self, options: dict[str, Any]) -> Any: ...
     def one_shot(self, content: Any, options: dict[str, Any]) -> Any: ...
-    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+    async def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Calls a method that is a coroutine in one API and blocks in the other."""
 
     async def pause(self, seconds: float) -> None: ...
@@ -95,11 +96,14 @@ class Coroutines:
     async def open(self, options: dict[str, Any]) -> kimi_agent.Session:
         return await kimi_agent.create_session(**options)
 
+    async def open_agent(self, options: dict[str, Any]) -> kimi_agent.Agent:
+        return await kimi_agent.open_agent(**options)
+
     def one_shot(self, content: Any, options: dict[str, Any]) -> kimi_agent.Turn:
         return kimi_agent.prompt(content, **options)
 
-    async def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        return await function(*args)
+    async def call(self, function: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
+        return await function(*args, **named)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -212,11 +216,14 @@ class Blocking:
     async def open(self, options: dict[str, Any]) -> kimi_agent.sync.Session:
         return kimi_agent.sync.create_session(**options)
 
+    async def open_agent(self, options: dict[str, Any]) -> kimi_agent.sync.Agent:
+        return kimi_agent.sync.open_agent(**options)
+
     def one_shot(self, content: Any, options: dict[str, Any]) -> kimi_agent.sync.Turn:
         return kimi_agent.sync.prompt(content, **options)
 
-    async def call(self, function: Callable[..., T], *args: Any) -> T:
-        return function(*args)
+    async def call(self, function: Callable[..., T], *args: Any, **named: Any) -> T:
+        return function(*args, **named)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -38,8 +38,8 @@ class Records:
             print_line({"handler": "tool", "name": name, "arguments": arguments})
 
 
-def make_options(described: dict[str, Any], executable: list[str], records: Records, api: Api) -> dict[str, Any]:
-    """Session options from a scenario's. Wrong ones are the package's to refuse."""
+def make_options(described: dict[str, Any], executable: list[str] | None, records: Records, api: Api) -> dict[str, Any]:
+    """Options of a session or an agent from a scenario's. Wrong ones are the package's to refuse."""
     options = dict(described)
     for name in ("on_approval", "on_question"):
         value = options.get(name)
@@ -52,7 +52,7 @@ def make_options(described: dict[str, Any], executable: list[str], records: Reco
         options["tools"] = [_tool(item, records, api) for item in options["tools"]]
     if isinstance(options.get("hooks"), list):
         options["hooks"] = [_hook(item, records, api) for item in options["hooks"]]
-    if options.get("executable") is None:
+    if options.get("executable") is None and executable is not None:
         options["executable"] = executable
     return options
 

@@ -50,6 +50,7 @@ class Player:
         self._described: dict[str, Any] = case.get("options", {})
         self._executable = _executable(case["agent"])
         self._records = Records(api, case.get("trace_handlers") is True)
+        self._agents: dict[str, Any] = {}
         self._sessions: dict[str, Any] = {}
         self._turns: dict[str, Held] = {}
         # The requests that were printed, by id; the last one is the last printed.
@@ -58,10 +59,12 @@ class Player:
     async def finish(self) -> None:
         """Ends what the program left open."""
         self._turns.clear()
-        sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
+        # Sessions before the agents that they may be of.
+        opened = [*self._sessions.values(), *self._agents.values()]
+        self._sessions, self._agents = {}, {}
+        for thing in opened:
             with contextlib.suppress(KimiAgentError):
-                await self._api.call(session.close)
+                await self._api.call(thing.close)
 
     async def step(self, op: Line) -> None:
         """Does one operation. What the package fails with is printed, a `Problem` is the program's own."""
@@ -76,7 +79,38 @@ class Player:
             print_done(op, outputs)
 
     async def _do_open(self, op: Line) -> None:
-        self._sessions[_session_name(op)] = await self._api.open(self._options(op))
+        self._sessions[_session_name(op)] = await self._open(op)
+
+    async def _open(self, op: Line) -> Any:
+        options = self._options(op)
+        if "agent" not in op:
+            return await self._api.open(options)
+        agent = self._agent(op)
+        for call in ("resume", "fork"):
+            if call in op:
+                return await self._api.call(getattr(agent, call), self._past(op[call]), **options)
+        return await self._api.call(agent.create_session, **options)
+
+    def _past(self, named: str) -> str:
+        """The session whose past another begins with: it is given, or it is one of the program's."""
+        return str(self._sessions[named].id) if named in self._sessions else named
+
+    async def _do_open_agent(self, op: Line) -> None:
+        options = make_options(op.get("options", {}), self._executable, self._records, self._api)
+        self._agents[_agent_name(op)] = await self._api.open_agent(options)
+
+    async def _do_list_sessions(self, op: Line) -> Line:
+        listed = await self._api.call(self._agent(op).list_sessions, op.get("work_dir"))
+        fields = ("id", "work_dir", "title")
+        sessions = [{**{key: getattr(one, key) for key in fields}, "dated": bool(one.updated_at)} for one in listed]
+        return {"sessions": sessions}
+
+    async def _do_close_agent(self, op: Line) -> None:
+        agent = self._agent(op)
+        if op.get("how") == "block":
+            await self._api.leave_block(agent)
+        else:
+            await self._api.call(agent.close)
 
     async def _do_prompt(self, op: Line) -> None:
         self._turns[_name(op)] = Held(self._opened(op).prompt(_input(op)))
@@ -270,9 +304,15 @@ class Player:
 
     def _options(self, op: Line) -> dict[str, Any]:
         described = {**self._described, **op.get("options", {})}
-        if "resume" in op:
+        if "resume" in op and "agent" not in op:
             described["session_id"] = self._opened({"session": op["resume"]}).id
-        return make_options(described, self._executable, self._records, self._api)
+        return make_options(described, None if "agent" in op else self._executable, self._records, self._api)
+
+    def _agent(self, op: Line) -> Any:
+        agent = self._agents.get(_agent_name(op))
+        if agent is None:
+            raise Problem("no agent is open")
+        return agent
 
     def _opened(self, op: Line) -> Any:
         session = self._sessions.get(_session_name(op))
@@ -311,6 +351,10 @@ def _executable(agent: dict[str, Any]) -> list[str]:
 
 def _name(op: Line) -> str:
     return str(op.get("as", "turn"))
+
+
+def _agent_name(op: Line) -> str:
+    return str(op.get("agent", "agent"))
 
 
 def _session_name(op: Line) -> str:

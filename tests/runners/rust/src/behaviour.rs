@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kimi_agent::wire::{Event, ToolReturnValue};
 use kimi_agent::{
-    Answers, Approval, Executable, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, Naming, Result,
-    SessionOptions, parse_hook, parse_tool,
+    AgentOptions, Answers, Approval, Executable, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn,
+    Naming, Result, SessionOptions, parse_hook, parse_tool,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
@@ -29,11 +29,37 @@ impl Records {
     }
 }
 
-/// Session options from a scenario's.
+/// Options of an agent, as an operation has them.
+///
+/// # Errors
+/// As with those of a session.
+pub(crate) fn agent_options(
+    mut plain: Map<String, Value>,
+    agent: Executable,
+    records: &Records,
+) -> Result<AgentOptions> {
+    let on_stderr = take_record(&mut plain, "on_stderr");
+    let own_agent = plain.get("executable").is_none_or(Value::is_null);
+    let mut options = AgentOptions::from_json(plain, Naming::Snake)?;
+    if own_agent {
+        options = options.executable(agent);
+    }
+    if on_stderr {
+        let stderr = records.stderr.clone();
+        options = options.on_stderr(move |line| drop(stderr.send(line.to_owned())));
+    }
+    Ok(options)
+}
+
+/// Session options from a scenario's; without an agent's program for sessions of an agent, which has its own.
 ///
 /// # Errors
 /// Wrong options are the SDK's to refuse.
-pub(crate) fn options(described: &Map<String, Value>, agent: Executable, records: &Records) -> Result<SessionOptions> {
+pub(crate) fn options(
+    described: &Map<String, Value>,
+    agent: Option<Executable>,
+    records: &Records,
+) -> Result<SessionOptions> {
     let mut plain = described.clone();
     let on_approval = take_answers(&mut plain, "on_approval");
     let on_question = take_answers(&mut plain, "on_question");
@@ -44,7 +70,7 @@ pub(crate) fn options(described: &Map<String, Value>, agent: Executable, records
     let own_agent = plain.get("executable").is_none_or(Value::is_null);
 
     let mut options = SessionOptions::from_json(plain, Naming::Snake)?;
-    if own_agent {
+    if let Some(agent) = agent.filter(|_| own_agent) {
         options = options.executable(agent);
     }
     for described in tools {

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{Content, Event};
-use kimi_agent::{Answers, Approval, Error, Executable, HandlerError, Result, Session, SessionOptions, Turn};
+use kimi_agent::{
+    Agent, Answers, Approval, Error, Executable, HandlerError, Result, Session, SessionInfo, SessionOptions, Turn,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Records, options};
+use crate::behaviour::{Records, agent_options, options};
 use crate::case::{Case, Problem, text};
 use crate::trace::{outcome, print, print_done, print_error, print_event};
 use crate::turns::Held;
@@ -24,6 +26,7 @@ pub(crate) struct Player<'a> {
     records: Records,
     outside: mpsc::UnboundedReceiver<Event>,
     stderr: mpsc::UnboundedReceiver<String>,
+    agents: HashMap<String, Agent>,
     sessions: HashMap<String, Session>,
     turns: HashMap<String, Held>,
     /// The requests that were printed, the last one last.
@@ -44,8 +47,8 @@ impl<'a> Player<'a> {
         let (events, outside) = mpsc::unbounded_channel();
         let (lines, stderr) = mpsc::unbounded_channel();
         let records = Records { events, stderr: lines, trace_handlers: case.trace_handlers };
-        let (sessions, turns, requests) = (HashMap::new(), HashMap::new(), Vec::new());
-        Ok(Self { case, agent, executable, records, outside, stderr, sessions, turns, requests })
+        let (agents, sessions, turns, requests) = (HashMap::new(), HashMap::new(), HashMap::new(), Vec::new());
+        Ok(Self { case, agent, executable, records, outside, stderr, agents, sessions, turns, requests })
     }
 
     /// Ends what the program left open.
@@ -53,6 +56,9 @@ impl<'a> Player<'a> {
         self.turns.clear();
         for (_, session) in self.sessions.drain() {
             drop(session.close().await);
+        }
+        for (_, agent) in self.agents.drain() {
+            drop(agent.close().await);
         }
         drop(self.agent);
     }
@@ -63,12 +69,15 @@ impl<'a> Player<'a> {
     /// What is wrong with the program; what the SDK fails with is printed.
     pub(crate) async fn step(&mut self, op: &Value) -> Result<(), Problem> {
         let done = match text(op, "op")? {
-            "open" => {
-                let former = match op["resume"].as_str() {
-                    Some(name) => Some(self.session(&json!({"session": name}))?.id().to_owned()),
-                    None => None,
-                };
-                self.open(op, former).await
+            "open" => self.open(op).await?,
+            "open_agent" => self.open_agent(op),
+            "list_sessions" => {
+                let listed = self.agent(op)?.list_sessions(op["work_dir"].as_str().map(Path::new)).await;
+                listed.map(|sessions| json!({"sessions": sessions.iter().map(listed_session).collect::<Vec<_>>()}))
+            }
+            "close_agent" => {
+                let closed = self.agent(op)?.close().await;
+                closed.map(|()| Value::Null)
             }
             "prompt" => {
                 let session = self.session(op)?;
@@ -165,17 +174,51 @@ impl<'a> Player<'a> {
     fn options(&self, op: &Value) -> Result<SessionOptions> {
         let mut described = self.case.options.clone();
         described.extend(op["options"].as_object().cloned().unwrap_or_default());
-        options(&described, self.executable.clone(), &self.records)
+        let executable = op["agent"].is_null().then(|| self.executable.clone());
+        options(&described, executable, &self.records)
     }
 
-    async fn open(&mut self, op: &Value, former: Option<String>) -> Result<Value> {
-        let mut options = self.options(op)?;
-        if let Some(id) = former {
-            options = options.session_id(id);
-        }
-        let session = options.start().await?;
-        self.sessions.insert(session_name(op).to_owned(), session);
+    async fn open(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        let options = match self.options(op) {
+            Ok(options) => options,
+            Err(error) => return Ok(Err(error)),
+        };
+        let opened = if op["agent"].is_null() {
+            match op["resume"].as_str() {
+                Some(name) => {
+                    let id = self.session(&json!({"session": name}))?.id().to_owned();
+                    options.session_id(id).start().await
+                }
+                None => options.start().await,
+            }
+        } else if let Some(past) = self.past(op, "resume") {
+            self.agent(op)?.resume(past, options).await
+        } else if let Some(past) = self.past(op, "fork") {
+            self.agent(op)?.fork(past, options).await
+        } else {
+            self.agent(op)?.create_session(options).await
+        };
+        Ok(opened.map(|session| {
+            self.sessions.insert(session_name(op).to_owned(), session);
+            Value::Null
+        }))
+    }
+
+    /// The id of the session whose past another begins with: it is given, or it is that of a session of the program.
+    fn past(&self, op: &Value, key: &str) -> Option<String> {
+        let named = op[key].as_str()?;
+        Some(self.sessions.get(named).map_or(named, Session::id).to_owned())
+    }
+
+    fn open_agent(&mut self, op: &Value) -> Result<Value> {
+        let described = op["options"].as_object().cloned().unwrap_or_default();
+        let agent = agent_options(described, self.executable.clone(), &self.records)?.open()?;
+        self.agents.insert(agent_name(op).to_owned(), agent);
         Ok(Value::Null)
+    }
+
+    fn agent(&self, op: &Value) -> Result<&Agent, Problem> {
+        self.agents.get(agent_name(op)).ok_or_else(|| "no agent is open".to_owned())
     }
 
     fn session(&self, op: &Value) -> Result<&Session, Problem> {
@@ -324,6 +367,15 @@ fn info(session: &Session) -> Value {
         info["server"] = json!(server);
     }
     info
+}
+
+fn listed_session(session: &SessionInfo) -> Value {
+    let SessionInfo { id, work_dir, title, updated_at, .. } = session;
+    json!({"id": id, "work_dir": work_dir, "title": title, "dated": updated_at.is_some()})
+}
+
+fn agent_name(op: &Value) -> &str {
+    op["agent"].as_str().unwrap_or("agent")
 }
 
 fn session_name(op: &Value) -> &str {
