@@ -88,8 +88,13 @@ class Fault:
             command = [sys.executable, "-I", "-S", str(AGENTS / "rude.py"), self.mode]
         good = {"executable": _scripted(agent, directory / "good.json", GOOD), "work_dir": str(directory)}
         steps = [_placed(step.op, directory) for step in self.steps]
+        agents = [op for op in steps if op["op"] == "open_agent"]
+        for op in agents:
+            op["options"] = {"executable": command, **op.get("options", {})}
         following = [{**step.op, "options": good} if step.op["op"] == "open" else step.op for step in NEXT]
-        options = {"executable": command, "work_dir": str(directory), **_placed(self.options, directory)}
+        # What is an agent's is not its sessions' to say.
+        own = {} if agents else {"executable": command}
+        options = {**own, "work_dir": str(directory), **_placed(self.options, directory)}
         return {"name": self.name, "agent": {}, "options": options, "program": [*steps, *following]}
 
     def complaint(self, lines: list[Line]) -> str | None:
