@@ -136,6 +136,36 @@ def at_once(machine: Machine, language: str) -> Figures:
     return figures
 
 
+def in_one_process(machine: Machine, language: str) -> Figures:
+    """200 sessions at once in one process of an agent: none has a descriptor or a thread, and every turn is right."""
+    with machine.start(language) as program:
+        program.do("open_agent", options={"executable": machine.many()})
+        program.do("open", options={})
+        program.do("turns")
+        before, resident = left_over(program), proc.reset_peak(program.pid)
+        program.do("open_many", count=AT_ONCE - 1, options={})
+        idle = (proc.resident(program.pid) - resident) // (AT_ONCE - 1)
+        at_most("an idle session", idle, IDLE)
+        figures: Figures = {"resident bytes per idle session": idle}
+        with_sessions = left_over(program)
+        for name in ("children", "threads of the process", "descriptors"):
+            if before[name] != with_sessions[name]:
+                raise Failure(f"{AT_ONCE - 1} more sessions have other {name}: {before[name]}, {with_sessions[name]}")
+        right = program.do("turns")["right"]
+        if right != AT_ONCE:
+            raise Failure(f"{right} of {AT_ONCE} turns were right")
+        program.do("close")
+        if len(proc.children(program.pid)) != 1:
+            raise Failure("the agent's process does not outlive its sessions")
+        program.do("close_agent")
+        # Closing waits for the process; who reaps it tells so before.
+        proc.eventually("a child is left", lambda: proc.children(program.pid), lambda left: not left)
+        left = sum(proc.descriptors(program.pid).values())
+        if left != sum(before["descriptors"].values()) - DESCRIPTORS:
+            raise Failure(f"{left} descriptors are left of {before['descriptors']}")
+    return figures
+
+
 def host_killed(machine: Machine, language: str) -> Figures:
     """The program is killed with KILL in the middle of turns: its agents go, and all that they started."""
     agent = machine.scripted(f"{language}-lasting", LASTING)
@@ -153,4 +183,4 @@ def host_killed(machine: Machine, language: str) -> Figures:
     return figures
 
 
-CASES = [cycles("close"), cycles("drop"), cycles("collect"), cycles("cancel"), at_once, host_killed]
+CASES = [cycles("close"), cycles("drop"), cycles("collect"), cycles("cancel"), at_once, in_one_process, host_killed]

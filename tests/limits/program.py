@@ -54,6 +54,10 @@ class Machine:
         """The agent that writes much as an `executable`."""
         return [sys.executable, "-S", str(HERE / "agent.py")]
 
+    def many(self) -> list[str]:
+        """An agent that has any number of sessions, as an `executable`."""
+        return [sys.executable, "-I", "-S", str(HERE.parent / "faults/agents/many.py")]
+
     def held(self, fifo: Fifo, descendant: str, agent: list[str]) -> list[str]:
         """An agent with a descendant; both hold the pipe open."""
         return ["/bin/sh", str(HERE / "held.sh"), str(fifo.path), descendant, *agent]

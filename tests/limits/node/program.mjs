@@ -3,7 +3,7 @@
 import { createInterface } from "node:readline";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 
-import { createSession } from "../../../bindings-node/dist/index.mjs";
+import { createSession, openAgent } from "../../../bindings-node/dist/index.mjs";
 
 /** How far the opening of a session that is given up at once gets: so many turns of the event loop. */
 const YIELDS = 20;
@@ -32,6 +32,7 @@ function length({ type, payload }) {
 }
 
 const sessions = [];
+let agent;
 const asked = new Semaphore();
 const mayAnswer = new Semaphore();
 /** Sessions and turns that were made, to see what of them is left. */
@@ -103,14 +104,25 @@ const ways = {
   },
 };
 
+function opened(described) {
+  return agent ? agent.createSession(options(described)) : createSession(options(described));
+}
+
 const operations = {
+  async open_agent({ options: { executable } }) {
+    agent = await openAgent({ executable, dialect: "acp" });
+  },
+  async close_agent() {
+    await agent.close();
+    agent = undefined;
+  },
   async open(op) {
-    const session = await createSession(options(op.options));
+    const session = await opened(op.options);
     sessions.push(session);
     return { pid: session.pid };
   },
   async open_many(op) {
-    const opening = Array.from({ length: op.count }, () => createSession(options(op.options)));
+    const opening = Array.from({ length: op.count }, () => opened(op.options));
     sessions.push(...(await Promise.all(opening)));
   },
   async turns() {

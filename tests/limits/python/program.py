@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kimi_agent import Event, ExternalTool, Session, TextPart, ToolResult, Turn, create_session
+from kimi_agent import Agent, Event, ExternalTool, Session, TextPart, ToolResult, Turn, create_session, open_agent
 from kimi_agent._loop import LoopMailbox
 
 # How far the opening of a session that is given up at once gets: so many turns of the event loop.
@@ -28,6 +28,7 @@ class Program:
     """What the operations work on."""
 
     def __init__(self) -> None:
+        self.agent: Agent | None = None
         self.sessions: list[Session] = []
         self.turn: Turn | None = None
         self.reader: AsyncIterator[Event] | None = None
@@ -56,16 +57,25 @@ class Program:
         outcome: Line | None = await operation(**op)
         return outcome or {}
 
+    async def op_open_agent(self, options: Line) -> None:
+        self.agent = await open_agent(executable=options["executable"], dialect="acp")
+
+    async def op_close_agent(self) -> None:
+        assert self.agent
+        await self.agent.close()
+        self.agent = None
+
+    async def opened(self, options: Line) -> Session:
+        create = self.agent.create_session if self.agent else create_session
+        return await create(**self.options(options))
+
     async def op_open(self, options: Line) -> Line:
-        session = await create_session(**self.options(options))
+        session = await self.opened(options)
         self.sessions.append(session)
         return {"pid": session.pid}
 
     async def op_open_many(self, count: int, options: Line) -> None:
-        async def opened() -> Session:
-            return await create_session(**self.options(options))
-
-        self.sessions += await asyncio.gather(*(opened() for _ in range(count)))
+        self.sessions += await asyncio.gather(*(self.opened(options) for _ in range(count)))
 
     async def op_turns(self) -> Line:
         async def right(n: int, turn: Turn) -> bool:

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kimi_agent::wire::{Content, Event};
-use kimi_agent::{Approval, ExternalTool, Session, SessionOptions, Turn};
+use kimi_agent::{Agent, Approval, Dialect, ExternalTool, Session, SessionOptions, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -40,6 +40,7 @@ async fn main() -> std::io::Result<()> {
 
 /// What the operations work on.
 struct Program {
+    agent: Option<Arc<Agent>>,
     sessions: Vec<Session>,
     turn: Option<Turn>,
     /// A permit for each call of `on_approval`.
@@ -51,7 +52,7 @@ struct Program {
 impl Default for Program {
     fn default() -> Self {
         let none = || Arc::new(Semaphore::new(0));
-        Self { sessions: Vec::new(), turn: None, asked: none(), may_answer: none() }
+        Self { agent: None, sessions: Vec::new(), turn: None, asked: none(), may_answer: none() }
     }
 }
 
@@ -59,14 +60,23 @@ impl Program {
     async fn run(&mut self, op: &Value) -> Outcome {
         let count = op["count"].as_u64().unwrap_or_default();
         Ok(match op["op"].as_str().unwrap_or_default() {
+            "open_agent" => {
+                let agent = Agent::builder().executable(words(&op["options"])).dialect(Dialect::Acp).open()?;
+                self.agent = Some(Arc::new(agent));
+                json!({})
+            }
+            "close_agent" => {
+                self.agent.take().ok_or("no agent is open")?.close().await?;
+                json!({})
+            }
             "open" => {
-                let session = self.options(&op["options"]).start().await?;
+                let session = self.opening(op).await?;
                 let pid = session.pid();
                 self.sessions.push(session);
                 json!({"pid": pid})
             }
             "open_many" => {
-                let opening: Vec<_> = (0..count).map(|_| tokio::spawn(self.options(&op["options"]).start())).collect();
+                let opening: Vec<_> = (0..count).map(|_| tokio::spawn(self.opening(op))).collect();
                 for session in opening {
                     self.sessions.push(session.await??);
                 }
@@ -151,9 +161,22 @@ impl Program {
         Ok(json!({"right": right}))
     }
 
+    /// Opens a session, of the agent where one is open.
+    fn opening(&self, op: &Value) -> impl Future<Output = kimi_agent::Result<Session>> + use<> {
+        let (agent, options) = (self.agent.clone(), self.options(&op["options"]));
+        async move {
+            match agent {
+                Some(agent) => agent.create_session(options).await,
+                None => options.start().await,
+            }
+        }
+    }
+
     fn options(&self, options: &Value) -> SessionOptions {
-        let words = options["executable"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let mut made = Session::builder().executable(words.map(str::to_owned).collect::<Vec<_>>());
+        let mut made = Session::builder();
+        if self.agent.is_none() {
+            made = made.executable(words(options));
+        }
         if let Some(seconds) = options["close_timeout"].as_f64() {
             made = made.close_timeout(Duration::from_secs_f64(seconds));
         }
@@ -176,6 +199,11 @@ impl Program {
         }
         made
     }
+}
+
+/// The words of an agent's command line.
+fn words(options: &Value) -> Vec<String> {
+    options["executable"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// How much text an event brings.
