@@ -142,6 +142,32 @@ asyncio.run(main())
         0,
         "",
     ),
+    "an agent with two sessions": (
+        """
+script = {"wire": "acp", "turns": script}
+async def main():
+    global kept
+    agent = await kimi_agent.open_agent(executable=scripted_agent(script), dialect="acp")
+    idle, busy = await agent.create_session(), await agent.create_session()
+    turn = busy.prompt("go")
+    async for event in turn:
+        kept = agent, idle, busy, turn
+        return
+asyncio.run(main())
+""",
+        0,
+        "",
+    ),
+    "blocking, an agent without a session": (
+        """
+import kimi_agent.sync
+script = {"wire": "acp", "turns": script}
+agent = kimi_agent.sync.open_agent(executable=scripted_agent(script), dialect="acp")
+assert agent.list_sessions() == []
+""",
+        0,
+        "",
+    ),
     "at exit": (
         """
 @atexit.register
