@@ -26,6 +26,17 @@ async function withSession(script, options, use) {
   }
 }
 
+test("texts are what the agent wrote, in any script and of any length", async () => {
+  const words = Array.from({ length: 300 }, (_, n) => ["plain", "naïve", "字", "👋🏽", "", "x".repeat(255 + (n % 3))][n % 6] + n);
+  const turn = [{ text: words, bulk: true }];
+  await withSession([turn, turn], {}, async (session) => {
+    assert.deepEqual(texts(await collect(session.prompt("hi"))), words);
+    const bySteps = [];
+    for await (const step of session.prompt("again").steps) bySteps.push(...texts(await collect(step)));
+    assert.deepEqual(bySteps, words);
+  });
+});
+
 test("a turn is streamed, and has a result", async () => {
   await withSession([[{ text: ["hel", "lo"] }]], {}, async (session) => {
     assert.equal(session.state, "idle");

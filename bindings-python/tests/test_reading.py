@@ -40,6 +40,24 @@ async def test_it_can_be_awaited_in_any_way() -> None:
         assert await anext(events, None) is None
 
 
+@pytest.mark.parametrize("every", [1, 2, 3])
+async def test_events_that_are_kept_stay_as_they_are(every: int) -> None:
+    words = [str(n) * (5000 if n % 7 == 0 else 1) for n in range(300)]
+    kept = {}
+    async with open_session([{"text": words, "bulk": True}]) as session:
+        seen = 0
+        async for event in session.prompt("Go"):
+            if not isinstance(event, TextPart):
+                continue
+            assert event == TextPart(words[seen])
+            if seen % every == 0:
+                kept[seen] = event
+            seen += 1
+    assert seen == len(words)
+    assert kept == {n: TextPart(words[n]) for n in range(0, len(words), every)}
+    assert len({id(event) for event in kept.values()}) == len(kept)
+
+
 async def test_it_is_awaited_once() -> None:
     async with all_there() as (_, events):
         first = events.__anext__()

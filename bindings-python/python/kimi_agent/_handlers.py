@@ -183,7 +183,7 @@ async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn:
     """Calls an asynchronous handler."""
     job.begin()
     try:
-        if in_turn and (task := asyncio.current_task()) is not None:
+        if in_turn and (task := asyncio.current_task(job.loop)) is not None:
             _serving.set((job.id, weakref.ref(task)))
         job.finish(encode_answer(await handler.function(payload), kind), None)
     except asyncio.CancelledError:

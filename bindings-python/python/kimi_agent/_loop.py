@@ -110,17 +110,18 @@ class LoopMailbox:
             # Windows' proactor loop watches no descriptors.
             _Watcher(self, loop).start()
 
-    def check(self) -> None:
-        """Raises unless this mailbox's loop is the one that runs here."""
+    def check(self) -> asyncio.AbstractEventLoop:
+        """Raises unless this mailbox's loop is the one that runs here, which it returns."""
         check_process()
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
-        if running is not self._loop():
+        if running is None or running is not self._loop():
             raise KimiAgentError(
                 "the session belongs to another event loop; a session is used in the loop that opened it"
             )
+        return running
 
     def hush(self) -> None:
         """The program ends: that its functions do not come to their ends is no news."""

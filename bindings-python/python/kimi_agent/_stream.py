@@ -114,8 +114,7 @@ class Stream:
     def _wait(self) -> asyncio.Future[None]:
         if self._waiter is not None and not self._waiter.done():
             raise KimiAgentError("somebody waits for the next event already")
-        self._mailbox.check()
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._mailbox.check().create_future()
         return self._waiter
 
 
