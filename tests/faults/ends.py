@@ -323,10 +323,15 @@ def swept(traces: dict[str, dict[str, list[Line]]]) -> Iterator[str]:
     """What is wrong with the sweeps as a whole: each line more must bring the event that it holds, and no other."""
     for language, outcomes in traces.items():
         for way in WAYS:
-            name = f"killed_{way}_".replace(" ", "_")
-            counts = [sum("event" in line for line in outcomes[f"{name}{lines:02}"]) for lines in range(FULL_LINES + 1)]
-            grown = [more - less for less, more in pairwise(counts)]
-            if any(not _failed(outcomes[f"{name}{lines:02}"]) for lines in range(FULL_LINES)):
-                yield f"{language}, {way}: an agent that died early was not missed"
-            if min(grown) < 0 or max(grown) > 1:
-                yield f"{language}, {way}: events by lines written are {counts}"
+            runs = [outcomes[f"killed_{way}_{n:02}".replace(" ", "_")] for n in range(FULL_LINES + 1)]
+            yield from sweep(f"{language}, {way}", runs, most=1)
+
+
+def sweep(what: str, runs: list[list[Line]], most: int) -> Iterator[str]:
+    """What is wrong with the runs by the lines that the agent wrote; a line may bring so many events at most."""
+    counts = [sum("event" in line for line in run) for run in runs]
+    grown = [more - less for less, more in pairwise(counts)]
+    if any(not _failed(run) for run in runs[:-1]):
+        yield f"{what}: an agent that died early was not missed"
+    if min(grown) < 0 or max(grown) > most:
+        yield f"{what}: events by lines written are {counts}"

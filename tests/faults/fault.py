@@ -86,12 +86,13 @@ class Fault:
             command = _scripted(agent, directory / "script.json", _placed(self.script, directory))
         elif self.mode:
             command = [sys.executable, "-I", "-S", str(AGENTS / "rude.py"), self.mode]
-        good = {"executable": _scripted(agent, directory / "good.json", GOOD), "work_dir": str(directory)}
+        good = {"wire": "acp", "turns": GOOD} if self.options.get("dialect") == "acp" else GOOD
+        next_one = {"executable": _scripted(agent, directory / "good.json", good), "work_dir": str(directory)}
         steps = [_placed(step.op, directory) for step in self.steps]
         agents = [op for op in steps if op["op"] == "open_agent"]
         for op in agents:
             op["options"] = {"executable": command, **op.get("options", {})}
-        following = [{**step.op, "options": good} if step.op["op"] == "open" else step.op for step in NEXT]
+        following = [{**step.op, "options": next_one} if step.op["op"] == "open" else step.op for step in NEXT]
         # What is an agent's is not its sessions' to say.
         own = {} if agents else {"executable": command}
         options = {**own, "work_dir": str(directory), **_placed(self.options, directory)}
