@@ -3,6 +3,7 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "that is how a fuzzer hears of it")]
 
+mod acp;
 mod dialects;
 mod envelope;
 mod framing;
@@ -42,6 +43,13 @@ pub fn connection(data: &[u8]) {
 pub fn conversation(data: &[u8]) {
     if let Some(scenario) = script::read(data) {
         play::play(&scenario);
+    }
+}
+
+/// The same with an agent of ACP.
+pub fn acp(data: &[u8]) {
+    if let Ok(conversation) = acp::Conversation::arbitrary_take_rest(Unstructured::new(data)) {
+        acp::play(&conversation);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The kept inputs, as plain tests; and the same promises with whatever proptest makes up.
 
+mod acp;
 mod properties;
 
 use std::collections::BTreeSet;
@@ -50,6 +51,11 @@ fn kept_inputs_of_dialects() {
 #[test]
 fn kept_inputs_of_the_connection() {
     run("connection", super::connection);
+}
+
+#[test]
+fn kept_inputs_of_acp() {
+    run("acp", super::acp);
 }
 
 #[test]

@@ -46,11 +46,11 @@ fn data_uri(url: &str) -> Option<(&str, &str)> {
     Some((head.strip_suffix(";base64")?, data))
 }
 
-/// A block of the agent's as a part; of a kind that has no counterpart, as it came.
-pub(super) fn part(block: &ContentBlock) -> ContentPart {
+/// A block of the agent's as a part; of a kind that has no counterpart, as it came. Texts may be large: they are moved.
+pub(super) fn part(block: ContentBlock) -> ContentPart {
     let url = |mime: &str, data: &str| json!({"url": format!("data:{mime};base64,{data}")});
     let media = match block {
-        ContentBlock::Text(text) => return ContentPart::text(&*text.text),
+        ContentBlock::Text(text) => return ContentPart::text(text.text),
         ContentBlock::Image(image) => {
             json!({"type": "image_url", "image_url": url(&image.mime_type, &image.data)})
         }
@@ -79,14 +79,12 @@ pub(super) fn display(content: &ToolCallContent) -> Option<DisplayBlock> {
 }
 
 /// The parts in what a tool shows.
-fn parts(content: &[ToolCallContent]) -> Vec<ContentPart> {
-    content
-        .iter()
-        .filter_map(|item| match item {
-            ToolCallContent::Content(content) => Some(part(&content.content)),
-            _ => None,
-        })
-        .collect()
+fn parts(content: Vec<ToolCallContent>) -> Vec<ContentPart> {
+    let shown = content.into_iter().filter_map(|item| match item {
+        ToolCallContent::Content(content) => Some(part(content.content)),
+        _ => None,
+    });
+    shown.collect()
 }
 
 /// The texts in what a tool shows.
@@ -110,14 +108,17 @@ pub(super) fn text(content: &[ToolCallContent]) -> Option<String> {
 }
 
 /// What a tool put out: what the agent shows of it, or else its raw output, which some give another form.
-pub(super) fn output(raw: Option<&Value>, content: &[ToolCallContent]) -> Content {
-    let parts = parts(content);
-    match (&*parts, raw) {
-        ([ContentPart::Text(only)], _) => Content::Text(only.text.clone()),
-        ([_, ..], _) => Content::Parts(parts),
-        ([], Some(Value::String(text))) => Content::Text(text.clone()),
-        ([], None | Some(Value::Null)) => Content::Text(String::new()),
-        ([], Some(raw)) => Content::Text(raw.to_string()),
+pub(super) fn output(raw: Option<Value>, content: Vec<ToolCallContent>) -> Content {
+    let mut parts = parts(content);
+    match (parts.pop(), raw) {
+        (Some(ContentPart::Text(only)), _) if parts.is_empty() => Content::Text(only.text),
+        (Some(last), _) => {
+            parts.push(last);
+            Content::Parts(parts)
+        }
+        (None, Some(Value::String(text))) => Content::Text(text),
+        (None, None | Some(Value::Null)) => Content::Text(String::new()),
+        (None, Some(raw)) => Content::Text(raw.to_string()),
     }
 }
 
@@ -144,12 +145,12 @@ mod tests {
     fn what_a_tool_puts_out_is_what_is_shown_of_it() {
         let text = |text: &str| ToolCallContent::from(text_block(text));
         let image = || ToolCallContent::from(ContentBlock::Image(acp::ImageContent::new("AAAA", "image/png")));
-        assert_eq!(output(Some(&json!("raw")), &[]), Content::from("raw"));
-        assert_eq!(output(Some(&json!("raw")), &[text("shown")]), Content::from("shown"));
-        assert_eq!(output(None, &[text("shown")]), Content::from("shown"));
-        assert_eq!(output(Some(&json!({"n": 1})), &[]), Content::from("{\"n\":1}"));
-        assert_eq!(output(Some(&Value::Null), &[]), Content::from(""));
-        let both = output(Some(&json!("raw")), &[text("shown"), image()]);
+        assert_eq!(output(Some(json!("raw")), vec![]), Content::from("raw"));
+        assert_eq!(output(Some(json!("raw")), vec![text("shown")]), Content::from("shown"));
+        assert_eq!(output(None, vec![text("shown")]), Content::from("shown"));
+        assert_eq!(output(Some(json!({"n": 1})), vec![]), Content::from("{\"n\":1}"));
+        assert_eq!(output(Some(Value::Null), vec![]), Content::from(""));
+        let both = output(Some(json!("raw")), vec![text("shown"), image()]);
         let parts = vec![ContentPart::text("shown"), ContentPart::image_url("data:image/png;base64,AAAA")];
         assert_eq!(both, Content::from(parts));
     }

@@ -147,7 +147,7 @@ impl Acp {
         let params = acp::CancelNotification::new(self.session()?);
         let mut bytes = line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}));
         // The agent may wait for these before it ends the turn.
-        let mut open: Vec<_> = self.permissions.drain().collect();
+        let mut open: Vec<_> = self.permissions.extract_if(|_, permission| permission.of_turn).collect();
         open.sort_by_key(|(_, permission)| permission.order);
         for (rpc_id, _) in open {
             bytes.extend(envelope::answer(&rpc_id, &permission::cancelled()));
@@ -186,7 +186,7 @@ impl Acp {
 
     fn end_turn(&mut self) {
         self.prompting = false;
-        self.permissions.clear();
+        self.permissions.retain(|_, permission| !permission.of_turn);
         self.tools.clear();
     }
 
@@ -301,7 +301,7 @@ impl Dialect for Acp {
     fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
         // A request that is not open any more must not be granted.
         let outcome = match self.permissions.remove(rpc_id) {
-            Some(permission) if self.cancelling.is_none() => permission.outcome(answer),
+            Some(permission) if self.cancelling.is_none() || !permission.of_turn => permission.outcome(answer),
             _ => permission::cancelled(),
         };
         envelope::answer(rpc_id, &outcome)

@@ -18,6 +18,8 @@ use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequ
 #[derive(Debug)]
 pub(super) struct Permission {
     pub(super) order: u64,
+    /// It was asked in the turn, with which it ends; what agents in the background ask stays.
+    pub(super) of_turn: bool,
     options: Vec<Choice>,
     /// Under which text the answer to a question is given.
     question: String,
@@ -155,7 +157,10 @@ impl Acp {
             let (id, tool_call_id) = (request_id(rpc_id), call_id);
             (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
         };
-        self.permissions.insert(rpc_id.to_owned(), Permission { order, options: asked.options.0, question });
+        self.permissions.insert(
+            rpc_id.to_owned(),
+            Permission { order, of_turn: self.prompting, options: asked.options.0, question },
+        );
         all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request: Box::new(request) });
         Incoming::several(all)
     }

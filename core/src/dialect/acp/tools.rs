@@ -198,7 +198,7 @@ impl Acp {
             },
         }
         if ends {
-            self.end_call(id, status == Some(ToolCallStatus::Failed), raw_output.as_ref(), all);
+            self.end_call(id, status == Some(ToolCallStatus::Failed), raw_output, all);
         }
     }
 
@@ -232,7 +232,7 @@ impl Acp {
         }
     }
 
-    fn end_call(&mut self, id: &str, failed: bool, raw_output: Option<&Value>, all: &mut Vec<Incoming>) {
+    fn end_call(&mut self, id: &str, failed: bool, raw_output: Option<Value>, all: &mut Vec<Incoming>) {
         let Some(call) = self.tools.find(id) else { return };
         call.ended = true;
         let mut extras = std::mem::take(&mut call.about);
@@ -244,7 +244,7 @@ impl Acp {
             tool_call_id: id.to_owned(),
             return_value: ToolReturnValue {
                 is_error: failed,
-                output: content::output(raw_output, &content),
+                output: content::output(raw_output, content),
                 message: String::new(),
                 display: std::mem::take(&mut call.display),
                 extras: (!extras.is_empty()).then_some(extras),

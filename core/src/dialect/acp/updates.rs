@@ -93,7 +93,7 @@ impl Acp {
 
     fn update(&mut self, kind: &str, update: SessionUpdate, raw: &RawValue, all: &mut Vec<Incoming>) {
         match update {
-            SessionUpdate::AgentMessageChunk(chunk) => self.part(content::part(&chunk.content), all),
+            SessionUpdate::AgentMessageChunk(chunk) => self.part(content::part(chunk.content), all),
             SessionUpdate::AgentThoughtChunk(chunk) => match chunk.content {
                 ContentBlock::Text(text) => {
                     let think = ThinkPart { think: text.text, encrypted: None, extra: Default::default() };

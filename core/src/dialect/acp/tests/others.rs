@@ -169,6 +169,33 @@ fn an_answer_under_a_name_that_only_the_connection_has_is_none() {
 }
 
 #[test]
+fn what_is_asked_outside_of_a_turn_is_answered_once_whatever_becomes_of_turns() {
+    let ask = |id: u64| {
+        let options = json!([{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]);
+        let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t", "title": "Do it"}, "options": options});
+        json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}).to_string()
+    };
+    let mut player = open(json!({"sessionId": "s"}));
+    player.hear(&ask(0));
+    player.connection.prompt(1, "hi".into(), player.now);
+    player.look();
+    player.hear(&ask(1));
+    player.sent();
+    player.connection.cancel(1, player.now);
+    player.look();
+    let answered = |sent: Vec<Value>| sent.into_iter().filter(|line| line["result"].is_object()).collect::<Vec<_>>();
+    // Only what was asked in the turn goes with it.
+    let cancelled = answered(player.sent());
+    assert_eq!(cancelled.len(), 1);
+    assert_eq!(cancelled[0], json!({"jsonrpc": "2.0", "id": 1, "result": {"outcome": {"outcome": "cancelled"}}}));
+    let (key, _) = player.asked.remove(0);
+    player.connection.answer(key, &Answer::Approval(Approval::Approve), player.now);
+    player.look();
+    let outcome = json!({"outcome": "selected", "optionId": "yes"});
+    assert_eq!(answered(player.sent()), [json!({"jsonrpc": "2.0", "id": 0, "result": {"outcome": outcome}})]);
+}
+
+#[test]
 fn the_ways_to_log_in_are_told() {
     let mut player = Player::new(wishes());
     let methods = json!([{"id": "a", "name": "With a key"}, {"id": "b", "type": "novel", "name": "By hand"}, 3]);
