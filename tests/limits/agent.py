@@ -5,6 +5,8 @@ ones, `{"tool_result": BYTES}` as one event, `{"call_tool": BYTES}` of the progr
 With `"approval": true` a flood has a request for an approval right behind its first event; it does not wait
 for the answer.
 
+It speaks Wire, or with `--acp` the Agent Client Protocol; of that there is no `call_tool`.
+
 The pipe that `$LIMITS_REPORT` names hears of what happens here, a line of JSON each: `asked`, `blocked` (the pipe to
 the program is full, after so many events), `answered` and `ended`. So nobody has to guess how far the agent has got.
 """
@@ -28,6 +30,8 @@ answered = threading.Condition()
 answers: dict[str, dict[str, Any]] = {}
 prompts: list[tuple[Any, dict[str, Any]]] = []
 writing = threading.Lock()
+# Whether the program speaks the Agent Client Protocol.
+acp = "--acp" in sys.argv
 report_pipe = os.open(os.environ["LIMITS_REPORT"], os.O_WRONLY) if "LIMITS_REPORT" in os.environ else None
 
 
@@ -55,13 +59,22 @@ def event(kind: str, payload: dict[str, Any]) -> bytes:
     return encoded({"method": "event", "params": {"type": kind, "payload": payload}})
 
 
+def update(**fields: Any) -> bytes:
+    """An update as a line of ACP."""
+    return encoded({"method": "session/update", "params": {"sessionId": "s", "update": fields}})
+
+
 def text(content: str) -> bytes:
     """A part of an answer."""
+    if acp:
+        return update(sessionUpdate="agent_message_chunk", content={"type": "text", "text": content})
     return event("ContentPart", {"type": "text", "text": content})
 
 
 def step(n: int) -> bytes:
-    """A step begins. What a turn's result has of text is its last step's."""
+    """A step begins. What a turn's result has of text is its last step's; over ACP, what came after the last tool."""
+    if acp:
+        return update(sessionUpdate="tool_call_update", toolCallId=f"t{n}", status="completed", title="T")
     return event("StepBegin", {"n": n})
 
 
@@ -70,13 +83,19 @@ def listen() -> None:
     for line in sys.stdin.buffer:
         message = json.loads(line)
         method = message.get("method")
-        if method == "cancel":
+        if method in ("cancel", "session/cancel"):
             cancelled.set()
-            write(encoded({"id": message["id"], "result": {}}))
-        elif method == "prompt":
+            if not acp:
+                write(encoded({"id": message["id"], "result": {}}))
+        elif method in ("prompt", "session/prompt"):
+            said = message["params"]["prompt"][0]["text"] if acp else message["params"]["user_input"]
             with answered:
-                prompts.append((message["id"], json.loads(message["params"]["user_input"])))
+                prompts.append((message["id"], json.loads(said)))
                 answered.notify_all()
+        elif method == "session/new":
+            write(encoded({"id": message["id"], "result": {"sessionId": "s"}}))
+        elif method == "initialize" and acp:
+            write(encoded({"id": message["id"], "result": {"protocolVersion": 1, "agentCapabilities": {}}}))
         elif method == "initialize":
             tools = [tool["name"] for tool in message["params"].get("external_tools", [])]
             result = {
@@ -100,6 +119,26 @@ def request(request_id: str, kind: str, payload: dict[str, Any]) -> bytes:
     return encoded({"id": request_id, "method": "request", "params": {"type": kind, "payload": payload}})
 
 
+def approval() -> bytes:
+    """May it run a command?"""
+    asked = {
+        "id": "a1",
+        "tool_call_id": "t1",
+        "sender": "Shell",
+        "action": "run command",
+        "description": "Run `ls`",
+        "display": [],
+    }
+    return request("a1", "ApprovalRequest", asked)
+
+
+def permission() -> bytes:
+    """The same in ACP."""
+    options = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+    asked = {"sessionId": "s", "toolCall": {"toolCallId": "t1", "title": "Run `ls`"}, "options": options}
+    return encoded({"id": 0, "method": "session/request_permission", "params": asked})
+
+
 def flood(count: int, approval: bool) -> None:
     """So many small events, in pieces that the pipe takes whole, so that `blocked` is told before it blocks."""
     one = text(TEXT)
@@ -107,15 +146,7 @@ def flood(count: int, approval: bool) -> None:
     sent = 0
     if approval:
         write(one)
-        approve = {
-            "id": "a1",
-            "tool_call_id": "t1",
-            "sender": "Shell",
-            "action": "run command",
-            "description": "Run `ls`",
-            "display": [],
-        }
-        write(request("a1", "ApprovalRequest", approve))
+        write(permission() if acp else approval())
         sent = 1
         report("asked")
     while sent < count and not cancelled.is_set():
@@ -123,8 +154,9 @@ def flood(count: int, approval: bool) -> None:
         if not select.select([], [1], [], 0)[1]:
             report("blocked", sent=sent)
             select.select([], [1], [])
-        # A step for each piece, in place of its first event.
-        write(step(2 + sent) + one * (events - 1))
+        # A step for each piece, in place of its first event; over ACP a tool, which is two events.
+        first = min(2 if acp else 1, events)
+        write((step(2 + sent) if events > 1 else one) + one * (events - first))
         sent += events
     report("ended", sent=sent)
 
@@ -141,6 +173,11 @@ def volume(total: int) -> None:
 
 def tool_result(size: int) -> None:
     """A tool's result of that size as one event."""
+    if acp:
+        write(update(sessionUpdate="tool_call", toolCallId="t1", title="ReadFile", rawInput={"path": "a"}))
+        shown = [{"type": "content", "content": {"type": "text", "text": "x" * size}}]
+        write(update(sessionUpdate="tool_call_update", toolCallId="t1", status="completed", content=shown))
+        return
     call = {"type": "function", "id": "t1", "function": {"name": "ReadFile", "arguments": "{}"}}
     write(event("ToolCall", call))
     value = {"is_error": False, "output": "x" * size, "message": "", "display": []}
@@ -161,7 +198,8 @@ def call_tool(size: int) -> None:
 def turn(prompt_id: Any, wish: dict[str, Any]) -> None:
     """One turn."""
     cancelled.clear()
-    write(event("TurnBegin", {"user_input": "go"}) + event("StepBegin", {"n": 1}))
+    if not acp:
+        write(event("TurnBegin", {"user_input": "go"}) + event("StepBegin", {"n": 1}))
     if "flood" in wish:
         flood(wish["flood"], wish.get("approval", False))
     elif "volume" in wish:
@@ -171,6 +209,10 @@ def turn(prompt_id: Any, wish: dict[str, Any]) -> None:
     elif "call_tool" in wish:
         call_tool(wish["call_tool"])
     status = "cancelled" if cancelled.is_set() else "finished"
+    if acp:
+        reason = "cancelled" if cancelled.is_set() else "end_turn"
+        write(encoded({"id": prompt_id, "result": {"stopReason": reason}}))
+        return
     write(event("TurnEnd", {}) + encoded({"id": prompt_id, "result": {"status": status}}))
 
 

@@ -14,6 +14,8 @@ __all__ = ["CASES"]
 KIB = 1 << 10
 MIB = 1 << 20
 EVENTS = 200_000
+# As many times what may be ahead; that the rest is no different is shown over Wire.
+ACP_EVENTS = EVENTS // 4
 # The default of the option `event_buffer_bytes`.
 EVENT_BUFFER = 256 * KIB
 # An event of the flood on the wire is some 190 bytes, and counts for 128 more; 64 KiB are in the pipe, and as much is
@@ -26,14 +28,14 @@ Figures = dict[str, Any]
 class Case:
     """A session with the agent that writes much."""
 
-    def __init__(self, machine: Machine, language: str, **options: Any) -> None:
+    def __init__(self, machine: Machine, language: str, acp: bool = False, **options: Any) -> None:
         self.machine = machine
         self.language = language
         self.folder = machine.folder / language
         self.folder.mkdir()
         self.reports = Reports(self.folder)
         self.program = machine.start(language, LIMITS_REPORT=str(self.reports.path))
-        self.options = {"executable": machine.writer(), **options}
+        self.options = {"executable": machine.writer(acp), "dialect": "acp" if acp else "auto", **options}
 
     def __enter__(self) -> Case:
         self.program.__enter__()
@@ -66,18 +68,18 @@ def at_most(what: str, bytes_: int, limit: int) -> None:
         raise Failure(f"{what}: {bytes_:,} bytes, where {limit:,} are allowed")
 
 
-def slow_reader(machine: Machine, language: str) -> Figures:
+def slow_reader(machine: Machine, language: str, acp: bool = False, events: int = EVENTS) -> Figures:
     """200,000 events to a reader that is always slower than the agent.
 
     Before each portion that it reads, the agent has got as far as it can: what a reader that takes a millisecond for
     an event sees, with nothing waited for but that. `--full` lets it take the millisecond.
     """
-    with Case(machine, language) as case:
+    with Case(machine, language, acp) as case:
         case.warm_up()
-        case.prompt(flood=EVENTS)
+        case.prompt(flood=events)
         ahead = read = 0
         with case.program.growth() as growth:
-            while not machine.full and read < EVENTS - AHEAD:
+            while not machine.full and read < events - AHEAD:
                 sent = case.reports.standstill(case.program)["sent"]
                 ahead = max(ahead, sent - read)
                 read += case.program.do("read", count=500)["events"]
@@ -85,18 +87,18 @@ def slow_reader(machine: Machine, language: str) -> Figures:
             grown = growth()
         figures = {"growth": grown, "ahead": ahead}
         # The turn's beginning and end, and its step's.
-        if read + last["events"] != EVENTS + 3:
-            raise Failure(f"{read + last['events']} events of {EVENTS + 3} were read")
+        if read + last["events"] != events + 3:
+            raise Failure(f"{read + last['events']} events of {events + 3} were read")
         at_most("a slow reader", grown, EVENT_BUFFER + CONSTANT[language])
         at_most("events ahead of a slow reader", ahead, AHEAD)
     return figures
 
 
-def nobody(machine: Machine, language: str) -> Figures:
+def nobody(machine: Machine, language: str, acp: bool = False, events: int = EVENTS) -> Figures:
     """200,000 events to nobody: the agent waits. An approval that it asked for before is given; a cancel is heard."""
-    with Case(machine, language, approval=True) as case:
+    with Case(machine, language, acp, approval=True) as case:
         case.warm_up()
-        case.prompt(flood=EVENTS, approval=True)
+        case.prompt(flood=events, approval=True)
         with case.program.growth() as growth:
             case.program.do("asked")
             sent = case.reports.standstill(case.program)["sent"]
@@ -183,6 +185,16 @@ def large_answer(machine: Machine, language: str) -> Figures:
     return {"growth": grown, "peak": peak}
 
 
+def slow_reader_acp(machine: Machine, language: str) -> Figures:
+    """The same over the Agent Client Protocol."""
+    return slow_reader(machine, language, True, ACP_EVENTS)
+
+
+def nobody_acp(machine: Machine, language: str) -> Figures:
+    """The same over the Agent Client Protocol."""
+    return nobody(machine, language, True, ACP_EVENTS)
+
+
 # Beyond the event buffer: what the allocators and collectors of the languages take for this much work.
 CONSTANT = {"rust": 512 * KIB, "python": MIB, "node": 8 * MIB}
 VOLUME = {"rust": 2 * MIB, "python": 4 * MIB, "node": 64 * MIB}
@@ -190,4 +202,6 @@ VOLUME = {"rust": 2 * MIB, "python": 4 * MIB, "node": 64 * MIB}
 LARGE = {"rust": 105 * MIB, "python": 105 * MIB, "node": 160 * MIB}
 ANSWER = {"rust": 105 * MIB, "python": 155 * MIB, "node": 310 * MIB}
 
-CASES = [slow_reader, nobody, left, volume, large_result, large_answer]
+CASES = [
+    slow_reader, nobody, left, volume, large_result, large_answer, slow_reader_acp, nobody_acp,
+]  # fmt: skip

@@ -50,9 +50,9 @@ class Machine:
         path.write_text(json.dumps(script))
         return [*self._scripted, str(path)]
 
-    def writer(self) -> list[str]:
+    def writer(self, acp: bool = False) -> list[str]:
         """The agent that writes much as an `executable`."""
-        return [sys.executable, "-S", str(HERE / "agent.py")]
+        return [sys.executable, "-S", str(HERE / "agent.py"), *(["--acp"] if acp else [])]
 
     def many(self) -> list[str]:
         """An agent that has any number of sessions, as an `executable`."""

@@ -40,9 +40,10 @@ let made = [];
 let turn;
 let reader;
 
-function options({ executable, close_timeout: closeTimeout, approval, tool }) {
+function options({ executable, dialect, close_timeout: closeTimeout, approval, tool }) {
   return {
     executable,
+    ...(dialect !== undefined && { dialect }),
     ...(closeTimeout !== undefined && { closeTimeout: closeTimeout * 1000 }),
     ...(approval && {
       onApproval: async () => {

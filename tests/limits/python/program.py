@@ -37,7 +37,7 @@ class Program:
 
     def options(self, described: Line) -> dict[str, Any]:
         """The options of a session."""
-        options = {key: value for key, value in described.items() if key in ("executable", "close_timeout")}
+        options = {key: value for key, value in described.items() if key in ("executable", "dialect", "close_timeout")}
 
         async def on_approval(_: object) -> str:
             self.asked.release()

@@ -180,6 +180,9 @@ impl Program {
         if let Some(seconds) = options["close_timeout"].as_f64() {
             made = made.close_timeout(Duration::from_secs_f64(seconds));
         }
+        if options["dialect"] == "acp" {
+            made = made.dialect(Dialect::Acp);
+        }
         if options["tool"] == true {
             made =
                 made.tool(ExternalTool::new("big", "Gives much", json!({"type": "object"}), |arguments| async move {
