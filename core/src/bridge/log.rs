@@ -43,8 +43,10 @@ impl From<&Level> for LogLevel {
 /// Nothing above this is delivered; 0 for nothing at all.
 static MAX_LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Warn as u8);
 
-/// Which mailbox hears of which session.
-static ROUTES: LazyLock<Mutex<HashMap<String, Weak<Mailbox>>>> = LazyLock::new(Mutex::default);
+/// By session: which mailbox hears of it, and the number of the route that says so.
+type Routes = HashMap<String, (u64, Weak<Mailbox>)>;
+
+static ROUTES: LazyLock<Mutex<Routes>> = LazyLock::new(Mutex::default);
 
 thread_local! {
     /// The sessions whose spans are entered on this thread, innermost last.
@@ -63,11 +65,30 @@ pub fn install_log(level: Option<LogLevel>) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Records of this session go to this mailbox.
-pub(super) fn route(session: &str, mailbox: &Arc<Mailbox>) {
-    let mut routes = lock(&ROUTES);
-    routes.retain(|_, mailbox| mailbox.strong_count() > 0);
-    routes.insert(session.to_owned(), Arc::downgrade(mailbox));
+/// Records of this session go to this mailbox for as long as this is kept.
+#[derive(Debug)]
+pub(super) struct Route {
+    session: String,
+    number: u64,
+}
+
+impl Route {
+    pub(super) fn new(session: &str, mailbox: &Arc<Mailbox>) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        lock(&ROUTES).insert(session.to_owned(), (number, Arc::downgrade(mailbox)));
+        Self { session: session.to_owned(), number }
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        let mut routes = lock(&ROUTES);
+        // The session may have been resumed meanwhile, which is a route of its own.
+        if routes.get(&self.session).is_some_and(|(number, _)| *number == self.number) {
+            routes.remove(&self.session);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -114,8 +135,8 @@ impl Subscriber for ToMailboxes {
         let session = session.and_then(|id| lock(&self.spans).get(&id).map(|span| span.session.clone()));
         let mailbox = {
             let routes = lock(&ROUTES);
-            let own = session.and_then(|session| routes.get(&session).and_then(Weak::upgrade));
-            own.or_else(|| routes.values().find_map(Weak::upgrade))
+            let own = session.and_then(|session| routes.get(&session).and_then(|(_, mailbox)| mailbox.upgrade()));
+            own.or_else(|| routes.values().find_map(|(_, mailbox)| mailbox.upgrade()))
         };
         if let Some(mailbox) = mailbox {
             let metadata = event.metadata();
@@ -183,5 +204,34 @@ impl Visit for Text {
                 let _ = write!(self.fields, " {name}={value:?}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_route(session: &str) -> bool {
+        lock(&ROUTES).contains_key(session)
+    }
+
+    #[test]
+    fn a_route_goes_with_its_session() {
+        let mailbox = Mailbox::new(|| ());
+        let route = Route::new("a route that goes", &mailbox);
+        assert!(has_route("a route that goes"));
+        drop(route);
+        assert!(!has_route("a route that goes"));
+    }
+
+    #[test]
+    fn a_session_that_is_resumed_keeps_its_route() {
+        let mailbox = Mailbox::new(|| ());
+        let former = Route::new("a route that stays", &mailbox);
+        let route = Route::new("a route that stays", &mailbox);
+        drop(former);
+        assert!(has_route("a route that stays"));
+        drop(route);
+        assert!(!has_route("a route that stays"));
     }
 }

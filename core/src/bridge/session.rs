@@ -61,6 +61,7 @@ pub struct BridgeSession {
     closing: Arc<tokio::sync::watch::Sender<bool>>,
     mailbox: Arc<Mailbox>,
     runtime: Handle,
+    _route: log::Route,
 }
 
 impl BridgeSession {
@@ -102,7 +103,7 @@ impl BridgeSession {
             }
         };
         let id = options.session_id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-        log::route(&id, &mailbox);
+        let route = log::Route::new(&id, &mailbox);
         let slot = Arc::new(OnceLock::new());
         let (closing, mut closed) = tokio::sync::watch::channel(false);
         let closing = Arc::new(closing);
@@ -113,6 +114,7 @@ impl BridgeSession {
             closing: Arc::clone(&closing),
             mailbox: Arc::clone(&mailbox),
             runtime: runtime.clone(),
+            _route: route,
         };
         let name = session.id.clone();
         let ticket = mailbox.run(&runtime, async move {
