@@ -77,6 +77,7 @@ class Measure:
 FIGURES = {
     "events, in bulk": ("µs", "client CPU an event, the agent writing all at once"),
     "events, one write each": ("µs", "client CPU an event, the agent writing each by itself"),
+    "events, over ACP": ("µs", "client CPU an event of the Agent Client Protocol, the agent writing all at once"),
     "approval, round trip": ("µs", "median time from the agent's question to the answer, both on one CPU"),
     "approval, CPU": ("µs", "client CPU an approval, both on one CPU"),
     "tool call, round trip": ("µs", "median time from the agent's call to the result, both on one CPU"),
@@ -103,6 +104,10 @@ def measures(size: Size) -> list[Measure]:
         Measure(
             "events in a write each", "events", {**stream, "writes": "single"},
             {"events, one write each": Run.cpu_us_an_event}, size.rounds,
+        ),
+        Measure(
+            "events over ACP in bulk", "acp", {**stream, "writes": "bulk"},
+            {"events, over ACP": Run.cpu_us_an_event}, size.rounds,
         ),
         Measure(
             "approvals", "approvals", {"asks": "approval", **asks},

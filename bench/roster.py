@@ -19,6 +19,7 @@ RUST = str(TARGET / "kimi-agent-bench")
 TURNS = frozenset({"events", "large", "start"})
 ASKED = TURNS | {"approvals"}
 ALL = ASKED | {"tools"}
+OURS = ALL | {"acp"}
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,19 @@ def _node(file: str, *args: str) -> tuple[str, ...]:
 
 CLIENTS = (
     Client("read + memchr (the limit)", "rust", (RUST, "limit"), ALL),
-    Client("kimi-agent, Rust", "rust", (RUST, "ours"), ALL | {"sessions"}, ours=True),
+    Client("kimi-agent, Rust", "rust", (RUST, "ours"), OURS | {"sessions"}, ours=True),
     Client("tokio + serde by hand", "rust", (RUST, "by-hand"), ALL),
+    Client("tokio + ACP's schema by hand", "rust", (RUST, "acp-by-hand"), frozenset({"acp"})),
     # Its limit of a line is 16 MiB.
     Client("kimi-wire 0.5", "rust", (RUST, "kimi-wire"), ALL - {"large"}),
-    Client("kimi-agent, Python", "python", _python("ours.py"), ALL | {"sessions"}, ours=True),
-    Client("kimi-agent, Python, blocking", "python", _python("ours_blocking.py"), ALL, ours=True),
-    Client("asyncio + orjson in batches", "python", _python("by_hand.py", "orjson"), ALL),
-    Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | {"sessions"}),
+    Client("kimi-agent, Python", "python", _python("ours.py"), OURS | {"sessions"}, ours=True),
+    Client("kimi-agent, Python, blocking", "python", _python("ours_blocking.py"), OURS, ours=True),
+    Client("asyncio + orjson in batches", "python", _python("by_hand.py", "orjson"), ALL | {"acp"}),
+    Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | {"acp", "sessions"}),
     Client("asyncio + pydantic", "python", _python("by_hand.py", "pydantic"), ALL),
     Client("claude-agent-sdk's transport", "python", _python("claude.py"), ASKED),
-    Client("kimi-agent, Node", "node", _node("ours.mjs"), ALL | {"sessions"}, ours=True),
-    Client("JSON.parse in batches", "node", _node("by_hand.mjs", "batches"), ALL),
-    Client("readline + JSON.parse", "node", _node("by_hand.mjs", "readline"), ALL),
+    Client("kimi-agent, Node", "node", _node("ours.mjs"), OURS | {"sessions"}, ours=True),
+    Client("JSON.parse in batches", "node", _node("by_hand.mjs", "batches"), ALL | {"acp"}),
+    Client("readline + JSON.parse", "node", _node("by_hand.mjs", "readline"), ALL | {"acp"}),
     Client("official Node SDK", "node", _node("official.mjs"), ALL | {"sessions"}),
 )

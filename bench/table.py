@@ -29,7 +29,7 @@ def ratio(by_client: dict[str, list[float]], name: str) -> float | None:
 
 def rows(result: dict[str, Any], figure: str) -> list[tuple[str, str, str, str]]:
     """Client, median, range and ratio."""
-    by_client: dict[str, list[float]] = result["figures"][figure]
+    by_client: dict[str, list[float]] = result["figures"].get(figure, {})
     found = []
     for client in CLIENTS:
         if values := by_client.get(client.name):

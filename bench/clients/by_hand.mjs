@@ -35,14 +35,26 @@ async function* batches(stream) {
   }
 }
 
-const child = spawn(path, ["--wire"], { stdio: ["pipe", "pipe", "inherit"] });
+const acp = process.env.BENCH_TASK === "acp";
+const child = spawn(path, [acp ? "acp" : "--wire"], { stdio: ["pipe", "pipe", "inherit"] });
 const send = (message) => child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const messages = (style === "readline" ? readline : batches)(child.stdout);
 
-send({ id: "1", method: "initialize", params: { protocol_version: "1.10" } });
-await messages.next();
+const greetings = acp
+  ? [
+      { method: "initialize", params: { protocolVersion: 1, clientCapabilities: {} } },
+      { method: "session/new", params: { cwd: process.cwd(), mcpServers: [] } },
+    ]
+  : [{ method: "initialize", params: { protocol_version: "1.10" } }];
+for (const greeting of greetings) {
+  send({ id: "1", ...greeting });
+  await messages.next();
+}
+const prompt = acp
+  ? { method: "session/prompt", params: { sessionId: "session-1", prompt: [{ type: "text", text: "go" }] } }
+  : { method: "prompt", params: { user_input: "go" } };
 const measure = new Measure();
-send({ id: "2", method: "prompt", params: { user_input: "go" } });
+send({ id: "2", ...prompt });
 let ended = false;
 while (!ended) {
   const { value, done } = await messages.next();

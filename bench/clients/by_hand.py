@@ -19,6 +19,7 @@ if sys.argv[1] == "pydantic":
 # asyncio's own is 64 KiB, which a large line breaks.
 LIMIT = 1 << 28
 CHUNK = 1 << 18
+ACP = os.environ["BENCH_TASK"] == "acp"
 Message = dict[str, Any]
 
 
@@ -44,10 +45,22 @@ class Agent:
     @classmethod
     async def start(cls, path: str) -> Agent:
         pipe = asyncio.subprocess.PIPE
-        agent = cls(await asyncio.create_subprocess_exec(path, "--wire", stdin=pipe, stdout=pipe, limit=LIMIT))
-        await agent.call("initialize", protocol_version="1.10")
+        argument = "acp" if ACP else "--wire"
+        agent = cls(await asyncio.create_subprocess_exec(path, argument, stdin=pipe, stdout=pipe, limit=LIMIT))
+        if ACP:
+            await agent.call("initialize", protocolVersion=1, clientCapabilities={})
+            await agent.output.readline()
+            await agent.call("session/new", cwd=os.getcwd(), mcpServers=[])
+        else:
+            await agent.call("initialize", protocol_version="1.10")
         await agent.output.readline()
         return agent
+
+    async def prompt(self) -> None:
+        if ACP:
+            await self.call("session/prompt", sessionId="session-1", prompt=[{"type": "text", "text": "go"}])
+        else:
+            await self.call("prompt", user_input="go")
 
     async def send(self, message: Message) -> None:
         self.input.write(json.dumps(message).encode() + b"\n")
@@ -120,7 +133,7 @@ READ = {"json": with_json, "orjson": with_orjson, "pydantic": with_pydantic}
 
 async def turn(agent: Agent, style: str) -> None:
     measure = Measure()
-    await agent.call("prompt", user_input="go")
+    await agent.prompt()
     measure.end(await READ[style](agent, measure))
     await agent.close()
 
@@ -130,7 +143,7 @@ async def sessions(path: str, style: str, count: int) -> None:
     opened = []
     for _ in range(count):
         agent = await Agent.start(path)
-        await agent.call("prompt", user_input="go")
+        await agent.prompt()
         await READ[style](agent, measure)
         opened.append(agent)
     measure.end(sessions=count)

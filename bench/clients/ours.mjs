@@ -11,14 +11,17 @@ const lookUp = tool({
   handler: async () => "12",
 });
 
+async function turn(options) {
+  const session = await createSession(options);
+  const measure = new Measure();
+  for await (const _ of session.prompt("go")) measure.event();
+  measure.end();
+  await session.close();
+}
+
 const tasks = {
-  async turn() {
-    const session = await createSession({ executable, onApproval: async () => "approve", tools: [lookUp] });
-    const measure = new Measure();
-    for await (const _ of session.prompt("go")) measure.event();
-    measure.end();
-    await session.close();
-  },
+  turn: () => turn({ executable, onApproval: async () => "approve", tools: [lookUp] }),
+  acp: () => turn({ executable: [executable, "acp"], dialect: "acp" }),
   async sessions() {
     const measure = new Measure();
     const opened = [];

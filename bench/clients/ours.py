@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from typing import Any
 
 from measure import Measure
 
@@ -21,8 +22,8 @@ async def look_up(item: str) -> str:
     return "12"
 
 
-async def turn(agent: str) -> None:
-    async with kimi_agent.create_session(executable=agent, on_approval=approve, tools=[look_up]) as session:
+async def turn(**options: Any) -> None:
+    async with kimi_agent.create_session(**options) as session:
         measure = Measure()
         events = 0
         async for _ in session.prompt("go"):
@@ -47,8 +48,10 @@ async def sessions(agent: str, count: int) -> None:
 async def main(agent: str) -> None:
     if os.environ["BENCH_TASK"] == "sessions":
         await sessions(agent, int(os.environ["BENCH_SESSIONS"]))
+    elif os.environ["BENCH_TASK"] == "acp":
+        await turn(executable=[agent, "acp"], dialect="acp")
     else:
-        await turn(agent)
+        await turn(executable=agent, on_approval=approve, tools=[look_up])
 
 
 asyncio.run(main(sys.argv[1]))

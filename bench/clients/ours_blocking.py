@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Any
 
 from measure import Measure
 
@@ -19,7 +21,11 @@ def look_up(item: str) -> str:
     return "12"
 
 
-with sync.create_session(executable=sys.argv[1], on_approval=approve, tools=[look_up]) as session:
+agent = sys.argv[1]
+options: dict[str, Any] = {"executable": agent, "on_approval": approve, "tools": [look_up]}
+if os.environ["BENCH_TASK"] == "acp":
+    options = {"executable": [agent, "acp"], "dialect": "acp"}
+with sync.create_session(**options) as session:
     measure = Measure()
     events = 0
     for _ in session.prompt("go"):

@@ -3,6 +3,7 @@
 //! `kimi-agent-bench CLIENT AGENT` does what `BENCH_TASK` says, and prints what it cost as one line of JSON;
 //! `bench/README.md` describes both.
 
+mod acp_by_hand;
 mod by_hand;
 mod kimi_wire_client;
 mod limit;
@@ -21,6 +22,7 @@ fn main() {
         match client.as_str() {
             "ours" => ours::run(&agent).await,
             "by-hand" => by_hand::run(&agent).await,
+            "acp-by-hand" => acp_by_hand::run(&agent).await,
             "kimi-wire" => kimi_wire_client::run(&agent).await,
             other => panic!("no client is called {other}"),
         }

@@ -1,6 +1,6 @@
 //! This SDK.
 
-use kimi_agent::{Approval, ExternalTool, Session, SessionOptions};
+use kimi_agent::{Approval, Dialect, ExternalTool, Session, SessionOptions};
 use serde_json::json;
 
 use crate::measure::Measure;
@@ -17,12 +17,13 @@ fn options(agent: &str) -> SessionOptions {
 pub async fn run(agent: &str) {
     match std::env::var("BENCH_TASK").as_deref() {
         Ok("sessions") => sessions(agent).await,
-        _ => turn(agent).await,
+        Ok("acp") => turn(Session::builder().executable([agent, "acp"]).dialect(Dialect::Acp)).await,
+        _ => turn(options(agent)).await,
     }
 }
 
-async fn turn(agent: &str) {
-    let session = options(agent).start().await.expect("a session");
+async fn turn(options: SessionOptions) {
+    let session = options.start().await.expect("a session");
     let mut measure = Measure::begin();
     let mut turn = session.prompt("go").expect("a turn");
     while let Some(event) = turn.next().await {

@@ -1,14 +1,18 @@
-//! A Wire agent that does nothing but talk fast: what a client costs is not hidden behind what its agent costs.
+//! An agent that does nothing but talk fast: what a client costs is not hidden behind what its agent costs.
 //!
-//! Its messages are spelled as kimi-cli 1.49 spells them. It takes any arguments and heeds none; `BENCH_PLAN` says what a turn is, as JSON:
+//! Its messages are spelled as kimi-cli 1.49 spells them; started with the argument `acp`, as Kimi Code 2.1 does. It heeds
+//! no other argument; `BENCH_PLAN` says what a turn is, as JSON:
 //! `{"events": n, "writes": "bulk" | "single", "asks": "approval" | "tool", "ask_count": m, "line": bytes}`.
-//! `BENCH_REPORT` names a file that gets the round trips' times, in nanoseconds, as JSON.
+//! Over ACP there are events in bulk only. `BENCH_REPORT` names a file that gets the round trips' times, in nanoseconds, as JSON.
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// Over ACP, the one session.
+const SESSION: &str = "session-1";
 
 #[derive(Deserialize)]
 #[serde(default)]
@@ -106,11 +110,63 @@ fn ask(plan: &Plan, n: usize) -> String {
     }
 }
 
+fn update(update: &Value) -> String {
+    let params = json!({"sessionId": SESSION, "update": update});
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string() + "\n"
+}
+
+/// The same mixture in the words of ACP.
+fn nth_update(n: usize) -> String {
+    let id = format!("0:call_{:08}", n / 20);
+    let shown = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    match n % 20 {
+        5 => update(&json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "Bash", "kind": "execute",
+            "status": "pending", "content": shown("{\"command\":")})),
+        6 => update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Running: ls -la",
+            "kind": "execute", "status": "in_progress", "rawInput": {"command": "ls -la"},
+            "content": shown("{\"command\":\"ls -la\"}")})),
+        12 if n % 40 < 20 => {
+            update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed",
+            "content": shown("total 12\ndrwxr-xr-x 2 user user 4096 src\n")}))
+        }
+        12 => update(&json!({"sessionUpdate": "usage_update", "used": 25000, "size": 100_000})),
+        _ => update(&json!({"sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": format!(" word{}", n % 1000)}})),
+    }
+}
+
+fn speak_acp(plan: &Plan, input: &mut impl BufRead, output: &mut impl Write) -> std::io::Result<()> {
+    let updates: String = (0..plan.events).map(nth_update).collect();
+    let mut line = String::new();
+    while input.read_line(&mut line)? > 0 {
+        let call: Value = serde_json::from_str(&line)?;
+        line.clear();
+        let result = match call["method"].as_str() {
+            Some("initialize") => json!({"protocolVersion": 1, "agentCapabilities": {}, "authMethods": [],
+                "agentInfo": {"name": "bench-agent", "version": "1.0"}}),
+            Some("session/new") => json!({"sessionId": SESSION}),
+            Some("session/prompt") => {
+                output.write_all(updates.as_bytes())?;
+                json!({"stopReason": "end_turn"})
+            }
+            _ => continue,
+        };
+        output.write_all(response(&call["id"], &result).as_bytes())?;
+    }
+    Ok(())
+}
+
 fn main() -> std::io::Result<()> {
     let plan: Plan = match std::env::var("BENCH_PLAN") {
         Ok(text) => serde_json::from_str(&text)?,
         Err(_) => Plan::default(),
     };
+    let mut input = std::io::BufReader::with_capacity(1 << 16, std::io::stdin().lock());
+    // Unbuffered: how the bytes are cut is what is measured.
+    let mut output = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?);
+    if std::env::args().nth(1).as_deref() == Some("acp") {
+        return speak_acp(&plan, &mut input, &mut output);
+    }
     // Made ahead: the turn itself is writing only.
     let begin = event("TurnBegin", &json!({"user_input": "go"})) + &event("StepBegin", &json!({"n": 1}));
     let lines: Vec<String> = (0..plan.events).map(nth).collect();
@@ -118,9 +174,6 @@ fn main() -> std::io::Result<()> {
     let asks: Vec<String> = (0..plan.ask_count).map(|n| ask(&plan, n)).collect();
     let bulk = (plan.writes == Writes::Bulk).then(|| lines.concat());
 
-    let mut input = std::io::BufReader::with_capacity(1 << 16, std::io::stdin().lock());
-    // Unbuffered: how the bytes are cut is what is measured.
-    let mut output = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?);
     let mut line = String::new();
     while input.read_line(&mut line)? > 0 {
         let call: Value = serde_json::from_str(&line)?;
