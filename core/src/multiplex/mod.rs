@@ -34,7 +34,7 @@ use router::{Key, Output, Router};
 const CHUNK: usize = 32 * 1024;
 /// How much may wait for the agent before sessions are not read any more.
 const MAX_UNWRITTEN: usize = 1 << 20;
-/// How far a session may lag behind another that goes on reading.
+/// How far a session may lag behind another that goes on reading, its longest line left out.
 const MAX_BEHIND: usize = 16 << 20;
 /// After the end of a pipe: how long an agent may take to exit by itself.
 const LINGER: Duration = Duration::from_secs(1);
@@ -153,6 +153,13 @@ struct Peer {
     lines: LineBuffer,
 }
 
+impl Peer {
+    /// Whether as much is unread as a pipe would hold.
+    fn is_full(&self) -> bool {
+        self.port.unread() >= port::FULL
+    }
+}
+
 enum Woken {
     Command(Option<Command>),
     Bell,
@@ -204,7 +211,7 @@ impl Multiplexer {
             if self.is_over() {
                 break;
             }
-            if self.ports.values().any(|peer| peer.port.unread() >= port::FULL) {
+            if self.ports.values().any(Peer::is_full) {
                 // Whoever has only not come to it reads now.
                 tokio::task::yield_now().await;
             }
@@ -248,10 +255,14 @@ impl Multiplexer {
     /// Whether there is room for what the agent says. A session that does not read holds up the process only while
     /// nobody else waits for it.
     fn may_read(&self) -> bool {
-        let full = |peer: &Peer| peer.port.unread() >= port::FULL;
         self.exit.is_some()
-            || !self.ports.values().any(full)
-            || self.ports.iter().any(|(key, peer)| self.router.waits(*key) && !full(peer))
+            || !self.ports.values().any(Peer::is_full)
+            || self.ports.iter().any(|(key, peer)| self.router.waits(*key) && !peer.is_full())
+    }
+
+    /// Whether what the agent says is read for others than this one.
+    fn others_wait(&self, than: Key) -> bool {
+        self.ports.iter().any(|(key, peer)| *key != than && self.router.waits(*key) && !peer.is_full())
     }
 
     fn is_over(&self) -> bool {
@@ -379,7 +390,8 @@ impl Multiplexer {
 
     fn tell(&mut self, key: Key, line: &[u8]) {
         let Some(peer) = self.ports.get(&key) else { return };
-        if peer.port.unread() < MAX_BEHIND {
+        // Alone it only has to take what had been read already when it fell behind.
+        if peer.port.behind() < MAX_BEHIND || !self.others_wait(key) {
             return peer.port.push(&[line, b"\n"]);
         }
         let error = Error::EventBufferFull(format!(

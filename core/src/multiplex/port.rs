@@ -27,6 +27,8 @@ pub(super) struct Port {
 #[derive(Debug, Default)]
 struct State {
     unread: BytesMut,
+    /// Of the lines that have come since nothing was unread.
+    longest: usize,
     reader: Option<Waker>,
     /// Nothing comes after what is unread.
     eof: bool,
@@ -80,13 +82,21 @@ impl Port {
         self.lock().unread.len()
     }
 
-    /// Gives the session bytes to read.
+    /// How far the session has fallen behind: its longest line does not count, as it may be reading that.
+    pub(super) fn behind(&self) -> usize {
+        let state = self.lock();
+        state.unread.len().saturating_sub(state.longest)
+    }
+
+    /// Gives the session a line to read.
     pub(super) fn push(&self, parts: &[&[u8]]) {
         let mut state = self.lock();
         if state.eof {
             return;
         }
+        let before = state.unread.len();
         parts.iter().for_each(|part| state.unread.extend_from_slice(part));
+        state.longest = state.longest.max(state.unread.len() - before);
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
@@ -166,6 +176,7 @@ impl AsyncRead for Reader {
         if state.unread.is_empty() {
             // What was large once must not stay so.
             state.unread = BytesMut::new();
+            state.longest = 0;
         }
         drop(state);
         if before >= FULL && before - n < FULL {

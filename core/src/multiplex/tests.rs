@@ -186,7 +186,8 @@ async fn a_session_that_lags_too_far_behind_is_given_up_alone() {
     let (mut b, _of_b) = open(&handle, &mut agent, "b").await;
     b.says(&prompt("b")).await;
     let asked = agent.hears().await;
-    for _ in 0..=(MAX_BEHIND >> 19) {
+    // One more than what it may leave, as one of them it may be reading.
+    for _ in 0..=(MAX_BEHIND >> 19) + 1 {
         agent.says(&update("a", 1 << 19)).await;
     }
     assert_eq!(agent.hears().await["method"], "session/close");
@@ -195,6 +196,34 @@ async fn a_session_that_lags_too_far_behind_is_given_up_alone() {
     let reason = of_a.wait().await.reason;
     assert!(matches!(reason, Some(Error::EventBufferFull(_))), "{reason:?}");
     drop(a);
+}
+
+#[tokio::test]
+async fn a_line_that_is_longer_than_the_lag_allowed_is_read_like_others() {
+    let (handle, mut agent, _exit) = agent();
+    let (mut a, _of_a) = open(&handle, &mut agent, "a").await;
+    let (mut b, _of_b) = open(&handle, &mut agent, "b").await;
+    // The process takes lines as long as any of its sessions does.
+    let _wide = handle.attach(2 * MAX_BEHIND).expect("a process");
+    let (large, small) = (update("a", MAX_BEHIND + 1), update("a", 1));
+    for others_wait in [false, true] {
+        let mut asked = Value::Null;
+        if others_wait {
+            b.says(&prompt("b")).await;
+            asked = agent.hears().await;
+        }
+        // What comes right behind it is there before anybody has had the time to read.
+        agent.writer.write_all(format!("{large}\n{small}\n{small}\n").as_bytes()).await.unwrap();
+        if others_wait {
+            agent.says(&json!({"id": asked["id"], "result": {}})).await;
+            assert_eq!(b.hears().await["id"], 2);
+        }
+        for line in [&large, &small, &small] {
+            assert_eq!(a.hears().await, *line);
+        }
+    }
+    a.says(&prompt("a")).await;
+    assert_eq!(agent.hears().await["params"]["sessionId"], "a");
 }
 
 #[tokio::test]
