@@ -119,7 +119,7 @@ def request(request_id: str, kind: str, payload: dict[str, Any]) -> bytes:
     return encoded({"id": request_id, "method": "request", "params": {"type": kind, "payload": payload}})
 
 
-def approval() -> bytes:
+def approval_request() -> bytes:
     """May it run a command?"""
     asked = {
         "id": "a1",
@@ -132,7 +132,7 @@ def approval() -> bytes:
     return request("a1", "ApprovalRequest", asked)
 
 
-def permission() -> bytes:
+def permission_request() -> bytes:
     """The same in ACP."""
     options = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
     asked = {"sessionId": "s", "toolCall": {"toolCallId": "t1", "title": "Run `ls`"}, "options": options}
@@ -146,7 +146,7 @@ def flood(count: int, approval: bool) -> None:
     sent = 0
     if approval:
         write(one)
-        write(permission() if acp else approval())
+        write(permission_request() if acp else approval_request())
         sent = 1
         report("asked")
     while sent < count and not cancelled.is_set():
