@@ -14,7 +14,7 @@ __all__ = ["CASES"]
 
 # What the languages' allocators keep, however many sessions there were.
 LEFT = {"rust": MIB, "python": 2 * MIB, "node": 48 * MIB}
-IDLE = 40 * KIB
+IDLE = 32 * KIB
 # What stands for the process is memory of ours there.
 IDLE_SHARED = 64 * KIB
 AT_ONCE = 200

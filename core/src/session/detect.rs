@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -158,8 +159,12 @@ impl Subject {
         std::iter::once(&*self.program).chain(script)
     }
 
-    /// Asks it.
-    pub(super) async fn ask(&self) -> Option<Product> {
+    /// Asks it. Boxed, as it is nearly never done, and every opening would carry it.
+    pub(super) fn ask(&self) -> Pin<Box<impl Future<Output = Option<Product>>>> {
+        Box::pin(self.asked())
+    }
+
+    async fn asked(&self) -> Option<Product> {
         let asked = tokio::time::timeout(PATIENCE, self.version()).await;
         let agent = asked.ok().and_then(Result::ok).as_deref().and_then(Product::read);
         match agent {

@@ -1,6 +1,7 @@
 //! Opening a session: check the options, start the agent, shake hands.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -147,11 +148,15 @@ impl SessionOptions {
         self.start_in(&processes, id).await
     }
 
-    /// The same, in one of these processes.
-    pub(super) async fn start_in(self, processes: &Processes, id: String) -> Result<Session> {
+    /// The same, in one of these processes. Boxed, as it is large, and would be part of everything that waits for it.
+    pub(super) fn start_in<'a>(
+        self,
+        processes: &'a Processes,
+        id: String,
+    ) -> Pin<Box<impl Future<Output = Result<Session>> + use<'a>>> {
         // Also what is said while the session opens is to be known for its own.
         let span = tracing::info_span!("session", session = self.session_id.as_deref().unwrap_or(&id));
-        self.started(processes, id).instrument(span).await
+        Box::pin(self.started(processes, id).instrument(span))
     }
 
     async fn started(self, processes: &Processes, id: String) -> Result<Session> {
