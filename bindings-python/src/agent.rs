@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::mailbox::PyMailbox;
-use crate::session::{PySession, callbacks, options};
+use crate::session::{PySession, given};
 use crate::{let_go, raise, runtime};
 
 /// An agent. Dropping the last reference closes it in the background.
@@ -33,8 +33,7 @@ impl PyAgent {
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let map = self::options(options)?;
-        let callbacks = self::callbacks(callbacks)?;
+        let (map, callbacks) = given(options, callbacks)?;
         let agent = BridgeAgent::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks)
             .map_err(|error| raise(options.py(), &error))?;
         Ok(Self { agent: Arc::new(agent) })
@@ -50,8 +49,7 @@ impl PyAgent {
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<(PySession, u64)> {
         let start = resume.map(Start::Resume).or_else(|| fork.map(Start::Fork)).unwrap_or(Start::New);
-        let map = self::options(options)?;
-        let callbacks = self::callbacks(callbacks)?;
+        let (map, callbacks) = given(options, callbacks)?;
         let opened = self.agent.create_session(key, start, map, Naming::Snake, callbacks);
         let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
         Ok((PySession::new(session), ticket))

@@ -23,7 +23,7 @@ pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
     })
 }
 
-pub(crate) fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
+fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     match py_to_json(value)? {
         Value::Object(map) => Ok(map),
         _ => Err(PyValueError::new_err("options are a dict")),
@@ -38,13 +38,21 @@ fn mode(callbacks: &Bound<'_, PyDict>, name: &str) -> PyResult<Mode> {
     Ok(if value.is_truthy()? { Mode::Handler } else { Mode::Unset })
 }
 
-pub(crate) fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
+fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
     Ok(Callbacks {
         on_approval: mode(given, "on_approval")?,
         on_question: mode(given, "on_question")?,
         on_event: mode(given, "on_event")? == Mode::Handler,
         on_stderr: mode(given, "on_stderr")? == Mode::Handler,
     })
+}
+
+/// What something is opened with.
+pub(crate) fn given(
+    options: &Bound<'_, PyAny>,
+    functions: &Bound<'_, PyDict>,
+) -> PyResult<(Map<String, Value>, Callbacks)> {
+    Ok((self::options(options)?, callbacks(functions)?))
 }
 
 /// A session. Dropping the last reference closes it in the background.
@@ -75,8 +83,7 @@ impl PySession {
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<(Self, u64)> {
-        let map = self::options(options)?;
-        let callbacks = self::callbacks(callbacks)?;
+        let (map, callbacks) = given(options, callbacks)?;
         let opened = BridgeSession::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks);
         let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
         Ok((Self::new(session), ticket))
@@ -84,15 +91,14 @@ impl PySession {
 
     #[staticmethod]
     fn one_shot(
+        content: &Bound<'_, PyAny>,
         mailbox: &PyMailbox,
         key: u64,
-        content: &Bound<'_, PyAny>,
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<PyTurn> {
         let content = self::content(content)?;
-        let map = self::options(options)?;
-        let callbacks = self::callbacks(callbacks)?;
+        let (map, callbacks) = given(options, callbacks)?;
         let mailbox = mailbox.mailbox.clone();
         BridgeSession::one_shot(key, mailbox, runtime(), content, map, Naming::Snake, callbacks)
             .map(PyTurn::new)

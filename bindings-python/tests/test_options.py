@@ -17,7 +17,8 @@ import kimi_agent
 from kimi_agent import Block, Hook, InvalidOption, Reject, SessionOptions, TextPart, ToolReturnValue, tool
 from kimi_agent._encode import to_jsonable
 from kimi_agent._handlers import Handlers, encode_answer
-from kimi_agent._session import encode_input, encode_options
+from kimi_agent._opening import encode_options
+from kimi_agent._session import encode_input
 
 NAMES = """
     work_dir session_id model thinking yolo config_file config executable env mcp_configs agent_file skills_dir tools

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from . import _native
-from ._errors import KimiAgentError
 from ._handlers import Handlers
 from ._interface import Callbacks
-from ._loop import LoopMailbox, called, current_mailbox, in_this_process
+from ._loop import LoopMailbox
+from ._opening import Begin, Opening, Owner
 from ._options import AgentOptions, SessionOptions, StrPath
-from ._session import SessionOpening, encode_options
+from ._session import SessionOpening
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Unpack
 
 __all__ = ["Agent", "AgentOpening", "SessionInfo", "open_agent"]
 
@@ -37,16 +35,12 @@ class SessionInfo:
     """When something last happened in it, in the words of ISO 8601, if the agent says."""
 
 
-class Agent:
+class Agent(Owner[_native.Agent]):
     """An agent that has any number of sessions at once. See `open_agent`."""
 
-    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")
+    __slots__ = ()
 
-    def __init__(self, native: _native.Agent, mailbox: LoopMailbox, handlers: Handlers) -> None:
-        self._native = native
-        self._mailbox = mailbox
-        self._handlers = handlers
-        self._closing = False
+    _name = "an Agent"
 
     def create_session(self, **options: Unpack[SessionOptions]) -> SessionOpening:
         """Opens a session: to await, or to enter with `async with`.
@@ -77,28 +71,7 @@ class Agent:
 
     async def close(self) -> None:
         """Closes all sessions and waits until no process is left. Closing twice is fine."""
-        self._closing = True
-        await self._mailbox.call(self._native.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __del__(self) -> None:
-        native = getattr(self, "_native", None)
-        if native is None or self._closing or not in_this_process():
-            return
-        native.abandon()
-        # Last: as an error it ends this function.
-        warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=1, source=self)
-
-    def __reduce__(self) -> NoReturn:
-        # The end of a copy would end the agent.
-        raise TypeError("an Agent can be neither copied nor pickled")
+        await super().close()
 
     def __repr__(self) -> str:
         return "<Agent>"
@@ -114,59 +87,30 @@ class _Origin:
         self._resume = resume
         self._fork = fork
 
-    def open(self, key: int, options: Mapping[str, Any], callbacks: Callbacks) -> tuple[_native.Session, int]:
+    def open(
+        self, mailbox: _native.Mailbox, key: int, options: Mapping[str, Any], callbacks: Callbacks
+    ) -> tuple[_native.Session, int]:
         self._agent._mailbox.check()
         try:
-            return called(self._agent._native.create_session, key, self._resume, self._fork, options, callbacks)
+            return self._agent._native.create_session(key, self._resume, self._fork, options, callbacks)
         finally:
-            # Options may be secret, and reports of errors may show what frames hold.
+            # As in begun().
             del options
 
 
-class AgentOpening:
+class AgentOpening(Opening[_native.Agent, Agent]):
     """What `open_agent` returns: to await, or to enter with `async with`."""
 
-    __slots__ = ("_agent", "_options")
+    __slots__ = ()
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options: Mapping[str, Any] | None = options
-        self._agent: Agent | None = None
+    _what = "agent"
+    _by = "open_agent"
 
-    def __await__(self) -> Generator[Any, None, Agent]:
-        return self._open().__await__()
+    def _begin(self) -> Begin[_native.Agent]:
+        return _native.Agent.open
 
-    async def _open(self) -> Agent:
-        options, self._options = self._options, None
-        if options is None:
-            raise KimiAgentError("this agent has been opened already; call open_agent() again for another one")
-        mailbox = current_mailbox()
-        try:
-            handlers = Handlers(options)
-            mailbox.add_handlers(handlers.key, handlers)
-            native = called(
-                _native.Agent.open,
-                mailbox.native,
-                handlers.key,
-                encode_options(options, handlers),
-                handlers.callbacks(),
-            )
-        finally:
-            # As with those of a session.
-            del options
-        return Agent(native, mailbox, handlers)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("what open_agent() returns can be neither copied nor pickled")
-
-    async def __aenter__(self) -> Agent:
-        self._agent = await self._open()
-        return self._agent
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._agent is not None:
-            await self._agent.close()
+    async def _made(self, begun: _native.Agent, mailbox: LoopMailbox, handlers: Handlers) -> Agent:
+        return Agent(begun, mailbox, handlers)
 
 
 def open_agent(**options: Unpack[AgentOptions]) -> AgentOpening:

@@ -80,9 +80,9 @@ class Session:
         """
     @staticmethod
     def one_shot(
+        content: str | list[dict[str, Any]],
         mailbox: Mailbox,
         key: int,
-        content: str | list[dict[str, Any]],
         options: Mapping[str, Any],
         callbacks: Callbacks,
     ) -> Turn:

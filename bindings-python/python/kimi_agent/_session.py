@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
-import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, Union
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Union
 
 from . import _native
 from ._encode import to_jsonable
-from ._errors import InvalidOption, KimiAgentError, MaxStepsReached, TurnCancelled
+from ._errors import KimiAgentError, MaxStepsReached, TurnCancelled
 from ._handlers import Handlers, encode_answer, serving_job
 from ._interface import Callbacks
-from ._loop import LoopMailbox, called, current_mailbox, in_this_process
+from ._loop import LoopMailbox, called
 from ._message import Message
+from ._opening import Begin, Opening, Owner, begun
 from ._options import Answers, Approval, SessionOptions, UserInput
 from ._stream import EventIterator, Steps, Stream
 from ._wire import (
@@ -186,20 +186,19 @@ class Replay(Stream):
         return EventIterator(self)
 
 
-class Session:
+class Session(Owner[_native.Session]):
     """A session with an agent, that remembers from turn to turn. See `create_session`."""
 
-    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native", "_origin")
+    __slots__ = ("_origin",)
+
+    _name = "a Session"
 
     def __init__(
         self, native: _native.Session, mailbox: LoopMailbox, handlers: Handlers, origin: object = None
     ) -> None:
-        self._native = native
+        super().__init__(native, mailbox, handlers)
         # A session keeps its agent open.
         self._origin = origin
-        self._mailbox = mailbox
-        self._handlers = handlers
-        self._closing = False
 
     @property
     def id(self) -> str:
@@ -277,30 +276,10 @@ class Session:
 
     async def close(self) -> None:
         """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
-        self._closing = True
-        await self._mailbox.call(self._native.close)
+        await super().close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __del__(self) -> None:
-        native = getattr(self, "_native", None)
-        if native is None or self._closing or not in_this_process():
-            return
-        unclosed = f"{self!r} was never closed" if native.state != "closed" else None
-        native.abandon()
-        if unclosed:
-            # Last: as an error it ends this function.
-            warnings.warn(unclosed, ResourceWarning, stacklevel=1, source=self)
-
-    def __reduce__(self) -> NoReturn:
-        # The end of a copy would end the session.
-        raise TypeError("a Session can be neither copied nor pickled")
+    def _has_ended(self) -> bool:
+        return self._native.state == "closed"
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state}>"
@@ -309,64 +288,34 @@ class Session:
 class Origin(Protocol):
     """What opens a session other than one of its own agent."""
 
-    def open(self, key: int, options: Mapping[str, Any], callbacks: Callbacks) -> tuple[_native.Session, int]: ...
+    def open(
+        self, mailbox: _native.Mailbox, key: int, options: Mapping[str, Any], callbacks: Callbacks
+    ) -> tuple[_native.Session, int]: ...
 
 
-class SessionOpening:
+class SessionOpening(Opening[tuple[_native.Session, int], Session]):
     """What `create_session` returns: to await, or to enter with `async with`. Nothing starts before that."""
 
-    __slots__ = ("_options", "_origin", "_session")
+    __slots__ = ("_origin",)
+
+    _what = "session"
+    _by = "create_session"
 
     def __init__(self, options: Mapping[str, Any], origin: Origin | None = None) -> None:
-        self._options: Mapping[str, Any] | None = options
+        super().__init__(options)
         self._origin = origin
-        self._session: Session | None = None
 
-    def __await__(self) -> Generator[Any, None, Session]:
-        return self._open().__await__()
+    def _begin(self) -> Begin[tuple[_native.Session, int]]:
+        return _native.Session.open if self._origin is None else self._origin.open
 
-    async def _open(self) -> Session:
-        options, self._options = self._options, None
-        if options is None:
-            raise KimiAgentError("this session has been opened already; call create_session() again for another one")
-        mailbox = current_mailbox()
-        origin = self._origin
-        try:
-            handlers = Handlers(options)
-            mailbox.add_handlers(handlers.key, handlers)
-            if origin is None:
-                native, ticket = called(
-                    _native.Session.open,
-                    mailbox.native,
-                    handlers.key,
-                    encode_options(options, handlers),
-                    handlers.callbacks(),
-                )
-            else:
-                native, ticket = origin.open(handlers.key, encode_options(options, handlers), handlers.callbacks())
-        finally:
-            # Options may be secret, and reports of errors may show what frames hold.
-            del options
+    async def _made(self, begun: tuple[_native.Session, int], mailbox: LoopMailbox, handlers: Handlers) -> Session:
+        native, ticket = begun
         try:
             await mailbox.wait(ticket)
         except BaseException:
             native.abandon()
             raise
-        return Session(native, mailbox, handlers, origin)
-
-    def __reduce__(self) -> NoReturn:
-        # The options may hold keys, which would be in a pickle.
-        raise TypeError("what create_session() returns can be neither copied nor pickled")
-
-    async def __aenter__(self) -> Session:
-        self._session = await self._open()
-        return self._session
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        return Session(native, mailbox, handlers, self._origin)
 
 
 def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
@@ -405,47 +354,12 @@ def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
     >>> asyncio.run(main())
     'Hello!'
     """
-    mailbox = current_mailbox()
     try:
-        handlers = Handlers(options)
-        mailbox.add_handlers(handlers.key, handlers)
-        native = called(
-            _native.Session.one_shot,
-            mailbox.native,
-            handlers.key,
-            encode_input(content),
-            encode_options(options, handlers),
-            handlers.callbacks(),
-        )
+        native, mailbox, handlers = begun(options, partial(_native.Session.one_shot, encode_input(content)))
     finally:
+        # As in begun().
         del options
     return Turn(native, mailbox, handlers)
-
-
-def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, Any]:
-    """The options as JSON; their names and values are judged by the core."""
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if name in Handlers.options():
-            continue
-        if isinstance(value, (list, tuple)):
-            value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
-        try:
-            found[name] = to_jsonable(os.fspath(value) if isinstance(value, os.PathLike) else value)
-        except TypeError as error:
-            del options, found, value
-            raise InvalidOption(f"{name}: {error}", name) from None
-    if handlers.tools:
-        found["tools"] = [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "timeout": tool.timeout}
-            for tool in handlers.tools
-        ]
-    if handlers.hooks:
-        found["hooks"] = [
-            {"event": hook.event, "matcher": hook.matcher, "timeout": hook.timeout, "on_error": hook.on_error}
-            for hook in handlers.hooks
-        ]
-    return found
 
 
 def encode_input(content: UserInput) -> str | list[dict[str, Any]]:

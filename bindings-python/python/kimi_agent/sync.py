@@ -13,8 +13,9 @@ threads of their own and may use them, too. Ctrl-C interrupts every wait.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from . import _agent, _native, _session, _stream
 from ._agent import SessionInfo
@@ -41,6 +42,8 @@ __all__ = [
     "open_agent",
     "prompt",
 ]
+
+Inner = TypeVar("Inner", _agent.Agent, _session.Session)
 
 
 class EventIterator(_native.BlockingReader):
@@ -216,88 +219,16 @@ class Turn(_Events):
         return repr(self._turn)
 
 
-class Session:
-    """A session with an agent, that remembers from turn to turn. See `create_session`."""
+class _Owner(Generic[Inner]):
+    """What owns agents until it is closed."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_inner",)
 
-    def __init__(self, session: _session.Session) -> None:
-        self._session = session
-
-    @property
-    def id(self) -> str:
-        """Its id, to resume it by."""
-        return self._session.id
-
-    @property
-    def work_dir(self) -> str:
-        """The directory that the agent works in."""
-        return self._session.work_dir
-
-    @property
-    def state(self) -> Literal["idle", "active", "closed"]:
-        """Whether a turn runs."""
-        return self._session.state
-
-    @property
-    def protocol_version(self) -> str | None:
-        """The version of Wire that the agent speaks."""
-        return self._session.protocol_version
-
-    @property
-    def server(self) -> ServerInfo | None:
-        """Name and version of the agent, if it says."""
-        return self._session.server
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the agent can do."""
-        return self._session.capabilities
-
-    @property
-    def slash_commands(self) -> list[SlashCommand]:
-        """The commands that a prompt may begin with."""
-        return self._session.slash_commands
-
-    @property
-    def external_tools(self) -> ExternalToolsResult:
-        """Which of the program's tools the agent took, and why not the others."""
-        return self._session.external_tools
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the agent."""
-        return self._session.pid
-
-    @property
-    def usage(self) -> TokenUsage:
-        """The tokens of all turns until now."""
-        return self._session.usage
-
-    @property
-    def status(self) -> StatusUpdate:
-        """How things stand, all updates put together: context, plan mode, MCP servers."""
-        return self._session.status
-
-    def prompt(self, content: UserInput) -> Turn:
-        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
-        return Turn(run_call(self._session.prompt, content))
-
-    def replay(self) -> Replay:
-        """What has happened in the session, once more (from Wire 1.3 on)."""
-        return Replay(run_call(self._session.replay))
-
-    def set_plan_mode(self, on: bool) -> None:
-        """Switches plan mode, in which the agent plans and changes nothing (from Wire 1.4 on)."""
-        run(self._session.set_plan_mode(on))
-
-    def respond(self, request: Request, answer: Answer) -> None:
-        """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
-        run(self._session.respond(request, answer))
+    def __init__(self, inner: Inner) -> None:
+        self._inner: Inner = inner
 
     def close(self) -> None:
-        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
-        run(self._session.close())
+        run(self._inner.close())
 
     def __enter__(self) -> Self:
         return self
@@ -308,10 +239,91 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return repr(self._session)
+        return repr(self._inner)
 
 
-async def _opened(opening: _session.SessionOpening) -> _session.Session:
+class Session(_Owner[_session.Session]):
+    """A session with an agent, that remembers from turn to turn. See `create_session`."""
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> str:
+        """Its id, to resume it by."""
+        return self._inner.id
+
+    @property
+    def work_dir(self) -> str:
+        """The directory that the agent works in."""
+        return self._inner.work_dir
+
+    @property
+    def state(self) -> Literal["idle", "active", "closed"]:
+        """Whether a turn runs."""
+        return self._inner.state
+
+    @property
+    def protocol_version(self) -> str | None:
+        """The version of Wire that the agent speaks."""
+        return self._inner.protocol_version
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """Name and version of the agent, if it says."""
+        return self._inner.server
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the agent can do."""
+        return self._inner.capabilities
+
+    @property
+    def slash_commands(self) -> list[SlashCommand]:
+        """The commands that a prompt may begin with."""
+        return self._inner.slash_commands
+
+    @property
+    def external_tools(self) -> ExternalToolsResult:
+        """Which of the program's tools the agent took, and why not the others."""
+        return self._inner.external_tools
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the agent."""
+        return self._inner.pid
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all turns until now."""
+        return self._inner.usage
+
+    @property
+    def status(self) -> StatusUpdate:
+        """How things stand, all updates put together: context, plan mode, MCP servers."""
+        return self._inner.status
+
+    def prompt(self, content: UserInput) -> Turn:
+        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
+        return Turn(run_call(self._inner.prompt, content))
+
+    def replay(self) -> Replay:
+        """What has happened in the session, once more (from Wire 1.3 on)."""
+        return Replay(run_call(self._inner.replay))
+
+    def set_plan_mode(self, on: bool) -> None:
+        """Switches plan mode, in which the agent plans and changes nothing (from Wire 1.4 on)."""
+        run(self._inner.set_plan_mode(on))
+
+    def respond(self, request: Request, answer: Answer) -> None:
+        """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
+        run(self._inner.respond(request, answer))
+
+    def close(self) -> None:
+        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
+        super().close()
+
+
+async def _opened(opening: Awaitable[Inner]) -> Inner:
     return await opening
 
 
@@ -326,55 +338,37 @@ def create_session(**options: Unpack[SessionOptions]) -> Session:
     return Session(run(_opened(opening)))
 
 
-class Agent:
+class Agent(_Owner[_agent.Agent]):
     """An agent that has any number of sessions at once. See `open_agent`."""
 
-    __slots__ = ("_agent",)
-
-    def __init__(self, agent: _agent.Agent) -> None:
-        self._agent = agent
+    __slots__ = ()
 
     def create_session(self, **options: Unpack[SessionOptions]) -> Session:
         """Opens a session. The options are those of `create_session`, but for those that are the agent's."""
-        opening = self._agent.create_session(**options)
+        opening = self._inner.create_session(**options)
         # As in create_session.
         del options
         return Session(run(_opened(opening)))
 
     def resume(self, session_id: str, /, **options: Unpack[SessionOptions]) -> Session:
         """Goes on with a session: `create_session` with a `session_id`."""
-        opening = self._agent.resume(session_id, **options)
+        opening = self._inner.resume(session_id, **options)
         del options
         return Session(run(_opened(opening)))
 
     def fork(self, session_id: str, /, **options: Unpack[SessionOptions]) -> Session:
         """Opens a session that begins with the past of another, which stays as it is."""
-        opening = self._agent.fork(session_id, **options)
+        opening = self._inner.fork(session_id, **options)
         del options
         return Session(run(_opened(opening)))
 
     def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
         """The sessions that the agent keeps, those of other processes included; only those of `work_dir`, if given."""
-        return run(self._agent.list_sessions(work_dir))
+        return run(self._inner.list_sessions(work_dir))
 
     def close(self) -> None:
         """Closes all sessions and waits until no process is left. Closing twice is fine."""
-        run(self._agent.close())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._agent)
-
-
-async def _opened_agent(opening: _agent.AgentOpening) -> _agent.Agent:
-    return await opening
+        super().close()
 
 
 def open_agent(**options: Unpack[AgentOptions]) -> Agent:
@@ -390,7 +384,7 @@ def open_agent(**options: Unpack[AgentOptions]) -> Agent:
     opening = _agent.open_agent(**options)
     # As in create_session.
     del options
-    return Agent(run(_opened_agent(opening)))
+    return Agent(run(_opened(opening)))
 
 
 def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:

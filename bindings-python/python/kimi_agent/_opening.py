@@ -1,0 +1,159 @@
+"""Opening what owns agents, sessions and agents themselves, and closing it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+
+from . import _native
+from ._encode import to_jsonable
+from ._errors import InvalidOption, KimiAgentError
+from ._handlers import Handlers
+from ._interface import Callbacks
+from ._loop import LoopMailbox, called, current_mailbox, in_this_process
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Begin", "Opening", "Owner", "begun", "encode_options"]
+
+N = TypeVar("N", _native.Agent, _native.Session)
+B = TypeVar("B")
+T = TypeVar("T", bound="Owner[Any]")
+
+Begin = Callable[[_native.Mailbox, int, Mapping[str, Any], Callbacks], B]
+"""What the core begins with options, in the mailbox of an event loop, whose jobs the key names."""
+
+
+class Owner(Generic[N]):
+    """What owns agents until it is closed. Internal: `Session` and `Agent` are its public forms."""
+
+    __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")
+
+    _name: ClassVar[str]
+
+    def __init__(self, native: N, mailbox: LoopMailbox, handlers: Handlers) -> None:
+        self._native: N = native
+        self._mailbox = mailbox
+        self._handlers = handlers
+        self._closing = False
+
+    async def close(self) -> None:
+        self._closing = True
+        await self._mailbox.call(self._native.close)
+
+    def _has_ended(self) -> bool:
+        """Whether there is nothing to close any more."""
+        return False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        native = getattr(self, "_native", None)
+        if native is None or self._closing or not in_this_process():
+            return
+        unclosed = None if self._has_ended() else f"{self!r} was never closed"
+        native.abandon()
+        if unclosed:
+            # Last: as an error it ends this function.
+            warnings.warn(unclosed, ResourceWarning, stacklevel=1, source=self)
+
+    def __reduce__(self) -> NoReturn:
+        # The end of a copy would end the original.
+        raise TypeError(f"{self._name} can be neither copied nor pickled")
+
+
+class Opening(Generic[B, T]):
+    """Opens once, when it is awaited or entered. Internal: `SessionOpening` and `AgentOpening` are its public forms."""
+
+    __slots__ = ("_opened", "_options")
+
+    _what: ClassVar[str]
+    _by: ClassVar[str]
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options: Mapping[str, Any] | None = options
+        self._opened: T | None = None
+
+    def _begin(self) -> Begin[B]:
+        raise NotImplementedError
+
+    async def _made(self, begun: B, mailbox: LoopMailbox, handlers: Handlers) -> T:
+        """Waits until it is open."""
+        raise NotImplementedError
+
+    async def _open(self) -> T:
+        options, self._options = self._options, None
+        if options is None:
+            raise KimiAgentError(f"this {self._what} has been opened already; call {self._by}() again for another one")
+        try:
+            found = begun(options, self._begin())
+        finally:
+            # As in begun().
+            del options
+        return await self._made(*found)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    def __reduce__(self) -> NoReturn:
+        # The options may hold keys, which would be in a pickle.
+        raise TypeError(f"what {self._by}() returns can be neither copied nor pickled")
+
+
+def begun(options: Mapping[str, Any], begin: Begin[B]) -> tuple[B, LoopMailbox, Handlers]:
+    """Begins something with these options, whose functions the running event loop knows from then on."""
+    mailbox = current_mailbox()
+    try:
+        handlers = Handlers(options)
+        mailbox.add_handlers(handlers.key, handlers)
+        found = called(begin, mailbox.native, handlers.key, encode_options(options, handlers), handlers.callbacks())
+    finally:
+        # Options may be secret, and reports of errors may show what frames hold.
+        del options
+    return found, mailbox, handlers
+
+
+def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, Any]:
+    """The options as JSON; their names and values are judged by the core."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in Handlers.options():
+            continue
+        if isinstance(value, (list, tuple)):
+            value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
+        try:
+            found[name] = to_jsonable(os.fspath(value) if isinstance(value, os.PathLike) else value)
+        except TypeError as error:
+            del options, found, value
+            raise InvalidOption(f"{name}: {error}", name) from None
+    if handlers.tools:
+        found["tools"] = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "timeout": tool.timeout}
+            for tool in handlers.tools
+        ]
+    if handlers.hooks:
+        found["hooks"] = [
+            {"event": hook.event, "matcher": hook.matcher, "timeout": hook.timeout, "on_error": hook.on_error}
+            for hook in handlers.hooks
+        ]
+    return found
