@@ -136,6 +136,8 @@ pub(crate) struct Multiplexer {
     stage: Stage,
     /// Nobody comes any more.
     closing: bool,
+    /// Nor does a command.
+    unasked: bool,
     /// The agent's input is closed once all is written.
     hangs_up: bool,
     /// The agent's end is our doing, though nobody asked for it.
@@ -193,6 +195,7 @@ pub(crate) fn share(transport: Transport, close_timeout: Duration) -> (Handle, M
         close_timeout,
         stage: Stage::Running,
         closing: false,
+        unasked: false,
         hangs_up: false,
         forced: false,
         input_ended: false,
@@ -217,10 +220,10 @@ impl Multiplexer {
             }
             match self.wait().await {
                 Woken::Command(Some(command)) => self.obey(command),
-                Woken::Command(None) => self.closing = true,
+                Woken::Command(None) => self.nobody_asks(),
                 Woken::Bell => {}
                 Woken::Read(read) => self.has_read(read),
-                Woken::Written(Ok(n)) if n > 0 => self.unwritten.advance(n),
+                Woken::Written(Ok(n)) if n > 0 => self.has_written(n),
                 Woken::Written(_) => self.cannot_write(),
                 Woken::Exited(exit) => {
                     self.spent.store(true, Ordering::Release);
@@ -243,7 +246,7 @@ impl Multiplexer {
         };
         let (transport, lines) = (&mut self.transport, &mut self.lines);
         tokio::select! {
-            command = self.commands.recv(), if !self.closing => Woken::Command(command),
+            command = self.commands.recv(), if !self.unasked => Woken::Command(command),
             () = self.bell.notified() => Woken::Bell,
             read = read_some::<CHUNK>(&mut transport.reader, |bytes| lines.extend(bytes)), if readable => Woken::Read(read),
             written = transport.writer.write(&self.unwritten), if !self.unwritten.is_empty() => Woken::Written(written),
@@ -288,13 +291,18 @@ impl Multiplexer {
         }
     }
 
+    fn nobody_asks(&mut self) {
+        self.unasked = true;
+        self.closing = true;
+    }
+
     /// Does what the sessions want, and what comes of the lines that were read.
     fn step(&mut self) {
         loop {
             match self.commands.try_recv() {
                 Ok(command) => self.obey(command),
                 Err(TryRecvError::Disconnected) => {
-                    self.closing = true;
+                    self.nobody_asks();
                     break;
                 }
                 Err(TryRecvError::Empty) => break,
@@ -421,6 +429,14 @@ impl Multiplexer {
         if !self.lines.is_empty() {
             self.router.agent_says(self.lines.take_rest());
             self.outputs();
+        }
+    }
+
+    fn has_written(&mut self, n: usize) {
+        self.unwritten.advance(n);
+        if self.unwritten.is_empty() {
+            // What was large once must not stay so.
+            self.unwritten = BytesMut::new();
         }
     }
 

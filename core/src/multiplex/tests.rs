@@ -142,6 +142,21 @@ async fn an_agent_that_stays_is_terminated_and_then_killed() {
     assert_eq!(of_a.wait().await.signal.as_deref(), Some("SIGKILL"));
 }
 
+#[cfg(feature = "bridge")]
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_asked_to_go_is_killed_at_once_where_the_host_ends() {
+    let (handle, mut agent, exit) = agent();
+    let (_a, _of_a) = open(&handle, &mut agent, "a").await;
+    handle.close();
+    // Once this one has left it is known that nobody comes.
+    let (b, mut of_b) = open(&handle, &mut agent, "b").await;
+    drop(b);
+    of_b.wait().await;
+    handle.commands().upgrade().expect("the process").send(super::Command::Kill).expect("it runs");
+    // The clock goes on once nobody has anything left to do.
+    tokio::time::timeout(std::time::Duration::from_millis(1), exit.killed()).await.expect("it hears of it");
+}
+
 #[tokio::test]
 async fn a_session_that_does_not_read_holds_up_nobody_who_waits() {
     let (handle, mut agent, _exit) = agent();
