@@ -17,6 +17,7 @@ pub struct NativeTurn {
 
 impl NativeTurn {
     pub(crate) fn new(turn: BridgeTurn) -> Self {
+        turn.announce_end();
         Self { turn }
     }
 }

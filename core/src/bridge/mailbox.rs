@@ -90,7 +90,7 @@ pub enum Delivery {
         /// The turn.
         turn: u64,
     },
-    /// A turn has its outcome.
+    /// A turn whose end is to be announced has its outcome.
     Settled {
         /// The turn.
         turn: u64,

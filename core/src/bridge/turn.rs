@@ -77,6 +77,18 @@ impl Wake for Bell {
     }
 }
 
+/// Tells the host that a turn has its outcome. Not a task that waits for it: to start one wakes the worker.
+struct End {
+    mailbox: Arc<Mailbox>,
+    turn: u64,
+}
+
+impl Wake for End {
+    fn wake(self: Arc<Self>) {
+        self.mailbox.post(Delivery::Settled { turn: self.turn });
+    }
+}
+
 /// A turn, or a replay.
 #[derive(Debug)]
 pub struct BridgeTurn {
@@ -102,13 +114,7 @@ impl BridgeTurn {
     fn of(source: Source, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
         let key = next_id();
         let waker = Waker::from(Arc::new(Bell { mailbox: Arc::clone(&mailbox), turn: key }));
-        let turn = Self { key, source, mailbox, runtime, owed: Mutex::default(), waker };
-        let (lane, mailbox) = (Arc::clone(turn.lane()), Arc::clone(&turn.mailbox));
-        turn.runtime.spawn(async move {
-            lane.settled().await;
-            mailbox.post(Delivery::Settled { turn: key });
-        });
-        turn
+        Self { key, source, mailbox, runtime, owed: Mutex::default(), waker }
     }
 
     fn lane(&self) -> &Arc<Lane> {
@@ -123,6 +129,12 @@ impl BridgeTurn {
             Source::Turn(turn) => Ok(turn),
             Source::Replay(_) => Err(Error::local(RpcErrorKind::NoActiveTurn, "a replay is no turn")),
         }
+    }
+
+    /// Has [`Delivery::Settled`] posted once there is an outcome.
+    pub fn announce_end(&self) {
+        let end = End { mailbox: Arc::clone(&self.mailbox), turn: self.key };
+        self.lane().wake_when_settled(Waker::from(Arc::new(end)));
     }
 
     /// Its name within the session.

@@ -54,6 +54,8 @@ struct State {
     end_seen: bool,
     usage: TokenUsage,
     reader: Option<Waker>,
+    /// Woken at the end, whether anybody reads or not.
+    settled: Option<Waker>,
     /// Somebody iterates: then `result()` waits for them instead of discarding what they have not read.
     reader_present: bool,
     /// Whether it is read by step, once that has been decided.
@@ -154,6 +156,7 @@ impl Lane {
             end_seen: false,
             usage: TokenUsage::default(),
             reader: None,
+            settled: None,
             reader_present: false,
             by_step: None,
             results: Vec::new(),
@@ -249,7 +252,7 @@ impl Lane {
 
     /// The turn is over.
     pub(crate) fn finish(&self, end: Result<PromptResult>) {
-        let (results, reader) = {
+        let (results, reader, settled) = {
             let mut state = self.lock();
             if state.end.is_some() {
                 return;
@@ -258,14 +261,14 @@ impl Lane {
                 state.usage.clone_from(&result.usage);
             }
             state.end = Some(end.clone());
-            (std::mem::take(&mut state.results), state.reader.take())
+            (std::mem::take(&mut state.results), state.reader.take(), state.settled.take())
         };
         for result in results {
             drop(result.sender.send(end.clone()));
         }
         self.ended.notify_waiters();
-        if let Some(reader) = reader {
-            reader.wake();
+        for waker in [reader, settled].into_iter().flatten() {
+            waker.wake();
         }
     }
 
@@ -333,6 +336,19 @@ impl Lane {
         }
         state.reader = Some(waker.clone());
         false
+    }
+
+    /// Has `waker` woken once there is an outcome, after the reader. There is one such waker.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn wake_when_settled(&self, waker: Waker) {
+        {
+            let mut state = self.lock();
+            if state.end.is_none() {
+                state.settled = Some(waker);
+                return;
+            }
+        }
+        waker.wake();
     }
 
     #[cfg(feature = "bridge")]

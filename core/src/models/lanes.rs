@@ -117,6 +117,25 @@ fn who_waits_for_the_end_hears_of_it_whenever_it_comes() {
 }
 
 #[test]
+fn a_binding_hears_of_the_end_whenever_it_comes() {
+    model(3, || {
+        let (lane, room) = lane();
+        let driver = driver(&lane, &room, vec![text(0)]);
+        let mut asked = false;
+        block_on(poll_fn(|cx| {
+            if lane.is_settled() {
+                return Poll::Ready(());
+            }
+            if !std::mem::replace(&mut asked, true) {
+                lane.wake_when_settled(cx.waker().clone());
+            }
+            Poll::Pending
+        }));
+        driver.join().expect("the driver");
+    });
+}
+
+#[test]
 fn a_cancel_sets_a_stalled_driver_going_and_keeps_what_fits() {
     model(3, || {
         let (lane, room) = lane();

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::sync::Notify;
 
 use crate::connection::StepTag;
-use crate::driver::lane::{Lane, OVERHEAD, Reader, Room};
+use crate::driver::lane::{Lane, OVERHEAD, Reader, Room, replayed};
 use crate::wire::{ContentPart, Event};
 
 #[test]
@@ -37,4 +38,30 @@ fn room_is_told_of_once_and_only_when_there_is_plenty() {
     assert!(matches!(lane.room(false), Room::Free { .. }));
     read();
     assert!(!rung());
+}
+
+#[cfg(feature = "bridge")]
+#[test]
+fn the_end_is_told_once_however_late_one_asks_for_it() {
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let told = |count: &Arc<Count>| count.0.load(Ordering::Relaxed);
+    let lane = Lane::new(1000, Arc::default());
+    let early = Arc::new(Count::default());
+    lane.wake_when_settled(Waker::from(Arc::clone(&early)));
+    lane.push(Event::from(ContentPart::text("x")).into(), StepTag::default(), 10);
+    lane.wake();
+    assert_eq!(told(&early), 0);
+    lane.finish(Ok(replayed()));
+    lane.finish(Ok(replayed()));
+    assert_eq!(told(&early), 1);
+    let late = Arc::new(Count::default());
+    lane.wake_when_settled(Waker::from(Arc::clone(&late)));
+    assert_eq!(told(&late), 1);
+    assert_eq!(told(&early), 1);
 }
