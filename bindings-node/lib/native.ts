@@ -110,9 +110,9 @@ export interface NativeAgent {
 export interface Batch {
   /**
    * Canonical events; an unknown one is `{"type":"UnknownEvent","payload":{"type","payload","error"?}}`. A text part is
-   * the length of its text, or, if that is long, its text.
+   * the length of its text, or, if that is long, null.
    */
-  events: (Event | string | number)[];
+  events: (Event | number | null)[];
   /** The step of the next unread event: its place in the turn, and the agent's number; null while there is none. */
   next: [index: number, n: number] | null;
   /** Nothing follows: in the turn, or in the step that was asked for. */
@@ -124,12 +124,12 @@ export interface NativeTurn {
   readonly key: number;
   readonly id: string;
   /**
-   * Up to `max` events that are there now: the JSON of a {@link Batch}, and the texts whose lengths stand there, one after
-   * the other. With the index of a step: only events of that step. `drain(0, null, 0)` looks what comes
+   * Up to `max` events that are there now: the JSON of a {@link Batch}, the texts whose lengths stand there, one after
+   * the other, and those that are null there, each for itself. With the index of a step: only events of that step. `drain(0, null, 0)` looks what comes
    * next. Null when there is nothing to say; then a `readable` delivery will follow. Of the events that were drained
    * before, the program has `got` so many more.
    */
-  drain(max: number, step: number | null, got: number): [batchJson: string, texts: string] | null;
+  drain(max: number, step: number | null, got: number): [batchJson: string, texts: string, ...long: string[]] | null;
   /** Gives back the credit of `count` drained events: the program has them now. */
   acknowledge(count: number): void;
   /** `{"result": …}` or `{"error": {"code","message","fields"}}` as JSON once the turn has settled. */

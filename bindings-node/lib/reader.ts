@@ -54,9 +54,10 @@ export class Reader {
   #batch: Batch["events"] = [];
   /** So many of it the program has got; the core is told with the next call: one across the border is dear. */
   #next = 0;
-  /** The texts of the batch, and how far they have been read. */
+  /** The short texts of the batch, and how far they have been read; the long ones, the next one last. */
   #texts = "";
   #at = 0;
+  #long: string[] = [];
   /** The step that is being read, by its place in the turn. */
   #step: number | null = null;
   #stepQueue: PullQueue<Event> | undefined;
@@ -75,6 +76,8 @@ export class Reader {
   }
 
   nextEvent(): Promise<IteratorResult<Event, undefined>> {
+    // Most are there already, and nobody waits then: this is all that such an event takes.
+    if (this.#mode === "events" && this.#next < this.#batch.length) return Promise.resolve(this.#take());
     try {
       this.#start("events");
     } catch (error) {
@@ -100,6 +103,7 @@ export class Reader {
     this.#batch = [];
     this.#next = 0;
     this.#texts = "";
+    this.#long = [];
     translated(() => {
       this.#native.abandon();
     });
@@ -137,29 +141,37 @@ export class Reader {
     this.#batch = [];
     this.#next = this.#at = 0;
     this.#texts = "";
+    this.#long = [];
     const drained = translated(() => this.#native.drain(max, step, got));
     if (drained === null) return null;
     this.#texts = drained[1];
+    if (drained.length > 2) this.#long = drained.slice(2).reverse();
     return JSON.parse(drained[0]) as Batch;
   }
 
-  /** A text part, as it stands in a batch. */
-  #textPart(text: string | number): Event {
-    if (typeof text === "number") {
+  /** The next text part of the batch, whose length is given if it is short. */
+  #textPart(length: number | null): Event {
+    let text: string;
+    if (length === null) {
+      text = this.#long.pop() ?? "";
+    } else {
       const begin = this.#at;
-      this.#at += text;
+      this.#at += length;
       text = this.#texts.slice(begin, this.#at);
     }
     return { type: "ContentPart", payload: { type: "text", text } };
   }
 
+  /** The next event of the batch, which has one. */
+  #take(): IteratorYieldResult<Event> {
+    const event = this.#batch[this.#next] as Batch["events"][number];
+    this.#next += 1;
+    return { done: false, value: typeof event === "object" && event !== null ? event : this.#textPart(event) };
+  }
+
   #pollEvent(step: number | null): IteratorResult<Event, undefined> | undefined {
     for (;;) {
-      const event = this.#batch[this.#next];
-      if (event !== undefined) {
-        this.#next += 1;
-        return { done: false, value: typeof event === "object" ? event : this.#textPart(event) };
-      }
+      if (this.#next < this.#batch.length) return this.#take();
       const batch = this.#drain(BATCH, step);
       if (batch === null) return undefined;
       this.#batch = batch.events;

@@ -1,6 +1,7 @@
 //! A turn, or a replay.
 
 use kimi_agent::bridge::{Batch, BridgeTurn, Drained};
+use kimi_agent::wire::Event;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -22,46 +23,51 @@ impl NativeTurn {
     }
 }
 
-/// A text that is longer goes with the other events: those that are cut out of one string keep all of it in memory.
+/// Texts up to this length come as one string: a longer one, cut out of it, would keep all of it in memory.
 const LONGEST: usize = 256;
 
-/// An event as it stands in a batch: a piece of text as its length, in JavaScript's units, and the text apart. To read the
-/// same out of JSON costs JavaScript several times as much.
-enum Packed<'a> {
-    Text(usize),
-    Event(&'a Drained),
+/// An event as it stands in a batch: a short piece of text as its length, in JavaScript's units, and a long one as null;
+/// the texts come apart. To read the same out of JSON costs JavaScript several times as much, and a second copy.
+enum Packed {
+    Short(usize),
+    Long,
+    Event(Box<Event>),
 }
 
-impl Serialize for Packed<'_> {
+impl Serialize for Packed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Text(length) => serializer.serialize_u64(*length as u64),
-            Self::Event(Drained::Text(text)) => serializer.serialize_str(text),
-            Self::Event(Drained::Other(event)) => event.serialize(serializer),
+            Self::Short(length) => serializer.serialize_u64(*length as u64),
+            Self::Long => serializer.serialize_unit(),
+            Self::Event(event) => event.serialize(serializer),
         }
     }
 }
 
-/// A batch: JSON, and its texts, one after the other.
-fn packed(batch: &Batch) -> Vec<String> {
+/// A batch: JSON, its short texts, one after the other, and each of the long ones.
+fn packed(batch: Batch) -> Vec<String> {
     #[derive(Serialize)]
-    struct Head<'a> {
-        events: Vec<Packed<'a>>,
+    struct Head {
+        events: Vec<Packed>,
         next: Option<(u32, i64)>,
         ended: bool,
     }
-    let mut texts = String::new();
-    let events = batch.events.iter().map(|event| match event {
+    let mut texts = vec![String::new(), String::new()];
+    let events = batch.events.into_iter().map(|event| match event {
         Drained::Text(text) if text.len() <= LONGEST => {
-            texts.push_str(text);
-            let ascii = text.is_ascii();
-            Packed::Text(if ascii { text.len() } else { text.encode_utf16().count() })
+            texts[1].push_str(&text);
+            Packed::Short(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
         }
-        event => Packed::Event(event),
+        Drained::Text(text) => {
+            texts.push(text);
+            Packed::Long
+        }
+        Drained::Other(event) => Packed::Event(event),
     });
     let head = Head { events: events.collect(), next: batch.next.map(|tag| (tag.index, tag.n)), ended: batch.ended };
     // Without a copy: it may be large.
-    vec![Box::<str>::from(text(&head)).into_string(), texts]
+    texts[0] = Box::<str>::from(text(&head)).into_string();
+    texts
 }
 
 #[napi]
@@ -79,16 +85,16 @@ impl NativeTurn {
     }
 
     /// A batch of events: JSON, `{events, next, ended}`, `next` being `[index, number]` of the step of the next unread
-    /// event, and their texts. A short piece of text, as most events are, is a number in the JSON: its length. Nothing
-    /// where nothing is there yet; then a `readable` follows. The program has got `got` of the events that it drained
-    /// before.
+    /// event; then the short texts as one, and each of the long ones. A short piece of text, as most events are, is a
+    /// number in the JSON: its length; a long one is null. Nothing where nothing is there yet; then a `readable` follows.
+    /// The program has got `got` of the events that it drained before.
     #[napi]
     pub fn drain(&self, max: u32, step: Option<u32>, got: u32) -> Option<Vec<String>> {
         self.turn.acknowledge(got as usize);
         loop {
             let batch = self.turn.drain(max as usize, step);
             if !batch.events.is_empty() || batch.next.is_some() || batch.ended {
-                return Some(packed(&batch));
+                return Some(packed(batch));
             }
             if !self.turn.wait() {
                 return None;

@@ -57,7 +57,7 @@ export class NativeFailure extends Error {
   }
 }
 
-/** An event as the addon writes it: a text part as its text alone, or, if that is short, as the length of it. */
+/** A text part that has nothing but its text, as that. */
 const short = ({ type, payload }) =>
   type === "ContentPart" && payload.type === "text" && Object.keys(payload).length === 2 ? payload.text : { type, payload };
 
@@ -117,12 +117,17 @@ class FakeTurn {
     const next = n === undefined ? null : [n - 1, n];
     const ended = over || (n !== undefined && index !== null && n !== index + 1);
     let texts = "";
+    const long = [];
     const events = here.map((event) => {
-      if (typeof event !== "string" || event.length > 256) return event;
+      if (typeof event !== "string") return event;
+      if (event.length > 256) {
+        long.push(event);
+        return null;
+      }
       texts += event;
       return event.length;
     });
-    return [JSON.stringify({ events, next, ended }), texts];
+    return [JSON.stringify({ events, next, ended }), texts, ...long];
   }
 
   acknowledge(count) {
