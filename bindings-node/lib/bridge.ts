@@ -135,7 +135,7 @@ export class Bridge {
         break;
       case "job": {
         const [, id, session, kind, index, payload, inTurn] = delivery;
-        void this.#run(session, { id, kind, index, payload }, inTurn);
+        this.#run(session, { id, kind, index, payload }, inTurn);
         break;
       }
       case "cancel_job":
@@ -152,7 +152,7 @@ export class Bridge {
     return pending;
   }
 
-  async #run(sessionKey: number, job: Job, inTurn: boolean): Promise<void> {
+  #run(sessionKey: number, job: Job, inTurn: boolean): void {
     const { id } = job;
     const handlers = this.#sessions.get(sessionKey)?.deref();
     if (!handlers) {
@@ -161,10 +161,11 @@ export class Bridge {
     }
     const context = new JobContext();
     this.#jobs.set(id, context);
-    const { value, error } = await handlers.run(job, context, inTurn);
-    // A job that was cancelled is known no more, and may belong to a session that is closed.
-    if (this.#jobs.delete(id)) this.#jobDone(id, value, error);
-    this.#updateRef();
+    handlers.run(job, context, inTurn, ({ value, error }) => {
+      // A job that was cancelled is known no more, and may belong to a session that is closed.
+      if (this.#jobs.delete(id)) this.#jobDone(id, value, error);
+      this.#updateRef();
+    });
   }
 
   /** Whatever a handler gave, the agent gets an answer: JSON that the addon refuses, too deep for one, is a failure. */

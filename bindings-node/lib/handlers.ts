@@ -78,6 +78,29 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, contex
   }
 }
 
+function failed(thrown: unknown): JobOutcome {
+  return { value: null, error: errorText(thrown) };
+}
+
+function answered(job: Job, answer: unknown): JobOutcome {
+  const ignored = job.kind === "event" || job.kind === "stderr";
+  try {
+    return { value: ignored ? "null" : answerJson(answer), error: null };
+  } catch (thrown) {
+    return failed(thrown);
+  }
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (value instanceof Promise) return true;
+  if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
+  return typeof (value as { then?: unknown }).then === "function";
+}
+
+function callServing(job: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
+  return serving.run(job.id, call, job, functions, context);
+}
+
 /** The handlers of a session. They run in the asynchronous context of whoever opened it, or began the turn. */
 export class Handlers {
   readonly #functions: HandlerFunctions;
@@ -93,16 +116,31 @@ export class Handlers {
     this.#turn = new AsyncResource("KimiAgentTurn");
   }
 
-  /** Runs one handler. Never rejects: gives the answer or the failure's text. */
-  async run(job: Job, context: JobContext, inTurn: boolean): Promise<JobOutcome> {
+  /**
+   * Runs one handler, and tells `done` its answer or the failure's text: at once if the handler gives no promise. Not as an
+   * asynchronous function: each promise is dear where an `AsyncLocalStorage` is in use.
+   */
+  run(job: Job, context: JobContext, inTurn: boolean, done: (outcome: JobOutcome) => void): void {
     const scope = inTurn ? this.#turn : this.#session;
+    let answer: unknown;
+    let pending: Promise<unknown> | undefined;
     try {
-      const run = () => call(job, this.#functions, context);
-      const answer = await scope.runInAsyncScope(() => (inTurn ? serving.run(job.id, run) : run()));
-      const ignored = job.kind === "event" || job.kind === "stderr";
-      return { value: ignored ? "null" : answerJson(answer), error: null };
+      answer = scope.runInAsyncScope(inTurn ? callServing : call, undefined, job, this.#functions, context);
+      if (isThenable(answer)) pending = Promise.resolve(answer);
     } catch (thrown) {
-      return { value: null, error: errorText(thrown) };
+      done(failed(thrown));
+      return;
     }
+    if (pending === undefined) {
+      done(answered(job, answer));
+      return;
+    }
+    const onAnswer = (value: unknown): void => {
+      done(answered(job, value));
+    };
+    const onFailure = (thrown: unknown): void => {
+      done(failed(thrown));
+    };
+    pending.then(onAnswer, onFailure);
   }
 }

@@ -38,7 +38,7 @@ impl Bridge {
     /// Everything that waits, as a JSON array.
     #[napi]
     pub fn drain(&self) -> String {
-        deliveries::to_json(self.mailbox.drain())
+        deliveries::to_json(&self.mailbox.drain())
     }
 
     /// What came of a job: JSON, or the text of what went wrong.

@@ -4,14 +4,20 @@ use std::collections::VecDeque;
 
 use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Payload, Reply};
 use kimi_agent::wire::Event;
-use serde::Serialize;
-use serde_json::json;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::error_json;
+/// All of them, as one text.
+pub(crate) fn to_json(deliveries: &VecDeque<Delivery>) -> String {
+    struct All<'a>(&'a VecDeque<Delivery>);
 
-pub(crate) fn to_json(deliveries: VecDeque<Delivery>) -> String {
-    text(&deliveries.into_iter().map(delivery).collect::<Vec<_>>()).to_string()
+    impl Serialize for All<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_seq(self.0.iter().map(Told))
+        }
+    }
+
+    Box::<str>::from(text(&All(deliveries))).into_string()
 }
 
 /// JSON text, by way of no `Value`: that can't hold all that an agent may write in an event of an unknown type, as half of
@@ -20,40 +26,56 @@ pub(crate) fn text(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-fn delivery(delivery: Delivery) -> Box<RawValue> {
-    let value = match delivery {
-        Delivery::Done { ticket, outcome: Ok(Reply::Nothing) } => json!(["done", ticket, null]),
-        Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => json!(["done", ticket, result]),
-        Delivery::Done { ticket, outcome: Ok(Reply::Sessions(sessions)) } => json!(["done", ticket, sessions]),
-        Delivery::Done { ticket, outcome: Err(error) } => {
-            let error = error_json(&error);
-            json!(["failed", ticket, error["code"], error["message"], error["fields"]])
+/// A delivery as JSON. It is written at once, without a part of it being made first.
+struct Told<'a>(&'a Delivery);
+
+impl Serialize for Told<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Delivery::Done { ticket, outcome: Ok(Reply::Nothing) } => ("done", ticket, ()).serialize(serializer),
+            Delivery::Done { ticket, outcome: Ok(Reply::Outcome(result)) } => {
+                ("done", ticket, result).serialize(serializer)
+            }
+            Delivery::Done { ticket, outcome: Ok(Reply::Sessions(sessions)) } => {
+                ("done", ticket, sessions).serialize(serializer)
+            }
+            Delivery::Done { ticket, outcome: Err(error) } => {
+                ("failed", ticket, error.code(), error.to_string(), error.fields()).serialize(serializer)
+            }
+            Delivery::Readable { turn } => ("readable", turn).serialize(serializer),
+            Delivery::Settled { turn } => ("settled", turn).serialize(serializer),
+            Delivery::Job { id, session, kind, index, payload, in_turn } => {
+                let payload = Given { payload, whole: *kind == JobKind::Event };
+                ("job", id, session, kind.as_str(), index, payload, in_turn).serialize(serializer)
+            }
+            Delivery::CancelJob { id } => ("cancel_job", id).serialize(serializer),
+            Delivery::Log { level, target, message } => {
+                ("log", level_name(*level), target, message).serialize(serializer)
+            }
         }
-        Delivery::Readable { turn } => json!(["readable", turn]),
-        Delivery::Settled { turn } => json!(["settled", turn]),
-        Delivery::Job { id, session, kind, index, payload, in_turn } => {
-            let payload = match payload {
-                Payload::Event(event) if kind == JobKind::Event => text(&event),
-                Payload::Event(event) => request(&event),
-                Payload::Arguments(arguments) => text(&arguments),
-                Payload::Line(line) => text(&line),
-            };
-            return text(&("job", id, session, kind.as_str(), index, payload, in_turn));
-        }
-        Delivery::CancelJob { id } => json!(["cancel_job", id]),
-        Delivery::Log { level, target, message } => json!(["log", level_name(level), target, message]),
-    };
-    text(&value)
+    }
 }
 
-/// A request without the envelope that names its type: its handler knows that.
-fn request(event: &Event) -> Box<RawValue> {
-    match event {
-        Event::ApprovalRequest(request) => text(request),
-        Event::QuestionRequest(request) => text(request),
-        Event::ToolCallRequest(request) => text(request),
-        Event::HookRequest(request) => text(request),
-        other => text(other),
+/// What a function is called with. A request comes without the envelope that names its type: its handler knows that.
+struct Given<'a> {
+    payload: &'a Payload,
+    whole: bool,
+}
+
+impl Serialize for Given<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.payload {
+            Payload::Event(event) if self.whole => event.serialize(serializer),
+            Payload::Event(event) => match &**event {
+                Event::ApprovalRequest(request) => request.serialize(serializer),
+                Event::QuestionRequest(request) => request.serialize(serializer),
+                Event::ToolCallRequest(request) => request.serialize(serializer),
+                Event::HookRequest(request) => request.serialize(serializer),
+                other => other.serialize(serializer),
+            },
+            Payload::Arguments(arguments) => arguments.serialize(serializer),
+            Payload::Line(line) => line.serialize(serializer),
+        }
     }
 }
 
