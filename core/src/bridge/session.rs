@@ -90,14 +90,14 @@ impl BridgeSession {
         callbacks: Callbacks,
         origin: Origin,
     ) -> Result<(Self, u64)> {
-        let mut options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let mut options = Box::new(prepare(key, &mailbox, options, naming, callbacks)?);
         let agent = match origin {
             Origin::Alone => None,
             Origin::Agent(agent, start) => {
                 options = match start {
                     Start::New => options,
-                    Start::Resume(id) => options.resuming(id)?,
-                    Start::Fork(id) => options.forking(id)?,
+                    Start::Resume(id) => Box::new(options.resuming(id)?),
+                    Start::Fork(id) => Box::new(options.forking(id)?),
                 };
                 Some(agent)
             }

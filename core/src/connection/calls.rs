@@ -68,7 +68,7 @@ impl Connection {
             return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
         }
         let key = self.send(call);
-        self.replay = Some(replay::Replaying::new(key, now));
+        self.replay = Some(Box::new(replay::Replaying::new(key, now)));
         Ok(key)
     }
 

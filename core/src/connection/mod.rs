@@ -87,9 +87,10 @@ pub(crate) struct Connection {
     next_key: u64,
     calls: HashMap<String, PendingCall>,
     requests: requests::Requests,
-    turn: Option<ActiveTurn>,
+    /// Boxed, as the replay is: a session that is idle has neither.
+    turn: Option<Box<ActiveTurn>>,
     queued: Option<QueuedPrompt>,
-    replay: Option<replay::Replaying>,
+    replay: Option<Box<replay::Replaying>>,
     /// Whether the agent's lines are read at the moment, or it waits for room.
     listening: bool,
     /// The session closes.
@@ -184,6 +185,13 @@ impl Connection {
             self.transmit = bytes;
         } else {
             self.transmit.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Gives back what a turn needed, where none runs.
+    pub(crate) fn release(&mut self) {
+        if self.turn.is_none() && self.outputs.is_empty() {
+            self.outputs = VecDeque::new();
         }
     }
 

@@ -218,7 +218,7 @@ impl Connection {
             Ok(call) => {
                 let call = self.send(call);
                 self.requests.forget_resolved();
-                self.turn = Some(ActiveTurn {
+                self.turn = Some(Box::new(ActiveTurn {
                     key,
                     step: StepTag { index: 0, n: 1 },
                     usage: TokenUsage::default(),
@@ -231,7 +231,7 @@ impl Connection {
                     cut: 0,
                     tells_steps: self.dialect.tells_steps(),
                     ended: false,
-                });
+                }));
                 if let Some(user_input) = unannounced {
                     let begin = TurnBegin { user_input, synthesized: Some(true), extra: Default::default() };
                     self.emit(begin.into(), 64);

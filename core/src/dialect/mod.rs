@@ -93,7 +93,7 @@ pub(crate) struct HookOffer {
 }
 
 /// What the agent says of itself when the session opens.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Welcome {
     pub(crate) protocol_version: String,
     pub(crate) server: Option<ServerInfo>,

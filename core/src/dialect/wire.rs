@@ -9,9 +9,7 @@ use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
 use crate::wire::value::{Key, object};
-use crate::wire::{
-    Event, HooksInfo, InitializeResult, Json, Parcel, ServerInfo, ToolReturnValue, UnknownEvent, decode_body,
-};
+use crate::wire::{Event, InitializeResult, Json, Parcel, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -24,6 +22,7 @@ pub(crate) struct Wire {
     /// What it says.
     announced: Option<WireVersion>,
     server: Option<ServerInfo>,
+    /// Without the hooks' names, which nothing here asks for.
     capabilities: Capabilities,
 }
 
@@ -46,7 +45,7 @@ impl Wire {
 
     fn welcome_without_handshake(&mut self) -> Welcome {
         self.version = WireVersion::V1_0;
-        self.find_capabilities(None, None);
+        self.find_capabilities(None);
         Welcome {
             protocol_version: self.version.to_string(),
             server: self.server.clone(),
@@ -60,15 +59,12 @@ impl Wire {
     }
 
     /// What the agent can do. Numbers alone mislead: 1.14 to 1.19 say Wire 1.3 and can steer and ask already.
-    fn find_capabilities(&mut self, hooks: Option<&HooksInfo>, declared: Option<&Map<String, Value>>) {
+    fn find_capabilities(&mut self, declared: Option<&Map<String, Value>>) {
         let at_least = |minor| self.version >= WireVersion::new(1, minor);
         let release: Option<WireVersion> = self.server.as_ref().and_then(|server| server.version.parse().ok());
         let ahead_of_its_number =
             self.version == WireVersion::new(1, 3) && release.is_some_and(|release| release >= WireVersion::new(1, 14));
-        // The handshake's word counts, unless the program wants a version that has no such word.
-        let has_word = |since| !self.pinned || at_least(since);
-        let says_question = declared.filter(|_| has_word(3)).and_then(|map| map.get("supports_question"));
-        let hooks = hooks.filter(|_| has_word(8));
+        let says_question = declared.filter(|_| self.has_word(3)).and_then(|map| map.get("supports_question"));
         self.capabilities = Capabilities {
             external_tools: at_least(1),
             questions: says_question.and_then(Value::as_bool).unwrap_or(at_least(4) || ahead_of_its_number),
@@ -76,8 +72,14 @@ impl Wire {
             steer: at_least(4) || ahead_of_its_number,
             plan_mode: at_least(4),
             replay: at_least(3),
-            hooks: hooks.map(|hooks| hooks.supported_events.clone()).unwrap_or_default(),
+            hooks: Vec::new(),
         };
+    }
+
+    /// Whether the handshake's word counts, which came with this version: unless the program wants one that has no such
+    /// word.
+    fn has_word(&self, since: u32) -> bool {
+        !self.pinned || self.version >= WireVersion::new(1, since)
     }
 }
 
@@ -273,13 +275,14 @@ impl Dialect for Wire {
                     self.version = version;
                 }
                 self.server = Some(result.server.clone());
-                self.find_capabilities(result.hooks.as_ref(), result.capabilities.as_ref());
+                self.find_capabilities(result.capabilities.as_ref());
+                let hooks = result.hooks.filter(|_| self.has_word(8)).map(|hooks| hooks.supported_events);
                 Ok(Welcome {
                     protocol_version: if self.pinned { self.version.to_string() } else { result.protocol_version },
                     server: Some(result.server),
                     slash_commands: result.slash_commands,
                     external_tools: result.external_tools.unwrap_or_default(),
-                    capabilities: self.capabilities.clone(),
+                    capabilities: Capabilities { hooks: hooks.unwrap_or_default(), ..self.capabilities.clone() },
                     session_id: None,
                 })
             }

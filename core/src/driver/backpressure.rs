@@ -55,16 +55,15 @@ impl Driver {
         let drains = self.shutdown.drains();
         let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply { .. }));
         // A function that takes its time over events outside turns must not hold up a call, nor a cancel.
-        let observed = self.handlers.observes();
-        if observed {
-            self.outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
+        if let Some(outside) = &self.outside {
+            outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
         }
         let mut batch = Batch { lines: BATCH, bytes: usize::MAX };
         if drains {
             return Some(batch);
         }
-        if observed {
-            match self.outside.room(replies) {
+        if let Some(outside) = &self.outside {
+            match outside.room(replies) {
                 Room::Free { bytes, items } => batch.limit(bytes, items),
                 Room::Full | Room::HardFull => return None,
             }

@@ -12,6 +12,7 @@ mod writing;
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -121,7 +122,8 @@ pub(crate) struct Driver {
     opened: Option<oneshot::Sender<Result<Welcome>>>,
     lanes: BTreeMap<TurnKey, Arc<Lane>>,
     callers: HashMap<CallKey, Caller>,
-    outside: Arc<Lane>,
+    /// Where somebody wants the events outside turns.
+    outside: Option<Arc<Lane>>,
     /// Rung when a lane that was full has room again.
     room: Arc<Notify>,
     shutdown: Shutdown,
@@ -148,7 +150,7 @@ enum Woken {
 impl Driver {
     pub(crate) fn new(setup: Setup) -> Box<Self> {
         let room = Arc::clone(&setup.shared.room);
-        let outside = Arc::new(Lane::new(setup.shared.event_buffer_bytes, Arc::clone(&room)));
+        let outside = setup.handlers.observes().then(|| setup.shared.lane());
         let mut driver = Box::new(Self {
             connection: setup.connection,
             transport: setup.transport,
@@ -170,7 +172,9 @@ impl Driver {
             full_read: false,
             gives_way: false,
         });
-        driver.handlers.observe(&driver.outside, Arc::downgrade(&driver.shared));
+        if let Some(outside) = &driver.outside {
+            driver.handlers.observe(outside, Arc::downgrade(&driver.shared));
+        }
         driver.connection.open(setup.hello, now());
         driver
     }
@@ -240,7 +244,7 @@ impl Driver {
         let deadline = deadline.into_iter().flatten().min();
         let (transport, lines) = (&mut self.transport, &mut self.lines);
         let opened = &mut self.opened;
-        let tool_calls = &mut self.tools_server;
+        let mut tool_calls = self.tools_server.as_mut().map(|(_, calls)| calls);
         let commands = &self.shared.commands;
         tokio::select! {
             command = poll_fn(|cx| commands.poll_next(cx)) => Woken::Command(command),
@@ -252,8 +256,11 @@ impl Driver {
             exit = transport.process.wait(), if !self.shutdown.has_exited() => Woken::Exited(exit),
             () = self.room.notified() => Woken::Room,
             () = sleep_until(deadline) => Woken::Deadline,
-            () = opener_left(opened), if opened.is_some() => Woken::OpenerLeft,
-            call = next_tool_call(tool_calls, room) => Woken::ToolCall(call),
+            // Whoever opens the session does not wait for it any more.
+            () = poll_fn(|cx| opened.as_mut().map_or(Poll::Pending, |opened| opened.poll_closed(cx))) => Woken::OpenerLeft,
+            call = poll_fn(|cx| tool_calls.as_mut().map_or(Poll::Pending, |calls| calls.poll_next(cx, room))) => {
+                Woken::ToolCall(call)
+            }
         }
     }
 
@@ -310,8 +317,9 @@ impl Driver {
         self.answer_unseen();
         self.outputs();
         self.lines.release();
+        self.connection.release();
         let mut woken = false;
-        for lane in self.lanes.values().chain(self.replay_lane()).chain([&self.outside]) {
+        for lane in self.lanes.values().chain(self.replay_lane()).chain(&self.outside) {
             woken |= lane.wake();
         }
         self.gives_way = woken && std::mem::take(&mut self.full_read);
@@ -353,7 +361,7 @@ impl Driver {
     }
 
     fn answer_unseen(&mut self) {
-        for lane in self.lanes.values().chain([&self.outside]) {
+        for lane in self.lanes.values().chain(&self.outside) {
             for request_id in lane.take_unseen() {
                 self.connection.unseen(&request_id, now());
             }
@@ -428,8 +436,10 @@ impl Driver {
                         lane.push(event, StepTag::default(), size);
                     }
                 }
-                Scope::Outside if self.handlers.observes() => self.outside.push(event, StepTag::default(), size),
-                Scope::Outside => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
+                Scope::Outside => match &self.outside {
+                    Some(outside) => outside.push(event, StepTag::default(), size),
+                    None => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
+                },
             },
             Output::Ask { key, scope, request } => {
                 let turn = match scope {
@@ -517,21 +527,6 @@ pub(crate) async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// Resolves when whoever opens the session does not wait for it any more.
-async fn opener_left(opened: &mut Option<oneshot::Sender<Result<Welcome>>>) {
-    match opened {
-        Some(opened) => opened.closed().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_tool_call(server: &mut Option<(ToolsServer, ToolCalls)>, room: bool) -> tool_calls::Next {
-    match server {
-        Some((_, calls)) => calls.next(room).await,
-        None => std::future::pending().await,
-    }
-}
-
 impl Drop for Driver {
     /// Where the runtime ends before the session, or a defect of ours ends this task, everybody still hears of it.
     fn drop(&mut self) {
@@ -545,7 +540,9 @@ impl Drop for Driver {
             lane.finish(Err(error.clone()));
         }
         self.refuse_commands(&error);
-        self.outside.finish(Err(error));
+        if let Some(outside) = &self.outside {
+            outside.finish(Err(error));
+        }
         self.shared.ended();
     }
 }

@@ -221,7 +221,9 @@ impl Driver {
         self.connection.close(&error);
         self.outputs();
         self.refuse_commands(&error);
-        self.outside.finish(Err(error));
+        if let Some(outside) = &self.outside {
+            outside.finish(Err(error));
+        }
         if let Some((server, calls)) = self.tools_server.take() {
             // Nobody takes calls any more: those on their way here hear of it.
             drop(calls);

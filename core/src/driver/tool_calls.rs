@@ -1,6 +1,8 @@
 //! Calls of the program's tools that do not come over the connection, on their way to the driver.
 #![cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "without the server of the tools nobody calls"))]
 
+use std::task::{Context, Poll};
+
 use tokio::sync::{mpsc, oneshot};
 
 use crate::wire::{ToolCallRequest, ToolReturnValue};
@@ -73,18 +75,16 @@ impl Drop for Waiting<'_> {
 }
 
 impl ToolCalls {
-    /// The next one; calls only where there is room for what they bring. May be dropped while it waits.
-    pub(crate) async fn next(&mut self, room: bool) -> Next {
-        loop {
-            tokio::select! {
-                Some(id) = self.left.recv() => return Next::Left(id),
-                Some(call) = self.calls.recv(), if room => {
-                    if !call.reply.is_closed() {
-                        return Next::Call(call);
-                    }
-                }
-                else => std::future::pending::<()>().await,
+    /// The next one; calls only where there is room for what they bring. Who has left is heard of first.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, room: bool) -> Poll<Next> {
+        if let Poll::Ready(Some(id)) = self.left.poll_recv(cx) {
+            return Poll::Ready(Next::Left(id));
+        }
+        while room && let Poll::Ready(Some(call)) = self.calls.poll_recv(cx) {
+            if !call.reply.is_closed() {
+                return Poll::Ready(Next::Call(call));
             }
         }
+        Poll::Pending
     }
 }

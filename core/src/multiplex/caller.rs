@@ -58,6 +58,9 @@ impl Caller {
     async fn gone(&mut self) -> Error {
         let exit = self.process.wait().await;
         let stderr = self.process.stderr_tail();
-        exit.reason.unwrap_or(Error::AgentExited(AgentExit { exit_code: exit.code, signal: exit.signal, stderr }))
+        match exit.reason {
+            Some(reason) => *reason,
+            None => Error::AgentExited(AgentExit { exit_code: exit.code, signal: exit.signal, stderr }),
+        }
     }
 }

@@ -209,7 +209,7 @@ async fn a_session_that_lags_too_far_behind_is_given_up_alone() {
     agent.says(&json!({"id": asked["id"], "result": {}})).await;
     assert_eq!(b.hears().await["id"], 2);
     let reason = of_a.wait().await.reason;
-    assert!(matches!(reason, Some(Error::EventBufferFull(_))), "{reason:?}");
+    assert!(matches!(reason.as_deref(), Some(Error::EventBufferFull(_))), "{reason:?}");
     drop(a);
 }
 
@@ -250,7 +250,7 @@ async fn a_line_without_end_ends_them_all() {
     tokio::spawn(async move { drop(agent.writer.write_all(&vec![b'x'; 2 << 20]).await) });
     for process in [&mut of_a, &mut of_b] {
         let reason = process.wait().await.reason;
-        assert!(matches!(reason, Some(Error::Protocol(_))), "{reason:?}");
+        assert!(matches!(reason.as_deref(), Some(Error::Protocol(_))), "{reason:?}");
     }
     // Whoever has heard of it does not get into a process that is being ended.
     assert!(handle.attach(1 << 20).is_none());

@@ -76,7 +76,7 @@ impl Agent {
     /// # Errors
     /// Those of [`SessionOptions::start`]; [`Error::SessionClosed`] once the agent is closed.
     pub async fn create_session(&self, options: SessionOptions) -> Result<Session> {
-        self.open_as(options, uuid::Uuid::new_v4().to_string()).await
+        self.open_as(Box::new(options), uuid::Uuid::new_v4().to_string()).await
     }
 
     /// Goes on with a session: [`create_session`](Self::create_session) with a `session_id`.
@@ -126,8 +126,8 @@ impl Agent {
     }
 
     /// Opens a session, with the id that it has where the program gives none.
-    pub(crate) async fn open_as(&self, options: SessionOptions, id: String) -> Result<Session> {
-        let options = options.within(&self.options)?;
+    pub(crate) async fn open_as(&self, options: Box<SessionOptions>, id: String) -> Result<Session> {
+        let options = Box::new(options.within(&self.options)?);
         self.unless_closed(options.start_in(&self.processes, id)).await
     }
 

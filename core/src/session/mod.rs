@@ -76,7 +76,7 @@ pub struct Session {
     id: String,
     work_dir: PathBuf,
     pid: Option<u32>,
-    welcome: Welcome,
+    welcome: Arc<Welcome>,
 }
 
 impl Session {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 #[cfg(feature = "bridge")]
 use tokio::sync::mpsc;
@@ -138,19 +138,20 @@ impl SessionOptions {
     /// # }
     /// ```
     pub async fn start(self) -> Result<Session> {
-        self.start_as(uuid::Uuid::new_v4().to_string()).await
+        Box::new(self).start_as(uuid::Uuid::new_v4().to_string()).await
     }
 
     /// The same, with the id that the session has where the program gives none. It is no wish of the program's: an agent
-    /// that can't be told it is none the worse.
-    pub(crate) async fn start_as(self, id: String) -> Result<Session> {
+    /// that can't be told it is none the worse. The options are boxed, as each of the futures from here on would hold them
+    /// twice over.
+    pub(crate) async fn start_as(self: Box<Self>, id: String) -> Result<Session> {
         let processes = Processes::of_one(self.close_timeout);
         self.start_in(&processes, id).await
     }
 
     /// The same, in one of these processes. Boxed, as it is large, and would be part of everything that waits for it.
     pub(super) fn start_in<'a>(
-        self,
+        self: Box<Self>,
         processes: &'a Processes,
         id: String,
     ) -> Pin<Box<impl Future<Output = Result<Session>> + use<'a>>> {
@@ -159,7 +160,7 @@ impl SessionOptions {
         Box::pin(self.started(processes, id).instrument(span))
     }
 
-    async fn started(self, processes: &Processes, id: String) -> Result<Session> {
+    async fn started(self: Box<Self>, processes: &Processes, id: String) -> Result<Session> {
         self.validate()?;
         let subject = self.subject()?;
         let auto = self.dialect == Dialect::Auto;
@@ -179,7 +180,7 @@ impl SessionOptions {
 
     /// Starts the agent; `agent` is what it is known to be.
     async fn attempt(
-        mut self,
+        mut self: Box<Self>,
         processes: &Processes,
         subject: &Subject,
         agent: Option<Product>,
@@ -247,7 +248,7 @@ impl SessionOptions {
     pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
         let dialect = self.dialect_for(None)?;
         let processes = Processes::of_one(self.close_timeout);
-        self.open_as(&processes, transport, dialect, id, work_dir, None).await
+        Box::new(self).open_as(&processes, transport, dialect, id, work_dir, None).await
     }
 
     /// The same, for an agent that speaks this.
@@ -260,12 +261,12 @@ impl SessionOptions {
         work_dir: std::path::PathBuf,
     ) -> Result<Session> {
         let processes = Processes::of_one(self.close_timeout);
-        self.open_as(&processes, transport, dialect, id, work_dir, None).await
+        Box::new(self).open_as(&processes, transport, dialect, id, work_dir, None).await
     }
 
     /// Opens a session over a transport. `subject` is asked what it is if the agent does not tell.
     async fn open_as(
-        self,
+        mut self: Box<Self>,
         processes: &Processes,
         transport: Transport,
         dialect: Box<dyn Protocol>,
@@ -301,7 +302,13 @@ impl SessionOptions {
         let driver = Driver::new(Setup {
             connection: Connection::new(dialect, timing, policy),
             transport,
-            handlers: Handlers::new(self.on_approval, self.on_question, self.tools, hooks, self.on_event),
+            handlers: Handlers::new(
+                self.on_approval.clone(),
+                self.on_question.clone(),
+                std::mem::take(&mut self.tools),
+                hooks,
+                self.on_event.clone(),
+            ),
             hello,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
@@ -309,6 +316,9 @@ impl SessionOptions {
             opened,
             tools_server,
         });
+        let yolo = self.yolo;
+        // Agents take their time, and many sessions may be on their way at once.
+        drop(self);
         let live = LiveGuard::new(&shared);
         tokio::spawn(
             async move {
@@ -319,13 +329,13 @@ impl SessionOptions {
         );
         // The driver may hold the session for open while its executable is still asked what it is.
         let opening = Opening(Some(Arc::clone(&shared)));
-        let mut welcome = find_out(welcome, &shared, subject, self.yolo).await?;
+        let mut welcome = find_out(welcome, &shared, subject, yolo).await?;
         if let Some(tools) = offered {
             welcome.external_tools = tools;
         }
         opening.done();
         let id = welcome.session_id.clone().unwrap_or(id);
-        let session = Session { shared, id, work_dir, pid, welcome };
+        let session = Session { shared, id, work_dir, pid, welcome: in_common(&SAID, welcome) };
         check_wishes(&session.welcome, tools, &wanted)?;
         Ok(session)
     }
@@ -374,6 +384,22 @@ impl SessionOptions {
                 .collect(),
             supports_question: self.on_question.is_set(),
             tools_server: None,
+        }
+    }
+}
+
+/// What the agents that are there said last, to be shared by all that say the same, as agents of one release do.
+static SAID: Mutex<Weak<Welcome>> = Mutex::new(Weak::new());
+
+/// An agent's words, which sessions have in common: names and descriptions of commands are much of what they hold.
+fn in_common(said: &Mutex<Weak<Welcome>>, welcome: Welcome) -> Arc<Welcome> {
+    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    match said.upgrade() {
+        Some(same) if *same == welcome => same,
+        _ => {
+            let welcome = Arc::new(welcome);
+            *said = Arc::downgrade(&welcome);
+            welcome
         }
     }
 }
@@ -532,5 +558,22 @@ async fn run_one_shot(content: Content, options: SessionOptions, turn: Unfinishe
     tokio::select! {
         () = lane.settled() => {}
         () = forward => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_agents_say_alike_is_there_once() {
+        let said = Mutex::new(Weak::new());
+        let hears =
+            |version: &str| in_common(&said, Welcome { protocol_version: version.to_owned(), ..Welcome::default() });
+        let (first, same, other) = (hears("1.10"), hears("1.10"), hears("1.9"));
+        assert!(Arc::ptr_eq(&first, &same));
+        assert_eq!((&*first.protocol_version, &*other.protocol_version), ("1.10", "1.9"));
+        drop((first, same, other));
+        assert!(said.lock().unwrap().upgrade().is_none(), "kept for nobody");
     }
 }

@@ -1,5 +1,6 @@
 //! The door and the words; calls through a session are with the driver's tests.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -57,7 +58,7 @@ async fn start(tools: &[ExternalTool]) -> (ToolsServer, Offer, ToolCalls) {
 fn serve(mut calls: ToolCalls, answer: impl Fn(String, String) -> ToolReturnValue + Send + 'static) {
     tokio::spawn(async move {
         loop {
-            if let Next::Call(call) = calls.next(true).await {
+            if let Next::Call(call) = poll_fn(|cx| calls.poll_next(cx, true)).await {
                 let _ = call.reply.send(answer(call.request.name, call.request.arguments.unwrap_or_default()));
             }
         }
@@ -282,7 +283,7 @@ async fn nothing_of_it_is_left() {
             tokio::spawn(async move { first.call_tool(CallToolRequestParams::new("wait")).await.is_ok() })
         };
         let mut calls = calls;
-        let Next::Call(held) = calls.next(true).await else { panic!("no call") };
+        let Next::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
         if close {
             server.close().await;
             assert!(held.reply.is_closed());

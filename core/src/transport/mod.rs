@@ -65,13 +65,13 @@ pub(crate) struct Exit {
     /// As `SIGKILL`.
     pub(crate) signal: Option<String>,
     /// Why it is gone for whoever shares it with others, where it may be there for them.
-    pub(crate) reason: Option<Error>,
+    pub(crate) reason: Option<Box<Error>>,
 }
 
 impl Exit {
     /// The end of a share in a process.
     pub(crate) fn because(reason: Error) -> Self {
-        Self { reason: Some(reason), ..Self::default() }
+        Self { reason: Some(Box::new(reason)), ..Self::default() }
     }
 }
 
