@@ -6,8 +6,8 @@ import type { Batch, ErrorFields, NativeTurn } from "./native.js";
 import { PullQueue } from "./pull.js";
 import type { Event } from "./wire.js";
 
-/** How many events cross the border at once. */
-const BATCH = 64;
+/** How many events cross the border at once, at most. They are small there: most are the length of a text. */
+const BATCH = 256;
 
 /** One step of a turn: a call of the model and the tools that it asked for. Iterates over the step's events. */
 export class Step implements AsyncIterableIterator<Event> {
