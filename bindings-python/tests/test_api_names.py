@@ -44,6 +44,13 @@ def test_all_is_true(module: str) -> None:
     assert sorted(set(loaded.__all__)) == sorted(loaded.__all__)
 
 
+def test_what_is_loaded_later_is_there_from_the_start() -> None:
+    assert set(kimi_agent.__all__) <= set(dir(kimi_agent))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(kimi_agent, "nothing")  # noqa: B009
+    assert kimi_agent.PromptResult is kimi_agent.PromptResult
+
+
 def test_what_is_public_is_documented() -> None:
     undocumented = [
         f"{name}.{member}".rstrip(".")

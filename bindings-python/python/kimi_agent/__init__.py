@@ -14,9 +14,11 @@ The same without coroutines is in `kimi_agent.sync`, an agent for tests in `kimi
 from __future__ import annotations
 
 import atexit as _atexit
+import importlib as _importlib
+from typing import TYPE_CHECKING
 
 from . import _native
-from ._agent import Agent, AgentOpening, SessionInfo, open_agent
+from ._agent import Agent, AgentOpening, open_agent
 from ._errors import (
     AgentExited,
     AuthExpired,
@@ -39,10 +41,10 @@ from ._errors import (
     Unsupported,
 )
 from ._loop import in_this_process as _in_this_process
-from ._options import AgentOptions, Answers, Approval, Block, Hook, HookDecision, Reject, SessionOptions, UserInput
-from ._session import Capabilities, PromptResult, Replay, Session, SessionOpening, Turn, create_session, prompt
+from ._options import Block, Hook, Reject
+from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps
-from ._tool import ExternalTool, FunctionTool, ToolArgumentError, tool
+from ._tool import ExternalTool, ToolArgumentError
 from ._wire import (
     ApprovalRequest,
     ApprovalResponse,
@@ -106,6 +108,11 @@ from ._wire import (
     VideoURLPart,
     event_from_dict,
 )
+
+if TYPE_CHECKING:
+    from ._function_tool import FunctionTool, tool
+    from ._option_types import AgentOptions, Answers, Approval, HookDecision, SessionOptions, UserInput
+    from ._results import Capabilities, PromptResult, SessionInfo
 
 __version__ = "0.1.0"
 
@@ -220,6 +227,28 @@ __all__ = [
     "prompt",
     "tool",
 ]
+
+# What a first session has no need of, by the module that it is in.
+_LATER = {
+    **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
+    **dict.fromkeys(
+        ("AgentOptions", "Answers", "Approval", "HookDecision", "SessionOptions", "UserInput"), "_option_types"
+    ),
+    **dict.fromkeys(("Capabilities", "PromptResult", "SessionInfo"), "_results"),
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        module = _LATER.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(_importlib.import_module(f".{module}", __name__), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 @_atexit.register

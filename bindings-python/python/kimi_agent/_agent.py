@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._handlers import Handlers
-from ._interface import Callbacks
 from ._loop import LoopMailbox
-from ._opening import Begin, Opening, Owner
-from ._options import AgentOptions, SessionOptions, StrPath
+from ._opening import Opening, Owner
 from ._session import SessionOpening
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Agent", "AgentOpening", "SessionInfo", "open_agent"]
+    from ._interface import Begin, Callbacks
+    from ._option_types import AgentOptions, SessionOptions, StrPath
+    from ._results import SessionInfo
 
-
-@dataclass(frozen=True)
-class SessionInfo:
-    """A session that an agent keeps."""
-
-    id: str
-    """Its id, to resume it by."""
-    work_dir: str
-    """The directory that it works in."""
-    title: str | None
-    """What the agent calls it for people, if it does."""
-    updated_at: str | None
-    """When something last happened in it, in the words of ISO 8601, if the agent says."""
+__all__ = ["Agent", "AgentOpening", "open_agent"]
 
 
 class Agent(Owner[_native.Agent]):
@@ -67,6 +54,8 @@ class Agent(Owner[_native.Agent]):
         """
         within = None if work_dir is None else os.fspath(work_dir)
         found = await self._mailbox.call(self._native.list_sessions, within)
+        from ._results import SessionInfo
+
         return [SessionInfo(**session) for session in found]
 
     async def close(self) -> None:

@@ -34,11 +34,12 @@ _ERRORS = frozenset({"raises", "exceptions", "except"})
 _OTHER = frozenset(
     {"example", "examples", "note", "notes", "return", "returns", "see also", "warning", "warnings", "yield", "yields"}
 )
-_HEADER = re.compile(r"^([A-Za-z][A-Za-z ]*?)\s*:\s*$")
-_UNDERLINE = re.compile(r"^-{3,}\s*$")
-_GOOGLE_ITEM = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*(?::|--?(?=\s))\s*(.*)$")
-_NUMPY_ITEM = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_FIELD = re.compile(r"^:(\w+)(?:\s+([^:]*?))?\s*:\s*(.*)$")
+# Compiled when first needed: many docstrings need none of them.
+_HEADER = r"^([A-Za-z][A-Za-z ]*?)\s*:\s*$"
+_UNDERLINE = r"^-{3,}\s*$"
+_GOOGLE_ITEM = r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*(?::|--?(?=\s))\s*(.*)$"
+_NUMPY_ITEM = r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+_FIELD = r"^:(\w+)(?:\s+([^:]*?))?\s*:\s*(.*)$"
 _PARAM_FIELDS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword", "ivar", "var"})
 
 
@@ -50,7 +51,7 @@ def parse(text: str | None) -> Docstring:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]) and _known(line):
+        if at + 1 < len(lines) and _match(_UNDERLINE, "---", lines[at + 1]) and _known(line):
             end = _numpy_end(lines, at + 2)
             block = lines[at + 2 : end]
             if _is(line, _PARAMETERS):
@@ -58,7 +59,7 @@ def parse(text: str | None) -> Docstring:
             elif not _is(line, _ERRORS):
                 kept += [f"{line.strip()}:", *block]
             at = end
-        elif (header := _HEADER.match(line)) and _known(header.group(1)):
+        elif (header := _match(_HEADER, ":", line)) and _known(header.group(1)):
             end = _indented_end(lines, at + 1, _indent(line))
             block = lines[at + 1 : end]
             if _is(header.group(1), _PARAMETERS):
@@ -70,7 +71,7 @@ def parse(text: str | None) -> Docstring:
             elif not _is(header.group(1), _ERRORS):
                 kept += [line, *block]
             at = end
-        elif field := _FIELD.match(line):
+        elif field := _match(_FIELD, ":", line):
             end = _indented_end(lines, at + 1, 0)
             if field.group(1) in _PARAM_FIELDS and field.group(2):
                 # ":param int limit: …" carries a type before the name.
@@ -82,8 +83,15 @@ def parse(text: str | None) -> Docstring:
         else:
             kept.append(line)
             at += 1
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(row.rstrip() for row in kept)).strip()
+    description = "\n".join(row.rstrip() for row in kept).strip()
+    if "\n\n\n" in description:
+        description = re.sub(r"\n{3,}", "\n\n", description)
     return Docstring(description, {name: said for name, said in parameters.items() if said})
+
+
+def _match(pattern: str, mark: str, line: str) -> re.Match[str] | None:
+    """A match with a pattern that needs the mark, without which the pattern is not even compiled."""
+    return re.match(pattern, line) if mark in line else None
 
 
 def _is(title: str, names: frozenset[str]) -> bool:
@@ -115,21 +123,21 @@ def _flush_end(lines: list[str], at: int) -> int:
 
 def _numpy_end(lines: list[str], at: int) -> int:
     while at < len(lines):
-        if at + 1 < len(lines) and _UNDERLINE.match(lines[at + 1]) and lines[at].strip():
+        if at + 1 < len(lines) and _match(_UNDERLINE, "---", lines[at + 1]) and lines[at].strip():
             break
-        if (header := _HEADER.match(lines[at])) and _known(header.group(1)):
+        if (header := _match(_HEADER, ":", lines[at])) and _known(header.group(1)):
             break
         at += 1
     return at
 
 
 def _google_names(line: str) -> tuple[list[str], str] | None:
-    found = _GOOGLE_ITEM.match(line.strip())
+    found = re.match(_GOOGLE_ITEM, line.strip())
     return ([found.group(1)], found.group(2)) if found else None
 
 
 def _numpy_names(line: str) -> tuple[list[str], str] | None:
-    found = _NUMPY_ITEM.match(line.strip())
+    found = re.match(_NUMPY_ITEM, line.strip())
     return ([name.strip().lstrip("*") for name in found.group(1).split(",")], "") if found else None
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import decimal
 import enum
 import math
-import pathlib
-import uuid
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,7 +34,9 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     payload = getattr(type(value), "to_payload", None)
     if payload is not None:
         return to_jsonable(payload(value), deeper)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(type(value), "__dataclass_fields__"):
+        import dataclasses
+
         return {field.name: to_jsonable(getattr(value, field.name), deeper) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {_key(key): to_jsonable(item, deeper) for key, item in value.items()}
@@ -46,14 +44,24 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return {name: to_jsonable(getattr(value, name), deeper) for name in names}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [to_jsonable(item, deeper) for item in value]
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+    if _is_one_of(value, ("datetime.date", "datetime.time")):
         return value.isoformat()
-    if isinstance(value, (pathlib.PurePath, uuid.UUID, decimal.Decimal)):
+    if _is_one_of(value, ("pathlib.PurePath", "uuid.UUID", "decimal.Decimal")):
         return str(value)
     dump = getattr(type(value), "model_dump", None)
     if dump is not None:
         return dump(value, mode="json")
     raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")
+
+
+def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:
+    """Is it of one of these classes? Of a module that nobody has imported there are no objects, so none is imported."""
+    for name in names:
+        module, _, kind = name.partition(".")
+        found = getattr(sys.modules.get(module), kind, None)
+        if found is not None and isinstance(value, found):
+            return True
+    return False
 
 
 def _plain(value: Any) -> Any:
@@ -65,6 +73,8 @@ def _key(key: Any) -> str:
         key = key.value
     if isinstance(key, str):
         return str.__str__(key)
-    if isinstance(key, (int, uuid.UUID, pathlib.PurePath, datetime.date)) and not isinstance(key, bool):
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key)
+    if _is_one_of(key, ("uuid.UUID", "pathlib.PurePath", "datetime.date")):
         return str(key)
     raise TypeError(f"key {key!r}: JSON has string keys only")

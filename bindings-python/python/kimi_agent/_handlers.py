@@ -11,16 +11,18 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._encode import to_jsonable
 from ._errors import InvalidOption
-from ._interface import Callbacks
 from ._message import Message
 from ._options import Block, Hook, Reject
 from ._threads import in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import ToolReturnValue
+
+if TYPE_CHECKING:
+    from ._interface import Callbacks
 
 __all__ = ["Handlers", "Job", "encode_answer", "serving_job"]
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, TypedDict, Union
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Union
 
-from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage
+from . import _native
+from ._option_types import Answers, Approval
+from ._wire import ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, TokenUsage
 
-__all__ = ["Callbacks", "Delivery", "ErrorTuple", "Info", "Outcome"]
+__all__ = ["Answer", "Begin", "Callbacks", "Delivery", "ErrorTuple", "Info", "Outcome", "Request"]
+
+Request: TypeAlias = Union[ApprovalRequest, QuestionRequest, str]
+"""What is answered by hand, or its id."""
+
+Answer: TypeAlias = Union[Approval, Answers, None]
+"""An answer by hand."""
 
 ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]
 """Code, message and fields of an error, as `_errors.from_native` takes them."""
@@ -56,3 +65,9 @@ class Outcome(TypedDict):
     steps: int
     text: str
     usage: TokenUsage
+
+
+B = TypeVar("B")
+
+Begin: TypeAlias = Callable[[_native.Mailbox, int, Mapping[str, Any], Callbacks], B]
+"""What the core begins with options, in the mailbox of an event loop, whose jobs the key names."""

@@ -9,12 +9,14 @@ import select
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
 from ._handlers import Handlers, Job
-from ._interface import Delivery, ErrorTuple
+
+if TYPE_CHECKING:
+    from ._interface import Delivery, ErrorTuple
 
 __all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this_process", "mailbox_of"]
 

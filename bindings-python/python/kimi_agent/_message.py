@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -152,6 +151,13 @@ def _hashable(value: Any) -> Any:
     return value
 
 
+def _json(value: Any) -> str:
+    # Most programs have no need of it, or not before the first session.
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
 class TokenUsageMethods(Message):
     """Sums over a `TokenUsage`."""
 
@@ -194,7 +200,7 @@ class ToolReturnValueMethods(Message):
         is_content = isinstance(output, str) or (
             isinstance(output, list) and all(isinstance(part, Message) for part in output)
         )
-        text = output if is_content else json.dumps(output, ensure_ascii=False)
+        text = output if is_content else _json(output)
         made = cast(Any, cls)
         return cast("Self", made(is_error, text, message))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
@@ -12,20 +12,18 @@ from . import _native
 from ._encode import to_jsonable
 from ._errors import InvalidOption, KimiAgentError
 from ._handlers import Handlers
-from ._interface import Callbacks
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Begin", "Opening", "Owner", "begun", "encode_options"]
+    from ._interface import Begin
+
+__all__ = ["Opening", "Owner", "begun", "encode_options"]
 
 N = TypeVar("N", _native.Agent, _native.Session)
 B = TypeVar("B")
 T = TypeVar("T", bound="Owner[Any]")
-
-Begin = Callable[[_native.Mailbox, int, Mapping[str, Any], Callbacks], B]
-"""What the core begins with options, in the mailbox of an event loop, whose jobs the key names."""
 
 
 class Owner(Generic[N]):

@@ -5,80 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Union
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import _native
 from ._encode import to_jsonable
-from ._errors import KimiAgentError, MaxStepsReached, TurnCancelled
+from ._errors import KimiAgentError
 from ._handlers import Handlers, encode_answer, serving_job
-from ._interface import Callbacks
 from ._loop import LoopMailbox, called
 from ._message import Message
-from ._opening import Begin, Opening, Owner, begun
-from ._options import Answers, Approval, SessionOptions, UserInput
+from ._opening import Opening, Owner, begun
 from ._stream import EventIterator, Steps, Stream
-from ._wire import (
-    ApprovalRequest,
-    ExternalToolsResult,
-    QuestionRequest,
-    ServerInfo,
-    SlashCommand,
-    StatusUpdate,
-    TokenUsage,
-)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["Capabilities", "PromptResult", "Replay", "Session", "SessionOpening", "Turn", "create_session", "prompt"]
+    from ._interface import Answer, Begin, Callbacks, Request
+    from ._option_types import SessionOptions, UserInput
+    from ._results import Capabilities, PromptResult
+    from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
-Request = Union[ApprovalRequest, QuestionRequest, str]
-Answer = Union[Approval, Answers, None]
-
-
-@dataclass(frozen=True)
-class PromptResult:
-    """What came of a turn."""
-
-    status: Literal["finished", "cancelled", "max_steps_reached"]
-    """How it ended."""
-    steps: int
-    """How many steps it had."""
-    text: str
-    """The text of its last step."""
-    usage: TokenUsage
-    """The tokens that it took."""
-
-    def raise_for_status(self) -> Self:
-        """Raises `TurnCancelled` or `MaxStepsReached` unless the turn has finished; returns the result itself."""
-        if self.status == "cancelled":
-            raise TurnCancelled("the turn was cancelled")
-        if self.status == "max_steps_reached":
-            raise MaxStepsReached(f"the turn reached its limit of {self.steps} steps", self.steps)
-        return self
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What an agent can do."""
-
-    external_tools: bool
-    """The program can offer tools."""
-    questions: bool
-    """The agent can ask questions."""
-    approval_feedback: bool
-    """A reject may carry feedback that the model sees."""
-    steer: bool
-    """A running turn can be steered."""
-    plan_mode: bool
-    """Plan mode can be switched."""
-    replay: bool
-    """A session's past can be replayed."""
-    hooks: list[str]
-    """The events that hooks can be set on; empty where there are none."""
+__all__ = ["Replay", "Session", "SessionOpening", "Turn", "create_session", "prompt"]
 
 
 class Turn(Stream):
@@ -140,6 +88,8 @@ class Turn(Stream):
             # As in Stream: the traceback does not keep the turn.
             del self
             raise
+        from ._results import PromptResult
+
         return PromptResult(outcome["status"], outcome["steps"], outcome["text"], outcome["usage"])
 
     async def cancel(self) -> None:
@@ -228,6 +178,8 @@ class Session(Owner[_native.Session]):
     @property
     def capabilities(self) -> Capabilities:
         """What the agent can do."""
+        from ._results import Capabilities
+
         return Capabilities(**self._native.info()["capabilities"])
 
     @property

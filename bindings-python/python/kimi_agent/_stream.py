@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NoReturn
 from . import _native
 from ._errors import KimiAgentError, from_native
 from ._loop import LoopMailbox, called, in_this_process
-from ._wire import Event
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ._wire import Event
 
 __all__ = ["EventIterator", "Step", "Steps", "Stream"]
 

@@ -18,17 +18,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from . import _agent, _native, _session, _stream
-from ._agent import SessionInfo
 from ._background import block, run, run_call
 from ._errors import KimiAgentError
 from ._handlers import serving_job
 from ._loop import in_this_process
-from ._options import AgentOptions, SessionOptions, StrPath, UserInput
-from ._session import Answer, Capabilities, PromptResult, Request
-from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
+    from ._interface import Answer, Request
+    from ._option_types import AgentOptions, SessionOptions, StrPath, UserInput
+    from ._results import Capabilities, PromptResult, SessionInfo
+    from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
 __all__ = [
     "Agent",

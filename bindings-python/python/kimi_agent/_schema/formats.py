@@ -1,42 +1,49 @@
-"""Types that JSON writes as strings."""
+"""Types that JSON writes as strings. Their modules are not imported: a program that uses one of them has done so."""
 
 from __future__ import annotations
 
 import base64
-import datetime
-import decimal
-import pathlib
 import re
-import uuid
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from .nodes import Text
+from .nodes import Json, Text
 
-_FRACTION = re.compile(r"\.(\d+)")
-_DATE = re.compile(r"^\d{4}-\d\d-\d\d$", re.ASCII)
+if TYPE_CHECKING:
+    import datetime
+    import decimal
 
 
 def _iso(text: str) -> str:
     # Python 3.10 reads neither "Z" nor fractions of other lengths than 3 and 6.
-    text = _FRACTION.sub(lambda found: "." + found.group(1)[:6].ljust(6, "0"), text)
+    text = re.sub(r"\.(\d+)", lambda found: "." + found.group(1)[:6].ljust(6, "0"), text)
     return text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text.replace("t", "T")
 
 
 def _datetime(text: str) -> datetime.datetime:
+    import datetime
+
     return datetime.datetime.fromisoformat(_iso(text))
 
 
 def _date(text: str) -> datetime.date:
-    if not _DATE.match(text):
+    import datetime
+
+    if not re.match(r"^\d{4}-\d\d-\d\d$", text, re.ASCII):
         raise ValueError(text)
     return datetime.date.fromisoformat(text)
 
 
 def _time(text: str) -> datetime.time:
+    import datetime
+
     return datetime.time.fromisoformat(_iso(text))
 
 
 def _decimal(value: Any) -> decimal.Decimal:
+    import decimal
+
     # Models like to send a number where a numeric string is asked for; its shortest text is what they wrote.
     found = decimal.Decimal(str(value))
     if not found.is_finite():
@@ -48,20 +55,25 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
+_NOWHERE: Any = object()
+_Takes = tuple[type, ...]
+# By module and class: how it is read (None: by the class), what it is called, its schema, and what it is read of.
+_FORMATS: dict[tuple[str, str], tuple[Callable[[Any], Any] | None, str, Json, _Takes]] = {
+    ("datetime", "datetime"): (_datetime, "date and time", {"format": "date-time"}, (str,)),
+    ("datetime", "date"): (_date, "date", {"format": "date"}, (str,)),
+    ("datetime", "time"): (_time, "time", {"format": "time"}, (str,)),
+    ("uuid", "UUID"): (None, "UUID", {"format": "uuid"}, (str,)),
+    ("decimal", "Decimal"): (_decimal, "decimal number", {"format": "decimal"}, (str, int, float)),
+    ("builtins", "bytes"): (_bytes, "base64 text", {"contentEncoding": "base64"}, (str,)),
+}
+
+
 def text_node(kind: Any) -> Text | None:
     """The node of a type written as a string, None if `kind` is none of them."""
-    if kind is datetime.datetime:
-        return Text("date and time", _datetime, {"type": "string", "format": "date-time"})
-    if kind is datetime.date:
-        return Text("date", _date, {"type": "string", "format": "date"})
-    if kind is datetime.time:
-        return Text("time", _time, {"type": "string", "format": "time"})
-    if kind is uuid.UUID:
-        return Text("UUID", uuid.UUID, {"type": "string", "format": "uuid"})
-    if kind is decimal.Decimal:
-        return Text("decimal number", _decimal, {"type": "string", "format": "decimal"}, (str, int, float))
-    if kind is bytes:
-        return Text("base64 text", _bytes, {"type": "string", "contentEncoding": "base64"})
-    if isinstance(kind, type) and issubclass(kind, pathlib.PurePath):
+    for (module, name), (read, label, schema, takes) in _FORMATS.items():
+        if kind is getattr(sys.modules.get(module), name, _NOWHERE):
+            return Text(label, kind if read is None else read, {"type": "string", **schema}, takes)
+    path = getattr(sys.modules.get("pathlib"), "PurePath", None)
+    if path is not None and isinstance(kind, type) and issubclass(kind, path):
         return Text("path", kind, {"type": "string", "format": "path"})
     return None

@@ -6,7 +6,6 @@ Every node answers two questions, and the tests hold them against each other: wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Union
 
@@ -31,6 +30,9 @@ class Mismatch(ValueError):
 
 def shown(value: Any) -> str:
     """A JSON value, short enough for a message."""
+    # Errors and enums are what needs it.
+    import json
+
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 60 else text[:57] + "…"
 

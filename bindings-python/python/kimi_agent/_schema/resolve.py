@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-import dataclasses
 import enum
 import inspect
 import sys
@@ -101,7 +100,7 @@ class Resolver:
             # typing.List without its item; tuple[()] has none either, and means it.
             bare = not args and getattr(kind, "_name", None) is not None
             return self.node(origin, env) if bare else self._generic(kind, origin, args, env)
-        if isinstance(kind, dataclasses.InitVar):
+        if type(kind).__name__ == "InitVar":
             return self.node(kind.type, env)
         if isinstance(kind, type):
             return self._class(kind, env)
@@ -207,7 +206,7 @@ class Resolver:
             self._open.discard(key)
 
     def _object(self, kind: type, env: _Env, key: Any) -> Node:
-        if dataclasses.is_dataclass(kind):
+        if hasattr(kind, "__dataclass_fields__"):
             return self._dataclass(kind, env, key)
         if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
             return self._typed_dict(kind, env, key)
@@ -221,6 +220,8 @@ class Resolver:
         )
 
     def _dataclass(self, kind: Any, env: _Env, key: Any) -> Node:
+        import dataclasses
+
         def build(values: dict[str, Any], path: Path) -> Any:
             return nodes.built(kind, (), values, path)
 
