@@ -219,7 +219,8 @@ impl BridgeSession {
     /// # Errors
     /// Those of [`Session::prompt`].
     pub fn prompt(&self, content: Content) -> Result<BridgeTurn> {
-        let turn = self.session()?.prompt(content)?;
+        let session = self.session()?;
+        let turn = crate::driver::directly(|| session.prompt(content))?;
         Ok(BridgeTurn::new(turn.into_inner(), Arc::clone(&self.mailbox), self.runtime.clone()))
     }
 
@@ -307,6 +308,7 @@ fn prepare(
     let tools = take_list(&mut map, "tools")?;
     let hooks = take_list(&mut map, "hooks")?;
     let mut options = SessionOptions::from_json(map, naming)?;
+    options.hosted = true;
     for (index, tool) in tools.into_iter().enumerate() {
         let spec = parse_tool(tool, naming)?;
         let mailbox = Arc::clone(mailbox);

@@ -3,14 +3,17 @@
 
 mod backpressure;
 mod commands;
+#[cfg(feature = "bridge")]
+mod direct;
 mod handlers;
+mod hosted;
 pub(crate) mod lane;
 mod shutdown;
 pub(crate) mod tool_calls;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -21,6 +24,8 @@ use tokio::sync::{Notify, oneshot};
 
 use backpressure::{Batch, DEAF, Overgrown};
 pub(crate) use commands::Commands;
+#[cfg(feature = "bridge")]
+pub(crate) use direct::directly;
 pub(crate) use handlers::{Handlers, served_turn};
 use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
@@ -135,6 +140,22 @@ pub(crate) struct Driver {
     gives_way: bool,
 }
 
+/// Has a driver run to its end.
+pub(crate) fn spawn(driver: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(feature = "bridge")]
+    direct::spawn(driver);
+    #[cfg(not(feature = "bridge"))]
+    tokio::spawn(driver);
+}
+
+/// Whether a thread of the host's runs the driver, which has other things to do.
+fn is_anothers() -> bool {
+    #[cfg(feature = "bridge")]
+    return direct::is_here();
+    #[cfg(not(feature = "bridge"))]
+    return false;
+}
+
 enum Woken {
     Command(Command),
     Read(std::io::Result<usize>),
@@ -204,7 +225,13 @@ impl Driver {
             }
             match self.wait().await {
                 Woken::Command(command) => self.obey(command),
-                Woken::Read(read) => self.has_read(read),
+                Woken::Read(read) => {
+                    self.has_read(read);
+                    if is_anothers() {
+                        // What is decoded and delivered is the worker's.
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Woken::Written(written) => self.written(written),
                 Woken::Handled(handled) => handled.report(&mut self.connection, now()),
                 Woken::Exited(exit) => {

@@ -308,7 +308,8 @@ impl SessionOptions {
                 std::mem::take(&mut self.tools),
                 hooks,
                 self.on_event.clone(),
-            ),
+            )
+            .hosted(self.hosted),
             hello,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
@@ -320,7 +321,7 @@ impl SessionOptions {
         // Agents take their time, and many sessions may be on their way at once.
         drop(self);
         let live = LiveGuard::new(&shared);
-        tokio::spawn(
+        crate::driver::spawn(
             async move {
                 driver.run().await;
                 drop(live);
