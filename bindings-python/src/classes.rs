@@ -9,6 +9,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
+use crate::long_text;
+
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
 /// The classes of `kimi_agent._wire`.
@@ -102,12 +104,13 @@ impl TextParts {
     /// A longer text is not kept for the next event's sake.
     const LONGEST: usize = 4096;
 
-    pub(crate) fn make<'py>(&mut self, py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn make<'py>(&mut self, py: Python<'py>, text: String) -> PyResult<Bound<'py, PyAny>> {
         let classes = Classes::get(py)?;
-        let value = PyString::new(py, text).into_any();
         if text.len() > Self::LONGEST {
+            let value = long_text::string(py, text)?;
             return classes.text_part.make(py, [value, classes.nothing(py)]);
         }
+        let value = PyString::new(py, &text).into_any();
         self.turn ^= 1;
         let place = &mut self.made[self.turn];
         // SAFETY: the interpreter is attached, and what has a count of 1 is ours alone: nobody sees it change. These

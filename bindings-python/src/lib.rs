@@ -8,6 +8,7 @@ mod attached;
 mod bell;
 mod classes;
 mod convert;
+mod long_text;
 mod mailbox;
 mod next_event;
 mod reader;

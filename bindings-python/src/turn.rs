@@ -95,7 +95,7 @@ impl PyTurn {
         });
         match event {
             None => Ok(None),
-            Some(Drained::Text(text)) => self.texts.with(py, |texts| texts.make(py, &text)).map(Some),
+            Some(Drained::Text(text)) => self.texts.with(py, |texts| texts.make(py, text)).map(Some),
             Some(Drained::Other(event)) => event_to_py(py, &event).map(Some),
         }
     }

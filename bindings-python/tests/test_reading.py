@@ -100,3 +100,18 @@ async def test_it_keeps_neither_event_nor_reader() -> None:
         del turn, events, waiting, circle
         gc.collect()
     assert kept() is None
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("length", "end"), [(8 * MIB, ""), (8 * MIB + 1, ""), (12 * MIB + 4097, ""), (9 * MIB, "€")])
+async def test_a_long_text_is_whole(length: int, end: str) -> None:
+    # Without a part that comes twice.
+    text = "".join(f"{n:07} " for n in range(length // 8 + 1))[:length] + end
+    async with open_session([{"text": text}]) as session:
+        found = [event.text async for event in session.prompt("Go") if isinstance(event, TextPart)]
+    assert [len(part) for part in found] == [len(text)]
+    # Shown by nobody: it is long.
+    is_whole = found == [text] and hash(found[0]) == hash(text)
+    assert is_whole
