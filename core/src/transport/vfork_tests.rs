@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::super::watcher::tests::{alone, end, run, sh};
-use super::super::{Transport, child};
+use super::super::{Transport, child, spawner};
 use super::*;
 use crate::options::{Launch, PrivateFiles};
 
@@ -116,8 +116,9 @@ fn what_has_not_become_the_program_leaves_nothing() {
         return;
     }
     run(async {
-        // So that a watcher is there, and what the first start makes for all.
+        // So that a watcher is there, and what the first start makes for all; behind it old folders are looked for.
         let agent = sh("cat").await;
+        spawner::run(|| ()).await.unwrap().unwrap();
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();
         for (program, dir) in [("/no/such/program", "/"), ("/", "/"), ("/bin/sh", "/no/such/folder")] {
