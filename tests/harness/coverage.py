@@ -47,14 +47,14 @@ def error_codes(package: Path) -> set[str]:
 
 
 def options(package: Path) -> set[str]:
-    for node in ast.walk(_parsed(package / "_options.py")):
+    for node in ast.walk(_parsed(package / "_option_types.py")):
         if isinstance(node, ast.ClassDef) and node.name == "SessionOptions":
             return {
                 part.target.id
                 for part in node.body
                 if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
             }
-    raise LookupError("_options.py declares no SessionOptions")
+    raise LookupError("_option_types.py declares no SessionOptions")
 
 
 def _parsed(path: Path) -> ast.Module:

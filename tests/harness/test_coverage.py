@@ -20,7 +20,7 @@ class Untouched(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.package = Path(folder.name)
-        for name, text in (("_wire.py", WIRE), ("_errors.py", ERRORS), ("_options.py", OPTIONS)):
+        for name, text in (("_wire.py", WIRE), ("_errors.py", ERRORS), ("_option_types.py", OPTIONS)):
             (self.package / name).write_text(text, "utf-8")
 
     def test_everything_is_missed(self) -> None:
