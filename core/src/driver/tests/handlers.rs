@@ -99,9 +99,14 @@ async fn what_takes_too_long_is_a_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_turn_stops_its_functions() {
+    stopped_at_the_end(SessionOptions::new()).await;
+}
+
+/// Sees that the function that answers an approval is stopped at the end of its turn.
+pub(super) async fn stopped_at_the_end(options: SessionOptions) {
     let (gone, was_gone) = Dropped::new();
     let gone = Arc::new(Mutex::new(Some(gone)));
-    let options = SessionOptions::new().on_approval(move |_: ApprovalRequest| {
+    let options = options.on_approval(move |_: ApprovalRequest| {
         let gone = gone.lock().unwrap().take();
         async move {
             std::future::pending::<()>().await;

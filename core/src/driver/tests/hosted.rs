@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::wire::ApprovalRequest;
-use crate::{Approval, ExternalTool};
+use crate::ExternalTool;
 
 fn hosted(mut options: SessionOptions) -> SessionOptions {
     options.hosted = true;
@@ -70,20 +69,5 @@ async fn several_run_at_once_and_answer_as_they_end() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_turn_stops_them() {
-    let (gone, was_gone) = Dropped::new();
-    let gone = Arc::new(Mutex::new(Some(gone)));
-    let options = SessionOptions::new().on_approval(move |_: ApprovalRequest| {
-        let gone = gone.lock().unwrap().take();
-        async move {
-            std::future::pending::<()>().await;
-            drop(gone);
-            Ok(Approval::Approve)
-        }
-    });
-    let (_session, mut agent, mut turn) = in_turn(hosted(options)).await;
-    agent.ask_approval("a").await;
-    idle().await;
-    agent.finish().await;
-    turn.result().await.expect("an outcome");
-    was_gone.await.expect("it is stopped");
+    super::handlers::stopped_at_the_end(hosted(SessionOptions::new())).await;
 }

@@ -2,13 +2,12 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
 use crate::connection::StepTag;
-use crate::driver::lane::{Lane, OVERHEAD, Reader, Room, replayed};
+use crate::driver::lane::{Lane, OVERHEAD, Reader, Room};
 use crate::wire::{ContentPart, Event};
 
 #[test]
@@ -43,6 +42,11 @@ fn room_is_told_of_once_and_only_when_there_is_plenty() {
 #[cfg(feature = "bridge")]
 #[test]
 fn the_end_is_told_once_however_late_one_asks_for_it() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use crate::driver::lane::replayed;
+
     #[derive(Default)]
     struct Count(AtomicUsize);
     impl Wake for Count {
