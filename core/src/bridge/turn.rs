@@ -77,7 +77,7 @@ impl Wake for Bell {
     }
 }
 
-/// Tells the host that a turn has its outcome. Not a task that waits for it: to start one wakes the worker.
+/// Tells the host that a turn has its outcome, without a task that waits for it.
 struct End {
     mailbox: Arc<Mailbox>,
     turn: u64,

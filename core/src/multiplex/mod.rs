@@ -34,7 +34,7 @@ use router::{Key, Output, Router};
 const CHUNK: usize = 32 * 1024;
 /// How much may wait for the agent before sessions are not read any more.
 const MAX_UNWRITTEN: usize = 1 << 20;
-/// How far a session may lag behind another that goes on reading, its longest line left out.
+/// How far a session may lag behind another that goes on reading; a large line, the longest, is left out.
 const MAX_BEHIND: usize = 16 << 20;
 /// After the end of a pipe: how long an agent may take to exit by itself.
 const LINGER: Duration = Duration::from_secs(1);

@@ -14,6 +14,8 @@ use crate::transport::{Exit, Process, ProcessFuture, Transport};
 
 /// What a pipe would hold: with as much unread, a session does not read; with as much unsent, the process does not.
 pub(super) const FULL: usize = 64 << 10;
+/// So long is a line that is read for a while.
+const LARGE: usize = 1 << 20;
 
 /// What a session has from the process, and the process from it.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(super) struct Port {
 #[derive(Debug, Default)]
 struct State {
     unread: BytesMut,
-    /// Of the lines that have come since nothing was unread.
+    /// Of the large lines that have come since nothing was unread.
     longest: usize,
     reader: Option<Waker>,
     /// Nothing comes after what is unread.
@@ -82,7 +84,7 @@ impl Port {
         self.lock().unread.len()
     }
 
-    /// How far the session has fallen behind: its longest line does not count, as it may be reading that.
+    /// How far the session has fallen behind: a large line, the longest, does not count, as it may be reading that.
     pub(super) fn behind(&self) -> usize {
         let state = self.lock();
         state.unread.len().saturating_sub(state.longest)
@@ -96,7 +98,10 @@ impl Port {
         }
         let before = state.unread.len();
         parts.iter().for_each(|part| state.unread.extend_from_slice(part));
-        state.longest = state.longest.max(state.unread.len() - before);
+        let size = state.unread.len() - before;
+        if size >= LARGE {
+            state.longest = state.longest.max(size);
+        }
         let reader = state.reader.take();
         drop(state);
         reader.into_iter().for_each(Waker::wake);
