@@ -15,9 +15,22 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from kimi_agent import Agent, Event, ExternalTool, Session, TextPart, ToolResult, Turn, create_session, open_agent
+from kimi_agent import (
+    Agent,
+    Event,
+    ExternalTool,
+    Session,
+    TextPart,
+    ToolResult,
+    Turn,
+    _threads,
+    create_session,
+    open_agent,
+)
 from kimi_agent._loop import LoopMailbox
 
+# A thread of handlers without work ends by itself, which nobody shall wait 5 s for here.
+_threads._PATIENCE = 0.05
 # How far the opening of a session that is given up at once gets: so many turns of the event loop.
 YIELDS = 20
 
@@ -173,8 +186,10 @@ class Program:
     async def _give_up(self, options: dict[str, Any], n: int) -> None:
         """At once, or when the agent has begun to run and does not answer."""
         runs = asyncio.Event()
+        loop = asyncio.get_running_loop()
         if n % 2:
-            options["on_stderr"] = lambda _: runs.set()
+            # A plain handler, which is called on a thread.
+            options["on_stderr"] = lambda _: loop.call_soon_threadsafe(runs.set)
 
         async def open_it() -> None:
             await create_session(**options)
@@ -204,6 +219,7 @@ class Program:
             "waiting": waiting,
             "tasks": len(asyncio.all_tasks()),
             "threads": len(threading.enumerate()),
+            "ending": ours["_Thread"],
         }
 
 
