@@ -8,6 +8,7 @@ import { Handlers } from "./handlers.js";
 import type { NativeAgent } from "./native.js";
 import { type AgentOptions, prepareOptions, type SessionOptions } from "./options.js";
 import { Session } from "./session.js";
+import { takeSignal } from "./signal.js";
 
 /** A session that an agent keeps. */
 export interface SessionInfo {
@@ -49,7 +50,8 @@ export class Agent implements AsyncDisposable {
   }
 
   /** @internal */
-  static open(bridge: Bridge, options: AgentOptions): Agent {
+  static open(bridge: Bridge, { signal, ...options }: AgentOptions): Agent {
+    takeSignal(signal);
     const { optionsJson, callbacksJson, functions } = prepareOptions(options);
     const handlers = new Handlers(functions);
     const native = translated(() => bridge.module.NativeAgent.open(bridge.native, optionsJson, callbacksJson));

@@ -177,9 +177,17 @@ export interface SessionOptions {
   maxLineBytes?: number | undefined;
   /** How many bytes of unread events are kept before the agent is made to wait. */
   eventBufferBytes?: number | undefined;
+  /**
+   * Gives up the opening when it is aborted: its reason is thrown, and the agent goes. Once the session is open, it does
+   * nothing more. The one-shot `prompt` is cancelled by it from the beginning to the end, as a session's prompt is.
+   */
+  signal?: AbortSignal | undefined;
 }
 
-/** The options of {@link openAgent}; everything else is an option of its sessions. Timeouts are the agent's own. */
+/**
+ * The options of {@link openAgent}; everything else is an option of its sessions. Timeouts are the agent's own, and so is the
+ * signal: an agent starts nothing before its first session, so there is little that it could give up.
+ */
 export type AgentOptions = Pick<
   SessionOptions,
   | "executable"
@@ -191,6 +199,7 @@ export type AgentOptions = Pick<
   | "clientVersion"
   | "handshakeTimeout"
   | "closeTimeout"
+  | "signal"
 >;
 
 /** The functions among the options, for the handlers to be called. */
@@ -213,18 +222,19 @@ export interface PreparedOptions {
 /** The names of the options whose values are functions, or hold some. */
 const WITH_FUNCTIONS = new Set(["tools", "hooks", "onApproval", "onQuestion", "onEvent", "onStderr"]);
 
-function wrong(option: string, reason: string, options?: ErrorOptions): InvalidOption {
+/** The error that an option's value is wrong. */
+export function wrongOption(option: string, reason: string, options?: ErrorOptions): InvalidOption {
   return new InvalidOption(option, `invalid option \`${option}\`: ${reason}`, options);
 }
 
 /** The JSON of an option's value, or of another argument that the core judges by its name. */
 export function json(option: string, value: unknown): string {
   // JSON would make null of them, and null means that the option is not set.
-  if (typeof value === "number" && !Number.isFinite(value)) throw wrong(option, `${String(value)} is not finite`);
+  if (typeof value === "number" && !Number.isFinite(value)) throw wrongOption(option, `${String(value)} is not finite`);
   try {
     return toJson(value);
   } catch (error) {
-    throw wrong(option, String(error), { cause: error });
+    throw wrongOption(option, String(error), { cause: error });
   }
 }
 
@@ -271,10 +281,10 @@ function takeFunctions(name: string, value: unknown, functions: HandlerFunctions
 
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
 function definition(option: string, item: unknown): JsonObject {
-  if (typeof item !== "object" || item === null) throw wrong(option, `there is ${String(item)} in it`);
+  if (typeof item !== "object" || item === null) throw wrongOption(option, `there is ${String(item)} in it`);
   const given = item as JsonObject;
   const name = String(given["name"] ?? given["event"]);
-  if (typeof given["handler"] !== "function") throw wrong(option, `the handler of \`${name}\` is no function`);
+  if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is no function`);
   const { parameters } = given;
   if (option !== "tools" || !isStandardSchema(parameters)) return given;
   const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;

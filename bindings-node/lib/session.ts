@@ -7,6 +7,7 @@ import { translated } from "./errors.js";
 import { answerJson, Handlers } from "./handlers.js";
 import type { NativeSession } from "./native.js";
 import { type ApprovalAnswer, json, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
+import { takeSignal, whenAborted } from "./signal.js";
 import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
@@ -77,7 +78,8 @@ export class Session implements AsyncDisposable {
   }
 
   /** @internal */
-  static async open(bridge: Bridge, options: SessionOptions, origin?: Origin): Promise<Session> {
+  static async open(bridge: Bridge, { signal: given, ...options }: SessionOptions, origin?: Origin): Promise<Session> {
+    const signal = takeSignal(given);
     const { optionsJson, callbacksJson, functions } = prepareOptions(options);
     const handlers = new Handlers(functions);
     const { session, ticket } = translated(
@@ -86,11 +88,20 @@ export class Session implements AsyncDisposable {
         bridge.module.NativeSession.open(bridge.native, optionsJson, callbacksJson),
     );
     bridge.addSession(session.key, handlers);
+    const forget = whenAborted(signal, () => {
+      session.abandon();
+    });
     try {
       await bridge.wait(ticket, handlers);
+      // It may have been open already, though nobody had been told.
+      signal?.throwIfAborted();
     } catch (error) {
       bridge.removeSession(session.key);
+      // An opening that was given up fails as closed; the signal knows why.
+      signal?.throwIfAborted();
       throw error;
+    } finally {
+      forget();
     }
     return new Session(bridge, session, handlers, origin);
   }
@@ -151,8 +162,8 @@ export class Session implements AsyncDisposable {
   }
 
   /** Begins a turn, at once. Throws {@link TurnInProgress} while another one runs. */
-  prompt(content: PromptContent, { signal }: PromptOptions = {}): Turn {
-    signal?.throwIfAborted();
+  prompt(content: PromptContent, options: PromptOptions = {}): Turn {
+    const signal = takeSignal(options.signal);
     const native = translated(() => this.#native.prompt(contentJson(content)));
     this.#handlers.enterTurn();
     return new Turn(this.#bridge, native, [this, this.#handlers], signal);
@@ -212,9 +223,9 @@ export function prompt(content: PromptContent, options: SessionOptions & PromptO
 export function promptOnce(
   bridge: Bridge,
   content: PromptContent,
-  { signal, ...options }: SessionOptions & PromptOptions,
+  { signal: given, ...options }: SessionOptions & PromptOptions,
 ): Turn {
-  signal?.throwIfAborted();
+  const signal = takeSignal(given);
   const { optionsJson, callbacksJson, functions } = prepareOptions(options);
   const handlers = new Handlers(functions);
   const { turn, sessionKey } = translated(() =>

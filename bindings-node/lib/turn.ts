@@ -9,6 +9,7 @@ import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
 import { Reader, type Step } from "./reader.js";
+import { whenAborted } from "./signal.js";
 import type { ContentPart, Event, RequestEvent, TokenUsage } from "./wire.js";
 
 /** What a prompt consists of: text, or parts. */
@@ -76,12 +77,12 @@ export function requestId(request: RequestReference): string {
 interface Remains {
   bridge: Bridge;
   native: NativeTurn;
-  signal: AbortSignal | undefined;
-  onAbort: (() => void) | undefined;
+  /** Has the signal forget it. */
+  forget: () => void;
 }
 
-const collected = new FinalizationRegistry<Remains>(({ bridge, native, signal, onAbort }) => {
-  if (signal && onAbort) signal.removeEventListener("abort", onAbort);
+const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget }) => {
+  forget();
   bridge.removeTurn(native.key);
   native.abandon();
 });
@@ -103,13 +104,11 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     this.#bridge = bridge;
     this.#native = native;
     this.#reader = new Reader(bridge, native, this, () => {
-      this.#removeListener();
+      this.#remains.forget();
     });
     this.#keep = keep;
     bridge.addTurn(native.key, { onReadable: weakly(this, Turn.#onReadable), onSettled: weakly(this, Turn.#onSettled) });
-    const onAbort = signal && weakly(this, Turn.#onAbort);
-    if (signal && onAbort) signal.addEventListener("abort", onAbort, { once: true });
-    this.#remains = { bridge, native, signal, onAbort };
+    this.#remains = { bridge, native, forget: whenAborted(signal, weakly(this, Turn.#onAbort)) };
     collected.register(this, this.#remains, this);
   }
 
@@ -201,18 +200,13 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   };
 
   static readonly #onSettled = (turn: Turn): void => {
-    turn.#removeListener();
+    turn.#remains.forget();
     turn.#reader.pump();
   };
 
   static readonly #onAbort = (turn: Turn): void => {
     turn.cancel().catch(() => undefined);
   };
-
-  #removeListener(): void {
-    const { signal, onAbort } = this.#remains;
-    if (signal && onAbort) signal.removeEventListener("abort", onAbort);
-  }
 }
 
 /** The messages of a session so far, as the agent tells them again. Requests among them are not to be answered. */
@@ -227,7 +221,7 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
     this.#reader = new Reader(bridge, native, this);
     const pump = weakly(this, Replay.#pump);
     bridge.addTurn(native.key, { onReadable: pump, onSettled: pump });
-    collected.register(this, { bridge, native, signal: undefined, onAbort: undefined });
+    collected.register(this, { bridge, native, forget: () => undefined });
   }
 
   next(): Promise<IteratorResult<Event, undefined>> {

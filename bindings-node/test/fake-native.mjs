@@ -239,6 +239,7 @@ class FakeSession {
 
   abandon() {
     this.module.abandoned.push(this.key);
+    if (this.opening) this.module.bridge.deliver(["failed", this.opening, "session_closed", "the session is closed", {}]);
   }
 }
 
@@ -272,7 +273,8 @@ export function fakeModule() {
         module.session = session;
         module.sessions.push(session);
         const ticket = module.ticket();
-        if (module.openFailure) bridge.deliver(["failed", ticket, ...module.openFailure]);
+        if (module.openStalls) session.opening = ticket;
+        else if (module.openFailure) bridge.deliver(["failed", ticket, ...module.openFailure]);
         else bridge.deliver(["done", ticket, null]);
         return { session, ticket };
       },

@@ -1,8 +1,6 @@
 // Sessions of the real addon that nobody holds any more: the garbage collector ends them, and their agents go.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { once } from "node:events";
-import { createReadStream, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
@@ -11,7 +9,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
 import { createSession } from "../dist/index.mjs";
-import { scriptedAgent } from "../dist/testing.mjs";
+import { holder } from "./programs.mjs";
 
 setFlagsFromString("--expose-gc");
 const gc = runInNewContext("gc");
@@ -19,13 +17,7 @@ const gc = runInNewContext("gc");
 const folder = mkdtempSync(join(tmpdir(), "forgotten-"));
 after(() => rmSync(folder, { recursive: true }));
 
-/** An agent that holds a pipe open for as long as it lives; `gone` is told by the pipe's end. */
-function held(name, script) {
-  const pipe = join(folder, name);
-  execFileSync("mkfifo", [pipe]);
-  const gone = once(createReadStream(pipe).resume(), "end");
-  return { executable: ["sh", "-c", 'exec 9>"$0"; exec "$@"', pipe, ...scriptedAgent(script)], gone };
-}
+const held = holder(folder);
 
 /** Collects garbage until the agent is gone; a test whose agent stays runs into its limit. */
 async function collectUntil(gone) {

@@ -147,6 +147,12 @@ describe("a program", { timeout: 240_000, concurrency: 2 }, () => {
       const turn = prompt("hi", { executable, signal: controller.signal });
       controller.abort();
       await turn.result().catch(() => undefined);`,
+    "an opening is given up by a signal": `
+      const controller = new AbortController();
+      const executable = scriptedAgent({ before_handshake: [{ stall: true }] });
+      const opening = createSession({ executable, closeTimeout: 50, signal: controller.signal });
+      controller.abort();
+      await opening.catch(() => undefined);`,
     "a session cannot be opened for a prompt that is forgotten": `
       prompt("hi", { executable: "/no/such/agent" });
       prompt("hi", { executable: scriptedAgent({ before_handshake: [{ exit: 1 }] }) });`,

@@ -1,7 +1,11 @@
-// Programs that use the package, each in a process of its own: for what happens at its end.
-import { spawn } from "node:child_process";
+// Programs that use the package, each in a process of its own, and agents: for what happens at their end.
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+
+import { scriptedAgent } from "../dist/testing.mjs";
 
 /** The built module as a literal to be put into a program. */
 export const dist = (name) => JSON.stringify(fileURLToPath(new URL(`../dist/${name}`, import.meta.url)));
@@ -56,4 +60,20 @@ export function isThere(pid) {
     if (error.code === "ESRCH") return false;
     throw error;
   }
+}
+
+/** Holds the pipe open for as long as it lives, and so does what it starts; then it becomes the agent. */
+const HELD = 'exec 9>"$0"; sleep 1000000 </dev/null >/dev/null 2>&1 & exec "$@"';
+
+/**
+ * Makes scripted agents with a process of their own beside them, for one session each: `gone` is told once neither is there
+ * any more. Their pipes are in the folder.
+ */
+export function holder(folder) {
+  return (name, script) => {
+    const pipe = join(folder, name);
+    execFileSync("mkfifo", [pipe]);
+    const gone = once(createReadStream(pipe).resume(), "end");
+    return { executable: ["sh", "-c", HELD, pipe, ...scriptedAgent(script)], gone };
+  };
 }

@@ -6,6 +6,7 @@ import {
   Hook,
   hook,
   KimiAgentError,
+  openAgent,
   prompt,
   type PromptResult,
   Reject,
@@ -71,6 +72,7 @@ const typed = tool<{ a: number }>({
 export async function main(): Promise<void> {
   await using session = await createSession({
     workDir: ".",
+    signal: AbortSignal.timeout(1000),
     executable: scriptedAgent([[{ text: "hello" }]]),
     env: process.env,
     tools: [
@@ -117,6 +119,10 @@ export async function main(): Promise<void> {
 
   const { text } = await prompt("hi", { workDir: ".", yolo: true, signal: AbortSignal.timeout(1000) }).result();
   text.trim();
+  const agent = await openAgent({ dialect: "acp", signal: AbortSignal.timeout(1000) });
+  const { id } = await agent.createSession({ signal: AbortSignal.timeout(1000) });
+  await Promise.all([agent.resume(id, { signal: AbortSignal.timeout(1000) }), agent.fork(id, { signal: undefined })]);
+  await agent.close();
   setLogger(({ level, message }) => {
     console.log(level, message);
   }, "debug");

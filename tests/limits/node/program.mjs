@@ -1,5 +1,6 @@
 // Does what `tests/limits` asks of a program in Node: one operation a line on stdin, one answer a line on stdout.
 // `tests/limits/README.md` lists the operations. Started with --expose-gc.
+import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 
@@ -94,14 +95,19 @@ const ways = {
     await begin(described, n);
     globalThis.gc();
   },
-  /** An opening can't be given up but by its deadline, or by forgetting it: at once, or when the agent runs. */
+  /** At once, or when the agent has begun to run and does not answer. */
   async cancel(described, n) {
+    const controller = new AbortController();
+    const { signal } = controller;
     let runs;
     const running = new Promise((resolve) => (runs = resolve));
-    const opening = createSession({ ...described, handshakeTimeout: 50, ...(n % 2 && { onStderr: () => runs() }) });
-    const failed = opening.catch(() => undefined);
-    if (n % 2) await Promise.race([running, failed]);
+    const opening = watched(createSession({ ...described, signal, ...(n % 2 && { onStderr: () => runs() }) }));
+    const rejected = opening.then(() => undefined, (reason) => reason);
+    if (n % 2) await Promise.race([running, rejected]);
     else for (let i = 0; i < n % YIELDS; i += 1) await nextTurn();
+    controller.abort(watched({}));
+    if ((await rejected) !== signal.reason) throw new Error(`the opening ended as ${String(await rejected)}`);
+    if (getEventListeners(signal, "abort").length > 0) throw new Error("a listener is left");
   },
 };
 

@@ -1,0 +1,46 @@
+/** Signals by which a program takes back what it has begun. */
+
+import { wrongOption } from "./options.js";
+
+/** The signal, if one is given: if it has been aborted already, its reason is thrown. */
+export function takeSignal(signal: AbortSignal | null | undefined): AbortSignal | undefined {
+  if (signal === undefined || signal === null) return undefined;
+  const { throwIfAborted, addEventListener } = signal as Partial<AbortSignal>;
+  if (typeof throwIfAborted !== "function" || typeof addEventListener !== "function") {
+    throw wrongOption("signal", "expected an AbortSignal");
+  }
+  signal.throwIfAborted();
+  return signal;
+}
+
+interface Listener {
+  readonly actions: Set<() => void>;
+  readonly onAbort: () => void;
+}
+
+/** One listener a signal, however much depends on it: of more than ten Node warns, as of a leak. */
+const listeners = new WeakMap<AbortSignal, Listener>();
+
+function listen(signal: AbortSignal): Listener {
+  const actions = new Set<() => void>();
+  const onAbort = (): void => {
+    for (const action of actions) action();
+  };
+  signal.addEventListener("abort", onAbort, { once: true });
+  const listener = { actions, onAbort };
+  listeners.set(signal, listener);
+  return listener;
+}
+
+/** Has something done when a signal is aborted, which must not throw; at once if it has been. Returns what undoes that. */
+export function whenAborted(signal: AbortSignal | undefined, action: () => void): () => void {
+  if (signal?.aborted) action();
+  if (!signal || signal.aborted) return () => undefined;
+  const { actions, onAbort } = listeners.get(signal) ?? listen(signal);
+  actions.add(action);
+  return () => {
+    if (!actions.delete(action) || actions.size > 0) return;
+    signal.removeEventListener("abort", onAbort);
+    listeners.delete(signal);
+  };
+}
