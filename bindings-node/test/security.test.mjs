@@ -126,8 +126,10 @@ test("private files are gone when close() returns", LINUX, async () => {
   try {
     const session = await createSession({ executable, ...secretive() });
     const mode = (path) => statSync(path).mode & 0o7777;
-    const [name] = readdirSync(mine);
-    const place = join(mine, name);
+    // All stand in one folder.
+    const [common] = readdirSync(mine);
+    const [name] = readdirSync(join(mine, common));
+    const place = join(mine, common, name);
     assert.equal(mode(place), 0o700);
     assert.deepEqual(readdirSync(place).sort(), ["config.json", "lock", "mcp-0.json"]);
     for (const file of readdirSync(place)) assert.equal(mode(join(place, file)), 0o600, file);

@@ -192,16 +192,18 @@ async def test_private_files_are_gone_when_close_returns(tmp_path: Path, monkeyp
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     script = scripted_agent([[{"text": "fine"}]])
-    scripts = set(tmp_path.iterdir())
+    # All stand in one folder.
+    (common,) = tmp_path.iterdir()
+    scripts = set(common.iterdir())
     session = await create_session(executable=script, **secretive())
-    (folder,) = set(tmp_path.iterdir()) - scripts
+    (folder,) = set(common.iterdir()) - scripts
     assert folder.stat().st_mode & 0o7777 == 0o700
     files = {file.name: file for file in folder.iterdir()}
     assert files.keys() == {"lock", "config.json", "mcp-0.json"}
     assert {file.stat().st_mode & 0o7777 for file in files.values()} == {0o600}
     assert SECRETS["config"] in files["config.json"].read_text()
     await session.close()
-    assert set(tmp_path.iterdir()) == scripts
+    assert set(common.iterdir()) == scripts
 
 
 ODD = "a b\n\"c\" 'd' $(touch owned) `touch owned` ;touch owned; & | * ? ~ \\ -- é 文"

@@ -1,6 +1,9 @@
 //! Folders that only this user can read, for what must not be seen: inline configurations, scripts of the scripted
 //! agent. Each goes when its owner does. What a process leaves behind that was killed, a later one sweeps away: every
 //! folder holds a file that its process keeps locked, and the system takes that lock back however a process ends.
+//!
+//! They stand in one folder of this user's, the common one, which goes with the last of them. So whoever sweeps need not
+//! look through all temporary files of the machine, of which there can be thousands.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,9 +16,9 @@ use tempfile::TempDir;
 /// What all of their names begin with.
 const PREFIX: &str = "kimi-agent-";
 const LOCK: &str = "lock";
-/// A folder is swept away while it is being made only by bad luck; not so often.
+/// A folder is taken away while it is being made only by bad luck; not so often.
 const ATTEMPTS: usize = 10;
-/// Looking through the folder of temporary files takes its time where many are.
+/// What is left behind is no hurry of every session's.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// A private folder, removed on drop.
@@ -27,6 +30,8 @@ pub(crate) struct PrivateDir {
     lock: Option<File>,
     /// All that was written there.
     files: Vec<PathBuf>,
+    /// Where it stands, if that is the common folder.
+    common: Option<PathBuf>,
     dir: TempDir,
 }
 
@@ -45,13 +50,23 @@ impl PrivateDir {
         Err(io::Error::other("folders made there are taken away at once"))
     }
 
-    /// `None` where somebody who sweeps took the folder for one that was left behind.
+    /// `None` where somebody who sweeps took the folder for one that was left behind, or the common one for empty.
     fn attempt(parent: &Path) -> io::Result<Option<Self>> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        let dir = builder.tempdir_in(parent)?;
+        let common = match is_safe(parent).then(|| common_in(parent)) {
+            Some(path) => match make_common(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                made => made?.then_some(path),
+            },
+            None => None,
+        };
+        let dir = match builder.tempdir_in(common.as_deref().unwrap_or(parent)) {
+            Err(error) if common.is_some() && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            made => made?,
+        };
         let lock = match create(&dir.path().join(LOCK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             made => made?,
@@ -62,7 +77,7 @@ impl PrivateDir {
         // Where there are no locks, nothing is swept, either.
         let path = dir.path().join(LOCK);
         let still_there = path.exists();
-        Ok(still_there.then(|| Self { owner: std::process::id(), lock: Some(lock), files: vec![path], dir }))
+        Ok(still_there.then(|| Self { owner: std::process::id(), lock: Some(lock), files: vec![path], common, dir }))
     }
 
     /// Whether it is this process's, and not that of a parent that forked.
@@ -105,7 +120,33 @@ impl Drop for PrivateDir {
             tracing::warn!(path = %self.path().display(), %error, "a private folder can't be removed");
         }
         self.dir.disable_cleanup(true);
+        if let Some(common) = &self.common {
+            remove_if_empty(common);
+        }
     }
+}
+
+/// The common folder of this user.
+fn common_in(parent: &Path) -> PathBuf {
+    parent.join(format!("{PREFIX}{}", user()))
+}
+
+/// Sees to it that the common folder is there. `false` where the name is somebody else's, or others may look into it:
+/// then private folders stand beside it.
+fn make_common(path: &Path) -> io::Result<bool> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // Not what a link leads to.
+    Ok(is_ours(&std::fs::symlink_metadata(path)?))
+}
+
+fn remove_if_empty(folder: &Path) {
+    drop(std::fs::remove_dir(folder));
 }
 
 fn unless_gone(error: io::Error) -> io::Result<()> {
@@ -140,7 +181,20 @@ fn sweep_in(parent: &Path) {
     if !is_safe(parent) {
         return;
     }
-    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    let common = common_in(parent);
+    match std::fs::symlink_metadata(&common) {
+        Ok(metadata) if is_ours(&metadata) => {
+            sweep_folder(&common);
+            remove_if_empty(&common);
+        }
+        // Nobody uses any, and nobody has left any behind.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        _ => sweep_folder(parent),
+    }
+}
+
+fn sweep_folder(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
@@ -175,9 +229,19 @@ fn is_safe(_parent: &Path) -> bool {
 fn is_ours(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
 
+    metadata.is_dir() && metadata.uid() == user() && metadata.mode() & 0o077 == 0
+}
+
+#[cfg(unix)]
+fn user() -> libc::uid_t {
     // SAFETY: a system call that always succeeds.
-    let user = unsafe { libc::geteuid() };
-    metadata.is_dir() && metadata.uid() == user && metadata.mode() & 0o077 == 0
+    unsafe { libc::geteuid() }
+}
+
+/// The folder for temporary files is the user's own there.
+#[cfg(not(unix))]
+fn user() -> &'static str {
+    "private"
 }
 
 #[cfg(not(unix))]
@@ -192,7 +256,7 @@ fn left_behind(path: &Path) -> Option<File> {
         Err(error) => {
             if error.kind() == io::ErrorKind::NotFound {
                 // Somebody is about to lock it, or was killed before. Only an empty folder can be removed like this.
-                drop(std::fs::remove_dir(path));
+                remove_if_empty(path);
             }
             None
         }
@@ -236,27 +300,69 @@ mod tests {
     #[test]
     fn nothing_else_is_touched() {
         let parent = TempDir::new().unwrap();
-        let other = parent.path().join("other");
-        std::fs::create_dir(&other).unwrap();
-        std::fs::write(other.join(LOCK), "").unwrap();
-        // By its name it could be one, but it has no lock, and is not empty.
-        let similar = parent.path().join("kimi-agent-notes");
-        std::fs::create_dir(&similar).unwrap();
-        std::fs::write(similar.join("notes.txt"), "").unwrap();
-        std::fs::write(parent.path().join("kimi-agent-file"), "").unwrap();
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::{PermissionsExt, symlink};
-            symlink(&other, parent.path().join("kimi-agent-link")).unwrap();
-            let open = parent.path().join("kimi-agent-open");
-            std::fs::create_dir(&open).unwrap();
-            std::fs::write(open.join(LOCK), "").unwrap();
-            std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let common = common_in(parent.path());
+        assert!(make_common(&common).unwrap());
+        for folder in [parent.path(), &common] {
+            let other = folder.join("other");
+            std::fs::create_dir(&other).unwrap();
+            std::fs::write(other.join(LOCK), "").unwrap();
+            // By its name it could be one, but it has no lock, and is not empty.
+            let similar = folder.join("kimi-agent-notes");
+            std::fs::create_dir(&similar).unwrap();
+            std::fs::write(similar.join("notes.txt"), "").unwrap();
+            std::fs::write(folder.join("kimi-agent-file"), "").unwrap();
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::{PermissionsExt, symlink};
+                symlink(&other, folder.join("kimi-agent-link")).unwrap();
+                let open = folder.join("kimi-agent-open");
+                std::fs::create_dir(&open).unwrap();
+                std::fs::write(open.join(LOCK), "").unwrap();
+                std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+            }
         }
-        let before = names(parent.path());
+        let all = || [names(parent.path()), names(&common)];
+        let before = all();
         sweep_in(parent.path());
-        assert_eq!(names(parent.path()), before);
-        assert!(other.join(LOCK).exists() && similar.join("notes.txt").exists());
+        // As it is where the common folder is not ours.
+        sweep_folder(parent.path());
+        assert_eq!(all(), before);
+        for folder in [parent.path(), &common] {
+            assert!(folder.join("other").join(LOCK).exists() && folder.join("kimi-agent-notes/notes.txt").exists());
+        }
+    }
+
+    /// The common folder is used only if nobody else can look into it or take its place.
+    #[test]
+    fn who_takes_the_common_folders_name_gains_nothing_by_it() {
+        type Take = fn(&Path, &Path);
+        let ways: &[Take] = &[
+            |common, _| std::fs::write(common, "").unwrap(),
+            #[cfg(unix)]
+            |common, elsewhere| std::os::unix::fs::symlink(elsewhere, common).unwrap(),
+            #[cfg(unix)]
+            |common, elsewhere| std::os::unix::fs::symlink(elsewhere.join("missing"), common).unwrap(),
+            #[cfg(unix)]
+            |common, _| {
+                std::fs::create_dir(common).unwrap();
+                let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+                std::fs::set_permissions(common, open).unwrap();
+            },
+        ];
+        for take in ways {
+            let (parent, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+            let common = common_in(parent.path());
+            take(&common, elsewhere.path());
+            let taken = names(parent.path());
+            let left = abandon(PrivateDir::new_in(parent.path()).unwrap());
+            assert_eq!(left.parent(), Some(parent.path()));
+            let mut used = PrivateDir::new_in(parent.path()).unwrap();
+            let file = used.write("config.json", b"secret").unwrap();
+            sweep_in(parent.path());
+            assert!(!left.exists() && file.exists());
+            drop(used);
+            assert_eq!((names(parent.path()), names(elsewhere.path())), (taken, vec![]));
+        }
     }
 
     #[cfg(unix)]
@@ -269,6 +375,7 @@ mod tests {
         let file = dir.write("config.json", b"secret").unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
         assert_eq!((mode(dir.path()), mode(&file), mode(&dir.path().join(LOCK))), (0o700, 0o600, 0o600));
+        assert_eq!((dir.path().parent(), mode(&common_in(parent.path()))), (Some(&*common_in(parent.path())), 0o700));
         // A name that is there already is not written to, be it a link that somebody put there.
         assert_eq!(dir.write("config.json", b"more").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }

@@ -289,7 +289,13 @@ async fn a_program_that_is_killed() {
 #[tokio::test]
 async fn what_a_killed_program_leaves_behind_goes_with_the_next_session() {
     let tmp = tempfile::TempDir::new().unwrap();
-    let entries = || std::fs::read_dir(tmp.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let inside =
+        |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    // All stand in the common folder.
+    let entries = || match &inside(tmp.path())[..] {
+        [common] => inside(common),
+        others => panic!("{others:?}"),
+    };
     let mut first = host(tmp.path()).await;
     // The script's, and that of the configuration.
     let left = entries();
