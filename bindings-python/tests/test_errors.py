@@ -42,6 +42,8 @@ def test_every_code_has_its_class(code: str, name: str) -> None:
     assert error.code == code
     assert str(error) == "what happened"
     assert isinstance(error, KimiAgentError)
+    # As a traceback names it.
+    assert f"{type(error).__module__}.{type(error).__qualname__}" == f"kimi_agent.{name}"
 
 
 def test_an_unknown_code_is_the_base_class() -> None:

@@ -211,6 +211,10 @@ def _classes(base: type[KimiAgentError]) -> dict[str, type[KimiAgentError]]:
 
 _BY_CODE = _classes(KimiAgentError)
 
+for _class in _BY_CODE.values():
+    # A traceback names what programs import.
+    _class.__module__ = "kimi_agent"
+
 
 def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgentError:
     """The exception for an error of the core's."""
