@@ -74,8 +74,10 @@ export interface NativeSession {
   readonly state: "idle" | "active" | "closed";
   readonly protocolVersion: string;
   readonly pid: number | null;
-  /** `{server, capabilities, slash_commands, external_tools}` as JSON, `server` null if it is unknown. */
+  /** `{server, capabilities, external_tools}` as JSON, `server` null if it is unknown. */
   info(): string;
+  /** The commands that were told last as JSON. */
+  slashCommands(): string;
   /** The session's token usage as JSON. */
   usage(): string;
   /** A `StatusUpdate` as JSON, all updates put together. */

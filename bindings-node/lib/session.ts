@@ -38,7 +38,6 @@ export interface Capabilities {
 interface Info {
   server: ServerInfo | null;
   capabilities: Capabilities;
-  slash_commands: SlashCommand[];
   external_tools: ExternalToolsResult;
 }
 
@@ -141,9 +140,12 @@ export class Session implements AsyncDisposable {
     return this.#described().capabilities;
   }
 
-  /** Commands that a prompt may begin with. */
+  /**
+   * Commands that a prompt may begin with. Agents of ACP tell them soon after the session has opened, and again when
+   * they change; each time `onEvent` gets an `available_commands_update`.
+   */
   get slashCommands(): SlashCommand[] {
-    return this.#described().slash_commands;
+    return JSON.parse(this.#native.slashCommands()) as SlashCommand[];
   }
 
   /** Which of the program's tools the agent took, and why not the others. */

@@ -141,10 +141,15 @@ impl NativeSession {
         json!({
             "server": self.session.server(),
             "capabilities": self.session.capabilities(),
-            "slash_commands": self.session.slash_commands(),
             "external_tools": self.session.external_tools(),
         })
         .to_string()
+    }
+
+    /// The commands that a prompt may begin with, as they were told last.
+    #[napi]
+    pub fn slash_commands(&self) -> String {
+        json!(self.session.slash_commands()).to_string()
     }
 
     /// All tokens so far.

@@ -173,6 +173,10 @@ class FakeTurn {
     return this.module.done();
   }
 
+  slashCommands() {
+    return "[]";
+  }
+
   usage() {
     return JSON.stringify(USAGE);
   }
@@ -200,7 +204,6 @@ class FakeSession {
     return JSON.stringify({
       server: { name: "fake", version: "1" },
       capabilities: { plan_mode: true, hooks: [] },
-      slash_commands: [],
       external_tools: { accepted: [], rejected: [] },
     });
   }

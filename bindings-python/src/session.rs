@@ -137,7 +137,7 @@ impl PySession {
         info.set_item("capabilities", json_to_py(py, &capabilities)?)?;
         let commands = PyList::empty(py);
         for command in self.session.slash_commands() {
-            commands.append(message_to_py(py, command)?)?;
+            commands.append(message_to_py(py, &command)?)?;
         }
         info.set_item("slash_commands", commands)?;
         let nothing = ExternalToolsResult::default();

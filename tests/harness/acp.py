@@ -273,7 +273,7 @@ _CAPABILITIES = {
 
 
 def _handshake(lines: list[Line]) -> list[Line]:
-    said = {"capabilities": _CAPABILITIES, "protocol_version": "acp-1", "slash_commands": []}
+    said = {"capabilities": _CAPABILITIES, "protocol_version": "acp-1"}
     return [{**line, **said} if line.get("op") == "info" and "capabilities" in line else line for line in lines]
 
 
@@ -305,7 +305,7 @@ def _no_tokens(lines: list[Line]) -> list[Line]:
 
 
 RULES = (
-    Rule("handshake", "the agent tells less of itself, and its commands later", _handshake),
+    Rule("handshake", "the agent tells less of itself", _handshake),
     Rule("session ids", "the agent names a session", _session_names),
     Rule("repeated ids", "a call's id that there was in the turn already gets a number", _repeated_ids),
     Rule("results", "a tool's result is what the model gets; title and kind are in `extras`", _results),

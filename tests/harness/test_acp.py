@@ -120,7 +120,7 @@ class Rules(unittest.TestCase):
         info = {"op": "info", "capabilities": {}, "protocol_version": "1.10", "slash_commands": ["a"], "server": None}
         session = {"op": "session", "id": "<id4>"}
         told = acp.translated([info, {"op": "usage", "turn": usage}, session])
-        self.assertEqual((told[0]["protocol_version"], told[0]["slash_commands"]), ("acp-1", []))
+        self.assertEqual((told[0]["protocol_version"], told[0]["slash_commands"]), ("acp-1", ["a"]))
         self.assertEqual(set(told[1]["turn"].values()), {0})
         self.assertEqual(told[2]["id"], "session_<id1>")
 

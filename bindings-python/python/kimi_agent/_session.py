@@ -184,7 +184,8 @@ class Session(Owner[_native.Session]):
 
     @property
     def slash_commands(self) -> list[SlashCommand]:
-        """The commands that a prompt may begin with."""
+        """The commands that a prompt may begin with. Agents of ACP tell them soon after the session has opened, and
+        again when they change; each time `on_event` gets an `available_commands_update`."""
         return self._native.info()["slash_commands"]
 
     @property

@@ -280,7 +280,8 @@ class Session(_Owner[_session.Session]):
 
     @property
     def slash_commands(self) -> list[SlashCommand]:
-        """The commands that a prompt may begin with."""
+        """The commands that a prompt may begin with. Agents of ACP tell them soon after the session has opened, and
+        again when they change; each time `on_event` gets an `available_commands_update`."""
         return self._inner.slash_commands
 
     @property

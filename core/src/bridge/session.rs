@@ -195,8 +195,8 @@ impl BridgeSession {
     }
 
     /// Commands that a prompt may begin with.
-    pub fn slash_commands(&self) -> &[SlashCommand] {
-        self.slot.get().map_or(&[], |session| session.slash_commands())
+    pub fn slash_commands(&self) -> Vec<SlashCommand> {
+        self.slot.get().map(|session| session.slash_commands()).unwrap_or_default()
     }
 
     /// What became of the program's tools.

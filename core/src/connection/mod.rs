@@ -24,7 +24,9 @@ pub(crate) use turn::{StepTag, TurnKey};
 
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
 use crate::error::{AgentExit, Error, Result};
-use crate::wire::{Event, HandlerFailed, HandlerKind, Json, Parcel, StatusUpdate, TokenUsage, UnknownEvent};
+use crate::wire::{
+    Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, UnknownEvent,
+};
 
 /// One of our calls.
 pub(crate) type CallKey = u64;
@@ -99,7 +101,9 @@ pub(crate) struct Connection {
     outputs: VecDeque<Output>,
     status: StatusUpdate,
     usage: TokenUsage,
-    /// Either of them, or the turn's usage, has changed.
+    /// The list of commands that came last, until it is taken over.
+    commands: Option<Vec<SlashCommand>>,
+    /// One of these, or the turn's usage, has changed.
     news: bool,
     /// What the agent said before the handshake that is not of the protocol.
     early_noise: Vec<String>,
@@ -127,6 +131,7 @@ impl Connection {
             outputs: VecDeque::new(),
             status: StatusUpdate::unchanged(),
             usage: TokenUsage::default(),
+            commands: None,
             news: false,
             early_noise: Vec::new(),
         }
@@ -205,7 +210,12 @@ impl Connection {
         &self.usage
     }
 
-    /// Whether status or usage have changed since they were last taken over.
+    /// The commands that a prompt may begin with, where the agent has told them anew.
+    pub(crate) fn take_commands(&mut self) -> Option<Vec<SlashCommand>> {
+        self.commands.take()
+    }
+
+    /// Whether status, usage or commands have changed since they were last taken over.
     pub(crate) fn has_news(&self) -> bool {
         self.news
     }
@@ -258,6 +268,10 @@ impl Connection {
                     self.observe(event);
                 }
                 self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size: line.len() });
+            }
+            Incoming::Commands(commands) => {
+                self.commands = Some(commands);
+                self.news = true;
             }
             Incoming::Several(all) => {
                 for incoming in all {

@@ -135,6 +135,8 @@ pub(crate) enum Incoming {
     Event(Parcel),
     /// An event of the session's own, whatever turn is running.
     Aside(Parcel),
+    /// The commands that a prompt may begin with now, in place of those that were told before.
+    Commands(Vec<SlashCommand>),
     /// `rpc_id` is JSON text and must go back as it came.
     Request {
         rpc_id: String,

@@ -400,7 +400,7 @@ impl Driver {
     /// Does what came of what was taken in.
     fn outputs(&mut self) {
         if self.connection.take_news() {
-            self.shared.update(&self.connection);
+            self.shared.update(&mut self.connection);
             if let Some((turn, usage)) = self.connection.turn_usage()
                 && let Some(lane) = self.lanes.get(&turn)
             {

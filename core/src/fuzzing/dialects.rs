@@ -6,7 +6,7 @@ use super::scenario::Spoken;
 use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, Wire, WireVersion, read_generally};
 use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::envelope::{Envelope, parse};
-use crate::wire::{Event, Node, ToolReturnValue};
+use crate::wire::{Event, Node, SlashCommand, ToolReturnValue};
 
 /// The byte that picks ACP. Its dialect remembers what was told, so the rest is lines.
 const ACP: u8 = u8::MAX;
@@ -61,6 +61,11 @@ fn check_acp(lines: &[u8]) {
                     assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
                 }
                 Incoming::Event(event) | Incoming::Aside(event) => stable(&event.open()),
+                Incoming::Commands(commands) => {
+                    let text = serde_json::to_string(&commands).expect("JSON");
+                    let again: Vec<SlashCommand> = serde_json::from_str(&text).expect("what was written");
+                    assert_eq!(again, commands);
+                }
                 Incoming::Request { rpc_id, request } => {
                     stable(&request);
                     answers(&mut dialect, &rpc_id, request.request_id().unwrap_or_default());

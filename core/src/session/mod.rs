@@ -195,9 +195,26 @@ impl Session {
         &self.welcome.capabilities
     }
 
-    /// Commands that a prompt may begin with.
-    pub fn slash_commands(&self) -> &[SlashCommand] {
-        &self.welcome.slash_commands
+    /// Commands that a prompt may begin with. Agents of ACP tell them soon after the session has opened, and again when
+    /// they change: until then there are none, and each time `on_event` gets an `available_commands_update`.
+    ///
+    /// ```
+    /// # use kimi_agent::{Session, testing::scripted_agent};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kimi_agent::Result<()> {
+    /// # let agent = scripted_agent(serde_json::json!({
+    /// #     "slash_commands": [{"name": "compact", "description": "Shorten", "aliases": []}], "turns": []}));
+    /// # let session = Session::builder().executable(&agent).start().await?;
+    /// for command in session.slash_commands() {
+    ///     println!("/{}: {}", command.name, command.description);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn slash_commands(&self) -> Vec<SlashCommand> {
+        match self.shared.commands() {
+            Some(commands) => commands.to_vec(),
+            None => self.welcome.slash_commands.clone(),
+        }
     }
 
     /// Which of the program's tools the model can call, and why not the others.

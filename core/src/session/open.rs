@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 #[cfg(feature = "bridge")]
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::detect::{self, Product, Release, Subject};
 use super::processes::Processes;
-use super::shared::{Link, Shared};
+use super::shared::{Link, Shared, in_common};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
 use crate::dialect::{
@@ -391,19 +391,6 @@ impl SessionOptions {
 
 /// What the agents that are there said last, to be shared by all that say the same, as agents of one release do.
 static SAID: Mutex<Weak<Welcome>> = Mutex::new(Weak::new());
-
-/// An agent's words, which sessions have in common: names and descriptions of commands are much of what they hold.
-fn in_common(said: &Mutex<Weak<Welcome>>, welcome: Welcome) -> Arc<Welcome> {
-    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-    match said.upgrade() {
-        Some(same) if *same == welcome => same,
-        _ => {
-            let welcome = Arc::new(welcome);
-            *said = Arc::downgrade(&welcome);
-            welcome
-        }
-    }
-}
 
 /// A session on its way; given up, it is closed.
 struct Opening(Option<Arc<Shared>>);

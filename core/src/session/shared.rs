@@ -1,7 +1,7 @@
 //! What a session's handles and its driver share.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -10,7 +10,21 @@ use crate::connection::{Connection, ManualAnswer, TurnKey};
 use crate::driver::lane::Lane;
 use crate::driver::{Command, Commands};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Content, StatusUpdate, TokenUsage};
+use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
+
+/// What an agent says, shared by all sessions whose agent says the same, as those of one release do: names and
+/// descriptions of commands are much of what they hold. `said` is what was said last.
+pub(super) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> {
+    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    match said.upgrade() {
+        Some(same) if *same == told => same,
+        _ => {
+            let told = Arc::new(told);
+            *said = Arc::downgrade(&told);
+            told
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Active {
@@ -25,6 +39,8 @@ struct State {
     closed: Option<Error>,
     usage: TokenUsage,
     status: StatusUpdate,
+    /// Where the agent tells them once the session is open.
+    commands: Option<Arc<Vec<SlashCommand>>>,
     next_turn: TurnKey,
 }
 
@@ -46,6 +62,7 @@ impl Shared {
             closed: None,
             usage: TokenUsage::default(),
             status: StatusUpdate::unchanged(),
+            commands: None,
             next_turn: 1,
         };
         Self {
@@ -65,13 +82,18 @@ impl Shared {
     // --- the driver's side ---
 
     /// Takes over what the connection has learnt.
-    pub(crate) fn update(&self, connection: &Connection) {
+    pub(crate) fn update(&self, connection: &mut Connection) {
+        static TOLD: Mutex<Weak<Vec<SlashCommand>>> = Mutex::new(Weak::new());
+        let commands = connection.take_commands().map(|commands| in_common(&TOLD, commands));
         let mut state = self.lock();
         if state.usage != *connection.usage() {
             state.usage.clone_from(connection.usage());
         }
         if state.status != *connection.status() {
             state.status.clone_from(connection.status());
+        }
+        if commands.is_some() {
+            state.commands = commands;
         }
     }
 
@@ -134,6 +156,11 @@ impl Shared {
 
     pub(crate) fn status(&self) -> StatusUpdate {
         self.lock().status.clone()
+    }
+
+    /// The commands that were told last, if they were since the session opened.
+    pub(crate) fn commands(&self) -> Option<Arc<Vec<SlashCommand>>> {
+        self.lock().commands.clone()
     }
 
     /// Registers a turn, then sends its prompt. Returns at once.

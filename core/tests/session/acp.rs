@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use kimi_agent::testing::scripted_agent;
+use kimi_agent::wire::Event;
 use kimi_agent::{Dialect, SessionOptions};
 use serde_json::json;
 
@@ -83,6 +84,31 @@ async fn kimi_code_is_found_out_and_remembered() {
     assert_eq!(fake.starts(), ["--wire", "--version", "acp"]);
     works(fake.options()).await;
     assert_eq!(fake.starts()[3..], ["acp"]);
+}
+
+#[tokio::test]
+async fn commands_are_there_once_they_are_told_and_change_with_each_list() {
+    let command = |name: &str| json!({"name": name, "description": name, "aliases": []});
+    let update = json!({"type": "available_commands_update", "payload": {"availableCommands": [command("later")]}});
+    let agent = scripted_agent(json!({
+        "release": "2.1.0",
+        "slash_commands": [command("compact"), command("help")],
+        "turns": [[{"text": "first"}], [{"event": update}, {"text": "second"}]],
+    }));
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let tell = move |event: Event| drop(tell.send(event.type_name().to_owned()));
+    let options = SessionOptions::new().executable(&agent).on_event(tell);
+    let session = options.start().await.expect("a session");
+    let names = || session.slash_commands().into_iter().map(|command| command.name).collect::<Vec<_>>();
+    while told.recv().await.expect("an event") != "available_commands_update" {}
+    assert_eq!(names(), ["compact", "help"]);
+    assert_eq!(session.prompt("go").expect("a turn").result().await.expect("an end").text, "first");
+    assert_eq!(names(), ["compact", "help"]);
+    // What a turn's lines come after is known when it ends.
+    assert_eq!(session.prompt("go").expect("a turn").result().await.expect("an end").text, "second");
+    assert_eq!(names(), ["later"]);
+    while told.recv().await.expect("an event") != "available_commands_update" {}
+    session.close().await.expect("an end");
 }
 
 #[tokio::test]

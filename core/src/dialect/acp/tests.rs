@@ -216,6 +216,62 @@ fn a_turn_has_one_step_and_ends_with_its_answer() {
     );
 }
 
+fn names(player: &mut Player) -> Option<Vec<String>> {
+    let commands = player.connection.take_commands()?;
+    Some(commands.into_iter().map(|command| command.name).collect())
+}
+
+#[test]
+fn commands_are_the_sessions_as_they_were_told_last() {
+    let mut player = Player::new(wishes());
+    let mut recorded = recording("text").into_iter().filter_map(|(ours, line)| (!ours).then_some(line));
+    let told = |line: &String| line.contains("available_commands_update");
+    recorded.by_ref().take(2).for_each(|line| player.hear(&line));
+    assert_eq!((player.trace.concat(), names(&mut player)), ("opened session-1".to_owned(), None));
+    player.hear(&recorded.find(told).expect("commands"));
+    assert!(player.connection.take_news());
+    let commands = player.connection.take_commands().expect("commands");
+    assert_eq!(
+        json!(commands[..2]),
+        json!([
+            {"name": "compact", "description": "Compact the conversation context", "aliases": [],
+                "input": {"hint": "<optional custom summarization instructions>"}},
+            {"name": "status", "description": "Show current session status", "aliases": []},
+        ])
+    );
+    assert!(player.trace[1..] == ["outside: unknown available_commands_update"] && commands.len() > 10);
+}
+
+#[test]
+fn commands_may_come_at_any_time_and_the_newest_list_counts() {
+    let commands =
+        |names: Value| update(json!({"sessionUpdate": "available_commands_update", "availableCommands": names}));
+    let [old, new] = ["old", "new"].map(|name| json!([{"name": name, "description": ""}]));
+    // Before the session is open, be it a new one or one that tells of its past.
+    for wishes in [wishes(), Wishes { session_id: Some("s".into()), ..wishes() }] {
+        let mut player = Player::new(wishes);
+        player.hear(&initialized(json!({"loadSession": true})).to_string());
+        player.hear(&commands(old.clone()));
+        assert_eq!(names(&mut player), Some(vec!["old".to_owned()]));
+        player.hear(&answer(1, json!({"sessionId": "s"})));
+        assert_eq!((names(&mut player), player.trace.len()), (None, 2));
+    }
+    // In a turn, and it stays outside of it.
+    let mut player = prompted();
+    player.trace.clear();
+    for (told, now) in [(&old, vec!["old"]), (&new, vec!["new"]), (&json!([]), vec![])] {
+        player.hear(&commands(told.clone()));
+        assert_eq!(names(&mut player).expect("a list"), now);
+    }
+    assert_eq!(player.trace, ["outside: unknown available_commands_update"; 3]);
+    // What can't be read of it is left out, and another session's leaves the list alone.
+    player.hear(&commands(json!([{"name": 1}, {"name": "good", "description": ""}])));
+    assert_eq!(names(&mut player).expect("a list"), ["good"]);
+    player.hear(&commands(old).replace("\"s\"", "\"t\""));
+    assert_eq!(names(&mut player), None);
+    assert_eq!(player.trace.len(), 4);
+}
+
 #[test]
 fn cumulative_arguments_become_parts_and_each_approval_its_option() {
     let trace = turn("tools");

@@ -1,7 +1,7 @@
 //! What the agent tells while it works.
 
 use agent_client_protocol_schema::v1::{
-    self as acp, ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields, UsageUpdate,
+    self as acp, AvailableCommand, ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields, UsageUpdate,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -12,10 +12,10 @@ use super::{Acp, content, unknown};
 use crate::dialect::Incoming;
 use crate::wire::envelope::{MAX_DEPTH, is_too_deep};
 use crate::wire::value::{Key, object};
-use crate::wire::{ContentPart, Event, Json, StatusUpdate, ThinkPart, UnknownEvent};
+use crate::wire::{ContentPart, Event, Json, SlashCommand, StatusUpdate, ThinkPart, UnknownEvent};
 
 /// The updates that are read here; others are passed on as they came.
-const READ: [&str; 7] = [
+const READ: [&str; 8] = [
     "agent_message_chunk",
     "agent_thought_chunk",
     "tool_call",
@@ -23,6 +23,7 @@ const READ: [&str; 7] = [
     "current_mode_update",
     "config_option_update",
     "usage_update",
+    "available_commands_update",
 ];
 /// Of others, those that tell of the session, and not of the turn that happens to run.
 const ASIDE: [&str; 3] = ["available_commands_update", "session_info_update", "config_option_update"];
@@ -123,6 +124,11 @@ impl Acp {
             }
             // It comes after the turn that it tells of, maybe when the next has begun.
             SessionUpdate::UsageUpdate(usage) => all.push(Incoming::Aside(context(&usage).into())),
+            SessionUpdate::AvailableCommandsUpdate(update) => {
+                all.push(Incoming::Commands(update.available_commands.into_iter().map(command).collect()));
+                // Programs see in it that the list has changed, and what the list has no word for.
+                self.pass_on(kind, raw, None, all);
+            }
             _ => self.pass_on(kind, raw, None, all),
         }
     }
@@ -155,6 +161,15 @@ fn taken_apart(call: ToolCall) -> (String, String, ToolCallUpdateFields) {
 /// The tool's name where Qwen Code and its relatives have it, whose titles are for people.
 pub(super) fn named(meta: Option<&acp::Meta>) -> Option<String> {
     Some(meta?.get("toolName")?.as_str()?.to_owned())
+}
+
+fn command(command: AvailableCommand) -> SlashCommand {
+    let AvailableCommand { name, description, input, .. } = command;
+    let mut command = SlashCommand { name, description, aliases: Vec::new(), extra: Default::default() };
+    if let Some(input) = input {
+        command.extra.insert("input", json!(input));
+    }
+    command
 }
 
 /// How full the context is.

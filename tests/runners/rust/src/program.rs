@@ -356,7 +356,7 @@ impl<'a> Player<'a> {
 }
 
 fn info(session: &Session) -> Value {
-    let commands: Vec<_> = session.slash_commands().iter().map(|command| &command.name).collect();
+    let commands: Vec<_> = session.slash_commands().into_iter().map(|command| command.name).collect();
     let mut info = json!({
         "protocol_version": session.protocol_version(),
         "capabilities": session.capabilities(),
