@@ -67,7 +67,7 @@ wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into
 
 .PHONY: build
 build: $(VENV)/.installed $(DIST)/.npm ## Builds everything, and installs the wheel into .cache/venv.
-	@cargo build -q --locked -p kimi-agent -p scenario-runner --all-targets $(FEATURES)
+	@cargo programs -q
 
 # --- the two commands ---
 
@@ -136,7 +136,6 @@ test-docs: build ## Every code block in the documents.
 .PHONY: test-limits
 test-limits: build ## What sessions take of memory and leave behind, counted, in all three languages.
 	$(call say,Measuring what sessions take and what they leave behind)
-	@cargo build -q --locked -p limits-program
 	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
 
 .PHONY: test-instructions
@@ -158,7 +157,7 @@ tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
 .PHONY: test-foreign
 test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven by clients that others have written.
 	$(call say,Driving the agent with other clients)
-	@cargo build -q --locked -p kimi-agent --bin kimi-scripted-agent
+	@cargo programs -q
 	@export KIMI_SCRIPTED_AGENT="$(TARGET)/debug/kimi-scripted-agent" && \
 		(cd tests/foreign/node && npm test --silent) && \
 		CARGO_TARGET_DIR=$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
@@ -241,7 +240,7 @@ lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Forma
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
-	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps -p kimi-agent $(FEATURES)
+	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps -p kimi-agent $(FEATURES) --lib --bins --examples
 	$(call say,Linting Python)
 	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench
 	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)

@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def load_catalog() -> dict[str, Any]:
     """Builds and runs the core's example that prints the catalogue."""
-    command = ["cargo", "run", "--quiet", "--package", "kimi-agent", "--example", "wire_catalog"]
+    # With the features of what the tests build, so that nothing is compiled for it alone.
+    features = ["--package", "kimi-agent", "--features", "bridge"]
+    command = ["cargo", "run", "--quiet", "--locked", *features, "--example", "wire_catalog"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

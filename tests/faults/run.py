@@ -108,7 +108,7 @@ def main() -> int:
     started = time.monotonic()
     faults = everything(chosen.only)
     say(f"{len(faults)} faults in {len({fault.family for fault in faults})} families")
-    agent = runners.built("kimi-agent", "kimi-scripted-agent")
+    agent = runners.built("kimi-scripted-agent")
     commands = {language: runners.command(language, chosen.python) for language in chosen.languages}
     played: dict[str, Played] = {language: {} for language in commands}
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:

@@ -39,7 +39,7 @@ def command(language: str, python: str | None = None) -> list[str]:
     if chosen:
         return [str(part) for part in json.loads(chosen)]
     if language == "rust":
-        return [str(built("scenario-runner", "scenario-runner"))]
+        return [str(built("scenario-runner"))]
     if language in ("python", "python-sync"):
         api = "sync" if language == "python-sync" else "async"
         return [python or sys.executable, str(_present("tests/runners/python/runner.py")), f"--api={api}"]
@@ -53,12 +53,13 @@ def _present(relative: str) -> Path:
     return path
 
 
-def built(package: str, program: str) -> Path:
+def built(program: str) -> Path:
     """A program of this repository, built by cargo."""
-    argv = ["cargo", "build", "--quiet", "--locked", "-p", package, "--bin", program, "--message-format", "json"]
+    # Together with the others, as .cargo/config.toml says why.
+    argv = ["cargo", "programs", "--quiet", "--message-format", "json"]
     done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise RunnerMissing(f"`cargo build -p {package}` failed")
+        raise RunnerMissing("`cargo programs` failed")
     for line in done.stdout.splitlines():
         message = json.loads(line) if line.startswith("{") else {}
         if message.get("executable") and message.get("target", {}).get("name") == program:

@@ -1,0 +1,1 @@
+//! Empty: this crate is its Cargo.toml.
