@@ -19,22 +19,8 @@ NODE_PACKAGE = ROOT / "bindings-node"
 # No block takes long; this is for one that hangs.
 PATIENCE = 180
 
-CARGO_TOML = """\
-[package]
-name = "doc-blocks"
-version = "0.0.0"
-edition = "2024"
-publish = false
-
-[workspace]
-
-[dependencies]
-kimi-agent = {{ path = {core}, features = ["bridge"] }}
-schemars = "1"
-serde = {{ version = "1", features = ["derive"] }}
-serde_json = {{ version = "1", features = ["raw_value", "preserve_order"] }}
-tokio = {{ version = "1", features = ["macros", "rt-multi-thread", "test-util", "time"] }}
-"""
+# What a block in Rust may use: the crate, and of its dependencies what a program needs beside it.
+CRATES = ("kimi_agent", "schemars", "serde", "serde_json", "tokio")
 TSCONFIG = {
     "compilerOptions": {
         "target": "ES2022",
@@ -117,18 +103,21 @@ class Workshop:
         sources = {block.name: self._source(block, ".rs") for block in blocks}
         self._rust_index = {block.place: number for number, block in enumerate(blocks)}
         # Kept, so that a second run compiles only what has changed; one run at a time has it.
-        crate = ROOT / ".cache" / "doc-blocks"
-        crate.mkdir(parents=True, exist_ok=True)
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        with (crate / ".lock").open("w") as lock:
+        place = ROOT / ".cache" / "doc-blocks"
+        place.mkdir(parents=True, exist_ok=True)
+        with (place / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _write_crate(crate, sources)
-            done = _run(["cargo", "build", "-q"], crate, {"CARGO_TARGET_DIR": str(target)}, patience=1800)
-            if done.returncode != 0:
-                self._rust_failure = done.stderr
+            _write_program(place, sources)
+            try:
+                command = [*_rustc(place), "-o", str(self.scratch / "doc-blocks"), "src/main.rs"]
+            except Failure as failure:
+                self._rust_failure = str(failure)
                 return
-            self._rust_program = self.scratch / "doc-blocks"
-            shutil.copy2(target / "debug" / "doc-blocks", self._rust_program)
+            done = _run(command, place, {}, patience=1800)
+        if done.returncode != 0:
+            self._rust_failure = done.stderr
+            return
+        self._rust_program = self.scratch / "doc-blocks"
 
     # --- one block ---
 
@@ -187,19 +176,43 @@ class Workshop:
         return done.stdout
 
 
-def _write_crate(crate: Path, sources: dict[str, str]) -> None:
+def _rustc(place: Path) -> list[str]:
+    """What compiles a program in Rust with the crates that the other tests have compiled already."""
+    build = ["cargo", "programs", "--quiet", "--message-format", "json-render-diagnostics"]
+    done = _run(build, ROOT, {}, patience=1800)
+    if done.returncode != 0:
+        raise Failure(done.stderr)
+    libraries: dict[str, Path] = {}
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        name = message.get("target", {}).get("name")
+        if message["reason"] == "compiler-artifact" and name in CRATES:
+            found = [Path(file) for file in message["filenames"] if file.endswith(".rlib")]
+            if found and libraries.setdefault(name, found[0]) != found[0]:
+                raise Failure(f"there are several of the crate {name}")
+    externs = [f"--extern={name}={libraries[name]}" for name in CRATES]
+    # Next to this one is whatever they depend on.
+    dependencies = f"-Ldependency={libraries['tokio'].parent}"
+    return [
+        "rustc",
+        "--edition=2024",
+        "--crate-name=doc_blocks",
+        f"-Cincremental={place / 'built'}",
+        dependencies,
+        *externs,
+    ]
+
+
+def _write_program(place: Path, sources: dict[str, str]) -> None:
     """A program of all blocks, each a module; its argument says which one it runs."""
-    shutil.rmtree(crate / "src", ignore_errors=True)
-    (crate / "src").mkdir()
-    (crate / "Cargo.toml").write_text(CARGO_TOML.format(core=json.dumps(str(ROOT / "core"))))
-    # The versions that everything else is tested with.
-    shutil.copyfile(ROOT / "Cargo.lock", crate / "Cargo.lock")
+    shutil.rmtree(place / "src", ignore_errors=True)
+    (place / "src").mkdir()
     report = "pub fn run() -> std::process::ExitCode {\n    std::process::Termination::report(main())\n}\n"
     for name, source in sources.items():
-        (crate / "src" / f"{name}.rs").write_text(f"{source}\n{report}", encoding="utf-8")
+        (place / "src" / f"{name}.rs").write_text(f"{source}\n{report}", encoding="utf-8")
     modules = "".join(f"mod {name};\n" for name in sources)
     cases = "".join(f'        Some("{number}") => {name}::run(),\n' for number, name in enumerate(sources))
-    (crate / "src" / "main.rs").write_text(
+    (place / "src" / "main.rs").write_text(
         "#![allow(dead_code, unused)]\n"
         f"{modules}\n"
         "fn main() -> std::process::ExitCode {\n"
