@@ -1,4 +1,4 @@
-//! The main job in Rust: demo WORK_DIR [EXECUTABLE]. Without an executable the scripted agent plays along.
+//! The main job in Rust: `demo WORK_DIR [EXECUTABLE]`. Without an executable the scripted agent plays along.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
