@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import select
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,10 @@ __all__ = [
     "open_session",
     "program",
     "read_until",
+    "stopped",
     "texts",
     "told",
+    "waited",
 ]
 
 DEADLINE = 60.0
@@ -98,10 +101,26 @@ def gone(pid: int | None) -> bool:
             return True
         return False
 
-    return _poll(ended)
+    return waited(ended)
 
 
-def _poll(condition: Callable[[], bool]) -> bool:
+@contextlib.contextmanager
+def stopped(pid: int | None) -> Iterator[None]:
+    """Keeps an agent from answering meanwhile, however long this process is kept from running."""
+    assert pid is not None
+    if sys.platform == "win32":  # It can't be done there.
+        yield
+        return
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def waited(condition: Callable[[], bool]) -> bool:
+    """Waits until something holds that no event tells."""
     until = time.monotonic() + DEADLINE
     while not condition():
         if time.monotonic() > until:

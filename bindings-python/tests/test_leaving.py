@@ -19,6 +19,7 @@ from support import (
     gone,
     open_session,
     read_until,
+    stopped,
     texts,
 )
 
@@ -204,14 +205,15 @@ AWAITS: list[Callable[[Session, Turn], Coroutine[Any, Any, None]]] = [
 async def test_a_task_is_cancelled_at(waits: Callable[[Session, Turn], Coroutine[Any, Any, None]]) -> None:
     session = await open_session(HANGING, FRESH)
     turn = session.prompt("Go")
-    task = asyncio.create_task(waits(session, turn))
-    # It runs until it has to wait for the agent.
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert not task.done()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    with stopped(session.pid):
+        task = asyncio.create_task(waits(session, turn))
+        # It runs until it has to wait for the agent.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     if waits is _close:
         # What was begun goes on.
         assert gone(session.pid)

@@ -7,6 +7,7 @@ and says why. What is declared but doesn't occur is a failure.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -50,6 +51,38 @@ SCRIPT = {
     "wire": "it is about a version of Wire",
     "release": "it is about a release of kimi-cli",
 }
+
+
+def _has_field(scenario: Scenario, name: str) -> bool:
+    script = scenario.data["agent"]["script"]
+    return isinstance(script, dict) and name in script
+
+
+def _has_option(scenario: Scenario, name: str) -> bool:
+    options = [scenario.data.get("options", {}), *(op.get("options", {}) for op in scenario.data["program"])]
+    return any(name in given for given in options)
+
+
+def _has_operation(scenario: Scenario, name: str) -> bool:
+    return any(step["op"] == name for step in scenario.data["program"])
+
+
+def _has_action(scenario: Scenario, name: str) -> bool:
+    def within(value: Any) -> bool:
+        if isinstance(value, dict):
+            return name in value or any(within(item) for item in value.values())
+        return isinstance(value, list) and any(within(item) for item in value)
+
+    return within(scenario.data["agent"]["script"])
+
+
+LACKING: tuple[tuple[str, dict[str, str], Callable[[Scenario, str], bool]], ...] = (
+    ("field of a script", SCRIPT, _has_field),
+    ("option", OPTIONS, _has_option),
+    ("operation", OPERATIONS, _has_operation),
+    ("action", ACTIONS, _has_action),
+)
+"""What scenarios over ACP can't have, by kind: the names with the reasons, and whether a scenario has one."""
 
 
 @dataclass(frozen=True)
@@ -362,27 +395,9 @@ def declared(path: Path = DECLARED) -> Declared:
 
 def reason(scenario: Scenario, known: Declared) -> str | None:
     """Why a scenario is not played over ACP."""
-    script = scenario.data["agent"]["script"]
-    for field, why in SCRIPT.items():
-        if _has_field(scenario, field):
-            return f"`{field}`: {why}"
-    for option, why in OPTIONS.items():
-        if _has_option(scenario, option):
-            return f"`{option}`: {why}"
-    for op, why in OPERATIONS.items():
-        if _has_operation(scenario, op):
-            return f"`{op}`: {why}"
-    for action, why in ACTIONS.items():
-        if _has_action(script, action):
-            return f"`{action}`: {why}"
-    found = [why for pattern, why in known.left_out.items() if re.fullmatch(pattern, scenario.name)]
-    return found[0] if found else None
-
-
-def _has_action(value: Any, action: str) -> bool:
-    if isinstance(value, dict):
-        return action in value or any(_has_action(item, action) for item in value.values())
-    return isinstance(value, list) and any(_has_action(item, action) for item in value)
+    named = (f"`{name}`: {why}" for _, reasons, has in LACKING for name, why in reasons.items() if has(scenario, name))
+    matched = (why for pattern, why in known.left_out.items() if re.fullmatch(pattern, scenario.name))
+    return next(itertools.chain(named, matched), None)
 
 
 def cast(scenario: Scenario, known: Declared, used: set[str] | None = None) -> Scenario:
@@ -425,30 +440,10 @@ def needless(scenarios: list[Scenario], known: Declared, used: set[str]) -> list
     ]
     complaints += [f"{DECLARED.name}: {name} is not played" for name in known.courses if name not in played]
     complaints += [f"the rule `{rule.name}` changes no trace" for rule in RULES if rule.name not in used]
-    tables = (
-        ("option", OPTIONS, _has_option),
-        ("operation", OPERATIONS, _has_operation),
-        ("action", ACTIONS, lambda scenario, name: _has_action(scenario.data["agent"]["script"], name)),
-        ("field of a script", SCRIPT, _has_field),
-    )
-    for kind, table, has in tables:
-        unmet = [name for name in table if not any(has(scenario, name) for scenario in scenarios)]
+    for kind, reasons, has in LACKING:
+        unmet = [name for name in reasons if not any(has(scenario, name) for scenario in scenarios)]
         complaints += [f"no scenario has the {kind} `{name}`" for name in unmet]
     return complaints
-
-
-def _has_option(scenario: Scenario, name: str) -> bool:
-    options = [scenario.data.get("options", {}), *(op.get("options", {}) for op in scenario.data["program"])]
-    return any(name in given for given in options)
-
-
-def _has_operation(scenario: Scenario, name: str) -> bool:
-    return any(step["op"] == name for step in scenario.data["program"])
-
-
-def _has_field(scenario: Scenario, name: str) -> bool:
-    script = scenario.data["agent"]["script"]
-    return isinstance(script, dict) and name in script
 
 
 def rewrite(traces: dict[str, list[Line] | None], known: Declared) -> None:
