@@ -267,25 +267,34 @@ def stalls() -> Iterator[Fault]:
         (OPEN, PROMPT, DRAIN, step("result", {**FINISHED, "text": "wörd by wörd"}), CLOSE),
         mode="writes_byte_by_byte",
     )
-    for method, steps in {
-        "steer": (OPEN, PROMPT, step("steer", error("timeout", "did not answer `steer` within 1s"), input="more"),
-                  step("cancel"), step("result", {"status": "cancelled"}), CLOSE),
-        "set_plan_mode": (OPEN, step("set_plan_mode", error("timeout", "did not answer `set_plan_mode`"), on=True),
-                          PROMPT, step("next", count=3), step("cancel"), step("result", {"status": "cancelled"}),
-                          CLOSE),
+    # Each with the deadline that is meant to pass: what has to be done within it before has time enough.
+    steer = error("timeout", "did not answer `steer` within 2s")
+    plan = error("timeout", "did not answer `set_plan_mode` within 2s")
+    replay = error("timeout", "nothing of the `replay` was heard for 2s")
+    cancelled = (step("cancel"), step("result", {"status": "cancelled"}), CLOSE)
+    for method, options, steps in (
+        ("steer", {"handshake_timeout": 2.0}, (OPEN, PROMPT, step("steer", steer, input="more"), *cancelled)),
+        (
+            "set_plan_mode",
+            {"handshake_timeout": 2.0},
+            (OPEN, step("set_plan_mode", plan, on=True), PROMPT, step("next", count=3), *cancelled),
+        ),
         # What comes late could not be told from the present: the session is over.
-        "replay": (OPEN, step("replay", error("timeout", "nothing of the `replay` was heard for 1s")),
-                   step("prompt", error("timeout", "nothing of the `replay`"), input="hi"), CLOSE),
-        "cancel": (OPEN, PROMPT, step("cancel", given_up), step("result", given_up), CLOSE),
-        # It says that no turn is there to cancel.
-        "prompt": (OPEN, PROMPT, step("cancel"), step("result", {"status": "cancelled"}), CLOSE),
-    }.items():  # fmt: skip
+        (
+            "replay",
+            {"handshake_timeout": 2.0},
+            (OPEN, step("replay", replay), step("prompt", replay, input="hi"), CLOSE),
+        ),
+        ("cancel", SHORT, (OPEN, PROMPT, step("cancel", given_up), step("result", given_up), CLOSE)),
+        # It says that no turn is there to cancel, and so long the prompt's answer is waited for.
+        ("prompt", {"cancel_timeout": 2.0}, (OPEN, PROMPT, *cancelled)),
+    ):
         yield Fault(
             "never answers a call",
             f"deaf_to_{method}",
             steps,
             {"turns": [[{"text": "a"}, {"wait_cancel": True}]], "deaf_to": [method]},
-            options={**SHORT, "handshake_timeout": 1.0},
+            options=options,
         )
 
 

@@ -65,28 +65,21 @@ enum Source {
     Replay(Replay),
 }
 
-/// Rings the host when a turn that it waits for has something.
-struct Bell {
+/// Leaves word for the host when it is woken, without a task that waits.
+struct Notice {
     mailbox: Arc<Mailbox>,
     turn: u64,
+    delivery: fn(u64) -> Delivery,
 }
 
-impl Wake for Bell {
+impl Wake for Notice {
     fn wake(self: Arc<Self>) {
-        self.mailbox.post(Delivery::Readable { turn: self.turn });
+        self.mailbox.post((self.delivery)(self.turn));
     }
 }
 
-/// Tells the host that a turn has its outcome, without a task that waits for it.
-struct End {
-    mailbox: Arc<Mailbox>,
-    turn: u64,
-}
-
-impl Wake for End {
-    fn wake(self: Arc<Self>) {
-        self.mailbox.post(Delivery::Settled { turn: self.turn });
-    }
+fn notice(mailbox: &Arc<Mailbox>, turn: u64, delivery: fn(u64) -> Delivery) -> Waker {
+    Waker::from(Arc::new(Notice { mailbox: Arc::clone(mailbox), turn, delivery }))
 }
 
 /// A turn, or a replay.
@@ -113,7 +106,7 @@ impl BridgeTurn {
 
     fn of(source: Source, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
         let key = next_id();
-        let waker = Waker::from(Arc::new(Bell { mailbox: Arc::clone(&mailbox), turn: key }));
+        let waker = notice(&mailbox, key, |turn| Delivery::Readable { turn });
         Self { key, source, mailbox, runtime, owed: Mutex::default(), waker }
     }
 
@@ -133,8 +126,7 @@ impl BridgeTurn {
 
     /// Has [`Delivery::Settled`] posted once there is an outcome.
     pub fn announce_end(&self) {
-        let end = End { mailbox: Arc::clone(&self.mailbox), turn: self.key };
-        self.lane().wake_when_settled(Waker::from(Arc::new(end)));
+        self.lane().wake_when_settled(notice(&self.mailbox, self.key, |turn| Delivery::Settled { turn }));
     }
 
     /// Its name within the session.

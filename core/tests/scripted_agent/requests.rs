@@ -273,7 +273,7 @@ fn all_hooks() -> Value {
         {"id": "other", "event": "PreToolUse", "matcher": "Shell"},
         {"id": "post", "event": "PostToolUse"},
         {"id": "failure", "event": "PostToolUseFailure"},
-        {"id": "stop", "event": "Stop", "timeout": 5},
+        {"id": "stop", "event": "Stop", "timeout": 60},
         {"id": "prompt", "event": "UserPromptSubmit"},
     ]))
 }

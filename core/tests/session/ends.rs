@@ -73,7 +73,8 @@ async fn one_that_answers_nothing_any_more_is_given_up() {
 #[tokio::test]
 async fn a_prompt_that_is_never_answered_ends_by_a_deadline_and_the_next_works() {
     let (options, _agent) = with(json!([[{"text": "a"}, {"never_answer": true}], [{"text": "b"}]]));
-    let session = options.cancel_timeout(Duration::from_millis(100)).start().await.unwrap();
+    // Within which it has to answer the cancel, however busy the machine is.
+    let session = options.cancel_timeout(Duration::from_secs(2)).start().await.unwrap();
     let mut turn = session.prompt("go").unwrap();
     until(&mut turn, "ContentPart").await;
     turn.cancel().await.unwrap();
