@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support import DEADLINE, gone, newest_only, oldest_and_newest, program
 
+from kimi_agent.testing import scripted_agent
+
 WORKERS = """
 import multiprocessing, warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
@@ -244,3 +246,24 @@ def test_a_fork_in_a_handler(tmp_path: Path) -> None:
     """
     out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
     assert (out.split(), err) == (["7", "approve"], "")
+
+
+STARTED = """
+import runpy, sys
+del sys.argv[1:]
+try:
+    runpy.run_path(AGENT, run_name="__main__")
+except SystemExit as ended:
+    print(ended.code, sorted(name for name in sys.modules if name.split(".")[0] in ("asyncio", "kimi_agent")))
+"""
+
+
+def test_the_scripted_agent_starts_without_the_package() -> None:
+    # Tests start many of them, and importing the package takes several times as long as all else.
+    _, site, agent, _ = scripted_agent([])
+    ran = subprocess.run(
+        [sys.executable, site, "-c", STARTED.replace("AGENT", repr(agent))],
+        capture_output=True, text=True, timeout=DEADLINE, check=True,
+    )  # fmt: skip
+    assert ran.stdout == "2 []\n"
+    assert "usage: kimi-scripted-agent" in ran.stderr

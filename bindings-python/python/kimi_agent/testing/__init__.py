@@ -31,7 +31,11 @@ Script = Union[Sequence[Turn], Mapping[str, Any], str, "os.PathLike[str]"]
 def scripted_agent(script: Script) -> list[str]:
     """What goes into the option `executable` so that an agent follows `script`."""
     path = os.path.abspath(script) if isinstance(script, (str, os.PathLike)) else _written(script)
-    return [sys.executable, "-m", f"{__name__}.agent", path]
+    # Without `site`, and as a file: it needs nothing of this environment but the native module.
+    return [sys.executable, "-S", _AGENT, path]
+
+
+_AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
 
 
 # It goes at the end of the process, or where that is killed, when a later one opens a session.
