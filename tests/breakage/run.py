@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,14 +161,15 @@ class Packages:
         env = {
             **os.environ,
             "CARGO_INCREMENTAL": "1",
-            # Nobody debugs these, and linking takes half as long. It also tells them from the tree's own.
+            # Nobody debugs these, and linking takes half as long.
             "CARGO_PROFILE_DEV_DEBUG": "0",
-            # Where the tree's dependencies are compiled: only what ends up in --target-dir is the copy's alone.
-            "CARGO_BUILD_BUILD_DIR": os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target")),
             # As maturin builds it: not linked with one Python.
             "PYO3_BUILD_EXTENSION_MODULE": "1",
             "PYO3_PYTHON": sys.executable,
         }
+        if shares_dependencies(ROOT, os.environ):
+            # Where the tree's are compiled: only what ends up in --target-dir is the copy's alone.
+            env["CARGO_BUILD_BUILD_DIR"] = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
         chosen = [part for crate in CRATES for part in ("-p", crate)]
         built = subprocess.run(
             ["cargo", "build", "--quiet", "--locked", *chosen, *TARGETS, "--target-dir", str(self.target),
@@ -181,6 +182,15 @@ class Packages:
         suffix = ".pyd" if os.name == "nt" else ".abi3.so"
         _replace(libraries["kimi_agent_native"], self.python / "kimi_agent" / f"_native{suffix}")
         _replace(libraries["kimi_agent_node"], self.addon)
+
+
+def shares_dependencies(root: Path, environ: Mapping[str, str]) -> bool:
+    """Whether cargo can keep the copy's crates beside the tree's: what tells them apart is their debug information.
+
+    Otherwise it would take the one for the other, and the tree's programs would be broken ones.
+    """
+    config = (root / ".cargo/config.toml").read_text("utf-8")
+    return "CARGO_PROFILE_DEV_DEBUG" not in environ and '[profile.dev]\ndebug = "line-tables-only"\n' in config
 
 
 def _libraries(messages: str) -> dict[str, Path]:

@@ -135,3 +135,14 @@ def test_each_language_is_judged_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(run.play, "play_scripted", played)
     assert run.red([scenario("first")], {"rust": [], "node": []}) == {"rust": [], "node": ["first"]}
+
+
+def test_the_copy_has_a_place_of_its_own_where_cargo_would_take_its_crates_for_those_of_the_tree(
+    tmp_path: Path,
+) -> None:
+    assert run.shares_dependencies(run.ROOT, {})
+    assert not run.shares_dependencies(run.ROOT, {"CARGO_PROFILE_DEV_DEBUG": "0"})
+    config = (run.ROOT / ".cargo/config.toml").read_text("utf-8")
+    (tmp_path / ".cargo").mkdir()
+    (tmp_path / ".cargo/config.toml").write_text(config.replace('"line-tables-only"', "0"), "utf-8")
+    assert not run.shares_dependencies(tmp_path, {})
