@@ -22,6 +22,8 @@ REAL = Path(__file__).resolve().parent.parent / "real"
 _OVERRULING = ("KIMI_", "OPENAI_", "MOONSHOT_")
 _KEPT = ("KIMI_AGENT_TEST_CACHE", "KIMI_TEST_PYTHON")
 HANDSHAKE_SECONDS = 100
+# Of the options that a case is given here, those that are an agent's where it opens one for several sessions.
+AGENT_OPTIONS = ("env", "handshake_timeout")
 # An agent that nobody waits for any more may take this long to go.
 LINGER_SECONDS = 20.0
 
@@ -146,7 +148,15 @@ def staged(scenario: Scenario, directory: Path, release: Release) -> Iterator[tu
             **(_kimi_code_env(home, release) if release.kimi_code else {}),
             **options.get("env", {}),
         }
-        yield {**case, "options": options}, model
+        yield {**case, "options": options, "program": with_agent_options(case["program"], options)}, model
+
+
+def with_agent_options(program: list[dict[str, Any]], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The program, with what is the agent's among the options moved to where it opens one."""
+    if not any(op["op"] == "open_agent" for op in program):
+        return program
+    moved = {name: options.pop(name) for name in AGENT_OPTIONS if name in options}
+    return [{**op, "options": {**moved, **op.get("options", {})}} if op["op"] == "open_agent" else op for op in program]
 
 
 def _kimi_code_env(home: Path, release: Release) -> dict[str, str]:

@@ -53,6 +53,15 @@ class Staged(unittest.TestCase):
         self.assertNotIn("config_file", options)
         self.assertTrue((directory / "home/.kimi/config.json").exists())
 
+    def test_an_agent_for_several_sessions_gets_what_is_its_own(self) -> None:
+        options = {"env": {"A": "b"}, "handshake_timeout": 100, "work_dir": "/w"}
+        program = [{"op": "open_agent", "options": {"handshake_timeout": 5}}, {"op": "open", "agent": "agent"}]
+        told = real.with_agent_options(program, options)
+        self.assertEqual(told[0]["options"], {"env": {"A": "b"}, "handshake_timeout": 5})
+        self.assertEqual((told[1], options), (program[1], {"work_dir": "/w"}))
+        alone = program[1:]
+        self.assertIs(real.with_agent_options(alone, options), alone)
+
 
 if __name__ == "__main__":
     unittest.main()
