@@ -156,10 +156,10 @@ def volume(machine: Machine, language: str) -> Figures:
     return {"growth": grown, "read": read["chars"]}
 
 
-def large_result(machine: Machine, language: str) -> Figures:
+def large_result(machine: Machine, language: str, acp: bool = False) -> Figures:
     """A tool's result of 50 MiB from the agent."""
     size = 50 * MIB
-    with Case(machine, language) as case:
+    with Case(machine, language, acp) as case:
         case.warm_up()
         case.prompt(tool_result=size)
         with case.program.growth() as growth:
@@ -195,6 +195,11 @@ def nobody_acp(machine: Machine, language: str) -> Figures:
     return nobody(machine, language, True, ACP_EVENTS)
 
 
+def large_result_acp(machine: Machine, language: str) -> Figures:
+    """The same over the Agent Client Protocol."""
+    return large_result(machine, language, True)
+
+
 # Beyond the event buffer: what the allocators and collectors of the languages take for this much work.
 CONSTANT = {"rust": 512 * KIB, "python": MIB, "node": 8 * MIB}
 VOLUME = {"rust": 2 * MIB, "python": 4 * MIB, "node": 64 * MIB}
@@ -204,4 +209,5 @@ ANSWER = {"rust": 105 * MIB, "python": 155 * MIB, "node": 310 * MIB}
 
 CASES = [
     slow_reader, nobody, left, volume, large_result, large_answer, slow_reader_acp, nobody_acp,
+    large_result_acp,
 ]  # fmt: skip

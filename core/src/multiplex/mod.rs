@@ -344,7 +344,7 @@ impl Multiplexer {
         let rest = self.lines.take_rest();
         if self.ports.len() == 1 {
             // It finds out by itself, and ends the process.
-            self.ports.values().for_each(|peer| peer.port.push(&[rest]));
+            self.ports.values().for_each(|peer| peer.port.push(rest));
             return;
         }
         // Whose line it is nobody can tell. Whoever hears of it may open a next session at once.
@@ -386,7 +386,7 @@ impl Multiplexer {
                     self.unwritten.extend_from_slice(b"\n");
                 }
                 Output::ToAgent(_) => {}
-                Output::ToSession(key, line) => self.tell(key, &line),
+                Output::ToSession(key, line) => self.tell(key, line),
                 Output::Left(key) => {
                     if let Some(peer) = self.ports.remove(&key) {
                         peer.port.end(Exit::default(), "");
@@ -396,11 +396,11 @@ impl Multiplexer {
         }
     }
 
-    fn tell(&mut self, key: Key, line: &[u8]) {
+    fn tell(&mut self, key: Key, line: Vec<u8>) {
         let Some(peer) = self.ports.get(&key) else { return };
         // Alone it only has to take what had been read already when it fell behind.
         if peer.port.behind() < MAX_BEHIND || !self.others_wait(key) {
-            return peer.port.push(&[line, b"\n"]);
+            return peer.port.push_line(line);
         }
         let error = Error::EventBufferFull(format!(
             "other sessions of the agent go on, and this one has left {MAX_BEHIND} bytes unread; read on, or give it an \

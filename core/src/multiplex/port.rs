@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
@@ -90,15 +90,31 @@ impl Port {
         state.unread.len().saturating_sub(state.longest)
     }
 
-    /// Gives the session a line to read.
-    pub(super) fn push(&self, parts: &[&[u8]]) {
+    /// Gives the session something to read.
+    pub(super) fn push(&self, bytes: &[u8]) {
+        self.add(bytes.len(), |unread| unread.extend_from_slice(bytes));
+    }
+
+    /// Gives the session a line to read. A large one stays in the memory that it is in, so that there are not two of it.
+    pub(super) fn push_line(&self, mut line: Vec<u8>) {
+        self.add(line.len() + 1, |unread| {
+            if unread.is_empty() && line.len() >= LARGE {
+                line.reserve_exact(1);
+                line.push(b'\n');
+                *unread = Bytes::from(line).into();
+            } else {
+                unread.extend_from_slice(&line);
+                unread.extend_from_slice(b"\n");
+            }
+        });
+    }
+
+    fn add(&self, size: usize, add: impl FnOnce(&mut BytesMut)) {
         let mut state = self.lock();
         if state.eof {
             return;
         }
-        let before = state.unread.len();
-        parts.iter().for_each(|part| state.unread.extend_from_slice(part));
-        let size = state.unread.len() - before;
+        add(&mut state.unread);
         if size >= LARGE {
             state.longest = state.longest.max(size);
         }
@@ -276,5 +292,41 @@ impl Process for SharedProcess {
 impl Drop for SharedProcess {
     fn drop(&mut self) {
         self.wish(Wish::Kill);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_line_stays_in_its_memory_and_in_its_place() {
+        let port = Port::new(Arc::default(), None);
+        let mut reader = Reader(Arc::clone(&port));
+        let line = |size: usize| {
+            let mut line = Vec::with_capacity(size + 1);
+            line.resize(size, b'x');
+            line
+        };
+        let (first, size) = (line(LARGE), LARGE + 1);
+        let place = first.as_ptr();
+        port.push_line(first);
+        assert_eq!(port.lock().unread.as_ptr(), place, "it was copied");
+        assert_eq!((port.unread(), port.behind()), (size, 0));
+        let mut chunk = vec![0; LARGE / 2];
+        reader.read_exact(&mut chunk).await.expect("half of it");
+        // What comes meanwhile comes after it.
+        for line in [b"small".to_vec(), line(LARGE)] {
+            port.push_line(line);
+        }
+        port.push(b"rest");
+        port.close_output();
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).await.expect("an end");
+        let expected = [&line(size - 1 - chunk.len())[..], b"\nsmall\n", &line(LARGE), b"\nrest"].concat();
+        assert!(read == expected, "{} bytes instead of {}", read.len(), expected.len());
+        assert_eq!(port.unread(), 0);
     }
 }
