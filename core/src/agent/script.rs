@@ -1,5 +1,7 @@
 //! The script: what the agent does, turn by turn. `docs/testing.md` documents the format.
 
+mod calls;
+
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,7 +13,9 @@ use super::release;
 use super::types::{Failure, Profile};
 use crate::dialect::WireVersion;
 use crate::session::Release;
-use crate::wire::{ApprovalRequest, Question, SlashCommand, StatusUpdate, ToolReturnValue};
+use crate::wire::{SlashCommand, StatusUpdate};
+pub(crate) use calls::{Call, Does, Effect};
+use calls::{call, parallel};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
@@ -110,74 +114,36 @@ pub(crate) enum End {
     Failed(Failure),
 }
 
-/// A call of a tool.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) id: Option<String>,
-    pub(crate) name: String,
-    /// Text as it is; anything else as JSON text.
-    pub(crate) arguments: Value,
-    /// Into how many pieces the arguments are split; none: they come with the call.
-    pub(crate) split: usize,
-    pub(crate) does: Does,
-}
-
-/// What a call of a tool does.
-#[derive(Clone, Debug)]
-pub(crate) enum Does {
-    /// One of the agent's own tools.
-    Tool {
-        /// Fields for the approval request; none: it does not ask.
-        approve: Option<Value>,
-        effect: Option<Effect>,
-        result: Value,
-        /// Instead of the usual result where it was rejected with feedback.
-        feedback_result: Option<Value>,
-    },
-    /// One of the program's tools.
-    External {
-        /// Even if the program has no such tool.
-        force: bool,
-    },
-    /// Asks the user.
-    Question { questions: Value, request_id: Option<String> },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Effect {
-    pub(crate) write_file: String,
-    pub(crate) content: String,
-}
-
-const ACTIONS: [&str; 28] = [
-    "text",
-    "think",
-    "step",
-    "tool_call",
-    "external_tool",
-    "question",
-    "parallel",
-    "hook",
-    "usage",
-    "status",
-    "event",
-    "request",
-    "raw",
-    "raw_base64",
-    "end",
-    "error",
-    "never_answer",
-    "wait_cancel",
-    "wait_steer",
-    "wait_file",
-    "repeat",
-    "stderr",
-    "exit",
-    "signal",
-    "ignore_signal",
-    "close_stdout",
-    "ignore_eof",
-    "stall",
+/// All of them, and whether one is possible only while a turn runs.
+const ACTIONS: [(&str, bool); 28] = [
+    ("text", true),
+    ("think", true),
+    ("step", true),
+    ("tool_call", true),
+    ("external_tool", true),
+    ("question", true),
+    ("parallel", true),
+    ("hook", false),
+    ("usage", false),
+    ("status", false),
+    ("event", false),
+    ("request", false),
+    ("raw", false),
+    ("raw_base64", false),
+    ("end", true),
+    ("error", true),
+    ("never_answer", true),
+    ("wait_cancel", true),
+    ("wait_steer", true),
+    ("wait_file", false),
+    ("repeat", false),
+    ("stderr", false),
+    ("exit", false),
+    ("signal", false),
+    ("ignore_signal", false),
+    ("close_stdout", false),
+    ("ignore_eof", false),
+    ("stall", false),
 ];
 
 impl Script {
@@ -283,17 +249,20 @@ pub(crate) fn actions(place: &str, value: &Value, in_turn: &mut bool) -> Result<
 fn action(fields: &Fields<'_>, in_turn: &mut bool) -> Result<Action, Wrong> {
     let delay = fields.seconds("delay")?.unwrap_or_default();
     let bulk = fields.flag("bulk")?.unwrap_or(false);
-    let mut named = ACTIONS.into_iter().filter(|name| fields.has(name));
+    let mut named = ACTIONS.into_iter().filter(|(name, _)| fields.has(name));
     let kind = match (named.next(), named.next()) {
-        (Some(one), Some(other)) => {
+        (Some((one, _)), Some((other, _))) => {
             return Err(wrong(fields.place(), format_args!("is two actions, \"{one}\" and \"{other}\"")));
         }
-        (Some(name), None) => kind(name, fields, in_turn)?,
+        (Some((name, true)), None) if !*in_turn => {
+            return Err(fields.wrong(name, "is only possible while a turn runs"));
+        }
+        (Some((name, _)), None) => kind(name, fields, in_turn)?,
         (None, _) => match fields.names().find(|name| !["delay", "bulk"].contains(name)) {
             None if fields.has("delay") => Kind::Pause,
             None => return Err(wrong(fields.place(), "has no action in it")),
             Some(name) => {
-                let known = ACTIONS.join(", ");
+                let known = ACTIONS.map(|(name, _)| name).join(", ");
                 return Err(wrong(fields.place(), format_args!("unknown action \"{name}\" (there are {known})")));
             }
         },
@@ -303,23 +272,6 @@ fn action(fields: &Fields<'_>, in_turn: &mut bool) -> Result<Action, Wrong> {
 }
 
 fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<Kind, Wrong> {
-    const IN_TURN: [&str; 12] = [
-        "text",
-        "think",
-        "step",
-        "tool_call",
-        "external_tool",
-        "question",
-        "parallel",
-        "end",
-        "error",
-        "never_answer",
-        "wait_cancel",
-        "wait_steer",
-    ];
-    if IN_TURN.contains(&name) && !*in_turn {
-        return Err(fields.wrong(name, "is only possible while a turn runs"));
-    }
     let flag = |kind| fields.only_true(name).map(|()| kind);
     Ok(match name {
         "text" | "think" => Kind::Parts {
@@ -486,129 +438,6 @@ fn signal(fields: &Fields<'_>, name: &'static str) -> Result<i32, Wrong> {
 #[cfg(not(unix))]
 fn signal(fields: &Fields<'_>, name: &'static str) -> Result<i32, Wrong> {
     fields.required_text(name).map(|_| 0)
-}
-
-fn parallel(fields: &Fields<'_>, n: usize, value: &Value) -> Result<Call, Wrong> {
-    let inner = Fields::new(&format!("{}, parallel {n}", fields.place()), value)?;
-    let mut names = ["tool_call", "external_tool", "question"].into_iter().filter(|name| inner.has(name));
-    let name = names
-        .next()
-        .ok_or_else(|| wrong(inner.place(), "must be a \"tool_call\", an \"external_tool\" or a \"question\""))?;
-    let call = call(name, &inner)?;
-    inner.finish()?;
-    Ok(call)
-}
-
-fn call(name: &'static str, fields: &Fields<'_>) -> Result<Call, Wrong> {
-    let given = fields.required_object(name)?;
-    let call = match name {
-        "question" => {
-            let questions = questions(&given)?;
-            let does = Does::Question { questions: questions.clone(), request_id: given.text("request_id")? };
-            Call {
-                id: given.text("id")?,
-                name: "AskUserQuestion".to_owned(),
-                arguments: json!({"questions": questions}),
-                split: split(&given)?,
-                does,
-            }
-        }
-        _ => Call {
-            id: given.text("id")?,
-            name: given.required_text("name")?,
-            arguments: given.get("arguments").cloned().unwrap_or_else(|| json!({})),
-            split: split(&given)?,
-            does: if name == "external_tool" {
-                Does::External { force: given.flag("force")?.unwrap_or(false) }
-            } else {
-                Does::Tool {
-                    approve: approve(&given)?,
-                    effect: effect(&given)?,
-                    result: result(&given, "result")?.unwrap_or_else(no_result),
-                    feedback_result: result(&given, "feedback_result")?,
-                }
-            },
-        },
-    };
-    given.finish()?;
-    Ok(call)
-}
-
-fn split(fields: &Fields<'_>) -> Result<usize, Wrong> {
-    let pieces = fields.whole("split")?.unwrap_or(0);
-    usize::try_from(pieces).map_err(|_| fields.wrong("split", "must be a number of pieces"))
-}
-
-/// An option may be written as its label alone.
-fn questions(fields: &Fields<'_>) -> Result<Value, Wrong> {
-    let mut value = Value::Array(fields.required("questions", fields.list("questions")?)?.clone());
-    for question in value.as_array_mut().into_iter().flatten() {
-        for option in question.get_mut("options").and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Value::String(label) = option {
-                *option = json!({"label": label});
-            }
-        }
-    }
-    match serde_path_to_error::deserialize::<_, Vec<Question>>(&value) {
-        Ok(_) => Ok(value),
-        Err(error) => Err(fields.wrong(&format!("questions{}", error.path()), error.inner())),
-    }
-}
-
-/// `true`, or what the approval request says.
-fn approve(fields: &Fields<'_>) -> Result<Option<Value>, Wrong> {
-    let given = match fields.get("approve") {
-        None | Some(Value::Bool(false) | Value::Null) => return Ok(None),
-        Some(Value::Bool(true)) => return Ok(Some(json!({}))),
-        Some(_) => fields.required_object("approve")?,
-    };
-    let mut request = json!({"id": "", "tool_call_id": "", "sender": "", "action": "", "description": ""});
-    let mut written = Map::new();
-    let names = ["id", "sender", "action", "description", "source_kind", "source_id", "agent_id", "subagent_type"];
-    for name in names.into_iter().chain(["source_description", "display"]) {
-        if let Some(value) = given.get(name) {
-            request[name] = value.clone();
-            written.insert(name.to_owned(), value.clone());
-        }
-    }
-    given.finish()?;
-    match serde_path_to_error::deserialize::<_, ApprovalRequest>(&request) {
-        Ok(_) => Ok(Some(Value::Object(written))),
-        Err(error) => Err(given.wrong(&error.path().to_string(), error.inner())),
-    }
-}
-
-fn effect(fields: &Fields<'_>) -> Result<Option<Effect>, Wrong> {
-    let Some(given) = fields.object("effect")? else { return Ok(None) };
-    let effect =
-        Effect { write_file: given.required_text("write_file")?, content: given.text("content")?.unwrap_or_default() };
-    given.finish()?;
-    Ok(Some(effect))
-}
-
-fn no_result() -> Value {
-    json!({"is_error": false, "output": "", "message": "", "display": []})
-}
-
-/// Text is the output of a success.
-fn result(fields: &Fields<'_>, name: &'static str) -> Result<Option<Value>, Wrong> {
-    let mut result = no_result();
-    match fields.get(name) {
-        None => return Ok(None),
-        Some(Value::String(output)) => result["output"] = json!(output),
-        Some(_) => {
-            let given = fields.required_object(name)?;
-            for part in ["is_error", "output", "message", "display", "extras"] {
-                if let Some(value) = given.get(part) {
-                    result[part] = value.clone();
-                }
-            }
-            given.finish()?;
-            serde_path_to_error::deserialize::<_, ToolReturnValue>(&result)
-                .map_err(|error| given.wrong(&error.path().to_string(), error.inner()))?;
-        }
-    }
-    Ok(Some(result))
 }
 
 #[cfg(test)]
