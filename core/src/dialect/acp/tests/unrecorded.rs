@@ -1,0 +1,246 @@
+//! What no recording has, told by agents that are made up.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn what_the_program_wants_is_set_before_the_session_is_open() {
+    let wishes = Wishes { model: Some("big".into()), thinking: Some(true), ..wishes() };
+    let mut player = Player::new(wishes);
+    player.hear(&initialized(json!({})).to_string());
+    let option = |id: &str, category: &str, current: &str, values: [&str; 2]| {
+        let options = values.map(|value| json!({"value": value, "name": value}));
+        json!({"type": "select", "id": id, "name": id, "category": category, "currentValue": current, "options": options})
+    };
+    let options =
+        json!([option("m", "model", "small", ["small", "big"]), option("t", "thought_level", "off", ["off", "high"]),]);
+    player.sent();
+    player.hear(&answer(1, json!({"sessionId": "s", "configOptions": options})));
+    assert_eq!(player.sent()[0]["params"], json!({"sessionId": "s", "configId": "m", "value": "big"}));
+    player.hear(&answer(2, json!({"configOptions": options})));
+    assert_eq!(player.sent()[0]["params"], json!({"sessionId": "s", "configId": "t", "value": "high"}));
+    assert!(player.trace.is_empty());
+    player.hear(&answer(3, json!({"configOptions": options})));
+    assert_eq!(player.trace, ["opened s"]);
+}
+
+#[test]
+fn a_session_goes_on_where_the_agent_can() {
+    let resumed = |capabilities: Value| {
+        let mut player = Player::new(Wishes { session_id: Some("s".into()), ..wishes() });
+        player.sent();
+        player.hear(&initialized(capabilities).to_string());
+        (player.sent(), player)
+    };
+    let (sent, mut player) = resumed(json!({"loadSession": true, "sessionCapabilities": {"resume": {}}}));
+    assert_eq!(sent[0]["method"], "session/resume");
+    player.hear(&answer(1, json!({})));
+    assert_eq!(player.trace, ["opened s"]);
+
+    let (sent, mut player) = resumed(json!({"loadSession": true}));
+    assert_eq!(sent[0]["method"], "session/load");
+    player.hear(&update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"}})));
+    player.hear(&answer(1, Value::Null));
+    // The past is not told again.
+    assert_eq!(player.trace, ["opened s"]);
+
+    let (sent, player) = resumed(json!({}));
+    assert!(sent.is_empty());
+    assert!(player.trace[0].starts_with("not opened: unsupported: fake 1 (ACP 1) does not support `session_id`"));
+}
+
+#[test]
+fn a_session_begins_with_anothers_past_where_the_agent_can() {
+    let forked = |capabilities: Value| {
+        let mut player = Player::new(Wishes { fork_of: Some("s".into()), ..wishes() });
+        player.sent();
+        player.hear(&initialized(capabilities).to_string());
+        (player.sent(), player)
+    };
+    let (sent, mut player) = forked(json!({"sessionCapabilities": {"fork": {}}}));
+    assert_eq!((&sent[0]["method"], &sent[0]["params"]["sessionId"]), (&json!("session/fork"), &json!("s")));
+    player.hear(&answer(1, json!({"sessionId": "t"})));
+    assert_eq!(player.trace, ["opened t"]);
+
+    let (sent, player) = forked(json!({}));
+    assert!(sent.is_empty());
+    assert_eq!(player.trace, ["not opened: unsupported: fake 1 (ACP 1) does not support `fork`"]);
+}
+
+#[test]
+fn nothing_is_allowed_for_good_that_was_allowed_once() {
+    let ask = |options: Value, approval: Approval| {
+        let mut player = prompted();
+        let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t", "title": "Bash"}, "options": options});
+        let request = json!({"jsonrpc": "2.0", "id": "r", "method": "session/request_permission", "params": params});
+        player.hear(&request.to_string());
+        let (key, _) = player.asked.remove(0);
+        player.connection.answer(key, &Answer::Approval(approval), player.now);
+        player.look();
+        let sent = player.sent();
+        assert_eq!(sent[0]["id"], "r");
+        sent[0]["result"]["outcome"].clone()
+    };
+    let option = |kind: &str| json!({"optionId": kind, "name": kind, "kind": kind});
+    let selected = |kind: &str| json!({"outcome": "selected", "optionId": kind});
+    let none = json!({"outcome": "cancelled"});
+    let always = json!([option("allow_always"), option("reject_once")]);
+    assert_eq!(ask(always.clone(), Approval::Approve), none);
+    assert_eq!(ask(always.clone(), Approval::ApproveForSession), selected("allow_always"));
+    assert_eq!(ask(always, Approval::reject("no")), selected("reject_once"));
+    let once = json!([option("allow_once"), option("reject_always")]);
+    assert_eq!(ask(once.clone(), Approval::ApproveForSession), selected("allow_once"));
+    assert_eq!(ask(once, Approval::reject("no")), selected("reject_always"));
+    assert_eq!(ask(json!([option("allow_once")]), Approval::reject("no")), none);
+}
+
+#[test]
+fn stop_reasons_are_ends() {
+    for (reason, end) in [
+        ("end_turn", "turn finished 1 \"\""),
+        ("max_tokens", "turn finished 1 \"\""),
+        ("max_turn_requests", "turn max_steps_reached 1 \"\""),
+        ("refusal", "turn rpc_error: the turn was refused: by the model's provider, or by a hook of the agent's (0)"),
+        ("whim", "turn protocol_error: the agent's answer to `prompt` can't be read: missing field `status`"),
+    ] {
+        let mut player = prompted();
+        player.hear(&answer(2, json!({"stopReason": reason})));
+        assert!(player.trace.last().is_some_and(|last| last.starts_with(end)), "{reason}: {:?}", player.trace);
+    }
+    let mut player = prompted();
+    let busy = json!({"code": -32600, "message": "busy", "data": {"code": "turn.agent_busy"}});
+    player.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": busy}).to_string());
+    assert_eq!(player.trace, ["turn turn_in_progress: busy (-32600)"]);
+}
+
+#[test]
+fn parts_that_would_go_to_another_call_are_told_anew() {
+    let mut player = prompted();
+    let call = |id: &str| update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "Bash"}));
+    let text = |id: &str, text: &str| {
+        let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+        update(
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress", "content": content}),
+        )
+    };
+    for line in [call("a"), call("b"), text("b", "{\"x"), text("a", "{\"y"), text("a", "{\"y\":1}")] {
+        player.hear(&line);
+    }
+    assert_eq!(
+        player.trace,
+        [
+            "StepBegin",
+            "call a Bash \"\"",
+            "call b Bash \"\"",
+            "part \"{\\\"x\"",
+            "call a Bash \"{\\\"y\" (made here)",
+            "part \"\\\":1}\"",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_of_this_session_or_not_known_does_no_harm() {
+    let mut player = prompted();
+    player.hear(&update(json!({"sessionUpdate": "novelty", "mood": "good"})));
+    player.hear(&update(json!({"sessionUpdate": "agent_message_chunk", "content": 3})));
+    player.hear(
+        &update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}}))
+            .replace("\"s\"", "\"other\""),
+    );
+    player.hear("[]");
+    player.hear(r#"{"jsonrpc":"2.0","id":5,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}"#);
+    assert_eq!(player.trace[..3], ["StepBegin", "unknown novelty", "unknown agent_message_chunk"]);
+    assert_eq!(player.trace[3..], ["unknown fs/read_text_file"]);
+    let sent = player.sent();
+    assert_eq!((&sent[0]["id"], &sent[0]["error"]["code"]), (&json!(5), &json!(-32601)));
+}
+
+#[test]
+fn calls_that_it_has_not_are_refused_by_name() {
+    let mut acp = Acp::open("s");
+    for call in [Call::Steer("x".into()), Call::Replay, Call::SetPlanMode(true)] {
+        let error = acp.call("1", &call).unwrap_err();
+        assert_eq!(error.to_string(), format!("the agent (ACP 1) does not support {}", call.name()));
+    }
+    let image = crate::wire::Content::from(ContentPart::image_url("data:image/png;base64,AAAA"));
+    let error = acp.call("1", &Call::Prompt(image)).unwrap_err();
+    assert_eq!(error.to_string(), "the agent (ACP 1) does not support prompts with images");
+}
+
+/// What an agent may tell of a few tool calls, and say between.
+fn tellings() -> impl Strategy<Value = Vec<Value>> {
+    let id = prop::sample::select(vec!["a", "b", "c"]);
+    let status = prop::sample::select(vec!["pending", "in_progress", "completed", "failed", "whim"]);
+    let text = prop::sample::select(vec!["", "{", "{\"k\":", "{\"k\":1}", "{\"k\": 1}", "output", "{\"other\":2}"]);
+    let raw =
+        prop::sample::select(vec![Value::Null, json!({}), json!({"k": 1}), json!({"k": 2}), json!("text"), json!([1])]);
+    let tool =
+        (id, status, text, raw.clone(), raw, any::<bool>()).prop_map(|(id, status, text, input, output, new)| {
+            let kind = if new { "tool_call" } else { "tool_call_update" };
+            json!({"sessionUpdate": kind, "toolCallId": id, "title": "T", "status": status, "rawInput": input,
+            "rawOutput": output, "content": [{"type": "content", "content": {"type": "text", "text": text}}]})
+        });
+    let said = "[a-z\u{e9}\n]{0,4}"
+        .prop_map(|text| json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}));
+    prop::collection::vec(prop_oneof![3 => tool, 1 => said], 0..40)
+}
+
+proptest! {
+    #[test]
+    fn in_any_order_nothing_is_lost_and_nothing_comes_twice(tellings in tellings()) {
+        let mut acp = Acp::open("s");
+        acp.call("prompt-1", &Call::Prompt("hi".into())).unwrap();
+        let (mut said, mut read) = (String::new(), String::new());
+        let mut arguments: HashMap<String, String> = HashMap::new();
+        let (mut last, mut steps) = (None, 0);
+        let mut ended = HashMap::new();
+        for telling in &tellings {
+            if telling["sessionUpdate"] == "agent_message_chunk" {
+                said.push_str(telling["content"]["text"].as_str().unwrap());
+            }
+            let mut events = vec![acp.read(update(telling.clone()).as_bytes())];
+            while !events.is_empty() {
+                let event = match events.remove(0) {
+                    Incoming::Several(several) => {
+                        events.splice(0..0, several);
+                        continue;
+                    }
+                    Incoming::Event(event) => event.open(),
+                    other => return Err(TestCaseError::fail(format!("{other:?}"))),
+                };
+                match event {
+                    Event::StepBegin(_) => steps += 1,
+                    Event::ContentPart(ContentPart::Text(part)) => read.push_str(&part.text),
+                    Event::ToolCall(call) => {
+                        arguments.insert(call.id.clone(), call.function.arguments.unwrap_or_default());
+                        last = Some(call.id);
+                    }
+                    Event::ToolCallPart(part) => {
+                        let call = last.as_ref().expect("a part of some call");
+                        arguments.get_mut(call).unwrap().push_str(&part.arguments_part.unwrap());
+                    }
+                    Event::ToolResult(result) => {
+                        prop_assert!(arguments.contains_key(&result.tool_call_id));
+                        let failed = telling["status"] == "failed";
+                        prop_assert_eq!(result.return_value.is_error, failed);
+                        prop_assert!(ended.insert(result.tool_call_id, ()).is_none(), "ended twice");
+                    }
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+            let id = telling["toolCallId"].as_str().unwrap_or_default();
+            if !ended.contains_key(id) && telling["rawInput"].is_object() {
+                let known: Value = serde_json::from_str(&arguments[id]).unwrap_or_default();
+                // An empty one may only mean that it is not known yet; then a text may tell it.
+                let open = telling["rawInput"] == json!({}) && telling["status"] != "in_progress";
+                prop_assert!(open || known == telling["rawInput"], "{known} {telling}");
+            }
+            let ends = matches!(telling["status"].as_str(), Some("completed" | "failed"));
+            prop_assert!(!ends || ended.contains_key(id));
+        }
+        prop_assert_eq!(read, said);
+        prop_assert!(steps <= 1);
+    }
+}
