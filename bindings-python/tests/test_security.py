@@ -28,9 +28,11 @@ from kimi_agent import (
     InvalidOption,
     KimiAgentError,
     Reject,
+    _native,
     create_session,
     prompt,
     sync,
+    testing,
 )
 from kimi_agent.testing import scripted_agent
 
@@ -191,6 +193,8 @@ def test_these_tests_would_see_a_leak(caplog: pytest.LogCaptureFixture) -> None:
 async def test_private_files_are_gone_when_close_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # The one of this process may stand elsewhere already.
+    monkeypatch.setattr(testing, "_folder", _native.PrivateFolder())
     script = scripted_agent([[{"text": "fine"}]])
     # All stand in one folder.
     (common,) = tmp_path.iterdir()
