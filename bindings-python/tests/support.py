@@ -12,7 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def gone(pid: int | None) -> bool:
 
 
 @contextlib.contextmanager
-def stopped(pid: int | None) -> Iterator[None]:
+def stopped(pid: int | None) -> Generator[None]:
     """Keeps an agent from answering meanwhile, however long this process is kept from running."""
     assert pid is not None
     if sys.platform == "win32":  # It can't be done there.
