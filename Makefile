@@ -22,6 +22,9 @@ NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bi
 # The same code, linked in a fraction of the time: for builds that are not published.
 THIN := CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=4
 
+# The core compiled as one, as it is published: in parts, what is inlined depends on what else a part holds.
+WHOLE_CORE := --config profile.release.package.kimi-agent.codegen-units=1
+
 say = @printf '\n=== %s\n' "$(1)"
 
 .PHONY: help
@@ -142,7 +145,7 @@ test-limits: build ## What sessions take of memory and leave behind, counted, in
 test-instructions: $(VENV)/.ready ## The page of measurements belongs to its results; instructions of the core's hot paths, against what is recorded.
 	$(call say,Counting the instructions of the hot paths)
 	@$(PY) -m pytest -q bench/tests
-	@$(THIN) cargo build -q --release --locked -p instruction-paths
+	@$(THIN) cargo build -q --release --locked -p instruction-paths $(WHOLE_CORE)
 	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
 
 .PHONY: test-exit
