@@ -181,6 +181,10 @@ export interface NativeModule {
   };
   /** Closes every session of the process, within bounds; blocks meanwhile. */
   shutdown(): void;
+  /** An image part from a file, which is read at once, as JSON. */
+  imageFile(path: string): string;
+  /** An image part from the bytes of an image file, as JSON. */
+  imageBytes(bytes: Uint8Array): string;
   /** Runs the scripted agent on this process's stdin and stdout; `argv` is without the program. Returns its exit code. */
   runScriptedAgent(argv: string[]): number;
 }

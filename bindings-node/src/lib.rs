@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use kimi_agent::Error;
 use kimi_agent::bridge;
+use kimi_agent::wire::ContentPart;
+use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
 
@@ -90,6 +92,23 @@ impl PrivateFolder {
     pub fn remove(&self) {
         self.folder.remove();
     }
+}
+
+/// An image part from a file, as JSON text.
+#[napi]
+pub fn image_file(path: String) -> napi::Result<String> {
+    part_json(ContentPart::image_file(path))
+}
+
+/// An image part from the bytes of an image file, as JSON text.
+#[napi]
+pub fn image_bytes(bytes: Uint8Array) -> napi::Result<String> {
+    part_json(ContentPart::image_bytes(&*bytes))
+}
+
+fn part_json(made: Result<ContentPart, Error>) -> napi::Result<String> {
+    let part = made.map_err(|error| thrown(&error))?;
+    serde_json::to_string(&part).map_err(|error| thrown(&Error::Internal(error.to_string())))
 }
 
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.

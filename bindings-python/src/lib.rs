@@ -25,6 +25,7 @@ use pyo3::types::PyDict;
 
 use kimi_agent::Error;
 use kimi_agent::bridge;
+use kimi_agent::wire::{ContentPart, Event};
 
 pyo3::create_exception!(
     kimi_agent._native,
@@ -101,6 +102,23 @@ impl PyPrivateFolder {
     }
 }
 
+/// An image part from a file.
+#[pyfunction]
+fn image_file(py: Python<'_>, path: std::path::PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    content_part(py, py.detach(|| ContentPart::image_file(path)))
+}
+
+/// An image part from the bytes of an image file.
+#[pyfunction]
+fn image_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    content_part(py, py.detach(|| ContentPart::image_bytes(bytes)))
+}
+
+fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bound<'_, PyAny>> {
+    let part = made.map_err(|error| raise(py, &error))?;
+    convert::event_to_py(py, &Event::ContentPart(part))
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[pyfunction]
 fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
@@ -134,6 +152,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::PyReader>()?;
     module.add_class::<reader::PyBlockingReader>()?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
+    module.add_function(wrap_pyfunction!(image_file, module)?)?;
+    module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     Ok(())
 }

@@ -41,6 +41,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handler;
+mod image;
 #[cfg(feature = "measured")]
 #[doc(hidden)]
 pub mod measured;

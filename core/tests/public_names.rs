@@ -246,6 +246,8 @@ names! {
         "wire.ContentPart.ImageUrl" => matches!(event, Event::ContentPart(ContentPart::ImageUrl(wire::ImageURLPart { .. })));
         "wire.ContentPart.AudioUrl" => matches!(event, Event::ContentPart(ContentPart::AudioUrl(wire::AudioURLPart { .. })));
         "wire.ContentPart.VideoUrl" => matches!(event, Event::ContentPart(ContentPart::VideoUrl(wire::VideoURLPart { .. })));
+        "wire.ContentPart.image_file" => ContentPart::image_file("picture.png")?;
+        "wire.ContentPart.image_bytes" => ContentPart::image_bytes(b"bytes")?;
     }
 }
 

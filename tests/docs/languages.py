@@ -21,6 +21,8 @@ PATIENCE = 180
 
 # What a block in Rust may use: the crate, and of its dependencies what a program needs beside it.
 CRATES = ("kimi_agent", "schemars", "serde", "serde_json", "tokio")
+# The start of an image, which is all that the SDK looks at.
+SCREENSHOT = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 TSCONFIG = {
     "compilerOptions": {
         "target": "ES2022",
@@ -126,6 +128,7 @@ class Workshop:
         place = self.scratch / "runs" / block.name
         place.mkdir(parents=True)
         (place / "README.md").write_text("# A project\n")
+        (place / "screenshot.png").write_bytes(SCREENSHOT)
         if block.language == "json":
             return self._json(block, place)
         return self._start(block, self.command(block, place), place)

@@ -111,6 +111,7 @@ from ._wire import (
 
 if TYPE_CHECKING:
     from ._function_tool import FunctionTool, tool
+    from ._image import image
     from ._option_types import AgentOptions, Answers, Approval, HookDecision, SessionOptions, UserInput
     from ._results import Capabilities, PromptResult, SessionInfo
 
@@ -223,6 +224,7 @@ __all__ = [
     "__version__",
     "create_session",
     "event_from_dict",
+    "image",
     "open_agent",
     "prompt",
     "tool",
@@ -231,6 +233,7 @@ __all__ = [
 # What a first session has no need of, by the module that it is in.
 _LATER = {
     **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
+    "image": "_image",
     **dict.fromkeys(
         ("AgentOptions", "Answers", "Approval", "HookDecision", "SessionOptions", "UserInput"), "_option_types"
     ),

@@ -16,7 +16,7 @@ from typing import Any, Literal, final
 from typing_extensions import Self, disjoint_base
 
 from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
-from ._wire import Event, StatusUpdate, TokenUsage
+from ._wire import Event, ImageURLPart, StatusUpdate, TokenUsage
 
 __all__ = [
     "Agent",
@@ -27,6 +27,8 @@ __all__ = [
     "Reader",
     "Session",
     "Turn",
+    "image_bytes",
+    "image_file",
     "run_scripted_agent",
     "shutdown",
 ]
@@ -199,6 +201,12 @@ class BlockingReader:
 
 def shutdown() -> None:
     """Closes every session that is open, within bounds, and stops the core's threads. Called at exit."""
+
+def image_file(path: str) -> ImageURLPart:
+    """An image part from a file, which is read with the GIL released."""
+
+def image_bytes(bytes: bytes) -> ImageURLPart:
+    """An image part from the bytes of an image file."""
 
 def run_scripted_agent(argv: list[str]) -> int:
     """Is the scripted agent, on this process's stdin and stdout; `argv` without the program. Returns the exit code."""

@@ -1,0 +1,44 @@
+"""Images as content parts. Loaded when a program makes one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from . import _native
+from ._errors import InvalidOption
+from ._loop import called
+
+if TYPE_CHECKING:
+    from ._option_types import StrPath
+    from ._wire import ImageURLPart
+
+__all__ = ["image"]
+
+
+def image(source: StrPath | bytes | bytearray | memoryview) -> ImageURLPart:
+    """Makes a content part from an image: for a prompt, for `steer()`, or as the result of a tool.
+
+    The image travels inside the message as a `data:` URL. Its media type is found out from its first bytes, not from
+    a file's name: PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF and HEIC are recognized. A model may accept fewer types.
+
+    Args:
+        source: the path of an image file, or the file's bytes. A file is read at once.
+
+    Returns:
+        The part, whose `image_url.url` is the `data:` URL.
+
+    Raises:
+        InvalidOption: there is no such file, it can't be read, is a directory or empty, or is not an image of a known
+            type.
+
+    >>> image(b"GIF89a\\x01\\x00\\x01\\x00\\x00\\x00\\x00;").image_url.url
+    'data:image/gif;base64,R0lGODlhAQABAAAAADs='
+
+    `session.prompt(["What is wrong here?", image("screenshot.png")])` asks about a file.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return called(_native.image_bytes, bytes(source))
+    if isinstance(source, (str, os.PathLike)):
+        return called(_native.image_file, os.fspath(source))
+    raise InvalidOption(f"image: expected the path of a file or its bytes, got {source!r}", "image")
