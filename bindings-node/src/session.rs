@@ -1,7 +1,7 @@
 //! A session.
 
 use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, next_id, parse_options};
-use kimi_agent::wire::Content;
+use kimi_agent::wire::{Content, Event};
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
 
@@ -158,10 +158,13 @@ impl NativeSession {
         json!(self.session.usage()).to_string()
     }
 
-    /// How things stand: a `StatusUpdate`.
+    /// The payload of a `StatusUpdate`, all updates put together.
     #[napi]
     pub fn status(&self) -> String {
-        json!(self.session.status()).to_string()
+        match self.session.status() {
+            Event::StatusUpdate(status) => json!(status).to_string(),
+            other => json!(other).to_string(),
+        }
     }
 
     /// Begins a turn.

@@ -273,3 +273,13 @@ test("JSON that not every reader can hold arrives as far as JavaScript can, in a
     }
   });
 });
+
+test("a session's status is the StatusUpdate itself", async () => {
+  await withSession([[{ status: { context_usage: 0.5 } }]], {}, async (session) => {
+    await session.prompt("hi").result();
+    await session.setPlanMode(true);
+    assert.equal(session.status.plan_mode, true);
+    assert.equal(session.status.context_usage, 0.5);
+    assert.equal("payload" in session.status, false);
+  });
+});

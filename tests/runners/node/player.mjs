@@ -268,7 +268,7 @@ export class Player {
 
   sessionFacts(op) {
     const { id, workDir, pid, status } = this.session(op);
-    return { id, work_dir: workDir, runs: pid !== null, status: status.payload };
+    return { id, work_dir: workDir, runs: pid !== null, status };
   }
 
   turnFacts(op) {
