@@ -6,8 +6,9 @@ import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { Handlers } from "./handlers.js";
 import type { NativeAgent } from "./native.js";
-import { type AgentOptions, prepareOptions, type SessionOptions } from "./options.js";
+import { type AgentOptions, prepareOptions, type SessionOptions, wrongOption } from "./options.js";
 import { Session } from "./session.js";
+import { show } from "./show.js";
 import { takeSignal } from "./signal.js";
 
 /** A session that an agent keeps. */
@@ -66,7 +67,7 @@ export class Agent implements AsyncDisposable {
 
   /** Goes on with a session: `createSession` with a `sessionId`. */
   async resume(sessionId: string, options: SessionOptions = {}): Promise<Session> {
-    return this.#open(sessionId, null, options);
+    return this.#open(existingSession("resume", sessionId), null, options);
   }
 
   /**
@@ -74,7 +75,7 @@ export class Agent implements AsyncDisposable {
    * as none that speaks Wire can.
    */
   async fork(sessionId: string, options: SessionOptions = {}): Promise<Session> {
-    return this.#open(null, sessionId, options);
+    return this.#open(null, existingSession("fork", sessionId), options);
   }
 
   /**
@@ -82,6 +83,10 @@ export class Agent implements AsyncDisposable {
    * {@link Unsupported} where the agent can't list them, as none that speaks Wire can.
    */
   async listSessions({ workDir }: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
+    const given: unknown = workDir;
+    if (given !== undefined && given !== null && typeof given !== "string") {
+      throw wrongOption("workDir", `expected the path of a directory, got ${show(given)}`);
+    }
     const ticket = translated(() => this.#native.listSessions(workDir ?? null));
     const sessions = await this.#bridge.wait<NativeSessionInfo[]>(ticket, this);
     return sessions.map(({ id, work_dir, title, updated_at }) => ({
@@ -112,6 +117,13 @@ export class Agent implements AsyncDisposable {
     };
     return Session.open(this.#bridge, options, origin);
   }
+}
+
+/** The id of a session that exists. An empty or missing id would open a new session instead. */
+function existingSession(method: string, id: unknown): string {
+  if (typeof id === "string" && id !== "") return id;
+  const source = "take it from `session.id` or `agent.listSessions()`";
+  throw wrongOption("sessionId", `\`${method}\` needs the id of a session as text, got ${show(id)}; ${source}`);
 }
 
 interface NativeSessionInfo {

@@ -1,6 +1,8 @@
 /** Where the SDK's own log goes: nowhere, until the program says so. */
 
+import { InvalidOption } from "./errors.js";
 import type { LogLevel } from "./native.js";
+import { show } from "./show.js";
 
 /** A record of the SDK's log. */
 export interface LogRecord {
@@ -45,7 +47,28 @@ class Log {
 /** The log of this JavaScript environment. */
 export const log = new Log();
 
-/** Sends the SDK's log, from a level on, to a function of the program's; `null` silences it again. */
+const LEVELS: readonly LogLevel[] = ["error", "warn", "info", "debug", "trace"];
+
+/**
+ * Sends the SDK's log records to a function. There is one logger in each JavaScript environment; the last call counts.
+ *
+ * @param logger - Gets each record. `null` turns the log off, which is the default.
+ * @param level - The least severe level to send: `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`. Default: `"info"`.
+ * @throws {@link InvalidOption} for a logger that is not a function, or an unknown level; the log then stays as it was.
+ *
+ * @example
+ * ```ts
+ * setLogger(({ level, target, message }) => console.error(level, target, message), "warn");
+ * ```
+ */
 export function setLogger(logger: Logger | null, level: LogLevel = "info"): void {
-  log.set(logger, level);
+  const given: unknown = logger;
+  if (given !== null && given !== undefined && typeof given !== "function") {
+    throw new InvalidOption("logger", `invalid option \`logger\`: expected a function or null; got ${show(given)}`);
+  }
+  if (!LEVELS.includes(level)) {
+    const known = LEVELS.map((each) => `"${each}"`).join(", ");
+    throw new InvalidOption("level", `invalid option \`level\`: expected one of ${known}; got ${show(level)}`);
+  }
+  log.set(logger ?? null, level);
 }

@@ -185,6 +185,8 @@ export interface NativeModule {
   imageFile(path: string): string;
   /** An image part from the bytes of an image file, as JSON. */
   imageBytes(bytes: Uint8Array): string;
+  /** Throws `invalid_option` for `script` if the scripted agent would refuse it; `isPath`: it is the path of a file. */
+  checkScript(script: string, isPath: boolean): void;
   /** Runs the scripted agent on this process's stdin and stdout; `argv` is without the program. Returns its exit code. */
   runScriptedAgent(argv: string[]): number;
 }

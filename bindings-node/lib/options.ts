@@ -2,7 +2,7 @@
 
 import { InvalidOption } from "./errors.js";
 import { toJson } from "./json.js";
-import { type ExternalTool, isStandardSchema, tool } from "./tool.js";
+import { checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
   Event,
@@ -281,6 +281,7 @@ function takeFunctions(name: string, value: unknown, functions: HandlerFunctions
 
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
 function definition(option: string, item: unknown): JsonObject {
+  if (option === "tools") checkDefinition(item);
   if (typeof item !== "object" || item === null) throw wrongOption(option, `there is ${String(item)} in it`);
   const given = item as JsonObject;
   const name = String(given["name"] ?? given["event"]);

@@ -7,47 +7,74 @@
 
 import { join, resolve } from "node:path";
 
-import { translated } from "./errors.js";
+import { InvalidOption, translated } from "./errors.js";
+import { toJson } from "./json.js";
 import { loadNative, type NativeFolder } from "./native.js";
-import type { JsonObject } from "./wire.js";
+import type { Script } from "./script.js";
+import { show } from "./show.js";
 
-/** One thing that the agent does, such as `{text: "hello"}`; the key says what. */
-export type ScriptAction = JsonObject;
-
-/** What the agent does about one prompt. */
-export type ScriptTurn = ScriptAction[] | { actions: ScriptAction[]; status?: string };
-
-/** A whole script: turns, or turns with what the agent says of itself. */
-export type Script =
-  | ScriptTurn[]
-  | {
-      /** The version of Wire that the agent speaks. */
-      wire?: string;
-      /** The name and version that it tells. */
-      server?: { name: string; version: string };
-      slash_commands?: { name: string; description: string; aliases?: string[] }[];
-      before_handshake?: ScriptAction[];
-      turns?: ScriptTurn[];
-      [more: string]: unknown;
-    };
+export type {
+  ActionOptions,
+  Script,
+  ScriptAction,
+  ScriptApproval,
+  ScriptCall,
+  ScriptExternalTool,
+  ScriptObject,
+  ScriptQuestion,
+  ScriptResult,
+  ScriptSignal,
+  ScriptStatus,
+  ScriptToolCall,
+  ScriptTurn,
+} from "./script.js";
 
 let folder: NativeFolder | undefined;
 let scripts = 0;
 
 /**
- * What goes into the option `executable` for an agent that follows a script, or the file that holds one:
- * `createSession({executable: scriptedAgent([[{text: "hello"}]])})`.
+ * Returns the value of the option `executable` for an agent that follows a script.
+ *
+ * @param script - The script, or the path of a JSON file that holds it.
+ * @returns The command line of the agent. A script that is not a file is written to a private file, which is deleted when
+ * this process exits.
+ * @throws {@link InvalidOption} for `script`, with the place and the problem, if the script is wrong or cannot be read.
+ *
+ * @example
+ * ```ts
+ * const session = await createSession({ executable: scriptedAgent([[{ text: "Hello" }]]) });
+ * ```
  */
 export function scriptedAgent(script: Script | string): string[] {
-  const file = typeof script === "string" ? resolve(script) : writeScript(script);
-  return [process.execPath, join(__dirname, "scripted-agent.cjs"), file];
+  const isPath = typeof script === "string";
+  const text = isPath ? resolve(script) : scriptText(script);
+  translated(() => {
+    loadNative().checkScript(text, isPath);
+  });
+  return [process.execPath, join(__dirname, "scripted-agent.cjs"), isPath ? text : writeScript(text)];
 }
 
-function writeScript(script: Script): string {
+function scriptText(script: unknown): string {
+  if (typeof script !== "object" || script === null) {
+    const expected = "a list of turns, an object with `turns`, or the path of a JSON file";
+    throw wrongScript(`expected ${expected}; got ${show(script)}`);
+  }
+  try {
+    return toJson(script);
+  } catch (error) {
+    throw wrongScript(`it has no JSON form: ${String(error)}`, error);
+  }
+}
+
+function wrongScript(problem: string, cause?: unknown): InvalidOption {
+  return new InvalidOption("script", `invalid option \`script\`: ${problem}`, { cause });
+}
+
+function writeScript(text: string): string {
   const files = (folder ??= newFolder());
   scripts += 1;
-  const [name, content] = [`script-${String(scripts)}.json`, JSON.stringify(script)] as const;
-  return translated(() => files.write(name, content));
+  const name = `script-${String(scripts)}.json`;
+  return translated(() => files.write(name, text));
 }
 
 function newFolder(): NativeFolder {

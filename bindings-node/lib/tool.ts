@@ -3,9 +3,17 @@
 import { InvalidOption } from "./errors.js";
 import type { HandlerContext } from "./options.js";
 import type { Content, DisplayBlock, JsonObject } from "./wire.js";
+import { kindOf, show } from "./show.js";
+import { toolSchema } from "./tool-schema.js";
 
-/** A JSON Schema, as an object. */
-export type JsonSchema = JsonObject;
+/**
+ * A JSON Schema, as an object: a literal, or a value of a library's type, such as `JSONSchema7` or a TypeBox schema.
+ * Schemas of zod and other libraries with Standard Schema are not JSON Schemas: {@link tool} converts them.
+ */
+export type JsonSchema = AnyObject & { readonly "~standard"?: never; readonly safeParse?: never };
+
+/** Any object: `object` accepts values of interface types, and the index signature accepts literals. */
+export type AnyObject = Readonly<Record<string, unknown>> | object;
 
 /** The part of Standard Schema that is needed to check arguments; zod, valibot, arktype and others have it. */
 export interface StandardSchema<Input = unknown, Output = Input> {
@@ -62,48 +70,129 @@ export interface ExternalTool {
   timeout?: number | undefined;
 }
 
-interface Described {
+/** What {@link tool} is given besides the parameters and the handler. */
+export interface ToolDescription {
+  /** The tool's name: at most 64 letters, digits, `_` and `-`. No other tool of the agent may have it. */
   name: string;
+  /** What the tool does and when to use it. The model reads this. */
   description: string;
+  /** How long the handler may take, in milliseconds. Default: no limit. */
   timeout?: number | undefined;
 }
 
 /**
- * Makes a tool from a zod schema (or another Standard Schema that can become JSON Schema). The handler's arguments are
- * typed by the schema and checked before it is called; the model is told what is wrong with them, and where.
+ * Makes a tool from a zod schema, or from another Standard Schema that can be converted to JSON Schema. The handler's
+ * arguments have the schema's type and are checked before the handler is called. If they are invalid, the model is told
+ * every problem and its place.
+ *
+ * @throws {@link InvalidOption} if the definition is incomplete, has an unknown key, or its schema cannot be converted.
  */
 export function tool<S extends StandardSchema>(
-  definition: Described & { parameters: S; handler: (args: ToolArguments<S>, context: HandlerContext) => unknown },
+  definition: ToolDescription & {
+    parameters: S;
+    handler: (args: ToolArguments<S>, context: HandlerContext) => unknown;
+  },
 ): ExternalTool;
 
 /**
- * Makes a tool from a JSON Schema. The arguments come as the model sent them, parsed but not checked; `Args` is what
+ * Makes a tool from a JSON Schema. The arguments are parsed, but not checked against the schema; `Args` is the type that
  * you expect.
+ *
+ * @throws {@link InvalidOption} if the definition is incomplete or has an unknown key.
  */
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller says what is expected
 export function tool<Args = JsonObject>(
-  definition: Described & { parameters: JsonSchema; handler: (args: Args, context: HandlerContext) => unknown },
+  definition: ToolDescription & { parameters: JsonSchema; handler: (args: Args, context: HandlerContext) => unknown },
 ): ExternalTool;
 
 export function tool(
-  definition: Described & {
+  definition: ToolDescription & {
     parameters: JsonSchema | StandardSchema;
     handler: (args: never, context: HandlerContext) => unknown;
   },
 ): ExternalTool {
+  checkDefinition(definition);
   const { name, description, timeout, parameters } = definition;
   const described = { name, description, ...(timeout !== undefined && { timeout }) };
   const handler: ExternalTool["handler"] = (args, context) => definition.handler(args as never, context);
   if (!isStandardSchema(parameters)) return { ...described, parameters, handler };
   return {
     ...described,
-    parameters: toJsonSchema(name, parameters),
+    parameters: toolSchema(name, parameters),
     async handler(args, context) {
       const checked = await parameters["~standard"].validate(args);
       if (checked.issues) throw new TypeError(`invalid arguments: ${describe(checked.issues)}`);
       return handler(checked.value as JsonObject, context);
     },
   };
+}
+
+function wrongTool(problem: string): InvalidOption {
+  return new InvalidOption("tools", `invalid option \`tools\`: ${problem}`);
+}
+
+const KEYS = ["name", "description", "parameters", "handler", "timeout"];
+
+/** Keys that other SDKs use, and the name that the same thing has here. */
+const FOREIGN_KEYS: Partial<Record<string, string>> = {
+  execute: "handler",
+  run: "handler",
+  func: "handler",
+  function: "handler",
+  callback: "handler",
+  invoke: "handler",
+  inputSchema: "parameters",
+  input_schema: "parameters",
+  schema: "parameters",
+  args: "parameters",
+};
+
+/** Checks what a program gives for a tool: its keys, and the type of each value. */
+export function checkDefinition(given: unknown): void {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    throw wrongTool(`expected an object with ${KEYS.slice(0, 4).join(", ")}; got ${kindOf(given)}`);
+  }
+  const definition = given as Record<string, unknown>;
+  const { name, description, parameters, handler, timeout } = definition;
+  const what = typeof name === "string" && name !== "" ? `tool \`${name}\`` : "a tool";
+  const unknown = Object.keys(definition).find((key) => !KEYS.includes(key));
+  if (unknown !== undefined) {
+    const meant = FOREIGN_KEYS[unknown];
+    const hint = meant === undefined ? `expected only ${KEYS.join(", ")}` : `did you mean \`${meant}\`?`;
+    throw wrongTool(`${what} has an unknown key \`${unknown}\`; ${hint}`);
+  }
+  if (typeof name !== "string" || !/^[A-Za-z0-9_-]{1,64}$/.test(name)) {
+    throw wrongTool(`a tool's \`name\` must have 1 to 64 letters, digits, \`_\` and \`-\`; got ${show(name)}`);
+  }
+  if (typeof description !== "string") {
+    throw wrongTool(`${what} needs a \`description\`, a text that the model reads; got ${kindOf(description)}`);
+  }
+  if (!isStandardSchema(parameters) && (typeof parameters !== "object" || parameters === null || Array.isArray(parameters))) {
+    const none = 'for a tool without arguments, write `parameters: { type: "object", properties: {} }`';
+    throw wrongTool(`${what} needs \`parameters\`, a zod schema or a JSON Schema; got ${kindOf(parameters)}; ${none}`);
+  }
+  refuseOtherSchemas(what, parameters);
+  if (typeof handler !== "function") {
+    throw wrongTool(`${what} needs a \`handler\`, the function to call; got ${kindOf(handler)}`);
+  }
+  if (timeout !== undefined && timeout !== null && (typeof timeout !== "number" || !(timeout > 0))) {
+    throw wrongTool(`the \`timeout\` of ${what} must be a number of milliseconds above 0; got ${show(timeout)}`);
+  }
+}
+
+/** A schema object of a library, without the interface that Standard Schema asks for, would become senseless JSON. */
+function refuseOtherSchemas(what: string, parameters: object): void {
+  if (isStandardSchema(parameters)) return;
+  const schema = parameters as Record<string, unknown>;
+  const has = (method: string): boolean => typeof schema[method] === "function";
+  if (has("safeParse") && "_def" in schema) {
+    const upgrade = 'install zod 4, or with zod 3.25 import `z` from "zod/v4"';
+    throw wrongTool(`the parameters of ${what} are a schema of zod 3.23 or older, which has no JSON Schema; ${upgrade}`);
+  }
+  if (has("safeParse") || has("validate") || has("parse")) {
+    const accepted = "a zod 4 schema, another Standard Schema with a JSON Schema converter, or a plain JSON Schema";
+    throw wrongTool(`the parameters of ${what} are a schema object of an unknown library; expected ${accepted}`);
+  }
 }
 
 /** Whether a value is a Standard Schema, as zod's are. */
@@ -124,44 +213,4 @@ function pathText(steps: readonly PropertyKey[]): string {
   return steps
     .map((step, index) => (typeof step === "number" ? `[${String(step)}]` : `${index > 0 ? "." : ""}${String(step)}`))
     .join("");
-}
-
-interface ConvertibleSchema {
-  readonly "~standard": StandardSchema["~standard"] & {
-    readonly jsonSchema?: { input(options: { target: string }): JsonObject };
-  };
-  readonly _zod?: unknown;
-}
-
-function toJsonSchema(name: string, schema: StandardSchema): JsonSchema {
-  let converted: JsonObject;
-  try {
-    converted = convert(schema);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new InvalidOption("tools", `tool \`${name}\`: its parameters cannot become JSON Schema: ${reason}`, {
-      cause: error,
-    });
-  }
-  if (converted["type"] !== "object") {
-    throw new InvalidOption("tools", `tool \`${name}\`: its parameters must be an object, with a property each`);
-  }
-  const { $schema: _, ...rest } = converted;
-  return rest;
-}
-
-function convert(schema: ConvertibleSchema): JsonObject {
-  const standard = schema["~standard"];
-  // What the model sends is the schema's input: before defaults and transformations.
-  if (standard.jsonSchema) return standard.jsonSchema.input({ target: "draft-2020-12" });
-  if (schema._zod !== undefined) {
-    // zod before 4.2 keeps the conversion in a function of its own; only a program that uses zod comes here.
-    // eslint-disable-next-line @typescript-eslint/no-require-imports -- it must not be loaded by anybody else
-    const zod = require("zod/v4/core") as { toJSONSchema(schema: unknown, options: { io: "input" }): JsonObject };
-    return zod.toJSONSchema(schema, { io: "input" });
-  }
-  if (standard.vendor === "zod") {
-    throw new Error('schemas of zod 3 have no conversion; use zod 4, or import from "zod/v4" in zod 3.25');
-  }
-  throw new Error(`${standard.vendor} offers none for this schema`);
 }

@@ -15,6 +15,7 @@ use kimi_agent::Error;
 use kimi_agent::bridge;
 use kimi_agent::wire::ContentPart;
 use napi::bindgen_prelude::Uint8Array;
+use kimi_agent::testing::Script;
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
 
@@ -115,4 +116,11 @@ fn part_json(made: Result<ContentPart, Error>) -> napi::Result<String> {
 #[napi]
 pub fn run_scripted_agent(argv: Vec<String>) -> i32 {
     kimi_agent::testing::run_scripted_agent(argv.into_iter().map(Into::into))
+}
+
+/// Throws `InvalidOption` for `script` if the scripted agent would refuse it; `is_path`: it is the path of a file.
+#[napi]
+pub fn check_script(script: String, is_path: bool) -> napi::Result<()> {
+    let script = if is_path { Script::File(script.into()) } else { Script::Json(script) };
+    script.check().map_err(|error| thrown(&error))
 }

@@ -112,3 +112,18 @@ test("on Wire each session has a process", async () => {
   await agent.close();
   assert.deepEqual([first.state, second.state], ["closed", "closed"]);
 });
+
+for (const method of ["resume", "fork"]) {
+  for (const id of [undefined, null, "", 7, {}, []]) {
+    test(`${method}(${JSON.stringify(id)}) is refused instead of opening a new conversation`, async () => {
+      const agent = await openAgent({ executable: process.execPath });
+      const message = new RegExp(`\`${method}\` needs the id of a session as text, got .*session.id`);
+      await assert.rejects(agent[method](id), { name: "InvalidOption", option: "sessionId", message });
+    });
+  }
+}
+
+test("listSessions refuses a directory that is no text", async () => {
+  const agent = await openAgent({ executable: process.execPath });
+  await assert.rejects(agent.listSessions({ workDir: 7 }), { name: "InvalidOption", option: "workDir", message: /got 7/ });
+});

@@ -157,3 +157,14 @@ test("the log goes where the program says, and a logger that throws is only a wa
   setLogger(null);
   assert.equal(module.bridge.level, null);
 });
+
+test("a wrong logger or level is refused at the call, and the log stays as it was", async () => {
+  const { module } = await open({});
+  setLogger(() => undefined, "warn");
+  const wrong = (option, message) => ({ name: "InvalidOption", option, message });
+  assert.throws(() => setLogger(() => undefined, "verbose"), wrong("level", /expected one of "error".*got "verbose"/));
+  assert.throws(() => setLogger(() => undefined, null), wrong("level", /got null/));
+  assert.throws(() => setLogger("console"), wrong("logger", /expected a function or null; got "console"/));
+  assert.equal(module.bridge.level, "warn");
+  setLogger(null);
+});

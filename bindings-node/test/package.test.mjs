@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { join, relative } from "node:path";
 import { after, test } from "node:test";
 
 import native from "../dist/native.js";
@@ -64,9 +64,29 @@ test("a script becomes a file for the agent, which goes with the process", () =>
   assert.ok(existsSync(program), program);
   assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), script);
   assert.notEqual(scriptedAgent(script)[2], file);
-  assert.ok(isAbsolute(scriptedAgent("script.json")[2]));
+  const copy = join(folder, "script.json");
+  writeFileSync(copy, JSON.stringify(script));
+  assert.equal(scriptedAgent(relative(process.cwd(), copy))[2], copy);
 
   const testing = JSON.stringify(join(root, "dist/testing.mjs"));
   const gone = run(`import { scriptedAgent } from ${testing}; console.log(scriptedAgent([])[2]);`).trim();
   assert.ok(gone.endsWith(".json") && !existsSync(gone), gone);
+});
+
+for (const [problem, script] of [
+  [/turn 1, action 1: unknown action "txt"/, [[{ txt: "hello" }]]],
+  [/turn 2, action 1: "delay" must be a number of seconds/, [[], [{ text: "a", delay: "long" }]]],
+  [/expected a list of turns.*got nothing/, undefined],
+  [/got a function/, () => []],
+  [/BigInt/, [[{ text: 1n }]]],
+  [/missing\.json: can't read it/, "missing.json"],
+]) {
+  test(`a wrong script is refused at the call: ${problem.source}`, () => {
+    assert.throws(() => scriptedAgent(script), { name: "InvalidOption", option: "script", message: problem });
+  });
+}
+
+test("package.json says where the project is", () => {
+  const { repository, homepage, bugs } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  for (const url of [repository.url, homepage, bugs.url]) assert.match(url, /github\.com\/kimi-agent\/kimi-agent/);
 });

@@ -5,8 +5,9 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { z } from "zod";
 import { z as z3 } from "zod-3-25";
 import { z as z4in3 } from "zod-3-25/v4";
+import { z as z323 } from "zod-3-23";
 
-import { InvalidOption, tool } from "../dist/index.mjs";
+import { createSession, InvalidOption, tool } from "../dist/index.mjs";
 
 const context = { signal: new AbortController().signal };
 const described = { name: "t", description: "A tool." };
@@ -133,6 +134,49 @@ test("a schema of zod 3 is refused, with the way out", () => {
     },
   );
 });
+
+test("descriptions of a schema of zod 4 in zod 3.25 reach the model", () => {
+  const parameters = z4in3.object({ a: z4in3.string().describe("the letter") });
+  const made = tool({ ...described, parameters, handler: () => "" });
+  assert.equal(made.parameters.properties.a.description, "the letter");
+});
+
+test("a schema of zod 3.23 is recognised, and the error says which version is needed", () => {
+  const parameters = z323.object({ a: z323.string() });
+  const wrong = { name: "InvalidOption", option: "tools", message: /tool `t`.*zod 3\.23 or older.*zod 4.*zod\/v4/ };
+  assert.throws(() => tool({ ...described, parameters, handler: () => "" }), wrong);
+});
+
+test("a valibot schema without its converter is refused, with the way out", () => {
+  const parameters = { "~standard": { version: 1, vendor: "valibot", validate: (value) => ({ value }) } };
+  const wrong = { name: "InvalidOption", message: /`toStandardJsonSchema\(schema\)` from "@valibot\/to-json-schema"/ };
+  assert.throws(() => tool({ ...described, parameters, handler: () => "" }), wrong);
+});
+
+const parameters = { type: "object" };
+const handler = () => "";
+for (const [problem, definition] of [
+  [/tool `t` has an unknown key `execute`; did you mean `handler`\?/, { ...described, parameters, execute: handler }],
+  [/unknown key `inputSchema`; did you mean `parameters`\?/, { ...described, inputSchema: parameters, handler }],
+  [/unknown key `strict`; expected only name, description/, { ...described, parameters, handler, strict: true }],
+  [/tool `t` needs a `handler`, the function to call; got nothing/, { ...described, parameters }],
+  [/needs a `handler`.*got a string/, { ...described, parameters, handler: "f" }],
+  [/tool `t` needs `parameters`.*got nothing.*properties: \{\}/, { ...described, handler }],
+  [/needs `parameters`.*got an array/, { ...described, parameters: [], handler }],
+  [/a schema object of an unknown library/, { ...described, parameters: { validate: () => true }, handler }],
+  [/tool `t` needs a `description`.*got nothing/, { name: "t", parameters, handler }],
+  [/a tool's `name` must have 1 to 64 letters.*got nothing/, { description: "", parameters, handler }],
+  [/`name` must have.*got "a b"/, { name: "a b", description: "", parameters, handler }],
+  [/`timeout` of tool `t` must be a number of milliseconds above 0; got -1/, { ...described, parameters, handler, timeout: -1 }],
+  [/`timeout` of tool `t`.*got "5s"/, { ...described, parameters, handler, timeout: "5s" }],
+  [/expected an object with name, description, parameters, handler; got nothing/, undefined],
+]) {
+  test(`a wrong definition is refused when the tool is made: ${problem.source}`, async () => {
+    const wrong = { name: "InvalidOption", option: "tools", message: problem };
+    assert.throws(() => tool(definition), wrong);
+    await assert.rejects(createSession({ executable: "/no/such/agent", tools: [definition] }), wrong);
+  });
+}
 
 test("a schema that is no object, or has no JSON Schema, is refused", () => {
   assert.throws(() => tool({ ...described, parameters: z.string(), handler: () => "" }), /must be an object/);
