@@ -136,9 +136,9 @@ export interface NativeTurn {
   acknowledge(count: number): void;
   /** `{"result": …}` or `{"error": {"code","message","fields"}}` as JSON once the turn has settled. */
   outcome(): string | null;
-  /** A ticket for the result; runs the turn to its end if nobody reads it. Refused in a job that the turn waits for. */
+  /** A ticket for the result; takes no events away. Refused in a job that the turn waits for. */
   result(within: number | null): number;
-  /** Somebody reads: a result that is awaited does not run the turn to its end by itself. */
+  /** A loop begins to read. Throws if the turn is read in the other mode, or by another loop. */
   readerStarted(byStep: boolean): void;
   cancel(): number;
   steer(contentJson: string): number;

@@ -41,6 +41,43 @@ export class Step implements AsyncIterableIterator<Event> {
   }
 }
 
+/** One loop over the events of a turn, or of a replay. Leaving it early leaves the turn. */
+export class EventIterator<T = Event> implements AsyncIterableIterator<T> {
+  readonly #reader: Reader;
+  // eslint-disable-next-line no-unused-private-class-members -- the turn lives as long as a loop over it
+  readonly #turn: object;
+  readonly #next: (reader: Reader, loop: object) => Promise<IteratorResult<T, undefined>>;
+
+  /** @internal */
+  constructor(
+    reader: Reader,
+    turn: object,
+    next: (reader: Reader, loop: object) => Promise<IteratorResult<T, undefined>>,
+  ) {
+    this.#reader = reader;
+    this.#turn = turn;
+    this.#next = next;
+  }
+
+  next(): Promise<IteratorResult<T, undefined>> {
+    return this.#next(this.#reader, this);
+  }
+
+  return(): Promise<IteratorReturnResult<undefined>> {
+    this.#reader.leave(this);
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  throw(error: unknown): Promise<IteratorResult<T, undefined>> {
+    this.#reader.leave(this);
+    return Promise.reject(error);
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+}
+
 /** The one reader of a turn, or of a replay. */
 export class Reader {
   readonly #bridge: Bridge;
@@ -48,6 +85,8 @@ export class Reader {
   readonly #owner: object;
   readonly #onEnd: () => void;
   #mode: "events" | "steps" | undefined;
+  /** The loop that reads. Undefined if there is none; then `next()` of the turn itself may read. */
+  #loop: object | undefined;
   #left = false;
   #ended = false;
 
@@ -75,29 +114,41 @@ export class Reader {
     this.#steps = new PullQueue(() => this.#pollStep(), this.#onWaiting);
   }
 
-  nextEvent(): Promise<IteratorResult<Event, undefined>> {
+  /** Whether the program has begun to read. */
+  get started(): boolean {
+    return this.#mode !== undefined;
+  }
+
+  /** The next event, for a loop or, without one, for a call of `next()` by hand. */
+  nextEvent(loop?: object): Promise<IteratorResult<Event, undefined>> {
     // Most are there already, and nobody waits then: this is all that such an event takes.
-    if (this.#mode === "events" && this.#next < this.#batch.length) return Promise.resolve(this.#take());
+    if (this.#mode === "events" && this.#loop === loop && this.#next < this.#batch.length) {
+      return Promise.resolve(this.#take());
+    }
     try {
-      this.#start("events");
+      this.#start("events", loop);
     } catch (error) {
       return Promise.reject(error);
     }
     return this.#events.next();
   }
 
-  nextStep(): Promise<IteratorResult<Step, undefined>> {
+  nextStep(loop: object): Promise<IteratorResult<Step, undefined>> {
     try {
-      this.#start("steps");
+      this.#start("steps", loop);
     } catch (error) {
       return Promise.reject(error);
     }
     return this.#steps.next();
   }
 
-  /** The reader goes, and what it has not read is discarded: a running turn is cancelled. */
-  leave(): void {
+  /**
+   * The reader goes, and what it has not read is discarded: a running turn is cancelled. A loop that does not read,
+   * because another one does, changes nothing.
+   */
+  leave(loop?: object): void {
     if (this.#left || this.#ended) return;
+    if (loop !== undefined && this.#loop !== undefined && this.#loop !== loop) return;
     this.#left = true;
     if (this.#next > 0) this.#native.acknowledge(this.#next);
     this.#batch = [];
@@ -119,14 +170,21 @@ export class Reader {
     this.#steps.pump();
   }
 
-  #start(mode: "events" | "steps"): void {
-    if (this.#mode === mode) return;
-    if (!this.#left) {
+  #start(mode: "events" | "steps", loop: object | undefined): void {
+    if (this.#left || this.#ended) {
+      this.#mode ??= mode;
+      return;
+    }
+    // A call of `next()` by hand that is pending reads as well.
+    const taken = this.#loop === undefined ? loop !== undefined && this.#events.waiting : this.#loop !== loop;
+    if (this.#mode !== mode || taken) {
+      // Refused by the core if the turn is read in the other mode, or by another loop.
       translated(() => {
         this.#native.readerStarted(mode === "steps");
       });
     }
     this.#mode = mode;
+    this.#loop ??= loop;
   }
 
   readonly #onWaiting = (): void => {

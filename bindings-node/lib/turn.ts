@@ -8,9 +8,12 @@ import { answerJson, servingJob } from "./handlers.js";
 import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
-import { Reader, type Step } from "./reader.js";
+import { EventIterator, Reader, type Step } from "./reader.js";
 import { whenAborted } from "./signal.js";
 import type { ContentPart, Event, RequestEvent, TokenUsage } from "./wire.js";
+
+/** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
+const defer = setImmediate;
 
 /** What a prompt consists of: text, or parts. */
 export type PromptContent = string | readonly ContentPart[];
@@ -122,7 +125,10 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return JSON.parse(this.#native.usage()) as TokenUsage;
   }
 
-  /** How many events nobody got, because nobody read them. */
+  /**
+   * How many events were dropped because the buffer (`eventBufferBytes`) was full: while `result()` waited and nobody
+   * read, or after `cancel()`.
+   */
   get discarded(): number {
     return this.#native.discarded;
   }
@@ -141,27 +147,33 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return this.#leaveWith(error);
   }
 
-  [Symbol.asyncIterator](): this {
-    return this;
+  /** One loop at a time reads a turn; `next()` of a second one rejects with {@link InvalidOption}. */
+  [Symbol.asyncIterator](): AsyncIterableIterator<Event> {
+    return new EventIterator(this.#reader, this, (reader, loop) => reader.nextEvent(loop));
   }
 
   /** The turn's steps, each of which iterates over its events. A turn is read by event or by step, once. */
   get steps(): AsyncIterableIterator<Step> {
-    const steps: AsyncIterableIterator<Step> = {
-      next: () => this.#reader.nextStep(),
-      return: () => this.return(),
-      throw: (error: unknown) => this.#leaveWith(error),
-      [Symbol.asyncIterator]: () => steps,
-    };
-    return steps;
+    return new EventIterator(this.#reader, this, (reader, loop) => reader.nextStep(loop));
   }
 
   /**
-   * The outcome. A turn that nobody reads runs to its end by this alone. A handler that the turn waits for, and what it
-   * has started, can't wait for it until the handler has answered: {@link TurnInProgress}.
+   * Waits for the end of the turn and returns its outcome.
+   *
+   * Takes no events away from a reader: events wait in the buffer, also for a loop that starts later. If the buffer is
+   * full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A request
+   * that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
+   *
+   * Rejects with what ended the turn, if it did not end by itself; with {@link TurnInProgress} in a handler that the turn
+   * waits for, because the two would wait for each other.
    */
   async result(): Promise<PromptResult> {
-    const ticket = translated(() => this.#native.result(servingJob()));
+    const within = servingJob();
+    if (!this.#reader.started && this.#native.outcome() === null) {
+      // A loop that the program starts right after this call counts as a reader.
+      await new Promise((resolve) => defer(resolve));
+    }
+    const ticket = translated(() => this.#native.result(within));
     return new PromptResult(await this.#bridge.wait<ResultFields>(ticket, this));
   }
 
@@ -238,8 +250,8 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
     return Promise.reject(error);
   }
 
-  [Symbol.asyncIterator](): this {
-    return this;
+  [Symbol.asyncIterator](): AsyncIterableIterator<Event> {
+    return new EventIterator(this.#reader, this, (reader, loop) => reader.nextEvent(loop));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

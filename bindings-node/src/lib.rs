@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use kimi_agent::Error;
 use kimi_agent::bridge;
+use kimi_agent::testing::Script;
 use kimi_agent::wire::ContentPart;
 use napi::bindgen_prelude::Uint8Array;
-use kimi_agent::testing::Script;
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
 

@@ -201,7 +201,7 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
       const { signal, abort } = controlled();
       const turn = prompt("hi", { executable: agent.executable, closeTimeout, onStderr: () => abort(), signal });
       assert.equal((await turn.result()).status, "cancelled", name);
-      assert.equal((await turn[Symbol.asyncIterator]().next()).done, true);
+      for await (const _ of turn);
       await agent.gone;
       assert.equal(listeners(signal), 0);
     }

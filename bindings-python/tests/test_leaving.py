@@ -116,7 +116,7 @@ async def test_a_turn_is_read_by_one() -> None:
     async with open_session(HANGING) as session:
         turn = session.prompt("Go")
         async for _ in turn:
-            with pytest.raises(KimiAgentError, match="read once"):
+            with pytest.raises(KimiAgentError, match="another loop reads its events already"):
                 aiter(turn)
             with pytest.raises(InvalidOption, match="read by event"):
                 await anext(turn.steps)

@@ -115,12 +115,13 @@ async def test_a_result_alone_runs_the_turn_to_its_end() -> None:
         assert result == PromptResult("finished", 2, "Twice", TokenUsage(0, 0, 0, 0))
         assert result.raise_for_status() is result
         assert await turn.result() == result
-        # Nobody read them.
-        assert turn.discarded > 0
+        # Its events are still there for a reader.
+        assert texts(await collect(turn)) == "OnceTwice"
+        assert turn.discarded == 0
         assert await collect(turn) == []
 
 
-async def test_what_was_fetched_and_not_read_counts_as_discarded() -> None:
+async def test_result_after_leaving_a_loop_keeps_the_rest_for_another_loop() -> None:
     async with open_session([{"text": ["one", "two", "three"], "bulk": True}]) as session:
         everything = len(await collect(session.prompt("Go")))
     async with open_session([{"text": ["one", "two", "three"], "bulk": True}]) as session:
@@ -128,7 +129,30 @@ async def test_what_was_fetched_and_not_read_counts_as_discarded() -> None:
         async for _ in turn:
             break
         await turn.result()
-        assert turn.discarded == everything - 1
+        assert turn.discarded == 0
+        assert len(await collect(turn)) == everything - 1
+
+
+@pytest.mark.parametrize("buffer", [1024, 256 << 10])
+async def test_result_started_before_the_loop_takes_no_event_away(buffer: int) -> None:
+    texts_of_a_turn = [f"{n} " for n in range(20)]
+    turns = [[{"text": texts_of_a_turn, "bulk": True}]] * 25
+    async with open_session(*turns, event_buffer_bytes=buffer) as session:
+        for _ in turns:
+            turn = session.prompt("Go")
+            result, events = await asyncio.gather(turn.result(), collect(turn))
+            assert (texts(events), turn.discarded) == (result.text, 0)
+
+
+async def test_result_alone_with_a_full_buffer_drops_and_counts() -> None:
+    async with open_session([{"text": ["word "] * 200, "bulk": True}], event_buffer_bytes=1024) as session:
+        turn = session.prompt("Go")
+        result = await turn.result()
+        assert result.text == "word " * 200
+        kept = await collect(turn)
+        assert kept[0] == TurnBegin("Go")
+        assert len(kept) + turn.discarded == 203
+        assert turn.discarded > 100
 
 
 async def test_a_result_can_be_had_while_somebody_reads() -> None:

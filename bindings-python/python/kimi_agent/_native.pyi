@@ -143,7 +143,7 @@ class Turn:
     def acknowledge(self) -> None:
         """The program has got what was popped: there is room for more. Fetching tells it, too."""
     def reader_started(self, by_step: bool) -> None:
-        """Somebody reads the events, so they are kept."""
+        """A loop begins to read the events. Raises if another loop reads them."""
     def reader_left(self) -> None:
         """Nobody does any more."""
     def outcome(self) -> Outcome | ErrorTuple | None:
@@ -152,7 +152,7 @@ class Turn:
     @property
     def discarded(self) -> int: ...
     def result(self, within: int | None = None) -> int:
-        """A ticket, done with an `Outcome`; where nobody reads, events are dropped so that the turn can end."""
+        """A ticket, done with an `Outcome`. Takes no events away."""
     def cancel(self) -> int:
         """A ticket, done with None when the turn has ended; at once if it has already."""
     def steer(self, content: str | list[dict[str, Any]]) -> int:

@@ -58,8 +58,9 @@ class Turn(Stream):
 
     @property
     def discarded(self) -> int:
-        """How many events nobody got, because nobody read them."""
-        return self._native.discarded + self._dropped
+        """How many events were dropped because the buffer (`event_buffer_bytes`) was full: while `result()` waited and
+        nobody read, or after `cancel()`."""
+        return self._native.discarded
 
     @property
     def steps(self) -> Steps:
@@ -70,7 +71,11 @@ class Turn(Stream):
         return EventIterator(self)
 
     async def result(self) -> PromptResult:
-        """Waits for the end of the turn. Where nobody reads its events they are dropped.
+        """Waits for the end of the turn and returns its outcome.
+
+        Takes no events away from a reader: events wait in the buffer, also for a loop that starts later. If the buffer
+        is full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A
+        request that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
 
         Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
         again, and cancelled: the turn goes on. A handler that the turn waits for cannot wait for it: `TurnInProgress`.
@@ -79,11 +84,11 @@ class Turn(Stream):
 
     async def _result(self, within: int | None) -> PromptResult:
         self._mailbox.check()
-        ticket = called(self._native.result, within)
-        if self._reader is None:
-            self._discard()
         try:
-            outcome = await self._mailbox.wait(ticket)
+            if self._reader is None and self._native.outcome() is None:
+                # A loop that another task is about to start counts as a reader.
+                await asyncio.sleep(0)
+            outcome = await self._mailbox.wait(called(self._native.result, within))
         except asyncio.CancelledError:
             # As in Stream: the traceback does not keep the turn.
             del self

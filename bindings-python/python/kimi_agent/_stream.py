@@ -33,7 +33,6 @@ class Stream:
 
     __slots__ = (
         "__weakref__",
-        "_dropped",
         "_ended",
         "_mailbox",
         "_native",
@@ -45,8 +44,6 @@ class Stream:
     def __init__(self, native: _native.Turn, mailbox: LoopMailbox) -> None:
         self._native = native
         self._mailbox = mailbox
-        # How many of the events that were fetched nobody got.
-        self._dropped = 0
         self._next: tuple[int, int] | None = None
         self._ended = False
         self._reader: object = None
@@ -69,9 +66,8 @@ class Stream:
             self._waiter.set_result(None)
 
     def _start_reading(self, reader: object, *, by_step: bool) -> None:
+        # Raises if another loop reads the events.
         called(self._native.reader_started, by_step)
-        if self._reader is not None:
-            raise KimiAgentError("somebody reads these events already; they can be read once")
         self._reader = id(reader)
 
     def _stop_reading(self, reader: object) -> None:
@@ -79,9 +75,6 @@ class Stream:
             self._reader = None
             self._native.acknowledge()
             self._native.reader_left()
-
-    def _discard(self) -> None:
-        self._dropped += self._native.drop_fetched()
 
     def _fetch(self, most: int = _BATCH, step: int | None = None) -> bool | None:
         """Fetches the next batch, when the last one is used up; with `step` only of that step.

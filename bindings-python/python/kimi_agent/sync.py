@@ -184,7 +184,8 @@ class Turn(_Events):
 
     @property
     def discarded(self) -> int:
-        """How many events nobody got, because nobody read them."""
+        """How many events were dropped because the buffer (`event_buffer_bytes`) was full: while `result()` waited and
+        nobody read, or after `cancel()`."""
         return self._turn.discarded
 
     @property
@@ -193,7 +194,12 @@ class Turn(_Events):
         return Steps(self._turn.steps)
 
     def result(self) -> PromptResult:
-        """Waits for the end of the turn. Where nobody reads its events they are dropped."""
+        """Waits for the end of the turn and returns its outcome.
+
+        Takes no events away from a reader: events wait in the buffer, also for a loop that starts later. If the buffer
+        is full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A
+        request that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
+        """
         return run(self._turn._result(serving_job()))
 
     def cancel(self) -> None:

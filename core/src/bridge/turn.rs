@@ -169,11 +169,9 @@ impl BridgeTurn {
     /// Somebody reads, by event or by step.
     ///
     /// # Errors
-    /// It has been read the other way.
+    /// It has been read the other way, or another loop reads it.
     pub fn reader_started(&self, by_step: bool) -> Result<()> {
-        self.lane().read_by(by_step)?;
-        self.lane().set_reader_present(true);
-        Ok(())
+        self.lane().start_reader(by_step)
     }
 
     /// Nobody reads any more; the turn goes on.
@@ -196,8 +194,8 @@ impl BridgeTurn {
         self.lane().discarded()
     }
 
-    /// The outcome as a ticket; where nobody reads, the turn runs to its end unread. `within` is the job that the caller
-    /// runs in, if it does in one.
+    /// The outcome as a ticket. Takes no events away; if the buffer is full and nobody reads, further events are counted
+    /// only. `within` is the job that the caller runs in, if it does in one.
     ///
     /// # Errors
     /// The turn waits for that job.

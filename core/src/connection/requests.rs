@@ -298,11 +298,16 @@ impl Connection {
         self.tell_failure(kind, name, Some(request_id), message);
     }
 
+    /// Whether a request awaits an answer that the program gives itself, while it reads the turn.
+    pub(crate) fn awaits_manual_answer(&self) -> bool {
+        self.requests.pending.values().any(|pending| pending.manual)
+    }
+
     /// Nobody reads the turn that this request came in: one that is to be answered by hand gets the safe answer.
     pub(crate) fn unseen(&mut self, request_id: &str, now: Instant) {
         let Some(key) = self.requests.find(request_id, |pending| pending.manual) else { return };
         let Some(pending) = self.requests.pending.get(&key) else { return };
-        tracing::warn!(request_id, "nobody reads the turn to answer a request of it by hand; the safe answer is given");
+        tracing::warn!(request_id, "default answer given: the request waits for respond(), and nobody reads the turn");
         let answer = pending.safe_answer("nobody reads the turn");
         self.answer(key, &answer, now);
     }

@@ -22,6 +22,10 @@ pub(super) const DEAF: Duration = Duration::from_secs(60);
 const STUCK: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(60);
 
+/// How long a request that the program answers itself may wait undelivered while `result()` waits and nobody reads. A
+/// reader that starts within this time can answer it; then the request gets the safe answer, so that the turn ends.
+pub(super) const HELD_BACK: Duration = Duration::from_secs(1);
+
 /// A call waits behind more unread events than may wait.
 #[derive(Debug)]
 pub(super) struct Overgrown {
@@ -103,6 +107,25 @@ impl Driver {
             Caller::Replay(lane) => Some(lane),
             Caller::Reply { .. } => None,
         })
+    }
+
+    /// Notes since when a request waits that only a reader can answer, while there is no reader.
+    pub(super) fn note_held_back(&mut self) {
+        let held_back =
+            self.connection.awaits_manual_answer() && self.lanes.values().any(|lane| lane.holds_back_request());
+        self.held_back = if held_back { self.held_back.or_else(|| Some(now())) } else { None };
+    }
+
+    /// Gives such requests the safe answer when they have waited for too long.
+    pub(super) fn answer_held_back(&mut self) {
+        if self.held_back.is_none_or(|since| now() < since + HELD_BACK) {
+            return;
+        }
+        self.held_back = None;
+        let requests: Vec<_> = self.lanes.values().flat_map(|lane| lane.take_held_back()).collect();
+        for request_id in requests {
+            self.connection.unseen(&request_id, now());
+        }
     }
 
     /// How much has been read: it changes whenever the program takes an event.

@@ -56,8 +56,11 @@ struct State {
     reader: Option<Waker>,
     /// Woken at the end, whether anybody reads or not.
     settled: Option<Waker>,
-    /// Somebody iterates: then `result()` waits for them instead of discarding what they have not read.
+    /// The program iterates over the events. Set by the bindings, where a reader can run beside `result()`.
     reader_present: bool,
+    /// An event was dropped because the buffer was full, `result()` waited and no reader was present. The following
+    /// events are dropped too, until a reader is present, so that the kept events are the first ones, without a gap.
+    dropping: bool,
     /// Whether it is read by step, once that has been decided.
     by_step: Option<bool>,
     results: Vec<Awaiting>,
@@ -65,6 +68,10 @@ struct State {
     reads: u64,
     /// Ids of requests that were discarded before anybody saw them.
     unseen: Vec<String>,
+    /// How many events were put into the queue so far.
+    kept: u64,
+    /// The requests among them that the program may not have got yet: their numbers in the turn, and their ids.
+    undelivered: VecDeque<(u64, String)>,
     /// The driver waits for room.
     stalled: bool,
 }
@@ -83,6 +90,11 @@ impl State {
         self.results.iter().any(|result| !result.sender.is_closed())
     }
 
+    /// Whether `result()` waits for the outcome and nobody reads the events: then nothing may make it wait for ever.
+    fn only_awaited(&self) -> bool {
+        !self.reader_present && self.awaited()
+    }
+
     /// Counts what is unread, and forgets it.
     fn discard(&mut self) {
         let queue = std::mem::take(&mut self.queue);
@@ -91,6 +103,13 @@ impl State {
         self.items = self.items.saturating_sub(queue.len());
         self.discarded += queue.len() as u64;
         self.unseen.extend(queue.iter().filter_map(|delivery| delivery.event.request_id().map(str::to_owned)));
+    }
+
+    /// Forgets the requests that the program has got.
+    fn forget_delivered(&mut self) {
+        while self.undelivered.front().is_some_and(|(number, _)| *number <= self.reads) {
+            self.undelivered.pop_front();
+        }
     }
 }
 
@@ -110,6 +129,8 @@ pub(crate) struct Lane {
 pub(crate) struct Intake<'a> {
     state: MutexGuard<'a, State>,
     limit: usize,
+    /// Nobody reads, and `result()` must not wait for room.
+    only_awaited: bool,
 }
 
 impl Intake<'_> {
@@ -117,14 +138,22 @@ impl Intake<'_> {
         let state = &mut *self.state;
         let size = size + OVERHEAD;
         let fits = state.bytes + size <= self.limit && state.items < MAX_ITEMS;
+        let full = state.bytes >= self.limit || state.items >= MAX_ITEMS;
+        state.dropping = self.only_awaited && (state.dropping || full);
         let keep = match state.mode {
-            Mode::Keep => true,
-            Mode::KeepWhatFits => fits,
+            Mode::Keep => !state.dropping,
+            Mode::KeepWhatFits => fits && !state.dropping,
             Mode::Discard => false,
         };
         if keep {
             state.bytes += size;
             state.items += 1;
+            state.kept += 1;
+            if let Some(id) = event.request_id() {
+                let number = state.kept;
+                state.forget_delivered();
+                state.undelivered.push_back((number, id.to_owned()));
+            }
             state.queue.push_back(Delivery { event, step, size });
         } else {
             state.discarded += 1;
@@ -158,10 +187,13 @@ impl Lane {
             reader: None,
             settled: None,
             reader_present: false,
+            dropping: false,
             by_step: None,
             results: Vec::new(),
             reads: 0,
             unseen: Vec::new(),
+            kept: 0,
+            undelivered: VecDeque::new(),
             stalled: false,
         };
         Self { state: Mutex::new(state), limit, watched: AtomicBool::new(false), room, ended: Notify::new() }
@@ -176,7 +208,9 @@ impl Lane {
 
     /// Takes events, one after the other; the reader is woken by [`Lane::wake`], once a batch.
     pub(crate) fn intake(&self) -> Intake<'_> {
-        Intake { state: self.lock(), limit: self.limit }
+        let state = self.lock();
+        let only_awaited = state.only_awaited();
+        Intake { state, limit: self.limit, only_awaited }
     }
 
     /// Takes an event.
@@ -187,6 +221,23 @@ impl Lane {
     /// Takes the ids of requests that nobody has seen, nor will.
     pub(crate) fn take_unseen(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().unseen)
+    }
+
+    /// Whether a request waits in the buffer while `result()` waits and nobody reads.
+    pub(crate) fn holds_back_request(&self) -> bool {
+        let mut state = self.lock();
+        state.forget_delivered();
+        !state.undelivered.is_empty() && state.only_awaited()
+    }
+
+    /// Takes the ids of those requests. Their events stay in the buffer.
+    pub(crate) fn take_held_back(&self) -> Vec<String> {
+        let mut state = self.lock();
+        state.forget_delivered();
+        if !state.only_awaited() {
+            return Vec::new();
+        }
+        state.undelivered.drain(..).map(|(_, id)| id).collect()
     }
 
     /// Whether what does not fit is counted only, for now.
@@ -205,7 +256,7 @@ impl Lane {
         // would leave lines unread that the driver holds already.
         let full = state.stalled || state.bytes >= self.limit || state.items >= MAX_ITEMS;
         self.watched.store(full || replies || state.awaited(), Ordering::Relaxed);
-        if state.mode != Mode::Keep || state.end.is_some() {
+        if state.mode != Mode::Keep || state.end.is_some() || state.only_awaited() {
             state.stalled = false;
             return Room::Free { bytes: usize::MAX, items: usize::MAX };
         }
@@ -351,38 +402,50 @@ impl Lane {
         waker.wake();
     }
 
+    /// The program begins to iterate over the events: by event or by step, and one loop at a time.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn start_reader(&self, by_step: bool) -> Result<()> {
+        self.read_by(by_step)?;
+        let mut state = self.lock();
+        if state.reader_present {
+            return Err(Error::option(
+                "turn",
+                "another loop reads its events already; read a turn in one loop, and leave that loop before the next",
+            ));
+        }
+        state.reader_present = true;
+        Ok(())
+    }
+
+    /// The program begins to iterate over the events, or stops.
     #[cfg(feature = "bridge")]
     pub(crate) fn set_reader_present(&self, present: bool) {
-        let discard = {
-            let mut state = self.lock();
-            state.reader_present = present;
-            !present && state.awaited()
-        };
-        if discard {
-            self.discard();
+        let mut state = self.lock();
+        state.reader_present = present;
+        if state.only_awaited() {
+            // The driver may have stalled; now it may read on.
+            self.room.notify_one();
         }
     }
 
-    /// Waits for the outcome. Without a reader, what is unread and what still comes is only counted.
+    /// Waits for the outcome. Unread events stay in the buffer for a reader that comes later. If the buffer is full and
+    /// no reader is present, further events are counted only, so that the agent reaches the end of the turn.
     pub(crate) async fn result(&self) -> Result<PromptResult> {
-        let (receiver, reader_present) = {
+        let receiver = {
             let mut state = self.lock();
             let (sender, receiver) = oneshot::channel();
             state.results.retain(|result| !result.sender.is_closed());
             let reads = state.reads;
             match &state.end {
                 Some(end) => drop(sender.send(end.clone())),
-                None => state.results.push(Awaiting { sender, reads }),
+                None => {
+                    state.results.push(Awaiting { sender, reads });
+                    // The driver may have stalled already; now it may read on, for this call's sake.
+                    self.room.notify_one();
+                }
             }
-            (receiver, state.reader_present)
+            receiver
         };
-        // Whether the turn has ended already must make no difference to what becomes of the unread.
-        if reader_present {
-            // The driver may have stalled already; now it may read on, for this call's sake.
-            self.room.notify_one();
-        } else {
-            self.discard();
-        }
         receiver.await.unwrap_or_else(|_| Err(Error::Internal("a turn was dropped without an end".to_owned())))
     }
 

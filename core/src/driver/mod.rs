@@ -22,7 +22,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, oneshot};
 
-use backpressure::{Batch, DEAF, Overgrown};
+use backpressure::{Batch, DEAF, HELD_BACK, Overgrown};
 pub(crate) use commands::Commands;
 #[cfg(feature = "bridge")]
 pub(crate) use direct::directly;
@@ -123,6 +123,8 @@ pub(crate) struct Driver {
     /// Since when too much waits there, and nothing of it is read.
     deaf: Option<Instant>,
     overgrown: Option<Overgrown>,
+    /// Since when a request waits in a buffer that nobody reads while `result()` waits.
+    held_back: Option<Instant>,
     shared: Arc<Shared>,
     opened: Option<oneshot::Sender<Result<Welcome>>>,
     lanes: BTreeMap<TurnKey, Arc<Lane>>,
@@ -181,6 +183,7 @@ impl Driver {
             largest: 0,
             deaf: None,
             overgrown: None,
+            held_back: None,
             shared: setup.shared,
             opened: Some(setup.opened),
             lanes: BTreeMap::new(),
@@ -262,7 +265,9 @@ impl Driver {
         if readable != self.connection.is_listening() {
             self.connection.set_listening(readable, now());
         }
+        self.note_held_back();
         let deadline = [
+            self.held_back.map(|since| since + HELD_BACK),
             self.connection.next_deadline(),
             self.shutdown.deadline(!self.unwritten.is_empty()),
             self.deaf.map(|since| since + DEAF),
@@ -319,6 +324,7 @@ impl Driver {
             lane.stop_holding_up();
         }
         self.give_up_calls();
+        self.answer_held_back();
         if self.deaf.is_some_and(|since| now() >= since + DEAF) {
             self.give_up(&Error::Protocol(format!(
                 "the agent asks and does not read the answers: {} bytes wait for it",

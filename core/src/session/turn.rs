@@ -139,8 +139,8 @@ impl Turn {
         self.inner.lane.usage()
     }
 
-    /// How many events nobody got, because nobody read them: after [`Turn::result`] without reading, or a
-    /// [`Turn::cancel`] while many were unread.
+    /// How many events were dropped because the buffer (`event_buffer_bytes`) was full: while [`Turn::result`] waited and
+    /// nobody read, or after a [`Turn::cancel`].
     pub fn discarded(&self) -> u64 {
         self.inner.lane.discarded()
     }
@@ -192,7 +192,25 @@ impl Turn {
         Steps { turn: self, current: None, failure: None, refused: false }
     }
 
-    /// The outcome. What has not been read by then is passed over, and only counted.
+    /// Waits for the end of the turn and returns its outcome. May be called again.
+    ///
+    /// Takes no events away: unread events stay in the buffer, and [`Turn::next`] returns them afterwards. If the buffer
+    /// is full, further events are dropped and counted in [`Turn::discarded`], so that the turn always ends. A request
+    /// that waits for [`Turn::respond`] undelivered for one second is then rejected (a question: dismissed).
+    ///
+    /// ```
+    /// # use kimi_agent::{Session, testing::scripted_agent};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kimi_agent::Result<()> {
+    /// # let agent = scripted_agent(serde_json::json!([[{"text": "Hello"}]]));
+    /// # let session = Session::builder().executable(&agent).start().await?;
+    /// let mut turn = session.prompt("Say hello")?;
+    /// println!("{:?}", turn.result().await?.status);
+    /// while let Some(event) = turn.next().await {
+    ///     println!("{}", event?.type_name());
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// What ended the turn: the agent's own error, its death, a deadline. A cancelled turn is no error; see

@@ -75,8 +75,9 @@ async fn an_outcome_needs_no_reader() {
     let session = open(json!([[{"repeat": {"times": 20_000, "actions": [{"text": "x"}]}, "bulk": true}], []])).await;
     let mut turn = session.prompt("go").unwrap();
     assert_eq!(turn.result().await.unwrap().text.len(), 20_000);
-    assert_eq!(turn.discarded(), 20_003);
-    assert!(turn.next().await.is_none());
+    let discarded = turn.discarded();
+    let kept = rest(&mut turn).await.len() as u64;
+    assert!(kept > 100 && discarded > 10_000 && kept + discarded == 20_003, "{kept} and {discarded}");
     session.prompt("next").unwrap().result().await.unwrap();
 }
 
@@ -111,7 +112,14 @@ async fn the_end_of_a_step_takes_nothing_of_the_next() {
         read += 1;
     }
     turn.result().await.unwrap();
-    assert_eq!((read, turn.discarded()), (3, 3));
+    let mut steps = turn.steps();
+    let mut step = steps.next().await.unwrap();
+    assert_eq!(step.n(), 2);
+    let mut left = 0;
+    while step.next().await.is_some() {
+        left += 1;
+    }
+    assert_eq!((read, left, turn.discarded()), (3, 3, 0));
 }
 
 #[tokio::test]

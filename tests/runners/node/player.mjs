@@ -203,6 +203,24 @@ export class Player {
     return undefined;
   }
 
+  async resultAndDrain(op) {
+    const turn = this.turn(op);
+    const result = turn.result();
+    result.catch(() => undefined);
+    for await (const event of turn) {
+      this.#show(event);
+      const isRequest = event.type === "ApprovalRequest" || event.type === "QuestionRequest";
+      if (isRequest && op.answer !== undefined) await turn.respond(event, answer(op.answer));
+    }
+    return outcome(await result);
+  }
+
+  async twoLoops(op) {
+    const turn = this.turn(op);
+    await turn[Symbol.asyncIterator]().next();
+    await turn[Symbol.asyncIterator]().next();
+  }
+
   /** Prints an event, and keeps a request for `respond`. */
   #show(event) {
     this.#print({ event: canonical(event) });
@@ -334,6 +352,8 @@ const OPERATIONS = {
   spawn_result: (player, op) => player.spawnResult(op),
   spawn_drain: (player, op) => player.spawnDrain(op),
   join: (player, op) => player.join(op),
+  result_and_drain: (player, op) => player.resultAndDrain(op),
+  two_loops: (player, op) => player.twoLoops(op),
 };
 
 /** Runs another program to its end; `{pid}` stands for this process. */

@@ -287,6 +287,22 @@ class Player:
         held.beside = []
         held.waiting = self._api.start_reading(held.turn, held.beside.append)
 
+    async def _do_result_and_drain(self, op: Line) -> Line:
+        turn = self._held(op).turn
+        waiting = self._api.start(turn.result)
+        async for event in self._api.iterate(turn):
+            self._show(event)
+            request = next(reversed(self._requests), None)
+            if "answer" in op and request is not None and self._requests[request] is event:
+                await self._api.call(turn.respond, event, answer_of(op["answer"]))
+        return outcome(await waiting.join())
+
+    async def _do_two_loops(self, op: Line) -> None:
+        turn = self._held(op).turn
+        first = self._api.iterate(turn)
+        await anext(first)
+        await anext(self._api.iterate(turn))
+
     async def _do_join(self, op: Line) -> Line | None:
         held = self._held(op)
         waiting, held.waiting = held.waiting, None

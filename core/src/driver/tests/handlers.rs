@@ -191,15 +191,36 @@ fn question() -> QuestionRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_by_hand_that_nobody_will_see_are_answered() {
+async fn manual_requests_are_rejected_when_only_result_waits() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
-    // One is unread when `result` gives up reading, one comes after.
+    // One is unread when `result` begins to wait, one comes after.
     agent.ask_approval("a").await;
     idle().await;
     let agent = tokio::spawn(async move {
         assert_eq!(agent.read().await["result"], json!({"request_id": "a", "response": "reject"}));
         agent.ask_approval("b").await;
         assert_eq!(agent.read().await["result"], json!({"request_id": "b", "response": "reject"}));
+        agent.finish().await;
+        agent
+    });
+    let before = Instant::now();
+    assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
+    // Each might have been read within a second.
+    assert_eq!(Instant::now() - before, 2 * SECOND);
+    assert_eq!(rest(&mut turn).await, ["ApprovalRequest", "ApprovalRequest", "TurnEnd"]);
+    agent.await.expect("an agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn manual_request_that_does_not_fit_the_buffer_is_rejected_at_once() {
+    let options = SessionOptions::new().on_approval_manual().event_buffer_bytes(1024);
+    let (_session, mut agent, mut turn) = in_turn(options).await;
+    let agent = tokio::spawn(async move {
+        for _ in 0..100 {
+            agent.text("some words").await;
+        }
+        agent.ask_approval("a").await;
+        assert_eq!(agent.read().await["result"], json!({"request_id": "a", "response": "reject"}));
         agent.finish().await;
         agent
     });

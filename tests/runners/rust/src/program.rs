@@ -154,6 +154,7 @@ impl<'a> Player<'a> {
                 self.turns.insert(name(op), reading);
                 Ok(Value::Null)
             }
+            "result_and_drain" => self.result_and_drain(op).await?,
             "join" => {
                 let (turn, joined) = self.take(op)?.join().await?;
                 self.turns.insert(name(op), turn);
@@ -256,6 +257,28 @@ impl<'a> Player<'a> {
             }
         }
         Ok(Ok(Value::Null))
+    }
+
+    /// In Rust `result()` and `next()` both need the turn for themselves.
+    async fn result_and_drain(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
+        if op["answer"].is_null() {
+            drop(self.turn(op)?.result().await);
+        }
+        while let Some(event) = self.turn(op)?.next().await {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => return Ok(Err(error)),
+            };
+            let asks = matches!(event, Event::ApprovalRequest(_) | Event::QuestionRequest(_));
+            show(event, &mut self.requests);
+            if asks
+                && !op["answer"].is_null()
+                && let Err(error) = self.respond(op).await?
+            {
+                return Ok(Err(error));
+            }
+        }
+        Ok(self.turn(op)?.result().await.map(|result| outcome(&result)))
     }
 
     async fn steps(&mut self, op: &Value) -> Result<Result<Value>, Problem> {
