@@ -79,7 +79,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-packages test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -147,6 +147,12 @@ test-instructions: $(VENV)/.ready ## The page of measurements belongs to its res
 	@$(PY) -m pytest -q bench/tests
 	@$(THIN) cargo build -q --release --locked -p instruction-paths $(WHOLE_CORE)
 	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
+
+.PHONY: test-soak
+test-soak: build ## Ten seconds of random sessions in Python and Node: nothing hangs, leaks or crosses.
+	$(call say,Playing random sessions)
+	@$(PY) -m pytest -q tests/soak
+	@$(PY) tests/soak/run.py --seconds 10
 
 .PHONY: test-exit
 test-exit: build ## 200 exits of each Python in the middle of a turn.
@@ -230,6 +236,11 @@ bench-quick: bench-build ## The same with fewer events and rounds, in two minute
 fuzz: ## Fuzzes the core for FUZZ_SECONDS (60), all targets or those in TARGETS; not part of make test.
 	$(call say,Fuzzing the core)
 	@tools/fuzz.sh $(TARGETS)
+
+.PHONY: soak
+soak: build ## Random sessions in Python and Node for SOAK_MINUTES (5), with the seed SOAK_SEED; not part of make test.
+	$(call say,Playing random sessions for $(or $(SOAK_MINUTES),5) minutes)
+	@$(PY) tests/soak/run.py --minutes $(or $(SOAK_MINUTES),5) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 .PHONY: sanitize
 sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-64 Linux with nightly Rust; not part of make test.
