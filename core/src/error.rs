@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use crate::options::Naming;
 use crate::wire::Json;
 
 /// What can go wrong. [`Error::code`] is the same string in every language and for every dialect.
@@ -45,9 +46,9 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// The session has been closed.
-    #[error("the session is closed")]
+    #[error("the session is closed; open another one with the same `session_id` to continue the conversation")]
     SessionClosed,
-    /// A deadline passed.
+    /// A deadline was exceeded.
     #[error("{0}")]
     Timeout(String),
     /// A call from inside the loop over a turn waited for an answer that lies behind more unread events than the
@@ -58,11 +59,14 @@ pub enum Error {
     #[error(transparent)]
     Rpc(#[from] RpcError),
     /// The turn was cancelled (from [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
-    #[error("the turn was cancelled")]
+    #[error("the turn was cancelled before it was finished; the session can still be used")]
     TurnCancelled,
     /// The turn ran into its limit of steps (from
     /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
-    #[error("the turn reached its limit of {} steps", .steps.map_or_else(|| "its".to_owned(), |n| n.to_string()))]
+    #[error(
+        "the turn reached its limit of {} steps; prompt again to continue, or raise `max_steps_per_turn`",
+        .steps.map_or_else(|| "the configured".to_owned(), |n| n.to_string())
+    )]
     MaxStepsReached {
         /// How many, if the agent said.
         steps: Option<i64>,
@@ -81,6 +85,8 @@ pub struct AgentExit {
     pub signal: Option<String>,
     /// The end of what it wrote to stderr.
     pub stderr: String,
+    /// What to check, if the SDK knows: set when the agent exited before it opened the session.
+    pub hint: Option<String>,
 }
 
 impl std::error::Error for AgentExit {}
@@ -92,6 +98,9 @@ impl fmt::Display for AgentExit {
             (None, Some(code)) => write!(f, "the agent exited with code {code}")?,
             (None, None) => f.write_str("the agent closed its pipes")?,
         }
+        if let Some(hint) = &self.hint {
+            write!(f, " {hint}")?;
+        }
         let stderr = self.stderr.trim();
         if stderr.is_empty() { Ok(()) } else { write!(f, "; the end of its stderr:\n{stderr}") }
     }
@@ -102,19 +111,28 @@ impl fmt::Display for AgentExit {
 pub struct RpcError {
     /// What it means.
     pub kind: RpcErrorKind,
-    /// JSON-RPC's number for it, as it came.
-    pub rpc_code: i64,
+    /// JSON-RPC's number for it, as it came; `None` if the SDK raises the error itself, without asking the agent.
+    pub rpc_code: Option<i64>,
     /// What the agent says.
     pub message: String,
     /// More about it.
     pub data: Option<Json>,
+    /// What to do about it, if the SDK knows.
+    pub hint: Option<String>,
 }
 
 impl std::error::Error for RpcError {}
 
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.message, self.rpc_code)
+        f.write_str(&self.message)?;
+        if let Some(code) = self.rpc_code {
+            write!(f, " ({code})")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -188,6 +206,30 @@ impl Error {
         matches!(self, Self::AgentExited(_))
     }
 
+    /// Whether the same call can succeed later without a change: the model is overloaded or limits the rate, the agent
+    /// exited, a deadline was exceeded, or another turn was running. Nothing else is worth a retry.
+    ///
+    /// An agent that exits by itself before it has opened the session would do so again. The same holds for a model's
+    /// service that refuses the request itself, with an HTTP status such as 401.
+    ///
+    /// ```
+    /// use kimi_agent::Error;
+    /// assert!(Error::Timeout("…".into()).is_retryable());
+    /// assert!(!Error::SessionClosed.is_retryable());
+    /// ```
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Timeout(_) => true,
+            Self::AgentExited(exit) => exit.hint.is_none() || exit.exit_code.is_none(),
+            Self::Rpc(error) => match error.kind {
+                RpcErrorKind::TurnInProgress => true,
+                RpcErrorKind::LlmServiceError => !http_status(&error.message).is_some_and(is_final),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// What the error knows beside its text, by name: what the bindings make attributes of.
     pub fn fields(&self) -> Map<String, Value> {
         let fields = match self {
@@ -199,22 +241,107 @@ impl Error {
                 "rpc_code": error.rpc_code,
                 "message": error.message,
                 "data": error.data.as_ref().map(Json::to_value),
+                "hint": error.hint,
             }),
             Self::MaxStepsReached { steps } => json!({"steps": steps}),
             _ => json!({}),
         };
-        match fields {
+        let mut fields = match fields {
             Value::Object(map) => map,
             _ => Map::new(),
+        };
+        fields.insert("retryable".to_owned(), self.is_retryable().into());
+        fields
+    }
+
+    /// The error as a language tells it: options and methods are named as that language spells them.
+    ///
+    /// Texts of the core name them in backticks, in snake case. Text that the agent wrote stays as it is: it stands
+    /// behind the first line, or is a message of the agent's.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn spelled(self, naming: Naming) -> Self {
+        let spell = |text: String| naming.spell(&text);
+        match self {
+            Self::InvalidOption { option, reason } => Self::InvalidOption { option, reason: spell(reason) },
+            Self::Spawn(text) => Self::Spawn(spell(text)),
+            Self::Handshake(text) => Self::Handshake(spell(text)),
+            Self::Protocol(text) => Self::Protocol(spell(text)),
+            Self::Unsupported(text) => Self::Unsupported(spell(text)),
+            Self::Timeout(text) => Self::Timeout(spell(text)),
+            Self::EventBufferFull(text) => Self::EventBufferFull(spell(text)),
+            Self::Internal(text) => Self::Internal(spell(text)),
+            Self::AgentExited(exit) => Self::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
+            Self::Rpc(mut error) => {
+                error.hint = error.hint.map(spell);
+                if error.rpc_code.is_none() {
+                    error.message = spell(error.message);
+                }
+                Self::Rpc(error)
+            }
+            other => other,
         }
+    }
+
+    /// The text of the error as a language tells it, and its fields.
+    #[doc(hidden)]
+    pub fn told(&self, naming: Naming) -> (String, Map<String, Value>) {
+        let spelled = self.clone().spelled(naming);
+        let text = match &spelled {
+            // These have a text of their own, not a stored one.
+            Self::SessionClosed | Self::MaxStepsReached { .. } => naming.spell(&spelled.to_string()),
+            _ => spelled.to_string(),
+        };
+        (text, spelled.fields())
     }
 
     pub(crate) fn option(option: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::InvalidOption { option: option.into(), reason: reason.into() }
     }
 
-    /// An error of ours in the shape of one of the agent's, for what would only be refused there.
+    /// An error that the SDK raises itself, for a call that the agent would only refuse.
     pub(crate) fn local(kind: RpcErrorKind, message: &str) -> Self {
-        Self::Rpc(RpcError { kind, rpc_code: -32000, message: message.to_owned(), data: None })
+        Self::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
+    }
+}
+
+/// The HTTP status that an agent quotes from the model's service, as in `Error code: 429 - {…}`.
+fn http_status(message: &str) -> Option<u16> {
+    let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..digits].parse().ok()
+}
+
+/// Whether the service will answer the same request in the same way.
+fn is_final(status: u16) -> bool {
+    (400..500).contains(&status) && !matches!(status, 408 | 409 | 425 | 429)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_error_is_retryable_unless_the_request_is_refused() {
+        let error = |message: &str| {
+            let mut error = Error::local(RpcErrorKind::LlmServiceError, message);
+            if let Error::Rpc(error) = &mut error {
+                error.rpc_code = Some(-32003);
+            }
+            error.is_retryable()
+        };
+        assert!(error("the model is overloaded") && error("Error code: 429 - {}") && error("Error code: 503"));
+        assert!(!error("Error code: 401 - {'error': …}") && !error("status code 403"));
+    }
+
+    #[test]
+    fn options_are_spelled_as_the_language_spells_them_and_quotes_stay() {
+        let error = Error::Timeout("raise `turn_timeout` or call `set_plan_mode()`\nstderr: `turn_timeout`".to_owned());
+        let (text, _) = error.told(Naming::Camel);
+        assert_eq!(text, "raise `turnTimeout` or call `setPlanMode()`\nstderr: `turn_timeout`");
+        assert_eq!(error.told(Naming::Snake).0, error.to_string());
+        let (text, fields) = Error::SessionClosed.told(Naming::Camel);
+        assert!(text.contains("`sessionId`"), "{text}");
+        assert_eq!(fields["retryable"], false);
     }
 }

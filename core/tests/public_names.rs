@@ -199,7 +199,7 @@ names! {
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
         "AgentExit.stderr" => exit.stderr.len();
         "RpcError.kind" => rpc.kind;
-        "RpcError.rpc_code" => rpc.rpc_code == -1_i64;
+        "RpcError.rpc_code" => rpc.rpc_code == Some(-1_i64);
         "RpcError.message" => rpc.message.len();
         "RpcError.data" => rpc.data.as_ref().map(wire::Json::to_value);
         "RpcErrorKind.TurnInProgress" => RpcErrorKind::TurnInProgress;

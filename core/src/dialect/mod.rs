@@ -239,9 +239,11 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     fn failed(&self, call: &Call, failure: RpcFailure) -> Error {
         Error::Rpc(RpcError {
             kind: self.meaning(call, failure.code),
-            rpc_code: failure.code,
+            // 0 is no code of the agent's: a dialect reports so what the agent tells in another way than by an error.
+            rpc_code: Some(failure.code).filter(|code| *code != 0),
             message: failure.message,
             data: failure.data,
+            hint: None,
         })
     }
 }

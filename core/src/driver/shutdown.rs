@@ -215,7 +215,7 @@ impl Driver {
             // How we ended it is no news; that it closed a pipe is.
             let exit = self.shutdown.exit.take().filter(|_| !self.shutdown.forced).unwrap_or_default();
             let stderr = self.transport.process.stderr_tail();
-            self.connection.end_of_agent(AgentExit { exit_code: exit.code, signal: exit.signal, stderr })
+            self.connection.end_of_agent(AgentExit { exit_code: exit.code, signal: exit.signal, stderr, hint: None })
         };
         self.shared.close(error.clone());
         self.connection.close(&error);

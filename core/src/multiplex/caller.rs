@@ -60,7 +60,7 @@ impl Caller {
         let stderr = self.process.stderr_tail();
         match exit.reason {
             Some(reason) => *reason,
-            None => Error::AgentExited(AgentExit { exit_code: exit.code, signal: exit.signal, stderr }),
+            None => Error::AgentExited(AgentExit { exit_code: exit.code, signal: exit.signal, stderr, hint: None }),
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum Naming {
 }
 
 /// Every option, in the order of the documentation.
-const NAMES: [&str; 31] = [
+pub(super) const NAMES: [&str; 31] = [
     "work_dir",
     "session_id",
     "model",

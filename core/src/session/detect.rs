@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn only_a_flag_that_is_not_known_is_one() {
         let exit = |code, stderr: &str| {
-            Error::AgentExited(AgentExit { exit_code: Some(code), signal: None, stderr: stderr.to_owned() })
+            Error::AgentExited(AgentExit { exit_code: Some(code), signal: None, stderr: stderr.to_owned(), hint: None })
         };
         assert!(refuses_a_flag(&exit(2, "│ No such option: --session │")));
         assert!(refuses_a_flag(&exit(1, "error: unknown option '--wire'")));

@@ -273,7 +273,7 @@ impl Player {
 /// An error as the recording has it: by its code.
 fn told(error: &Error) -> String {
     match error {
-        Error::Rpc(error) => error.rpc_code.to_string(),
+        Error::Rpc(error) => error.rpc_code.unwrap_or_default().to_string(),
         other => other.code().to_owned(),
     }
 }

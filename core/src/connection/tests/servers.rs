@@ -71,7 +71,7 @@ fn their_errors_have_data_that_is_null() {
     let Some(Output::TurnEnded { outcome: Err(Error::Rpc(error)), .. }) = peer.connection.poll_output() else {
         panic!("no end")
     };
-    assert_eq!((error.rpc_code, error.message.as_str(), error.data), (-32003, "Error code: 401", None));
+    assert_eq!((error.rpc_code, error.message.as_str(), error.data), (Some(-32003), "Error code: 401", None));
 }
 
 #[test]

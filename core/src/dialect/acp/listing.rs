@@ -36,7 +36,7 @@ impl Listing {
     pub(crate) fn answered(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Option<Question>> {
         let answer = outcome.map_err(|failure| {
             let RpcFailure { code, message, data } = failure;
-            Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: code, message, data })
+            Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None })
         })?;
         if !self.greeted {
             self.greeted(&answer)?;

@@ -331,9 +331,10 @@ impl Dialect for Acp {
         match (failure.code, call) {
             (-32600, Call::Prompt(_)) if busy(&failure) => Error::Rpc(RpcError {
                 kind: RpcErrorKind::TurnInProgress,
-                rpc_code: failure.code,
+                rpc_code: Some(failure.code),
                 message: failure.message,
                 data: failure.data,
+                hint: None,
             }),
             _ => self.failed(call, failure),
         }

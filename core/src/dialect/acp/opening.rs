@@ -250,7 +250,7 @@ impl Acp {
     /// Why there is no session.
     fn refused(&self, failure: &RpcFailure) -> Error {
         let RpcFailure { code, message, .. } = failure;
-        let rpc = |kind, message| Error::Rpc(RpcError { kind, rpc_code: *code, message, data: failure.data.clone() });
+        let rpc = |kind, message| Error::Rpc(RpcError { kind, rpc_code: Some(*code), message, data: failure.data.clone(), hint: None });
         match (&self.stage, *code) {
             (_, UNAUTHORISED) => {
                 let agent = agent_name(self.server.as_ref(), NAME);
