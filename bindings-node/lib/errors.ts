@@ -28,6 +28,11 @@ export type ErrorCode =
 export class KimiAgentError extends Error {
   /** A name that does not change between releases or languages, unlike the message. */
   readonly code: ErrorCode = "internal_error";
+  /**
+   * Whether the same call can succeed later without a change: the model is overloaded or limits the rate, the agent
+   * exited, a deadline was exceeded, or another turn was running.
+   */
+  readonly retryable: boolean = false;
   static {
     this.prototype.name = "KimiAgentError";
   }
@@ -66,6 +71,7 @@ export class HandshakeError extends KimiAgentError {
 /** The agent's process ended while something was expected of it. */
 export class AgentExited extends KimiAgentError {
   override readonly code = "agent_exited";
+  override readonly retryable: boolean = true;
   /** The exit code; null when a signal ended the process or nobody knows. */
   readonly exitCode: number | null;
   /** The signal that ended the process, such as `"SIGKILL"`. */
@@ -110,6 +116,7 @@ export class SessionClosed extends KimiAgentError {
 /** A deadline that was set has passed. */
 export class Timeout extends KimiAgentError {
   override readonly code = "timeout";
+  override readonly retryable: boolean = true;
   static {
     this.prototype.name = "Timeout";
   }
@@ -129,23 +136,30 @@ export class EventBufferFull extends KimiAgentError {
 /** The agent answered a call with an error. */
 export class RpcError extends KimiAgentError {
   override readonly code: ErrorCode = "rpc_error";
-  /** The number in the agent's answer, which differs between dialects; `code` does not. */
-  readonly rpcCode: number;
+  /**
+   * The number in the agent's answer, which differs between dialects; `code` does not. Null if the SDK raises the error
+   * itself, without asking the agent.
+   */
+  readonly rpcCode: number | null;
   /** What the agent attached to its error. */
   readonly data: unknown;
+  /** What to do about it, if the SDK knows; `message` ends with it. */
+  readonly hint: string | null;
   static {
     this.prototype.name = "RpcError";
   }
-  constructor(message: string, rpcCode: number, data: unknown = null) {
-    super(message);
+  constructor(message: string, rpcCode: number | null = null, data: unknown = null, hint: string | null = null) {
+    super(hint === null ? message : `${message}; ${hint}`);
     this.rpcCode = rpcCode;
     this.data = data;
+    this.hint = hint;
   }
 }
 
 /** A turn is under way in this session. */
 export class TurnInProgress extends RpcError {
   override readonly code = "turn_in_progress";
+  override readonly retryable: boolean = true;
   static {
     this.prototype.name = "TurnInProgress";
   }
@@ -178,6 +192,7 @@ export class LlmNotSupported extends RpcError {
 /** The model's provider failed or refused. */
 export class LlmServiceError extends RpcError {
   override readonly code = "llm_service_error";
+  override readonly retryable: boolean = true;
   static {
     this.prototype.name = "LlmServiceError";
   }
@@ -240,8 +255,14 @@ function has<T extends object>(table: T, key: string): key is keyof T & string {
 
 /** The error that the core describes by `code`, `message` and `fields`. */
 export function fromNative(code: string, message: string, fields: ErrorFields = {}): KimiAgentError {
+  const error = made(code, message, fields);
+  const { retryable = error.retryable } = fields;
+  return retryable === error.retryable ? error : Object.assign(error, { retryable });
+}
+
+function made(code: string, message: string, fields: ErrorFields): KimiAgentError {
   if (has(SIMPLE, code)) return new SIMPLE[code](message);
-  if (has(RPC, code)) return new RPC[code](fields.message ?? message, fields.rpc_code ?? -32000, fields.data);
+  if (has(RPC, code)) return new RPC[code](fields.message ?? message, fields.rpc_code, fields.data, fields.hint);
   if (code === "invalid_option") return new InvalidOption(fields.option ?? "", message);
   if (code === "agent_exited") {
     return new AgentExited(message, fields.exit_code, fields.signal, fields.stderr);

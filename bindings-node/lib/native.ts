@@ -39,7 +39,9 @@ export interface ErrorFields {
   exit_code?: number | null;
   signal?: string | null;
   stderr?: string;
-  rpc_code?: number;
+  rpc_code?: number | null;
+  hint?: string | null;
+  retryable?: boolean;
   message?: string;
   data?: unknown;
   steps?: number | null;

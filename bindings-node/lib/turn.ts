@@ -52,9 +52,10 @@ export class PromptResult {
 
   /** Throws {@link TurnCancelled} or {@link MaxStepsReached} unless the turn finished; returns the result itself. */
   raiseForStatus(): this {
-    if (this.status === "cancelled") throw fromNative("turn_cancelled", "the turn was cancelled");
+    if (this.status === "cancelled") throw fromNative("turn_cancelled", "the turn was cancelled before it was finished; the session can still be used");
     if (this.status === "max_steps_reached") {
-      const message = `the turn reached its limit of ${String(this.steps)} steps`;
+      const limit = `the turn reached its limit of ${String(this.steps)} steps`;
+      const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
       throw fromNative("max_steps_reached", message, { steps: this.steps });
     }
     return this;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Payload, Reply};
+use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Naming, Payload, Reply};
 use kimi_agent::wire::Event;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -40,7 +40,8 @@ impl Serialize for Told<'_> {
                 ("done", ticket, sessions).serialize(serializer)
             }
             Delivery::Done { ticket, outcome: Err(error) } => {
-                ("failed", ticket, error.code(), error.to_string(), error.fields()).serialize(serializer)
+                let (message, fields) = error.told(Naming::Camel);
+                ("failed", ticket, error.code(), message, fields).serialize(serializer)
             }
             Delivery::Readable { turn } => ("readable", turn).serialize(serializer),
             Delivery::Settled { turn } => ("settled", turn).serialize(serializer),

@@ -37,7 +37,8 @@ pub(crate) fn runtime() -> napi::Result<tokio::runtime::Handle> {
 
 /// The core's error as JSON, which the TypeScript side makes a real one of.
 pub(crate) fn error_json(error: &Error) -> Value {
-    json!({"code": error.code(), "message": error.to_string(), "fields": error.fields()})
+    let (message, fields) = error.told(bridge::Naming::Camel);
+    json!({"code": error.code(), "message": message, "fields": fields})
 }
 
 pub(crate) fn thrown(error: &Error) -> napi::Error {

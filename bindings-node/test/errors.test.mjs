@@ -44,6 +44,22 @@ for (const [code, name, parent, properties = {}] of ALL) {
   });
 }
 
+const RETRYABLE = ["agent_exited", "timeout", "turn_in_progress", "llm_service_error"];
+
+test("retryable is known by class and by error", () => {
+  for (const [code] of ALL) {
+    assert.equal(fromNative(code, "x").retryable, RETRYABLE.includes(code), code);
+    for (const retryable of [true, false]) assert.equal(fromNative(code, "x", { retryable }).retryable, retryable);
+  }
+});
+
+test("an error of the SDK's own has no code of the agent's, and a hint is part of the message", () => {
+  const own = fromNative("turn_in_progress", "", { message: "busy", rpc_code: null });
+  assert.deepEqual([own.message, own.rpcCode, own.hint], ["busy", null, null]);
+  const hinted = fromNative("llm_not_set", "", { message: "LLM is not set", rpc_code: -32001, hint: "log in" });
+  assert.deepEqual([hinted.message, hinted.rpcCode, hinted.hint], ["LLM is not set; log in", -32001, "log in"]);
+});
+
 test("every exported error is in the list", () => {
   const isError = (value) => value === KimiAgentError || value?.prototype instanceof KimiAgentError;
   const classes = Object.values(esm).filter(isError);

@@ -119,14 +119,14 @@ async def test_sessions_are_listed_resumed_and_forked(tmp_path: Path) -> None:
 
 
 async def test_wrong_options_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="`work_dir`: it is a session's, not the agent's"):
+    with pytest.raises(InvalidOption, match="`work_dir`: it is an option of a session; pass it to `create_session\\(\\)`"):
         await open_agent(work_dir=".")  # type: ignore[call-arg]
     with pytest.raises(InvalidOption, match="`on_approval`: it is a session's"):
         await open_agent(on_approval=lambda request: "approve")  # type: ignore[call-arg]
     with pytest.raises(SpawnError):
         await open_agent(executable="/no/such/kimi")
     async with open_agent(**_acp(tmp_path)) as agent:
-        with pytest.raises(InvalidOption, match="`env`: it is the agent's, for all of its sessions"):
+        with pytest.raises(InvalidOption, match="`env`: it is an option of the agent; pass it to `open_agent\\(\\)`"):
             await agent.create_session(env={"A": "b"})
         with pytest.raises(InvalidOption, match="session_id"):
             await agent.resume("a", session_id="b")

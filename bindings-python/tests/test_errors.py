@@ -59,8 +59,14 @@ ERRORS: list[tuple[KimiAgentError, str]] = [
     ),
     (
         from_native("turn_in_progress", "busy (-32000)", {"rpc_code": -32000, "message": "busy", "data": {"a": 1}}),
-        "TurnInProgress('busy (-32000)', rpc_code=-32000, message='busy', data={'a': 1})",
+        "TurnInProgress('busy (-32000)', rpc_code=-32000, message='busy', data={'a': 1}, hint=None)",
     ),
+    (
+        from_native("llm_not_set", "", {"message": "no model", "rpc_code": None, "hint": "log in"}),
+        "LlmNotSet('no model; log in', rpc_code=None, message='no model', data=None, hint='log in')",
+    ),
+    (from_native("timeout", "slow", {}), "Timeout('slow')"),
+    (from_native("spawn_error", "none", {}), "SpawnError('none')"),
     (from_native("max_steps_reached", "enough", {"steps": 3}), "MaxStepsReached('enough', steps=3)"),
 ]
 
@@ -84,5 +90,29 @@ def test_attributes() -> None:
     assert isinstance(errors[3], TurnInProgress)
     assert isinstance(errors[3], RpcError)
     assert (errors[3].rpc_code, errors[3].message, errors[3].data) == (-32000, "busy", {"a": 1})
-    assert isinstance(errors[4], MaxStepsReached)
-    assert errors[4].steps == 3
+    assert isinstance(errors[-1], MaxStepsReached)
+    assert errors[-1].steps == 3
+
+
+def test_errors_derive_from_the_built_in_that_fits() -> None:
+    for code, base in (("timeout", TimeoutError), ("invalid_option", ValueError), ("spawn_error", OSError)):
+        error: Any = from_native(code, "why", {})
+        assert isinstance(error, base)
+        assert isinstance(error, KimiAgentError)
+        assert str(error) == "why"
+        assert error.args == ("why",)
+        if isinstance(error, OSError):
+            assert (error.errno, error.strerror, error.filename) == (None, None, None)
+
+
+RETRYABLE = {"agent_exited", "timeout", "turn_in_progress", "llm_service_error"}
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_retryable_is_known_by_class_and_by_error(code: str) -> None:
+    assert from_native(code, "x", {}).retryable is (code in RETRYABLE)
+    for retryable in (True, False):
+        error = from_native(code, "x", {"retryable": retryable})
+        assert error.retryable is retryable
+        assert copy.copy(error).retryable is retryable
+        assert pickle.loads(pickle.dumps(error)).retryable is retryable

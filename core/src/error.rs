@@ -91,13 +91,20 @@ pub struct AgentExit {
 
 impl std::error::Error for AgentExit {}
 
+impl AgentExit {
+    /// How it ended, without its stderr.
+    pub(crate) fn manner(&self) -> String {
+        match (&self.signal, self.exit_code) {
+            (Some(signal), _) => format!("the agent was ended by {signal}"),
+            (None, Some(code)) => format!("the agent exited with code {code}"),
+            (None, None) => "the agent closed its pipes".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for AgentExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.signal, self.exit_code) {
-            (Some(signal), _) => write!(f, "the agent was ended by {signal}")?,
-            (None, Some(code)) => write!(f, "the agent exited with code {code}")?,
-            (None, None) => f.write_str("the agent closed its pipes")?,
-        }
+        f.write_str(&self.manner())?;
         if let Some(hint) = &self.hint {
             write!(f, " {hint}")?;
         }

@@ -38,6 +38,9 @@ class KimiAgentError(Exception):
 
     code: ClassVar[str] = "internal_error"
     """A stable name for the kind of error."""
+    retryable: bool = False
+    """Whether the same call can succeed later without a change: the model is overloaded or limits the rate, the agent
+    exited, a deadline was exceeded, or another turn was running."""
     _attributes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str = "") -> None:
@@ -51,11 +54,15 @@ class KimiAgentError(Exception):
         return f"{type(self).__name__}({str(self)!r}{''.join(known)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), self.args, {name: getattr(self, name) for name in self._attributes})
+        # Not that of OSError, which some of the classes derive from and which would leave out the attributes.
+        state = {name: getattr(self, name) for name in self._attributes}
+        if "retryable" in self.__dict__:
+            state["retryable"] = self.retryable
+        return (type(self), self.args, state)
 
 
-class InvalidOption(KimiAgentError):
-    """An option has a wrong name or value."""
+class InvalidOption(KimiAgentError, ValueError):
+    """An option, or what a method was given, has a wrong name or value. A `ValueError`, too."""
 
     code = "invalid_option"
     _attributes = ("option",)
@@ -66,8 +73,11 @@ class InvalidOption(KimiAgentError):
         """The option's name."""
 
 
-class SpawnError(KimiAgentError):
-    """The agent could not be started; the text names what was looked for, and where."""
+class SpawnError(KimiAgentError, OSError):
+    """The agent could not be started; the text names what was looked for, and where. An `OSError`, too.
+
+    `errno` is None: the text says what is wrong.
+    """
 
     code = "spawn_error"
 
@@ -82,6 +92,7 @@ class AgentExited(KimiAgentError):
     """The agent is gone; whatever was pending fails with this."""
 
     code = "agent_exited"
+    retryable = True
     _attributes = ("exit_code", "signal", "stderr")
 
     def __init__(
@@ -109,15 +120,16 @@ class Unsupported(KimiAgentError):
 
 
 class SessionClosed(KimiAgentError):
-    """The session has been closed."""
+    """The session has been closed. Open another one with the same `session_id` to continue the conversation."""
 
     code = "session_closed"
 
 
-class Timeout(KimiAgentError):
-    """A deadline passed."""
+class Timeout(KimiAgentError, TimeoutError):
+    """A deadline was exceeded; the text names the call and the option. A `TimeoutError`, too."""
 
     code = "timeout"
+    retryable = True
 
 
 class EventBufferFull(KimiAgentError):
@@ -133,25 +145,32 @@ class RpcError(KimiAgentError):
     """The agent answered with an error."""
 
     code = "rpc_error"
-    _attributes = ("rpc_code", "message", "data")
+    _attributes = ("rpc_code", "message", "data", "hint")
 
-    def __init__(self, message: str = "", rpc_code: int = 0, data: Any = None) -> None:
-        super().__init__(f"{message} ({rpc_code})" if rpc_code else message)
+    def __init__(
+        self, message: str = "", rpc_code: int | None = None, data: Any = None, hint: str | None = None
+    ) -> None:
+        text = message if rpc_code is None else f"{message} ({rpc_code})"
+        super().__init__(text if hint is None else f"{text}; {hint}")
         self.rpc_code = rpc_code
-        """JSON-RPC's number for it, as it came."""
+        """JSON-RPC's number for it, as it came; None if the SDK raises the error itself."""
         self.message = message
         """What the agent says."""
         self.data = data
         """More about it."""
+        self.hint = hint
+        """What to do about it, if the SDK knows."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.message, self.rpc_code, self.data))
+        kind, _, state = super().__reduce__()
+        return (kind, (self.message, self.rpc_code, self.data, self.hint), state)
 
 
 class TurnInProgress(RpcError):
     """A turn is running already."""
 
     code = "turn_in_progress"
+    retryable = True
 
 
 class NoActiveTurn(RpcError):
@@ -173,9 +192,10 @@ class LlmNotSupported(RpcError):
 
 
 class LlmServiceError(RpcError):
-    """The model's service failed."""
+    """The model's service failed. Not `retryable` if it refuses the request itself, for example for a wrong key."""
 
     code = "llm_service_error"
+    retryable = True
 
 
 class AuthExpired(RpcError):
@@ -219,6 +239,12 @@ for _class in _BY_CODE.values():
 def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgentError:
     """The exception for an error of the core's."""
     kind = _BY_CODE.get(code, KimiAgentError)
+    found: KimiAgentError
     if issubclass(kind, RpcError):
-        return kind(fields.get("message", message), fields.get("rpc_code", 0), fields.get("data"))
-    return kind(message, **{name: fields[name] for name in kind._attributes if name in fields})
+        found = kind(fields.get("message", message), fields.get("rpc_code"), fields.get("data"), fields.get("hint"))
+    else:
+        found = kind(message, **{name: fields[name] for name in kind._attributes if name in fields})
+    retryable = fields.get("retryable", kind.retryable)
+    if retryable != kind.retryable:
+        found.retryable = retryable
+    return found

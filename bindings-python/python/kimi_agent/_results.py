@@ -31,9 +31,12 @@ class PromptResult:
     def raise_for_status(self) -> Self:
         """Raises `TurnCancelled` or `MaxStepsReached` unless the turn has finished; returns the result itself."""
         if self.status == "cancelled":
-            raise TurnCancelled("the turn was cancelled")
+            raise TurnCancelled("the turn was cancelled before it was finished; the session can still be used")
         if self.status == "max_steps_reached":
-            raise MaxStepsReached(f"the turn reached its limit of {self.steps} steps", self.steps)
+            raise MaxStepsReached(
+                f"the turn reached its limit of {self.steps} steps; prompt again to continue, or raise `max_steps_per_turn`",
+                self.steps,
+            )
         return self
 
 

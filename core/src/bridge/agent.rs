@@ -10,6 +10,7 @@ use super::mailbox::{Mailbox, Reply};
 use super::session::{Origin, take_list};
 use super::{BridgeSession, Callbacks, Mode, Naming};
 use crate::error::{Error, Result};
+use crate::options::for_session;
 use crate::{Agent, AgentOptions};
 
 /// How a session of an agent begins.
@@ -52,7 +53,7 @@ impl BridgeAgent {
             ("on_event", callbacks.on_event),
         ];
         if let Some((option, _)) = functions.into_iter().find(|(_, set)| *set) {
-            return Err(Error::option(naming.name(option), "it is a session's, not the agent's"));
+            return Err(Error::option(naming.name(option), for_session(naming)));
         }
         let mut options = AgentOptions::from_json(options, naming)?;
         if callbacks.on_stderr {

@@ -9,7 +9,7 @@ mod mailbox;
 mod session;
 mod turn;
 
-pub use crate::options::{Naming, parse_hook, parse_tool};
+pub use crate::options::{Naming, check_names, parse_hook, parse_tool, wrong_type};
 pub use agent::{BridgeAgent, Start};
 pub use files::PrivateFolder;
 pub use log::{LogLevel, install_log};

@@ -50,7 +50,10 @@ impl Connection {
         call.pending.deadline = Some(now + self.timing.answer);
         match &self.turn {
             Some(active) if active.key == turn && active.cancel.is_none() => Ok(self.send(call)),
-            _ => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn is not running")),
+            _ => Err(Error::local(
+                RpcErrorKind::NoActiveTurn,
+                "the turn has ended or is being cancelled; call `prompt()` instead",
+            )),
         }
     }
 
@@ -65,7 +68,10 @@ impl Connection {
     pub(crate) fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
         let call = self.prepare(Call::Replay)?;
         if self.turn.is_some() || self.replay.is_some() {
-            return Err(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"));
+            return Err(Error::local(
+                RpcErrorKind::TurnInProgress,
+                "a turn or a replay is running; wait for its end, or cancel it, before you begin a replay",
+            ));
         }
         let key = self.send(call);
         self.replay = Some(Box::new(replay::Replaying::new(key, now)));
@@ -90,11 +96,11 @@ impl Connection {
             }
             // What the handshake took is a good deal of what a session takes.
             self.calls.shrink_to_fit();
-            let opened = self.dialect.welcome(outcome);
+            let opened = self.dialect.welcome(outcome).map_err(|error| self.advised(error));
             self.opened(opened);
             return;
         }
-        let outcome = outcome.map_err(|failure| self.dialect.refused(&call, failure));
+        let outcome = outcome.map_err(|failure| self.advised(self.dialect.refused(&call, failure)));
         match call {
             Call::Prompt(_) => self.prompt_answered(key, outcome, now),
             Call::Cancel => self.cancel_answered(key, outcome, now),

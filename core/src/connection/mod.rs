@@ -9,6 +9,7 @@
 //! - A call, a turn, a request is registered before the bytes that may be answered are handed out.
 
 mod calls;
+mod invalid_lines;
 mod replay;
 mod requests;
 mod turn;
@@ -17,13 +18,14 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use calls::PendingCall;
+use invalid_lines::Report;
 pub(crate) use requests::{ManualAnswer, Policy, RequestKey, Who};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub(crate) use turn::{StepTag, TurnKey};
 
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
-use crate::error::{AgentExit, Error, Result};
+use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::wire::{
     Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, UnknownEvent,
 };
@@ -107,6 +109,9 @@ pub(crate) struct Connection {
     news: bool,
     /// What the agent said before the handshake that is not of the protocol.
     early_noise: Vec<String>,
+    invalid_lines: invalid_lines::InvalidLines,
+    /// The option `model`, which hints of errors name.
+    model: Option<String>,
 }
 
 /// How much of what is not of the protocol is kept for errors and logs.
@@ -134,11 +139,14 @@ impl Connection {
             commands: None,
             news: false,
             early_noise: Vec::new(),
+            invalid_lines: invalid_lines::InvalidLines::default(),
+            model: None,
         }
     }
 
     /// Begins the handshake.
     pub(crate) fn open(&mut self, hello: Hello, now: Instant) {
+        self.model.clone_from(&hello.model);
         if let Some(welcome) = self.dialect.unasked() {
             self.opened(Ok(welcome));
             return;
@@ -280,6 +288,7 @@ impl Connection {
             }
             Incoming::Request { rpc_id, request } => self.request(rpc_id, *request, line.len(), now),
             Incoming::Answered(bytes) => self.transmit(bytes),
+            Incoming::UnknownMethod { rpc_id, method, .. } if self.is_echo(&rpc_id, &method) => self.echoed(&method),
             Incoming::UnknownMethod { rpc_id, method, params } => {
                 tracing::warn!(method, "the agent calls a method that is not known; it is refused");
                 let reason = format!("method not found: {method}");
@@ -294,12 +303,39 @@ impl Connection {
             }
             Incoming::Noise(reason) => {
                 let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
-                tracing::warn!(reason, line = %shown, "a line of the agent's was passed over");
+                match self.invalid_lines.count(now) {
+                    Report::Line => tracing::warn!(reason, line = %shown, "invalid line dropped"),
+                    Report::Summary(others) => {
+                        tracing::warn!(others, reason, line = %shown, "invalid lines dropped; the last is shown");
+                    }
+                    Report::Nothing => {}
+                }
                 if matches!(self.phase, Phase::Opening { .. }) && self.early_noise.len() < 3 {
                     self.early_noise.push(shown.into_owned());
                 }
             }
         }
+    }
+
+    /// Whether a request of the agent's is a copy of one of ours. Only a client calls these methods.
+    fn is_echo(&self, rpc_id: &str, method: &str) -> bool {
+        let is_client_method = matches!(method, "initialize" | "session/new" | "session/prompt");
+        is_client_method || serde_json::from_str::<String>(rpc_id).is_ok_and(|id| self.calls.contains_key(&id))
+    }
+
+    /// The program sends our own requests back. Its refusals would come back, too, and look like answers.
+    fn echoed(&mut self, method: &str) {
+        let speaks = self.dialect.who_speaks();
+        let text = format!(
+            "the executable does not speak {speaks}: its answer to `{method}` is a copy of the request, as `cat` \
+             answers; check that `executable` names an agent, with the arguments that it needs"
+        );
+        if matches!(self.phase, Phase::Opening { .. }) {
+            return self.opened(Err(Error::Handshake(text)));
+        }
+        let error = Error::Protocol(text);
+        self.outputs.push_back(Output::Hopeless(error.clone()));
+        self.close(&error);
     }
 
     fn take_in_event(&mut self, parcel: Parcel, size: usize) {
@@ -338,8 +374,12 @@ impl Connection {
     }
 
     fn event(&mut self, event: &Event) {
-        if let Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) = event {
-            tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
+        match event {
+            Event::Unknown(UnknownEvent { kind, error: Some(error), .. }) => {
+                tracing::warn!(kind, error, "an event's payload can't be read; it is delivered as it came");
+            }
+            Event::Unknown(UnknownEvent { kind, .. }) => tracing::debug!(kind, "unknown event delivered"),
+            _ => {}
         }
         match &mut self.replay {
             Some(replay) => replay.event(event),
@@ -453,16 +493,21 @@ impl Connection {
         if let Phase::Opening { deadline } = self.phase
             && now >= deadline
         {
-            let mut message = format!("the agent did not answer the handshake within {:?}", self.timing.handshake);
-            if !self.early_noise.is_empty() {
-                message.push_str(&format!("; it printed \"{}\"", self.early_noise.join("\n").trim()));
-            }
+            let (limit, hint) = (self.timing.handshake, self.dialect.when_silent());
+            let message = format!(
+                "the agent did not answer the handshake within {limit:?}; raise `handshake_timeout` if it needs longer \
+                 to start, {hint}{}",
+                self.printed()
+            );
             self.opened(Err(Error::Timeout(message)));
             return;
         }
         let limit = self.timing.answer;
         if self.replay_deadline().is_some_and(|deadline| now >= deadline) {
-            let error = Error::Timeout(format!("nothing of the `replay` was heard for {limit:?}"));
+            let error = Error::Timeout(format!(
+                "the agent sent nothing of the replay for {limit:?}, and the session is closed; open another one with \
+                 the same `session_id`, and raise `handshake_timeout`, which limits this call, too"
+            ));
             // What comes late could not be told from the present.
             self.outputs.push_back(Output::Hopeless(error.clone()));
             return self.close(&error);
@@ -472,7 +517,10 @@ impl Connection {
         given_up.sort_by_key(|pending| pending.key);
         for PendingCall { key, call, .. } in given_up {
             let name = call.name();
-            let message = format!("the agent did not answer `{name}` within {limit:?}");
+            let message = format!(
+                "the agent did not answer `{name}` within {limit:?}; the session can still be used: call again, or \
+                 raise `handshake_timeout`, which limits this call, too"
+            );
             self.outputs.push_back(Output::CallEnded { call: key, outcome: Err(Error::Timeout(message)) });
         }
         self.turn_deadline(now);
@@ -480,14 +528,56 @@ impl Connection {
 
     /// What to make of the agent's end: one that talks of other things and leaves never spoke the protocol.
     pub(crate) fn end_of_agent(&self, exit: AgentExit) -> Error {
-        if matches!(self.phase, Phase::Opening { .. }) && !self.early_noise.is_empty() {
-            return Error::Handshake(format!(
-                "the executable does not speak {}: it printed \"{}\"; {exit}",
-                self.dialect.who_speaks(),
-                self.early_noise.join("\n").trim()
-            ));
+        if !matches!(self.phase, Phase::Opening { .. }) {
+            return Error::AgentExited(exit);
         }
-        Error::AgentExited(exit)
+        let other = self.dialect.other_protocol();
+        if self.early_noise.is_empty() {
+            let hint = format!(
+                "before it answered the handshake; check that `executable` names an agent and run it in a terminal to \
+                 see why it exits, {other}"
+            );
+            return Error::AgentExited(AgentExit { hint: Some(hint), ..exit });
+        }
+        let stderr = exit.stderr.trim();
+        let stderr = if stderr.is_empty() { String::new() } else { format!("\nthe end of its stderr:\n{stderr}") };
+        Error::Handshake(format!(
+            "the executable does not speak {}, and {}; check that `executable` names an agent, {other}{}{stderr}",
+            self.dialect.who_speaks(),
+            exit.manner(),
+            self.printed()
+        ))
+    }
+
+    /// What the agent printed before the handshake that is not of the protocol, for the end of an error's text.
+    fn printed(&self) -> String {
+        match self.early_noise.join("\n").trim() {
+            "" => String::new(),
+            printed => format!("\nit printed \"{printed}\""),
+        }
+    }
+
+    /// An error of the agent's, with what to do about it.
+    fn advised(&self, error: Error) -> Error {
+        let Error::Rpc(mut error) = error else { return error };
+        let hint = match error.kind {
+            RpcErrorKind::LlmNotSet => Some(match &self.model {
+                Some(model) => format!(
+                    "check `model`: the agent's configuration must define a model named \"{model}\", or pass one in \
+                     `config`"
+                ),
+                None => "log in with `kimi login` (older releases: `/login` in `kimi`), or set `model` and pass the \
+                         model's provider in `config` or `config_file`"
+                    .to_owned(),
+            }),
+            RpcErrorKind::LlmNotSupported => Some("choose another model with `model`".to_owned()),
+            RpcErrorKind::AuthExpired => Some("log in again with `kimi login`".to_owned()),
+            _ => None,
+        };
+        if error.hint.is_none() {
+            error.hint = hint;
+        }
+        Error::Rpc(error)
     }
 
     /// The connection is over, for this reason: everything pending fails with it, at once.
@@ -499,6 +589,10 @@ impl Connection {
             self.outputs.push_back(Output::Opened(Err(reason.clone())));
         }
         self.phase = Phase::Closed(reason.clone());
+        let unreported = self.invalid_lines.take_unreported();
+        if unreported > 0 {
+            tracing::warn!(count = unreported, "more invalid lines dropped");
+        }
         let mut calls: Vec<_> = std::mem::take(&mut self.calls).into_values().collect();
         calls.sort_by_key(|pending| pending.key);
         for pending in calls {

@@ -319,11 +319,20 @@ impl Connection {
             if self.requests.resolved.contains(request_id) {
                 return Ok(());
             }
-            return Err(Error::option("request", format!("no request `{request_id}` awaits an answer")));
+            return Err(Error::option(
+                "request",
+                format!("no request `{request_id}` awaits an answer: expected the event of an open request, or its id"),
+            ));
         };
         let Some(pending) = self.requests.pending.get(&key) else { return Ok(()) };
         if !pending.manual {
-            return Err(Error::option("request", format!("`{request_id}` is answered by the session's own function")));
+            return Err(Error::option(
+                "request",
+                format!(
+                    "`{request_id}` is answered by a handler of the session; set `on_approval` or `on_question` to \
+                 \"manual\" to answer it with `respond()`"
+                ),
+            ));
         }
         let answer = match (&pending.kind, answer) {
             (HandlerKind::Approval, ManualAnswer::Approval(approval)) => Answer::Approval(approval),

@@ -197,10 +197,14 @@ impl Connection {
     pub(crate) fn prompt(&mut self, key: TurnKey, input: Content, now: Instant) {
         let refusal = match (&self.phase, &self.turn) {
             (Phase::Closed(reason), _) => Some(reason.clone()),
-            (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => {
-                Some(Error::local(RpcErrorKind::TurnInProgress, "a turn is running"))
-            }
-            _ if self.replay.is_some() => Some(Error::local(RpcErrorKind::TurnInProgress, "a replay is running")),
+            (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(Error::local(
+                RpcErrorKind::TurnInProgress,
+                "a turn is running; wait for its result, cancel it, or leave it before you prompt again",
+            )),
+            _ if self.replay.is_some() => Some(Error::local(
+                RpcErrorKind::TurnInProgress,
+                "a replay is running; read it to its end before you prompt",
+            )),
             _ => None,
         };
         if let Some(error) = refusal {
@@ -376,16 +380,28 @@ impl Connection {
             Some(cancel) => {
                 let waited = self.timing.cancel;
                 let told = cancel.because.as_ref().map(|because| format!("{because}; then ")).unwrap_or_default();
-                let error = Error::Timeout(format!("{told}the agent did not answer the cancel within {waited:?}"));
+                let error = Error::Timeout(format!(
+                    "{told}the agent did not answer the cancel within {waited:?}, and the session is closed; open \
+                     another one with the same `session_id`, or raise `cancel_timeout`"
+                ));
                 self.outputs.push_back(Output::Hopeless(error.clone()));
                 self.close(&error);
             }
             None => {
                 let (what, limit) = match self.timing.turn {
-                    Some(limit) if now >= turn.began + limit => ("the turn took longer than turn_timeout", limit),
-                    _ => ("nothing was heard of the agent for idle_timeout", self.timing.idle.unwrap_or_default()),
+                    Some(limit) if now >= turn.began + limit => {
+                        ("the turn took longer than `turn_timeout` allows", limit)
+                    }
+                    _ => (
+                        "the agent sent nothing for longer than `idle_timeout` allows",
+                        self.timing.idle.unwrap_or_default(),
+                    ),
                 };
-                self.cancel_because(key, Some(Error::Timeout(format!("{what} ({limit:?})"))), now);
+                let error = format!(
+                    "{what} ({limit:?}), and the turn was cancelled; the session can still be used: prompt again, or \
+                     raise the option"
+                );
+                self.cancel_because(key, Some(Error::Timeout(error)), now);
             }
         }
     }

@@ -265,7 +265,11 @@ mod tests {
     fn calls_that_it_has_not_are_refused_by_name() {
         let server = ServerInfo { name: "kimi-cli".into(), version: "0.58".into(), extra: Default::default() };
         let error = Legacy::new(Some(server)).call("1", &Call::Steer("x".into())).unwrap_err();
-        assert_eq!(error.to_string(), "kimi-cli 0.58 (Wire legacy) does not support steer");
+        assert_eq!(
+            error.to_string(),
+            "kimi-cli 0.58 (Wire legacy) does not support `steer`, which came with Wire 1.4; check \
+             `session.capabilities.steer` before, or use a newer agent"
+        );
         let image = Content::from(ContentPart::image_url("data:,"));
         assert_eq!(Legacy::new(None).call("1", &Call::Prompt(image)).unwrap_err().code(), "unsupported");
     }

@@ -72,6 +72,8 @@ pub(crate) struct Hello {
     pub(crate) supports_question: bool,
     /// Where the tools are, for agents that take them from an MCP server.
     pub(crate) tools_server: Option<Endpoint>,
+    /// The option `model`, for errors. It is not sent here.
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -169,9 +171,35 @@ pub(crate) enum Answer {
     Hook(HookDecision),
 }
 
-/// The error for what an agent has not, naming it, the agent and what it speaks.
+/// The error for a feature that the agent lacks. It names the agent and what it speaks, the version that brought the
+/// feature, and the field of `capabilities` that tells beforehand.
 fn unsupported(server: Option<&ServerInfo>, version: &str, feature: &str) -> Error {
-    Error::Unsupported(format!("{} does not support {feature}", agent_name(server, version)))
+    let agent = agent_name(server, version);
+    let known = CAPABILITIES.iter().find(|(name, ..)| *name == feature);
+    Error::Unsupported(match known {
+        Some((name, since, field)) if !version.starts_with("acp-") => format!(
+            "{agent} does not support `{name}`, which came with Wire {since}; check `session.capabilities.{field}` \
+             before, or use a newer agent"
+        ),
+        Some((name, _, field)) => {
+            format!("{agent} does not support `{name}`; check `session.capabilities.{field}` before")
+        }
+        None => format!("{agent} does not support {feature}"),
+    })
+}
+
+/// Features by the name of the call or option: the version of Wire that brought them, and the field of `capabilities`.
+const CAPABILITIES: [(&str, &str, &str); 5] = [
+    ("steer", "1.4", "steer"),
+    ("set_plan_mode", "1.4", "plan_mode"),
+    ("replay", "1.3", "replay"),
+    ("tools", "1.1", "external_tools"),
+    ("hooks", "1.8", "hooks"),
+];
+
+/// The error for an option that this agent would silently ignore.
+pub(crate) fn unsupported_option(welcome: &Welcome, option: &str) -> Error {
+    unsupported(welcome.server.as_ref(), &welcome.protocol_version, option)
 }
 
 /// What errors call the agent: what it is, and what it speaks.
@@ -188,6 +216,17 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     /// The protocol, and who speaks it.
     fn who_speaks(&self) -> &'static str {
         "Wire (kimi-cli does from 0.52 to 1.51)"
+    }
+
+    /// What to check if the agent is silent: the end of a sentence.
+    fn when_silent(&self) -> &'static str {
+        "and set `dialect` if it speaks another protocol: \"acp\" for the Agent Client Protocol; \"1.0\" for kimi-cli up \
+         to 0.79 and \"legacy\" with `yolo` for kimi-cli up to 0.58, which answer no handshake"
+    }
+
+    /// What to do if the program speaks another protocol: the end of a sentence.
+    fn other_protocol(&self) -> &'static str {
+        "or set `dialect` to \"acp\" if it speaks the Agent Client Protocol"
     }
 
     /// Whether the agent tells that a turn has begun.

@@ -265,7 +265,14 @@ impl Dialect for Wire {
         match outcome {
             Ok(result) => {
                 let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
-                    Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}"))
+                    // What ACP calls it.
+                    let acp = result.get().contains("\"protocolVersion\"");
+                    let hint = if acp {
+                        "it speaks the Agent Client Protocol: set `dialect` to \"acp\""
+                    } else {
+                        "check that `executable` names an agent that speaks Wire, or set `dialect`"
+                    };
+                    Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}; {hint}"))
                 })?;
                 let version = result.protocol_version.parse().map_err(|error| {
                     Error::Handshake(format!("the agent's answer to `initialize` names no version: {error}"))
@@ -288,7 +295,10 @@ impl Dialect for Wire {
             }
             Err(failure) if failure.code == METHOD_NOT_FOUND => Ok(self.welcome_without_handshake()),
             Err(failure) => {
-                Err(Error::Handshake(format!("the agent refuses `initialize`: {} ({})", failure.message, failure.code)))
+                let hint = "if it speaks the Agent Client Protocol, set `dialect` to \"acp\"; otherwise try an older \
+                            version of Wire in `dialect`, or another release of the agent";
+                let RpcFailure { code, message, .. } = failure;
+                Err(Error::Handshake(format!("the agent refuses `initialize` ({code}); {hint}\nit says: {message}")))
             }
         }
     }

@@ -154,7 +154,9 @@ impl Driver {
         }
         let all = waited >= SLOW;
         let error = Error::EventBufferFull(
-            "the answer lies behind more unread events than may wait; read on, or raise event_buffer_bytes".to_owned(),
+            "the answer to this call lies behind more unread events than may wait; read the turn's events at the same \
+             time, or raise `event_buffer_bytes`"
+                .to_owned(),
         );
         for lane in self.lanes.values() {
             lane.fail_results(&error, all);

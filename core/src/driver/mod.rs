@@ -451,6 +451,7 @@ impl Driver {
     fn output(&mut self, output: Output) {
         match output {
             Output::Opened(outcome) => {
+                let outcome = outcome.map_err(|error| self.with_stderr(error));
                 let failed = outcome.is_err();
                 let unheard =
                     self.opened.take().is_none_or(|opened| opened.send(outcome.map(|welcome| *welcome)).is_err());
@@ -490,6 +491,25 @@ impl Driver {
                 }
             }
             Output::Hopeless(error) => self.give_up(&error),
+        }
+    }
+
+    /// The reason why there is no session, with the end of the agent's stderr, where the agent may say what it lacks.
+    fn with_stderr(&self, error: Error) -> Error {
+        const SHOWN: usize = 2000;
+        let add = |text: String| {
+            let stderr = self.transport.process.stderr_tail();
+            let stderr = stderr.trim();
+            if stderr.is_empty() || text.contains("the end of its stderr:") {
+                return text;
+            }
+            let start = (stderr.len().saturating_sub(SHOWN)..).find(|at| stderr.is_char_boundary(*at)).unwrap_or(0);
+            format!("{text}\nthe end of its stderr:\n{}", &stderr[start..])
+        };
+        match error {
+            Error::Timeout(text) => Error::Timeout(add(text)),
+            Error::Handshake(text) => Error::Handshake(add(text)),
+            other => other,
         }
     }
 

@@ -184,7 +184,9 @@ impl Driver {
                 self.shutdown_step();
             }
             Stage::Cancelling { deaf } if now >= deaf && !self.unwritten.is_empty() => {
-                self.give_up(&Error::Timeout("the agent reads nothing, so its turn can't be cancelled".to_owned()));
+                self.give_up(&Error::Timeout(
+                    "the agent reads nothing, so its turn can't be cancelled, and it is ended".to_owned(),
+                ));
             }
             Stage::Waiting { until } if now >= until => {
                 tracing::debug!("the agent does not end by itself; it gets TERM");

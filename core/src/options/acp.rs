@@ -47,7 +47,9 @@ impl SessionOptions {
         ];
         if let Some((option, _)) = wanted.into_iter().find(|(_, set)| *set) {
             let option = self.naming.name(option);
-            return Err(Error::Unsupported(format!("{agent} does not support `{option}`: ACP has no such thing")));
+            return Err(Error::Unsupported(format!(
+                "{agent} does not support `{option}`, which ACP does not have; leave it out, or configure the agent itself"
+            )));
         }
         Ok(Wishes {
             work_dir: self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?,
@@ -155,7 +157,10 @@ mod tests {
     #[test]
     fn what_acp_has_not_is_refused_by_name() {
         let error = SessionOptions::new().max_steps_per_turn(3).wishes("Kimi Code 2.1.0").unwrap_err();
-        assert_eq!(error.to_string(), "Kimi Code 2.1.0 does not support `max_steps_per_turn`: ACP has no such thing");
+        assert_eq!(
+            error.to_string(),
+            "Kimi Code 2.1.0 does not support `max_steps_per_turn`, which ACP does not have; leave it out, or configure the agent itself"
+        );
         assert_eq!(error.code(), "unsupported");
     }
 }

@@ -110,10 +110,15 @@ impl AgentOptions {
         let others = map.iter().find(|(name, value)| !value.is_null() && !ours(name)).map(|(name, _)| name.clone());
         let options = SessionOptions::from_json(map, naming)?;
         match others {
-            Some(name) => Err(Error::option(name, "it is a session's, not the agent's")),
+            Some(name) => Err(Error::option(name, for_session(naming))),
             None => Ok(Self(options)),
         }
     }
+}
+
+/// Why an option is not one of the agent's.
+pub(crate) fn for_session(naming: Naming) -> String {
+    format!("it is an option of a session; pass it to `{}()`", naming.name("create_session"))
 }
 
 impl SessionOptions {
@@ -130,7 +135,8 @@ impl SessionOptions {
             ("on_stderr", self.on_stderr.is_some()),
         ];
         if let Some((option, _)) = set.into_iter().find(|(_, set)| *set) {
-            return Err(self.invalid(option, "it is the agent's, for all of its sessions"));
+            let open_agent = self.naming.name("open_agent");
+            return Err(self.invalid(option, format!("it is an option of the agent; pass it to `{open_agent}()`")));
         }
         let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent.clone();
         (self.executable, self.env, self.extra_args, self.dialect) = (executable, env, extra_args, dialect);
@@ -148,7 +154,7 @@ impl SessionOptions {
     pub(crate) fn forking(mut self, session_id: String) -> Result<Self> {
         self.names_no_session("fork")?;
         if session_id.is_empty() {
-            return Err(self.invalid("session_id", "it is empty"));
+            return Err(self.invalid("session_id", "it is empty; expected the id of a session"));
         }
         self.fork_of = Some(session_id);
         Ok(self)
@@ -156,7 +162,10 @@ impl SessionOptions {
 
     fn names_no_session(&self, call: &str) -> Result<()> {
         match &self.session_id {
-            Some(_) => Err(self.invalid("session_id", format!("`{call}` is told the session by itself"))),
+            Some(_) => Err(self.invalid(
+                "session_id",
+                format!("`{call}()` takes the id of the session as its first argument; leave this option out"),
+            )),
             None => Ok(()),
         }
     }
@@ -179,7 +188,7 @@ mod tests {
         assert_eq!(options.executable, Some(["a", "b"].into()));
         assert_eq!(options.close_timeout, Duration::from_millis(1500));
         let error = |options, naming| read(options, naming).unwrap_err().to_string();
-        let expected = "invalid option `workDir`: it is a session's, not the agent's";
+        let expected = "invalid option `workDir`: it is an option of a session; pass it to `createSession()`";
         assert_eq!(error(json!({"workDir": "."}), Naming::Camel), expected);
         assert!(error(json!({"workdir": "."}), Naming::Camel).contains("there is no such option"));
         assert!(read(json!({"work_dir": null}), Naming::Snake).is_ok());
@@ -205,7 +214,7 @@ mod tests {
             let error = options.within(&agent).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                format!("invalid option `{name}`: it is the agent's, for all of its sessions")
+                format!("invalid option `{name}`: it is an option of the agent; pass it to `open_agent()`")
             );
         }
     }

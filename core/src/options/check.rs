@@ -77,7 +77,11 @@ impl SessionOptions {
         }
         if let Some(executable) = &self.executable {
             match executable.program() {
-                None => return Err(self.invalid("executable", "the list is empty; its first item is the program")),
+                None => {
+                    return Err(
+                        self.invalid("executable", "the list is empty; expected the program, and its first arguments")
+                    );
+                }
                 Some(program) => self.check_text("executable", program)?,
             }
             executable.args().iter().try_for_each(|arg| self.check_nul("executable", arg))?;
@@ -115,7 +119,9 @@ impl SessionOptions {
         if let Some(config) = &self.config {
             if self.config_file.is_some() {
                 let other = self.naming.name("config_file");
-                return Err(self.invalid("config", format!("it can't go together with `{other}`")));
+                return Err(
+                    self.invalid("config", format!("it cannot be combined with `{other}`; leave one of the two out"))
+                );
             }
             if !config.is_object() {
                 return Err(self.invalid("config", format!("expected an object, got {}", kind_of(config))));
@@ -230,7 +236,11 @@ impl Naming {
                 let end = left.find(|c| is_word(c) != left.starts_with(is_word)).unwrap_or(left.len());
                 let (word, more) = left.split_at(end);
                 let known = super::json::NAMES.contains(&word) || OTHER_NAMES.contains(&word);
-                if known { spelled.push_str(&self.name(word)) } else { spelled.push_str(word) }
+                if known {
+                    spelled.push_str(&self.name(word))
+                } else {
+                    spelled.push_str(word)
+                }
                 left = more;
             }
         }
@@ -257,8 +267,10 @@ impl Naming {
 
 pub(super) fn duration_problem(duration: Duration) -> Option<String> {
     match duration {
-        Duration::ZERO => Some("expected more than no time at all".to_owned()),
-        duration if duration > LONGEST => Some("expected at most ten years; leave it out to wait for ever".to_owned()),
+        Duration::ZERO => Some("expected a duration longer than 0".to_owned()),
+        duration if duration > LONGEST => {
+            Some("expected at most ten years; leave it out to have the default".to_owned())
+        }
         _ => None,
     }
 }

@@ -76,10 +76,18 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
     let (program, args, source) = match option {
         Some(executable) => match executable.program() {
             Some(program) => (program.to_owned(), executable.args().to_vec(), "the `executable` option"),
-            None => return Err(Error::option("executable", "the list is empty")),
+            None => {
+                return Err(Error::option(
+                    "executable",
+                    "the list is empty; expected the program, and its first arguments",
+                ));
+            }
         },
         None => match (around.host)(VARIABLE).filter(|value| !value.is_empty()) {
-            Some(program) => (program, Vec::new(), "$KIMI_AGENT_EXECUTABLE"),
+            Some(value) => {
+                let (program, args) = from_variable(value)?;
+                (program, args, "$KIMI_AGENT_EXECUTABLE")
+            }
             None => (DEFAULT.into(), Vec::new(), ""),
         },
     };
@@ -99,7 +107,8 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         return match look_at(&path) {
             Found::Program(path) => Ok((path, args)),
             Found::Missing => {
-                Err(Error::Spawn(format!("can't start the agent: {}{from} does not exist", path.display())))
+                let hint = one_text(&program, option.is_some());
+                Err(Error::Spawn(format!("can't start the agent: {}{from} does not exist{hint}", path.display())))
             }
             Found::Refused(why) => Err(Error::Spawn(format!("can't start the agent: {}{from} {why}", path.display()))),
         };
@@ -129,7 +138,39 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         (true, true) => format!("{whose} is empty"),
         (true, false) => format!("not found on {whose}: {}", places.join(", ")),
     };
+    let hint = match one_text(&program, option.is_some()) {
+        words if words.is_empty() => hint.to_owned(),
+        words => words,
+    };
     Err(Error::Spawn(format!("can't start the agent: `{shown}`{from}: {places}{hint}")))
+}
+
+/// The value of the variable: a program, or a JSON list of a program and its first arguments.
+fn from_variable(value: OsString) -> Result<(OsString, Vec<OsString>)> {
+    let Some(list) = value.to_str().filter(|text| text.trim_start().starts_with('[')) else {
+        return Ok((value, Vec::new()));
+    };
+    let words: Option<Vec<String>> = serde_json::from_str(list).ok();
+    match words.as_deref() {
+        Some([program, args @ ..]) if !program.is_empty() => {
+            Ok((program.into(), args.iter().map(Into::into).collect()))
+        }
+        _ => Err(Error::Spawn(format!(
+            "can't start the agent: ${VARIABLE} begins with `[` and is not a JSON list of a program and its arguments, \
+             such as [\"python3\", \"-m\", \"kimi_cli\"]"
+        ))),
+    }
+}
+
+/// What to do where a program does not exist whose name is a whole command line.
+fn one_text(program: &OsStr, is_option: bool) -> String {
+    let words: Vec<&str> = program.to_str().unwrap_or_default().split_whitespace().collect();
+    if words.len() < 2 {
+        return String::new();
+    }
+    let list = serde_json::to_string(&words).unwrap_or_default().replace("\",\"", "\", \"");
+    let place = if is_option { "as `executable`" } else { "in $KIMI_AGENT_EXECUTABLE" };
+    format!("; one text names one program, without arguments: pass a list {place}, {list}")
 }
 
 fn has_directory(program: &OsStr) -> bool {

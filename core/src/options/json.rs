@@ -20,6 +20,16 @@ pub enum Naming {
     Camel,
 }
 
+impl Naming {
+    /// The unit of durations, and its length in seconds.
+    fn unit(self) -> (&'static str, f64) {
+        match self {
+            Self::Snake => ("seconds", 1.0),
+            Self::Camel => ("milliseconds", 1e-3),
+        }
+    }
+}
+
 /// Every option, in the order of the documentation.
 pub(super) const NAMES: [&str; 31] = [
     "work_dir",
@@ -237,10 +247,7 @@ impl Field<'_> {
     }
 
     pub(super) fn duration(&self, value: &Value) -> Result<Duration> {
-        let (unit, scale) = match self.naming {
-            Naming::Snake => ("seconds", 1.0),
-            Naming::Camel => ("milliseconds", 1e-3),
-        };
+        let (unit, scale) = self.naming.unit();
         let Some(number) = value.as_f64() else {
             return Err(self.expected(&format!("a number of {unit}"), value));
         };
@@ -254,18 +261,89 @@ impl Field<'_> {
     }
 }
 
+/// The names that other SDKs and people have for options.
+const ALIASES: [(&str, &str); 25] = [
+    ("allow_all", "yolo"),
+    ("args", "extra_args"),
+    ("auto_approve", "yolo"),
+    ("can_use_tool", "on_approval"),
+    ("cli_path", "executable"),
+    ("command", "executable"),
+    ("cwd", "work_dir"),
+    ("deadline", "turn_timeout"),
+    ("directory", "work_dir"),
+    ("environment", "env"),
+    ("kimi_path", "executable"),
+    ("max_steps", "max_steps_per_turn"),
+    ("max_turns", "max_steps_per_turn"),
+    ("mcp_servers", "mcp_configs"),
+    ("path", "executable"),
+    ("protocol", "dialect"),
+    ("resume", "session_id"),
+    ("root", "work_dir"),
+    ("session", "session_id"),
+    ("settings", "config"),
+    ("skills", "skills_dir"),
+    ("start_timeout", "handshake_timeout"),
+    ("stderr", "on_stderr"),
+    ("timeout", "turn_timeout"),
+    ("workspace", "work_dir"),
+];
+
+/// Checks names of options, before anything is done with their values.
+///
+/// # Errors
+/// `InvalidOption` names the first that is unknown, with a suggestion.
+#[cfg(feature = "bridge")]
+pub fn check_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
+    let is_known = |given: &str| NAMES.iter().any(|name| naming.name(name) == given);
+    given.into_iter().find(|given| !is_known(given)).map_or(Ok(()), |given| Err(unknown(given, naming)))
+}
+
+/// The error for a value that a binding can't hand over, since it has no form as JSON; `got` is its type.
+#[cfg(feature = "bridge")]
+pub fn wrong_type(option: &str, got: &str, naming: Naming) -> Error {
+    let Some(name) = NAMES.iter().copied().find(|name| naming.name(name) == option) else {
+        return unknown(option, naming);
+    };
+    let unit = naming.unit().0;
+    let expected = match name {
+        "work_dir" | "config_file" | "agent_file" | "skills_dir" => "a path".to_owned(),
+        "thinking" | "yolo" => "a boolean".to_owned(),
+        "config" => "an object".to_owned(),
+        "executable" => "a path, or a list of a path and arguments".to_owned(),
+        "env" => "an object of text".to_owned(),
+        "mcp_configs" => "a list of objects".to_owned(),
+        "extra_args" => "a list of text".to_owned(),
+        "tools" => "a list of tools".to_owned(),
+        "hooks" => "a list of hooks".to_owned(),
+        "max_steps_per_turn" | "max_retries_per_step" => "a whole number from 1 on".to_owned(),
+        "max_line_bytes" | "event_buffer_bytes" => "a whole number of bytes".to_owned(),
+        "on_approval" | "on_question" => "a function or \"manual\"".to_owned(),
+        name if name.ends_with("_timeout") => format!("a number of {unit}"),
+        name if name.starts_with("on_") => "a function".to_owned(),
+        _ => "text".to_owned(),
+    };
+    Error::option(option, format!("expected {expected}, got {got}"))
+}
+
 fn unknown(given: &str, naming: Naming) -> Error {
+    match suggestion(given, &NAMES, &ALIASES) {
+        Some(name) => Error::option(given, format!("there is no such option; did you mean `{}`?", naming.name(name))),
+        None => Error::option(given, "there is no such option"),
+    }
+}
+
+/// The name that may have been meant: one with another name, or the one that is spelled most alike.
+pub(crate) fn suggestion<'a>(given: &str, names: &[&'a str], aliases: &[(&str, &'a str)]) -> Option<&'a str> {
     let plain = |name: &str| name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_lowercase();
     let wanted = plain(given);
-    let closest = NAMES.iter().map(|name| (distance(&wanted, &plain(name)), name)).min();
-    let hint = match closest {
-        // Two letters of five may be wrong; more is another word.
-        Some((distance, name)) if distance * 5 <= wanted.len() * 2 => {
-            format!("there is no such option; did you mean `{}`?", naming.name(name))
-        }
-        _ => "there is no such option".to_owned(),
-    };
-    Error::option(given, hint)
+    if let Some((_, name)) = aliases.iter().find(|(alias, _)| plain(alias) == wanted) {
+        return Some(name);
+    }
+    let (distance, name) = names.iter().map(|name| (distance(&wanted, &plain(name)), *name)).min()?;
+    // Two letters of five may be wrong; more is another word.
+    (distance * 5 <= wanted.len() * 2).then_some(name)
 }
 
 /// How many letters must be put in, taken out or replaced to make one text of the other.

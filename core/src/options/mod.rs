@@ -21,12 +21,16 @@ use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, 
 use crate::{ExternalTool, Hook};
 
 pub use agent::AgentOptions;
+#[cfg(feature = "bridge")]
+pub(crate) use agent::for_session;
 pub(crate) use argv::{Launch, PrivateFiles};
 #[cfg(feature = "bridge")]
 pub(crate) use check::{kind_of, too_deep};
 pub use dialect::Dialect;
 pub use executable::Executable;
 pub use json::Naming;
+#[cfg(feature = "bridge")]
+pub use json::{check_names, wrong_type};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
 
 /// How a session is opened, and how it behaves. Only what is set is passed on to the agent.

@@ -149,7 +149,9 @@ impl Agent {
         };
         if !self.options.speaks_acp(known) {
             let agent = known.map_or_else(|| "an agent that speaks Wire".to_owned(), |agent| agent.to_string());
-            return Err(Error::Unsupported(format!("{agent} does not support `list_sessions`")));
+            return Err(Error::Unsupported(format!(
+                "{agent} does not support `list_sessions`; only some agents of ACP can list their sessions"
+            )));
         }
         let work_dir = work_dir.map(|dir| self.options.absolute("work_dir", dir)).transpose()?;
         let launch = self.options.launch_acp(known.is_some())?;

@@ -17,6 +17,7 @@ use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
 use crate::dialect::{
     Acp, Dialect as Protocol, Hello, HookOffer, Legacy, ToolOffer, Welcome, Wire, WireVersion, agent_name,
+    unsupported_option,
 };
 use crate::driver::lane::Lane;
 use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
@@ -194,7 +195,9 @@ impl SessionOptions {
         } else {
             if self.fork_of.is_some() {
                 let agent = agent.map_or_else(|| "an agent that speaks Wire".to_owned(), |agent| agent.to_string());
-                return Err(Error::Unsupported(format!("{agent} does not support `fork`")));
+                return Err(Error::Unsupported(format!(
+                    "{agent} does not support `fork`; only some agents of ACP can fork a session"
+                )));
             }
             if self.names_sessions(agent) {
                 // The agent keeps its session under this name; without one, the program could not resume it.
@@ -385,6 +388,7 @@ impl SessionOptions {
                 .collect(),
             supports_question: self.on_question.is_set(),
             tools_server: None,
+            model: self.model.clone(),
         }
     }
 }
@@ -453,11 +457,11 @@ fn check_wishes(welcome: &Welcome, tools: bool, hooks: &[String]) -> Result<()> 
     let can = &welcome.capabilities;
     let agent = agent_name(welcome.server.as_ref(), &welcome.protocol_version);
     if tools && !can.external_tools {
-        return Err(Error::Unsupported(format!("{agent} does not support `tools`")));
+        return Err(unsupported_option(welcome, "tools"));
     }
     for event in hooks {
         if can.hooks.is_empty() {
-            return Err(Error::Unsupported(format!("{agent} does not support `hooks`")));
+            return Err(unsupported_option(welcome, "hooks"));
         }
         if !can.hooks.contains(event) {
             let known = can.hooks.join(", ");

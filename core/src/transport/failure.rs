@@ -59,9 +59,13 @@ fn reason(launch: &Launch, error: &io::Error) -> Option<String> {
             let length: usize = launch.args.iter().map(|arg| arg.len() + 1).sum();
             format!("its arguments ({length} bytes) and environment are longer than the system allows")
         }
-        libc::EMFILE => "this process has too many open files".to_owned(),
+        libc::EMFILE => {
+            "this process has too many open files; close sessions, or raise the limit (`ulimit -n`)".to_owned()
+        }
         libc::ENFILE => "the system has too many open files".to_owned(),
-        libc::EAGAIN => "the limit of processes is reached".to_owned(),
+        libc::EAGAIN => {
+            "the limit of processes is reached; close sessions, or raise the limit (`ulimit -u`)".to_owned()
+        }
         libc::ENOMEM => "there is not enough memory".to_owned(),
         _ => return None,
     };

@@ -137,7 +137,7 @@ async fn what_acp_has_not_is_refused_before_a_start() {
     let fake = Fake::new();
     let options = fake.options().dialect(Dialect::Acp).max_steps_per_turn(2);
     let error = options.start().await.unwrap_err();
-    let expected = "an agent that speaks ACP does not support `max_steps_per_turn`: ACP has no such thing";
+    let expected = "an agent that speaks ACP does not support `max_steps_per_turn`, which ACP does not have; leave it out, or configure the agent itself";
     assert_eq!((error.code(), error.to_string()), ("unsupported", expected.to_owned()));
     assert!(fake.starts().is_empty());
 }

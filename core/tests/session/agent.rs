@@ -219,7 +219,7 @@ async fn sessions_are_listed_resumed_and_forked() {
     assert_eq!((fork.id(), says(&fork, "who").await), ("s1", "I am s1".to_owned()));
     assert_eq!(shell.notes(), ["start"]);
     let error = shell.agent.create_session(SessionOptions::new().env([("A", "b")])).await.unwrap_err();
-    assert_eq!(error.to_string(), "invalid option `env`: it is the agent's, for all of its sessions");
+    assert_eq!(error.to_string(), "invalid option `env`: it is an option of the agent; pass it to `open_agent()`");
 }
 
 #[tokio::test]

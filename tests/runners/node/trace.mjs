@@ -27,9 +27,13 @@ export function errorLine(op, error) {
   const told = { exit_code: exitCode, signal, rpc_code: rpcCode, option: option && snakeCase(option) };
   const known = present(told);
   // Node shows an error's properties beside its message; elsewhere the number is a part of the text.
-  const message = rpcCode === undefined ? error.message : `${error.message} (${rpcCode})`;
+  const hint = error.hint ? `; ${error.hint}` : "";
+  const said = hint ? error.message.slice(0, -hint.length) : error.message;
+  // Names of options stand in backticks, as each language spells them.
+  const text = typeof rpcCode === "number" ? `${said} (${rpcCode})${hint}` : error.message;
+  const message = text.replace(/`[A-Za-z.]+(\(\))?`/g, snakeCase);
   const fields = present({
-    message: rpcCode === undefined ? undefined : error.message,
+    message: rpcCode === undefined ? undefined : said,
     data: error.data,
     stderr: error.stderr,
     steps: error.steps,

@@ -52,9 +52,11 @@ impl Listing {
         }));
         match page.next_cursor {
             None => Ok(None),
-            same if same == self.cursor => {
-                Err(Error::Protocol("the agent's list of sessions goes round in a circle".to_owned()))
-            }
+            same if same == self.cursor => Err(Error::Protocol(
+                "the agent's list of sessions never ends: a page names itself as the next one; report it to the \
+                               agent's authors"
+                    .to_owned(),
+            )),
             next => {
                 self.cursor = next;
                 Ok(Some(self.question()))
@@ -70,7 +72,9 @@ impl Listing {
         self.server = opening::server(answer.agent_info);
         if answer.agent_capabilities.session_capabilities.list.is_none() {
             let agent = agent_name(self.server.as_ref(), opening::NAME);
-            return Err(Error::Unsupported(format!("{agent} does not support `list_sessions`")));
+            return Err(Error::Unsupported(format!(
+                "{agent} does not support `list_sessions`; only some agents of ACP can list their sessions"
+            )));
         }
         Ok(())
     }
@@ -140,7 +144,7 @@ mod tests {
         assert_eq!(begun().answered(Err(refused)).unwrap_err().to_string(), "no (-32603)");
         let (mut listing, _) = Listing::new(&Hello::default(), None);
         let error = listing.answered(answer(json!({"protocolVersion": 1, "agentInfo": {"name": "x", "version": "1"}})));
-        let expected = "x 1 (ACP 1) does not support `list_sessions`";
+        let expected = "x 1 (ACP 1) does not support `list_sessions`; only some agents of ACP can list their sessions";
         assert_eq!(error.unwrap_err().to_string(), expected);
     }
 }

@@ -247,6 +247,14 @@ impl Dialect for Acp {
         "the Agent Client Protocol (Kimi Code does as `kimi acp`)"
     }
 
+    fn when_silent(&self) -> &'static str {
+        "check that it is logged in, and that `executable` has the arguments that it needs to speak the protocol"
+    }
+
+    fn other_protocol(&self) -> &'static str {
+        "with the arguments that it needs to speak the protocol, or set `dialect` to \"auto\" if it speaks Wire"
+    }
+
     fn begins_turns(&self) -> bool {
         false
     }

@@ -152,12 +152,16 @@ impl Acp {
     /// The agent says what it is: now it is asked for a session.
     fn greeted(&mut self, answer: &Json) -> Result<(&'static str, Value)> {
         let answer: acp::InitializeResponse = decode_body(answer.get()).map_err(|reason| {
-            Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}"))
+            Error::Handshake(format!(
+                "the agent's answer to `initialize` can't be read: {reason}; check that `executable` names an agent that \
+                 speaks the Agent Client Protocol, or set `dialect` to \"auto\" if it speaks Wire"
+            ))
         })?;
         if answer.protocol_version != ProtocolVersion::V1 {
             let version = answer.protocol_version;
             return Err(Error::Handshake(format!(
-                "the agent speaks version {version} of the Agent Client Protocol; 1 is what is spoken here"
+                "the agent speaks version {version} of the Agent Client Protocol, and this SDK speaks version 1; use \
+                 another release of the agent"
             )));
         }
         self.server = server(answer.agent_info);
@@ -186,7 +190,11 @@ impl Acp {
                 match (&self.agent.session_capabilities.resume, self.agent.load_session) {
                     (Some(_), _) => "session/resume",
                     (None, true) => "session/load",
-                    (None, false) => return Err(self.unsupported("`session_id`: it can't resume sessions")),
+                    (None, false) => {
+                        return Err(self.unsupported(
+                            "`session_id`: it cannot resume sessions; leave the option out to open a new session",
+                        ));
+                    }
                 }
             }
         };
@@ -215,7 +223,9 @@ impl Acp {
         let mut wanted = VecDeque::new();
         let of = |category: Category| options.iter().find(move |option| option.category.as_ref() == Some(&category));
         if let Some(model) = &self.wishes.model {
-            let Some(option) = of(Category::Model) else { return Err(self.unsupported("`model`")) };
+            let Some(option) = of(Category::Model) else {
+                return Err(self.unsupported("`model`; choose the model in the agent's own configuration"));
+            };
             wanted.push_back(("model", set(&session, &option.id, json!(model)).1));
         }
         if let Some(thinking) = self.wishes.thinking {
@@ -250,7 +260,9 @@ impl Acp {
     /// Why there is no session.
     fn refused(&self, failure: &RpcFailure) -> Error {
         let RpcFailure { code, message, .. } = failure;
-        let rpc = |kind, message| Error::Rpc(RpcError { kind, rpc_code: Some(*code), message, data: failure.data.clone(), hint: None });
+        let rpc = |kind, message| {
+            Error::Rpc(RpcError { kind, rpc_code: Some(*code), message, data: failure.data.clone(), hint: None })
+        };
         match (&self.stage, *code) {
             (_, UNAUTHORISED) => {
                 let agent = agent_name(self.server.as_ref(), NAME);
@@ -263,8 +275,22 @@ impl Acp {
                 }
                 rpc(RpcErrorKind::LlmNotSet, text)
             }
-            (Stage::Greeting, _) => Error::Handshake(format!("the agent refuses `initialize`: {message} ({code})")),
+            (Stage::Greeting, _) => Error::Handshake(format!(
+                "the agent refuses `initialize` ({code}); check that `executable` names an agent that speaks the Agent \
+                 Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {message}"
+            )),
             (Stage::Setting(option, _), INVALID_PARAMS) => Error::option(*option, message.clone()),
+            (Stage::Session, _) if self.wishes.session_id.is_some() => {
+                let mut error = rpc(RpcErrorKind::Other, message.clone());
+                if let Error::Rpc(error) = &mut error {
+                    error.hint = Some(
+                        "an agent of ACP makes the ids of sessions itself: leave `session_id` out to open a new session, \
+                         or pass the `id` of an earlier one"
+                            .to_owned(),
+                    );
+                }
+                error
+            }
             _ => rpc(RpcErrorKind::Other, message.clone()),
         }
     }

@@ -13,7 +13,7 @@ async fn a_call_that_is_never_answered_ends_and_the_turn_goes_on() {
     let before = Instant::now();
     for (name, call) in [("steer", turn.steer("more").await), ("set_plan_mode", session.set_plan_mode(true).await)] {
         let Err(Error::Timeout(message)) = call else { panic!("{call:?}") };
-        assert_eq!(message, format!("the agent did not answer `{name}` within 7s"));
+        assert!(message.starts_with(&format!("the agent did not answer `{name}` within 7s; the session")), "{message}");
         agent.expect(name).await;
     }
     assert_eq!(Instant::now() - before, 14 * SECOND);

@@ -162,7 +162,11 @@ fn calls_that_it_has_not_are_refused_by_name() {
     let mut acp = Acp::open("s");
     for call in [Call::Steer("x".into()), Call::Replay, Call::SetPlanMode(true)] {
         let error = acp.call("1", &call).unwrap_err();
-        assert_eq!(error.to_string(), format!("the agent (ACP 1) does not support {}", call.name()));
+        assert_eq!(error.to_string(), {
+            let field = if call.name() == "set_plan_mode" { "plan_mode" } else { call.name() };
+            let name = call.name();
+            format!("the agent (ACP 1) does not support `{name}`; check `session.capabilities.{field}` before")
+        });
     }
     let image = crate::wire::Content::from(ContentPart::image_url("data:image/png;base64,AAAA"));
     let error = acp.call("1", &Call::Prompt(image)).unwrap_err();
