@@ -113,6 +113,18 @@ fn part_json(made: Result<ContentPart, Error>) -> napi::Result<String> {
     serde_json::to_string(&part).map_err(|error| thrown(&Error::Internal(error.to_string())))
 }
 
+/// Checks the names of options, before anything is done with their values.
+#[napi]
+pub fn check_names(names: Vec<String>) -> napi::Result<()> {
+    bridge::check_names(names.iter().map(String::as_str), bridge::Naming::Camel).map_err(|error| thrown(&error))
+}
+
+/// Throws the error for an option whose value has no form as JSON.
+#[napi]
+pub fn wrong_type(option: String, got: String) -> napi::Result<()> {
+    Err(thrown(&bridge::wrong_type(&option, &got, bridge::Naming::Camel)))
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[napi]
 pub fn run_scripted_agent(argv: Vec<String>) -> i32 {

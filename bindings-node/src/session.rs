@@ -1,6 +1,6 @@
 //! A session.
 
-use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, next_id, parse_options};
+use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, next_id, parse_content, parse_options};
 use kimi_agent::wire::{Content, Event};
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
@@ -11,9 +11,7 @@ use crate::{parse, parse_object, runtime, thrown};
 
 /// What a prompt or a steer may be: text, or content parts.
 pub(crate) fn content(text: &str) -> napi::Result<Content> {
-    serde_json::from_value(parse("content", text)?).map_err(|error| {
-        thrown(&kimi_agent::Error::InvalidOption { option: "content".to_owned(), reason: error.to_string() })
-    })
+    parse_content(parse("content", text)?).map_err(|error| thrown(&error))
 }
 
 /// Tells the functions from what goes into the core's options with them.

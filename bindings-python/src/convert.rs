@@ -36,6 +36,9 @@ pub(crate) fn message_to_py<'py>(py: Python<'py>, message: &dyn Reflect) -> PyRe
         for (name, value) in message.extra().iter() {
             extra.set_item(name, json_to_py(py, value)?)?;
         }
+        for (name, json) in message.extra().raw() {
+            extra.set_item(name, node_to_py(py, &Node::Json(json))?)?;
+        }
         extra.into_any()
     });
     classes.named(message.type_name())?.make(py, fields)

@@ -119,6 +119,24 @@ fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bo
     convert::event_to_py(py, &Event::ContentPart(part))
 }
 
+/// Checks the names of options, before anything is done with their values.
+#[pyfunction]
+fn check_names(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
+    bridge::check_names(names.iter().map(String::as_str), bridge::Naming::Snake).map_err(|error| raise(py, &error))
+}
+
+/// Raises the error for an option whose value has no form as JSON.
+#[pyfunction]
+fn wrong_type(py: Python<'_>, option: &str, got: &str) -> PyResult<()> {
+    Err(raise(py, &bridge::wrong_type(option, got, bridge::Naming::Snake)))
+}
+
+/// Whether each message between the core and the agents is logged.
+#[pyfunction]
+fn set_wire_log(py: Python<'_>, on: bool) {
+    py.detach(|| bridge::set_wire_log(on));
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[pyfunction]
 fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
@@ -155,5 +173,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(image_file, module)?)?;
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
+    module.add_function(wrap_pyfunction!(check_names, module)?)?;
+    module.add_function(wrap_pyfunction!(wrong_type, module)?)?;
+    module.add_function(wrap_pyfunction!(set_wire_log, module)?)?;
     Ok(())
 }

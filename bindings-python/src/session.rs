@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming};
+use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, parse_content};
 use kimi_agent::wire::{Content, ExternalToolsResult};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -16,11 +16,7 @@ use crate::{let_go, raise, runtime};
 
 /// What a prompt or a steer may be: text, or content parts as plain dicts.
 pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
-    let json = py_to_json(value)?;
-    serde_json::from_value(json).map_err(|error| {
-        let error = kimi_agent::Error::InvalidOption { option: "content".to_owned(), reason: error.to_string() };
-        raise(value.py(), &error)
-    })
+    parse_content(py_to_json(value)?).map_err(|error| raise(value.py(), &error))
 }
 
 fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {

@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::wire::{ApprovalRequest, Content, Event, HookRequest, QuestionRequest, ToolReturnValue};
+use crate::wire::{
+    ApprovalRequest, Content, ContentPart, DisplayBlock, Event, HookRequest, QuestionRequest, ToolReturnValue,
+};
 
 /// What a handler may fail with: any error. Its text reaches the model (from tools) and the program
 /// (as [`HandlerFailed`](crate::wire::HandlerFailed)).
@@ -467,8 +469,24 @@ impl IntoToolReturn for Value {
             Value::Object(ref map) if map.contains_key("is_error") && map.contains_key("output") => {
                 let mut map = map.clone();
                 map.entry("message").or_insert_with(|| Value::String(String::new()));
-                serde_path_to_error::deserialize(Value::Object(map))
-                    .map_err(|error| format!("the handler returned a ToolReturnValue that is none: {error}").into())
+                let value: ToolReturnValue = serde_path_to_error::deserialize(Value::Object(map))
+                    .map_err(|error| format!("the handler returned an invalid ToolReturnValue: {error}"))?;
+                // What an agent sends may be unreadable in part; what the program makes may not.
+                let parts = match &value.output {
+                    Content::Parts(parts) => parts.as_slice(),
+                    Content::Text(_) => &[],
+                };
+                let wrong = parts.iter().position(ContentPart::is_unreadable).map(|at| ("output", at));
+                let wrong = wrong
+                    .or_else(|| value.display.iter().position(DisplayBlock::is_unreadable).map(|at| ("display", at)));
+                match wrong {
+                    Some((field, at)) => Err(format!(
+                        "the handler returned an invalid ToolReturnValue: {field}[{at}] lacks a field of its type, or has a \
+                         wrong one"
+                    )
+                    .into()),
+                    None => Ok(value),
+                }
             }
             other => Ok(ToolReturnValue::ok(serde_json::to_string(&other)?)),
         }

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_core::LevelFilter;
 use tracing_core::span::Current;
 
 use super::Mailbox;
+use crate::connection::WIRE;
 
 /// How grave a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +57,16 @@ thread_local! {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether records of the target [`WIRE`] are delivered, whatever the level.
+static SHOWS_WIRE: AtomicBool = AtomicBool::new(false);
+
+/// Delivers a record for each message between the SDK and the agent, or none.
+pub fn set_wire_log(on: bool) {
+    if SHOWS_WIRE.swap(on, Ordering::Relaxed) != on {
+        tracing::callsite::rebuild_interest_cache();
+    }
 }
 
 /// Delivers records up to this level; `None` for none.
@@ -107,8 +119,21 @@ struct OpenSpan {
 impl Subscriber for ToMailboxes {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let wanted = MAX_LEVEL.load(Ordering::Relaxed);
+        let is_wanted = LogLevel::from(metadata.level()) as u8 <= wanted;
         metadata.target().starts_with("kimi_agent")
-            && (metadata.is_span() || LogLevel::from(metadata.level()) as u8 <= wanted)
+            && (metadata.is_span() || is_wanted || (metadata.target() == WIRE && SHOWS_WIRE.load(Ordering::Relaxed)))
+    }
+
+    /// What is above this costs no more than a look at one number. Spans are always wanted.
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let wanted = MAX_LEVEL.load(Ordering::Relaxed);
+        Some(if SHOWS_WIRE.load(Ordering::Relaxed) || wanted >= LogLevel::Trace as u8 {
+            LevelFilter::TRACE
+        } else if wanted >= LogLevel::Debug as u8 {
+            LevelFilter::DEBUG
+        } else {
+            LevelFilter::INFO
+        })
     }
 
     fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {

@@ -3,6 +3,7 @@
 //! thread of its own. Not for programs, and not covered by the crate's promises.
 
 mod agent;
+mod content;
 mod files;
 mod log;
 mod mailbox;
@@ -11,8 +12,9 @@ mod turn;
 
 pub use crate::options::{Naming, check_names, parse_hook, parse_tool, wrong_type};
 pub use agent::{BridgeAgent, Start};
+pub use content::parse_content;
 pub use files::PrivateFolder;
-pub use log::{LogLevel, install_log};
+pub use log::{LogLevel, install_log, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};
 pub use turn::{Batch, BridgeTurn, Drained, Tag};

@@ -30,6 +30,9 @@ use crate::wire::{
     Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, UnknownEvent,
 };
 
+/// The target of the log records that show each message between the SDK and the agent, at the level `trace`.
+pub(crate) const WIRE: &str = "kimi_agent.wire";
+
 /// One of our calls.
 pub(crate) type CallKey = u64;
 
@@ -194,6 +197,9 @@ impl Connection {
 
     /// What is to be written next.
     fn transmit(&mut self, bytes: Vec<u8>) {
+        if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
+            self.show('>', &bytes);
+        }
         if self.transmit.is_empty() {
             self.transmit = bytes;
         } else {
@@ -250,6 +256,9 @@ impl Connection {
             return;
         }
         self.heard(now);
+        if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
+            self.show('<', line);
+        }
         let incoming = self.dialect.read(line);
         self.take_in(incoming, line, now);
     }
@@ -257,6 +266,9 @@ impl Connection {
     /// The same with a large line, which may be handed on with the memory that it is in.
     pub(crate) fn receive_large(&mut self, line: Vec<u8>, now: Instant) {
         let size = line.len();
+        if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
+            return self.receive(&line, now);
+        }
         match self.dialect.read_large(line) {
             Ok(_) if self.is_closed() => {}
             Ok(parcel) => {
@@ -264,6 +276,20 @@ impl Connection {
                 self.take_in_event(parcel, size);
             }
             Err(line) => self.receive(&line, now),
+        }
+    }
+
+    /// Logs messages as they are on the wire: `>` to the agent, `<` from it. Values of options that may be secrets are
+    /// replaced.
+    #[cold]
+    fn show(&self, direction: char, lines: &[u8]) {
+        const LONGEST: usize = 1 << 20;
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(LONGEST)]);
+            match line.len().saturating_sub(LONGEST) {
+                0 => tracing::trace!(target: WIRE, "{direction} {shown}"),
+                more => tracing::trace!(target: WIRE, "{direction} {shown} [… {more} more bytes]"),
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! (unknown fields kept, nothing buffered twice), its reflection, and its page in the catalogue.
 
 /// Declares message types, once a file. A field whose type is an `Option` or a list may be absent; any other is required.
+/// A field marked `or raw` whose value can't be read is absent, and its value is kept in `extra`.
 /// `since "x.y"` names the Wire version that brought a type or a field.
 macro_rules! message {
     ($(
@@ -9,7 +10,7 @@ macro_rules! message {
         $name:ident $(tagged $tag:literal)? since $since:literal $(derive $derive:ident)? {
             $(
                 $(#[doc = $fdoc:expr])*
-                $field:ident $(as $wire:literal)? : $ty:ty $(= $fsince:literal)?
+                $field:ident $(as $wire:literal)? $(or $keep:ident)? : $ty:ty $(= $fsince:literal)?
             ),* $(,)?
         }
     )*) => {$(
@@ -44,11 +45,11 @@ macro_rules! message {
                                     map.next_value::<serde::de::IgnoredAny>()?;
                                 })?
                                 $(message!(@wire $field $($wire)?) => {
-                                    $field = Some(map.next_value::<$crate::wire::value::Decoded<$ty>>()?.0);
+                                    message!(@take map, key, extra, $field: $ty $(, $keep)?);
                                 })*
                                 _ => {
                                     let raw = map.next_value::<$crate::wire::Json>()?;
-                                    $crate::wire::value::keep_unknown::<A::Error>(&mut extra, key.0.into_owned(), &raw)?;
+                                    $crate::wire::value::keep_unknown(&mut extra, key.0.into_owned(), raw);
                                 }
                             }
                         }
@@ -72,9 +73,7 @@ macro_rules! message {
                 $(if !self.$field.is_absent() {
                     map.serialize_entry(message!(@wire $field $($wire)?), &self.$field)?;
                 })*
-                for (name, value) in self.extra.iter() {
-                    map.serialize_entry(name, value)?;
-                }
+                self.extra.serialize_into(&mut map)?;
                 map.end()
             }
         }
@@ -133,6 +132,16 @@ macro_rules! message {
         }
     };
     (@skip $tag:literal) => {};
+    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty) => {
+        $field = Some($map.next_value::<$crate::wire::value::Decoded<$ty>>()?.0)
+    };
+    (@take $map:ident, $key:ident, $extra:ident, $field:ident: $ty:ty, $keep:ident) => {{
+        let raw = $map.next_value::<$crate::wire::Json>()?;
+        match serde_json::from_str::<$crate::wire::value::Decoded<$ty>>(raw.get()) {
+            Ok(value) => $field = Some(value.0),
+            Err(_) => $crate::wire::value::keep_unknown(&mut $extra, $key.0.into_owned(), raw),
+        }
+    }};
     (@tag $tag:literal) => { Some($tag) };
     (@tag) => { None };
     (@wire $field:ident $wire:literal) => { $wire };
@@ -212,7 +221,8 @@ macro_rules! words {
 }
 
 /// Declares a union of messages told apart by the word in their `type` field; a word that is not among them makes
-/// the variant `Unknown`, which keeps everything.
+/// the variant `Unknown`, which keeps everything. Inside of another message, so does an object that can't be read: one
+/// such item must not cost the whole message.
 macro_rules! tagged_union {
     (
         $(#[doc = $doc:expr])*
@@ -232,6 +242,20 @@ macro_rules! tagged_union {
         impl $name {
             /// The variants' type names, for the catalogue.
             pub(crate) const MEMBERS: &'static [&'static str] = &[$(stringify!($ty),)* stringify!($unknown)];
+
+            /// An object that can't be read, whole.
+            fn kept(json: &$crate::wire::Json) -> Option<Self> {
+                let (kind, extra) = $crate::wire::value::kept_object(json)?;
+                Some(Self::Unknown($unknown { kind, extra }))
+            }
+
+            /// Whether this is an object of a known type, or of none, that could not be read.
+            pub(crate) fn is_unreadable(&self) -> bool {
+                match self {
+                    Self::Unknown(unknown) => unknown.kind.is_empty() || [$($tag),*].contains(&&*unknown.kind),
+                    _ => false,
+                }
+            }
 
             fn inner(&self) -> &dyn $crate::wire::Reflect {
                 match self {
@@ -264,6 +288,8 @@ macro_rules! tagged_union {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
                     $(Self::$variant(inner) => inner.serialize(serializer),)*
+                    // It had no type that is a word.
+                    Self::Unknown(inner) if inner.kind.is_empty() => inner.extra.serialize(serializer),
                     Self::Unknown(inner) => inner.serialize(serializer),
                 }
             }
@@ -271,7 +297,9 @@ macro_rules! tagged_union {
 
         impl $crate::wire::value::Field for $name {
             fn decode<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                serde::Deserialize::deserialize(deserializer)
+                use serde::de::Error as _;
+                let json = <$crate::wire::Json as serde::Deserialize>::deserialize(deserializer)?;
+                serde_json::from_str(json.get()).or_else(|error| Self::kept(&json).ok_or_else(|| D::Error::custom(error)))
             }
             fn node(&self) -> $crate::wire::Node<'_> {
                 $crate::wire::Node::Message(self.inner())

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -104,12 +105,19 @@ impl<'de> Deserialize<'de> for Json {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Extra(Option<Box<Map<String, Value>>>);
+pub struct Extra(Option<Box<Kept>>);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Kept {
+    fields: Map<String, Value>,
+    /// Fields that no [`Value`] can hold, such as `1e999` or half of a surrogate pair, as text.
+    raw: Vec<(String, Json)>,
+}
 
 impl Extra {
     /// The value of one unknown field.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.as_ref()?.get(name)
+        self.0.as_ref()?.fields.get(name)
     }
 
     /// Whether there is none, as in nearly every message.
@@ -117,14 +125,19 @@ impl Extra {
         self.0.is_none()
     }
 
-    /// All of them, in the order they came.
+    /// All of them, in the order they came, but for those of [`Extra::raw`].
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Value)> {
-        self.0.iter().flat_map(|map| map.iter())
+        self.0.iter().flat_map(|kept| kept.fields.iter())
+    }
+
+    /// The fields that a [`Value`] cannot hold, such as a number beyond all bounds or half of a surrogate pair.
+    pub fn raw(&self) -> impl Iterator<Item = (&String, &Json)> {
+        self.0.iter().flat_map(|kept| kept.raw.iter().map(|(name, json)| (name, json)))
     }
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Value> {
-        let value = self.0.as_mut()?.shift_remove(name);
-        if self.0.as_ref().is_some_and(|map| map.is_empty()) {
+        let value = self.0.as_mut()?.fields.shift_remove(name);
+        if self.0.as_ref().is_some_and(|kept| kept.fields.is_empty() && kept.raw.is_empty()) {
             self.0 = None;
         }
         value
@@ -132,7 +145,26 @@ impl Extra {
 
     /// Adds a field.
     pub fn insert(&mut self, name: impl Into<String>, value: Value) {
-        self.0.get_or_insert_default().insert(name.into(), value);
+        self.0.get_or_insert_default().fields.insert(name.into(), value);
+    }
+
+    /// Writes all of them into an object.
+    pub(crate) fn serialize_into<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        for (name, value) in self.iter() {
+            map.serialize_entry(name, value)?;
+        }
+        for (name, json) in self.raw() {
+            map.serialize_entry(name, json)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Extra {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.serialize_into(&mut map)?;
+        map.end()
     }
 }
 
@@ -297,11 +329,42 @@ pub(crate) fn required<T: Field, E: serde::de::Error>(value: Option<T>, name: &'
     value.or_else(T::absent).ok_or_else(|| E::missing_field(name))
 }
 
-/// Collects the fields of an object that nobody knows.
-pub(crate) fn keep_unknown<E: serde::de::Error>(extra: &mut Extra, name: String, raw: &Json) -> Result<(), E> {
-    let value = serde_json::from_str(raw.get()).map_err(E::custom)?;
-    extra.insert(name, value);
-    Ok(())
+/// Collects the fields of an object that nobody knows, or nobody can read.
+pub(crate) fn keep_unknown(extra: &mut Extra, name: String, raw: Json) {
+    match serde_json::from_str(raw.get()) {
+        Ok(value) => extra.insert(name, value),
+        Err(_) => extra.0.get_or_insert_default().raw.push((name, raw)),
+    }
+}
+
+/// An object whose type can't be read: the word in its `type` field, empty if there is none, and its other fields.
+pub(crate) fn kept_object(json: &Json) -> Option<(String, Extra)> {
+    struct Fields(String, Extra);
+    impl<'de> Deserialize<'de> for Fields {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Visitor;
+            impl<'de> serde::de::Visitor<'de> for Visitor {
+                type Value = Fields;
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an object")
+                }
+                fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                    let (mut kind, mut extra) = (String::new(), Extra::default());
+                    while let Some(name) = map.next_key::<Key<'de>>()? {
+                        let value = map.next_value::<Json>()?;
+                        let word = if &*name.0 == "type" { serde_json::from_str(value.get()).ok() } else { None };
+                        match word {
+                            Some(word) => kind = word,
+                            None => keep_unknown(&mut extra, name.0.into_owned(), value),
+                        }
+                    }
+                    Ok(Fields(kind, extra))
+                }
+            }
+            deserializer.deserialize_map(Visitor)
+        }
+    }
+    serde_json::from_str(json.get()).ok().map(|Fields(kind, extra)| (kind, extra))
 }
 
 /// Text borrowed from the line where it holds no escapes (serde's own `Cow` always copies).

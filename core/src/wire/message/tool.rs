@@ -13,7 +13,7 @@ message! {
         /// Which tool, with what.
         function: FunctionCall,
         /// More about it.
-        extras: Option<Map<String, Value>>,
+        extras or raw: Option<Map<String, Value>>,
     }
 
     /// A tool's name and arguments.
@@ -49,7 +49,7 @@ message! {
         /// Blocks for display.
         display: Vec<DisplayBlock>,
         /// More about it.
-        extras: Option<Map<String, Value>>,
+        extras or raw: Option<Map<String, Value>>,
     }
 }
 
