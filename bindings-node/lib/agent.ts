@@ -6,7 +6,7 @@ import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { Handlers } from "./handlers.js";
 import type { NativeAgent } from "./native.js";
-import { type AgentOptions, prepareOptions, type SessionOptions, wrongOption } from "./options.js";
+import { type AgentOptions, checkedOptions, prepareOptions, type SessionOptions, wrongOption } from "./options.js";
 import { Session } from "./session.js";
 import { show } from "./show.js";
 import { takeSignal } from "./signal.js";
@@ -62,7 +62,7 @@ export class Agent implements AsyncDisposable {
 
   /** Opens a session. Options that are the agent's are not to be set: {@link InvalidOption}. */
   async createSession(options: SessionOptions = {}): Promise<Session> {
-    return this.#open(null, null, options);
+    return this.#open(null, null, checkedOptions("createSession()", options));
   }
 
   /** Goes on with a session: `createSession` with a `sessionId`. */
@@ -135,5 +135,5 @@ interface NativeSessionInfo {
 
 /** Opens an agent. Nothing is started before its first session. */
 export function openAgent(options: AgentOptions = {}): Promise<Agent> {
-  return Promise.resolve().then(() => Agent.open(Bridge.get(), options));
+  return Promise.resolve().then(() => Agent.open(Bridge.get(), checkedOptions("openAgent()", options)));
 }

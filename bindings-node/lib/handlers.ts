@@ -46,6 +46,10 @@ export type JobOutcome = { value: string; error: null } | { value: null; error: 
 
 /** An answer as the addon takes it: {@link Reject} and {@link Block} become objects, nothing becomes null. */
 export function answerJson(answer: unknown): string {
+  if (answer === Reject || answer === Block) {
+    const [name, made] = answer === Reject ? ["Reject", 'reject("feedback")'] : ["Block", 'block("reason")'];
+    throw new TypeError(`the handler returned the class ${name}, not an object of it: return \`${made}\``);
+  }
   if (answer instanceof Reject) return toJson({ reject: answer.feedback });
   if (answer instanceof Block) return toJson({ block: answer.reason });
   return toJson(answer ?? null);

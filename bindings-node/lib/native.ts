@@ -181,6 +181,10 @@ export interface NativeModule {
   NativeAgent: {
     open(bridge: NativeBridge, optionsJson: string, callbacksJson: string): NativeAgent;
   };
+  /** Throws for the first name that is no option. */
+  checkNames(names: string[]): void;
+  /** Throws the error for an option whose value has no form as JSON; `got` says what it is. */
+  wrongType(option: string, got: string): never;
   /** Closes every session of the process, within bounds; blocks meanwhile. */
   shutdown(): void;
   /** An image part from a file, which is read at once, as JSON. */

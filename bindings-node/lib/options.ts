@@ -1,7 +1,9 @@
 /** What a session can be opened with. */
 
-import { InvalidOption } from "./errors.js";
+import { InvalidOption, translated } from "./errors.js";
 import { toJson } from "./json.js";
+import { loadNative } from "./native.js";
+import { show } from "./show.js";
 import { checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
@@ -222,6 +224,9 @@ export interface PreparedOptions {
 /** The names of the options whose values are functions, or hold some. */
 const WITH_FUNCTIONS = new Set(["tools", "hooks", "onApproval", "onQuestion", "onEvent", "onStderr"]);
 
+/** The types of values that have no form as JSON. */
+const HAVE_NO_JSON = new Set(["function", "symbol", "bigint"]);
+
 /** The error that an option's value is wrong. */
 export function wrongOption(option: string, reason: string, options?: ErrorOptions): InvalidOption {
   return new InvalidOption(option, `invalid option \`${option}\`: ${reason}`, options);
@@ -238,8 +243,19 @@ export function json(option: string, value: unknown): string {
   }
 }
 
+/** The options of a call, which must be an object. */
+export function checkedOptions<T extends object>(call: string, options: T): T {
+  const given: unknown = options;
+  if (typeof given === "object" && given !== null && !Array.isArray(given)) return options;
+  throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}`);
+}
+
 /** Divides options into data and functions. What is right and what is wrong with the data is for the core to say. */
 export function prepareOptions(options: SessionOptions): PreparedOptions {
+  const native = loadNative();
+  translated(() => {
+    native.checkNames(Object.keys(options));
+  });
   const functions: HandlerFunctions = { tools: [], hooks: [] };
   const callbacks: string[] = [];
   const data: string[] = [];
@@ -247,6 +263,7 @@ export function prepareOptions(options: SessionOptions): PreparedOptions {
     if (value === undefined) continue;
     const announced = WITH_FUNCTIONS.has(name) ? takeFunctions(name, value, functions) : undefined;
     if (announced) callbacks.push(announced);
+    else if (HAVE_NO_JSON.has(typeof value)) translated(() => native.wrongType(name, show(value)));
     else data.push(`${JSON.stringify(name)}:${json(name, value)}`);
   }
   return { optionsJson: `{${data.join(",")}}`, callbacksJson: `{${callbacks.join(",")}}`, functions };

@@ -6,7 +6,7 @@ import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { answerJson, Handlers } from "./handlers.js";
 import type { NativeSession } from "./native.js";
-import { type ApprovalAnswer, json, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
+import { type ApprovalAnswer, checkedOptions, json, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
 import { takeSignal, whenAborted } from "./signal.js";
 import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
@@ -213,12 +213,12 @@ function camelCase(name: string): string {
 
 /** Opens a session: starts an agent and waits until it is ready. */
 export async function createSession(options: SessionOptions = {}): Promise<Session> {
-  return Session.open(Bridge.get(), options);
+  return Session.open(Bridge.get(), checkedOptions("createSession()", options));
 }
 
 /** A turn in a session of its own, which is closed when the turn has ended. */
 export function prompt(content: PromptContent, options: SessionOptions & PromptOptions = {}): Turn {
-  return promptOnce(Bridge.get(), content, options);
+  return promptOnce(Bridge.get(), content, checkedOptions("prompt()", options));
 }
 
 /** @internal */

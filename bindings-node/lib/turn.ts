@@ -9,14 +9,15 @@ import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
+import { show } from "./show.js";
 import { whenAborted } from "./signal.js";
 import type { ContentPart, Event, RequestEvent, TokenUsage } from "./wire.js";
 
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
 
-/** What a prompt consists of: text, or parts. */
-export type PromptContent = string | readonly ContentPart[];
+/** What a prompt consists of: text, a part, or a list of both. */
+export type PromptContent = string | ContentPart | readonly (string | ContentPart)[];
 
 /** A request that is to be answered: its event, its payload, or its id. */
 export type RequestReference = RequestEvent | { readonly id: string } | string;
@@ -64,6 +65,16 @@ export class PromptResult {
 
 /** @internal */
 export function contentJson(content: PromptContent): string {
+  const given: unknown = content;
+  const list: unknown[] = Array.isArray(given) ? given : [given];
+  for (const part of list) {
+    const isBytes = part instanceof ArrayBuffer || ArrayBuffer.isView(part);
+    if (!isBytes && typeof part !== "undefined" && typeof part !== "function") continue;
+    const hint = isBytes ? "; decode text first, or pass an image as `image(…)`" : "";
+    const got = isBytes ? "bytes" : show(part);
+    const expected = 'expected text, a content part such as { type: "text", text: "…" }, or a list of these';
+    throw new InvalidOption("content", `invalid option \`content\`: ${expected}; got ${got}${hint}`);
+  }
   try {
     return toJson(content);
   } catch (error) {
@@ -73,8 +84,15 @@ export function contentJson(content: PromptContent): string {
 
 /** @internal */
 export function requestId(request: RequestReference): string {
-  if (typeof request === "string") return request;
-  return "payload" in request ? request.payload.id : request.id;
+  const given: unknown = request;
+  if (typeof given === "string") return given;
+  if (typeof given === "object" && given !== null) {
+    const { id, payload } = given as { id?: unknown; payload?: { id?: unknown } };
+    const found = payload?.id ?? id;
+    if (typeof found === "string") return found;
+  }
+  const expected = "expected the event of the request that is to be answered, its payload or its id";
+  throw new InvalidOption("request", `invalid option \`request\`: ${expected}; got ${show(given)}`);
 }
 
 /** What must be let go when a turn or replay has been collected; it must not lead back to it. */

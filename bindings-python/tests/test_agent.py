@@ -119,7 +119,9 @@ async def test_sessions_are_listed_resumed_and_forked(tmp_path: Path) -> None:
 
 
 async def test_wrong_options_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="`work_dir`: it is an option of a session; pass it to `create_session\\(\\)`"):
+    with pytest.raises(
+        InvalidOption, match="`work_dir`: it is an option of a session; pass it to `create_session\\(\\)`"
+    ):
         await open_agent(work_dir=".")  # type: ignore[call-arg]
     with pytest.raises(InvalidOption, match="`on_approval`: it is a session's"):
         await open_agent(on_approval=lambda request: "approve")  # type: ignore[call-arg]

@@ -93,12 +93,12 @@ def test_the_core_is_told_which_functions_there_are() -> None:
 @pytest.mark.parametrize(
     ("options", "option", "message"),
     [
-        ({"on_approval": "approve"}, "on_approval", "on_approval: expected a function or \"manual\", got 'approve'"),
-        ({"on_event": "manual"}, "on_event", "on_event: expected a function, got 'manual'"),
-        ({"tools": add}, "tools", r"tools: expected a list, got FunctionTool\('add'\)"),
+        ({"on_approval": "approve"}, "on_approval", '`on_approval`: expected a function or "manual", got "approve"'),
+        ({"on_event": "manual"}, "on_event", '`on_event`: expected a function, got "manual"'),
+        ({"tools": add}, "tools", "`tools`: expected a list of an ExternalTool"),
         ({"tools": [add, print]}, "tools", r"tools\[1\]: expected an ExternalTool \(@tool makes one of a function\)"),
         ({"hooks": [3]}, "hooks", r"hooks\[0\]: expected a Hook, got 3"),
-        ({"config": {"a": object()}}, "config", "config: builtins.object has no JSON form"),
+        ({"config": {"a": object()}}, "config", "`config`: builtins.object has no JSON form"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, Any], option: str, message: str) -> None:
@@ -133,7 +133,9 @@ def test_input(content: Any, wire: Any) -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    with pytest.raises(TypeError, match=r"content\[1\]: expected text or a content part, got StepBegin\(n=1\)"):
+    with pytest.raises(
+        InvalidOption, match=r"content\[1\]: expected text, a content part .*StepBegin is not a content"
+    ):
         encode_input(typing.cast(Any, ["a", kimi_agent.StepBegin(1)]))
 
 

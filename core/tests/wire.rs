@@ -140,6 +140,13 @@ fn a_payload_that_does_not_fit_is_unknown_whole_and_says_where() {
             let mut wrong = maker.payload(payload, true, false, 0);
             // No field but one of any JSON takes a list of a list of a boolean.
             wrong[field.name] = json!([[true]]);
+            if field.name == "extras" {
+                // Its value is kept, and the event stays typed.
+                let event = read(kind, &wrong);
+                assert!(!matches!(event, Event::Unknown(_)), "{kind}");
+                assert_eq!(json!(event)["payload"]["extras"], json!([[true]]));
+                continue;
+            }
             let Event::Unknown(UnknownEvent { kind: name, payload: kept, error, .. }) = read(kind, &wrong) else {
                 panic!("{kind}.{} takes nonsense", field.name)
             };
@@ -336,4 +343,42 @@ fn the_catalogue_says_what_each_version_brought() {
         assert!(Event::EVENT_TYPES.contains(&name));
     }
     assert_eq!(Event::REQUEST_TYPES, ["ApprovalRequest", "ToolCallRequest", "QuestionRequest", "HookRequest"]);
+}
+
+#[test]
+fn unreadable_item_degrades_alone_and_nothing_is_lost() {
+    // As kimi-cli 0.59 sends it.
+    let value = json!({"tool_call_id": "t", "return_value": {
+        "is_error": false,
+        "output": [{"type": "text", "text": "ok"}, {"type": "text"}, {"no": "type"}],
+        "message": "",
+        "display": [{"type": "brief", "data": "done"}, {"type": "brief", "text": "fine"}, {"type": 7, "x": 1}],
+        "extras": "not an object",
+    }});
+    let event = read("ToolResult", &value);
+    let Event::ToolResult(result) = &event else { panic!("{event:?}") };
+    let returned = &result.return_value;
+    let kimi_agent::wire::Content::Parts(parts) = &returned.output else { panic!("{returned:?}") };
+    assert!(matches!(&parts[0], ContentPart::Text(part) if part.text == "ok"));
+    assert!(matches!(&parts[1], ContentPart::Unknown(part) if part.kind == "text" && part.extra.is_empty()));
+    assert!(matches!(&parts[2], ContentPart::Unknown(part) if part.kind.is_empty()));
+    assert!(
+        matches!(&returned.display[0], DisplayBlock::Unknown(block) if block.kind == "brief" && block.extra.get("data").is_some())
+    );
+    assert!(matches!(&returned.display[1], DisplayBlock::Brief(block) if block.text == "fine"));
+    assert_eq!((returned.extras.as_ref(), returned.extra.get("extras")), (None, Some(&json!("not an object"))));
+    assert_eq!(json!(event)["payload"], value);
+}
+
+#[test]
+fn extra_that_no_value_holds_is_kept_as_it_came() {
+    let raw = r#"{"type":"StepBegin","payload":{"n":1,"huge":1e999,"half":"\ud800","fine":2}}"#;
+    let Event::StepBegin(step) = serde_json::from_str(raw).expect("an event") else { panic!("unknown") };
+    assert_eq!(step.extra.get("fine"), Some(&json!(2)));
+    assert_eq!(
+        step.extra.raw().map(|(name, json)| (name.as_str(), json.get())).collect::<Vec<_>>(),
+        [("huge", "1e999"), ("half", "\"\\ud800\""),]
+    );
+    let written = serde_json::to_string(&Event::StepBegin(step)).expect("JSON");
+    assert_eq!(written, r#"{"type":"StepBegin","payload":{"n":1,"fine":2,"huge":1e999,"half":"\ud800"}}"#);
 }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["to_jsonable"]
+__all__ = ["kind_of", "seconds", "to_jsonable"]
 
 _DEEPEST = 200
 
@@ -52,6 +52,28 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     if dump is not None:
         return dump(value, mode="json")
     raise TypeError(f"{type(value).__module__}.{type(value).__qualname__} has no JSON form")
+
+
+def seconds(value: Any) -> Any:
+    """A `timedelta` as seconds, anything else as it is."""
+    return value.total_seconds() if _is_one_of(value, ("datetime.timedelta",)) else value
+
+
+def kind_of(value: Any) -> str:
+    """What a wrong value is, for errors: a short text or a number as it is, anything else by its type."""
+    if isinstance(value, (str, int)) and len(str(value)) <= 80:
+        return f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the function {value.__name__}"
+    if isinstance(value, float):
+        # One that is finite has a form as JSON.
+        return repr(value)
+    if value is None:
+        return "None"
+    module, name = type(value).__module__, type(value).__qualname__
+    return f"an object of type {name}" if module == "builtins" else f"an object of type {module}.{name}"
 
 
 def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._encode import to_jsonable
+from ._encode import kind_of, to_jsonable
 from ._errors import InvalidOption
 from ._message import Message
 from ._options import Block, Hook, Reject
@@ -316,6 +316,11 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
         return {"reject": value.feedback}
     if isinstance(value, Block):
         return {"block": value.reason}
+    if value is Reject or value is Block:
+        text = "feedback" if value is Reject else "reason"
+        raise TypeError(
+            f'the handler returned the class {value.__name__}, not an object of it: return {value.__name__}("{text}")'
+        )
     if kind == "tool" and _is_parts(value):
         return ToolReturnValue.ok([value] if isinstance(value, Message) else list(value)).to_payload()
     return to_jsonable(value)
@@ -331,15 +336,17 @@ def _function(name: str, value: Any) -> Any:
     if value is None or callable(value) or (value == "manual" and name in _RESPONDERS):
         return value
     manual = ' or "manual"' if name in _RESPONDERS else ""
-    raise InvalidOption(f"{name}: expected a function{manual}, got {value!r}", name)
+    raise InvalidOption(f"invalid option `{name}`: expected a function{manual}, got {kind_of(value)}", name)
 
 
 def _instances(name: str, values: Sequence[Any] | None, kind: type, expected: str) -> list[Any]:
     if values is None:
         return []
     if isinstance(values, kind) or not isinstance(values, Sequence) or isinstance(values, str):
-        raise InvalidOption(f"{name}: expected a list, got {values!r}", name)
+        raise InvalidOption(f"invalid option `{name}`: expected a list of {expected}, got {kind_of(values)}", name)
     for at, value in enumerate(values):
         if not isinstance(value, kind):
-            raise InvalidOption(f"{name}[{at}]: expected {expected}, got {value!r}", name)
+            raise InvalidOption(
+                f"invalid option `{name}`: {name}[{at}]: expected {expected}, got {kind_of(value)}", name
+            )
     return list(values)

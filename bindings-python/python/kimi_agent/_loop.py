@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import select
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,6 +23,8 @@ __all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this
 
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
+_wire_logger = logging.getLogger("kimi_agent.wire")
+_shows_messages = False
 _used = False
 _forked = False
 _lock = threading.Lock()
@@ -75,7 +78,7 @@ def current_mailbox() -> LoopMailbox:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        raise KimiAgentError("no event loop is running here; outside of coroutines use kimi_agent.sync") from None
+        raise KimiAgentError(_without_loop()) from None
     with _lock:
         known = _mailboxes.get(loop)
         found = known() if known is not None else None
@@ -85,6 +88,32 @@ def current_mailbox() -> LoopMailbox:
             # The loop keeps the mailbox, as its reader; a strong value here would keep the loop for ever.
             _mailboxes[loop] = weakref.ref(found)
     return found
+
+
+def _without_loop() -> str:
+    trio = sys.modules.get("trio")
+    try:
+        if trio is not None and trio.lowlevel.current_trio_token() is not None:
+            return (
+                "this is a task of trio, and kimi_agent's coroutines run on asyncio only: use `kimi_agent.sync` inside "
+                "`trio.to_thread.run_sync(…)`, or run this with asyncio (with anyio: `anyio.run(…, backend='asyncio')`)"
+            )
+    except (AttributeError, RuntimeError):
+        # trio is imported and not running here.
+        pass
+    return "no event loop is running here: call this from a coroutine, or use `kimi_agent.sync` without coroutines"
+
+
+def show_messages() -> None:
+    """Has the core log each message, or none, as the level of the logger `kimi_agent.wire` says.
+
+    Only a level of its own counts: what a program sets for all of its loggers must not bring a record for each message.
+    """
+    global _shows_messages
+    wanted = 0 < _wire_logger.level <= logging.DEBUG
+    if wanted != _shows_messages:
+        _shows_messages = wanted
+        _native.set_wire_log(wanted)
 
 
 def mailbox_of(loop: asyncio.AbstractEventLoop) -> LoopMailbox | None:
@@ -172,7 +201,8 @@ class LoopMailbox:
                 job.cancel()
         elif delivery[0] == "log" and not self._hushed:
             _, level, target, message = delivery
-            logging.getLogger(target.replace("::", ".")).log(level, "%s", message)
+            # Python has no level below that of debugging.
+            logging.getLogger(target.replace("::", ".")).log(max(level, logging.DEBUG), "%s", message)
 
     def _done(self, ticket: int, value: Any, error: ErrorTuple | None) -> None:
         future = self._tickets.get(ticket)

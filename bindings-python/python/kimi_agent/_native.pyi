@@ -208,5 +208,14 @@ def image_file(path: str) -> ImageURLPart:
 def image_bytes(bytes: bytes) -> ImageURLPart:
     """An image part from the bytes of an image file."""
 
+def check_names(names: list[str]) -> None:
+    """Raises for the first name that is no option."""
+
+def wrong_type(option: str, got: str) -> None:
+    """Raises the error for an option whose value has no form as JSON; `got` says what it is."""
+
+def set_wire_log(on: bool) -> None:
+    """Whether each message between the core and the agents is logged."""
+
 def run_scripted_agent(argv: list[str]) -> int:
     """Is the scripted agent, on this process's stdin and stdout; `argv` without the program. Returns the exit code."""

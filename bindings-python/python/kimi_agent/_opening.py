@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from . import _native
-from ._encode import to_jsonable
+from ._encode import kind_of, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError
 from ._handlers import Handlers
-from ._loop import LoopMailbox, called, current_mailbox, in_this_process
+from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -103,6 +103,24 @@ class Opening(Generic[B, T]):
     def __await__(self) -> Generator[Any, None, T]:
         return self._open().__await__()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            text = f"{self._by}() has not been awaited, so there is no `{name}` yet: {self._forms()}"
+            raise AttributeError(text, name=name, obj=self)
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(f"{self._by}() is entered with `async with`: {self._forms()}")
+
+        def __exit__(self, *_: object) -> None:
+            # Without it, `with` would complain of this method.
+            pass
+
+    def _forms(self) -> str:
+        by, what = self._by, self._what
+        forms = f"`{what} = await {by}(…)` or `async with {by}(…) as {what}:`"
+        return f"{forms}; without coroutines use `kimi_agent.sync.{by}`"
+
     async def __aenter__(self) -> T:
         self._opened = await self._open()
         return self._opened
@@ -121,7 +139,9 @@ class Opening(Generic[B, T]):
 def begun(options: Mapping[str, Any], begin: Begin[B]) -> tuple[B, LoopMailbox, Handlers]:
     """Begins something with these options, whose functions the running event loop knows from then on."""
     mailbox = current_mailbox()
+    show_messages()
     try:
+        called(_native.check_names, list(options))
         handlers = Handlers(options)
         mailbox.add_handlers(handlers.key, handlers)
         found = called(begin, mailbox.native, handlers.key, encode_options(options, handlers), handlers.callbacks())
@@ -140,18 +160,27 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
         if isinstance(value, (list, tuple)):
             value = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in value]
         try:
-            found[name] = to_jsonable(os.fspath(value) if isinstance(value, os.PathLike) else value)
+            found[name] = to_jsonable(seconds(os.fspath(value) if isinstance(value, os.PathLike) else value))
         except TypeError as error:
+            got, problem = kind_of(value), str(error)
+            is_container = isinstance(value, (Mapping, list, tuple, set, frozenset))
             del options, found, value
-            raise InvalidOption(f"{name}: {error}", name) from None
+            if not is_container:
+                called(_native.wrong_type, name, got)
+            raise InvalidOption(f"invalid option `{name}`: {problem}", name) from None
     if handlers.tools:
         found["tools"] = [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "timeout": tool.timeout}
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "timeout": seconds(tool.timeout),
+            }
             for tool in handlers.tools
         ]
     if handlers.hooks:
         found["hooks"] = [
-            {"event": hook.event, "matcher": hook.matcher, "timeout": hook.timeout, "on_error": hook.on_error}
+            {"event": hook.event, "matcher": hook.matcher, "timeout": seconds(hook.timeout), "on_error": hook.on_error}
             for hook in handlers.hooks
         ]
     return found

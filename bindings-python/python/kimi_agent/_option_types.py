@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal, TypedDict, Union
 
 from ._options import Block, Hook, Reject
@@ -98,15 +99,15 @@ class SessionOptions(TypedDict, total=False):
     """More arguments for the agent, at the end."""
     dialect: str
     """The protocol; unset or "auto": found out."""
-    handshake_timeout: float
+    handshake_timeout: float | timedelta
     """Seconds until the agent must have opened the session, or answered `steer()` or `set_plan_mode()`."""
-    cancel_timeout: float
+    cancel_timeout: float | timedelta
     """Seconds until a cancelled turn is given up on."""
-    close_timeout: float
+    close_timeout: float | timedelta
     """Seconds until an agent that is being closed is ended by force."""
-    idle_timeout: float
+    idle_timeout: float | timedelta
     """Seconds that a turn may be silent; unset: no limit."""
-    turn_timeout: float
+    turn_timeout: float | timedelta
     """Seconds that a turn may take; unset: no limit."""
     max_line_bytes: int
     """The longest line that the agent may write, in bytes."""
@@ -132,7 +133,7 @@ class AgentOptions(TypedDict, total=False):
     """What the agent is told of the program."""
     client_version: str
     """What the agent is told of the program."""
-    handshake_timeout: float
+    handshake_timeout: float | timedelta
     """Seconds until the agent must have listed its sessions, its start included; sessions have their own."""
-    close_timeout: float
+    close_timeout: float | timedelta
     """Seconds until a process that sessions share is ended by force; sessions have their own."""

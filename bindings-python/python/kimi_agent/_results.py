@@ -33,10 +33,8 @@ class PromptResult:
         if self.status == "cancelled":
             raise TurnCancelled("the turn was cancelled before it was finished; the session can still be used")
         if self.status == "max_steps_reached":
-            raise MaxStepsReached(
-                f"the turn reached its limit of {self.steps} steps; prompt again to continue, or raise `max_steps_per_turn`",
-                self.steps,
-            )
+            hint = "prompt again to continue, or raise `max_steps_per_turn`"
+            raise MaxStepsReached(f"the turn reached its limit of {self.steps} steps; {hint}", self.steps)
         return self
 
 

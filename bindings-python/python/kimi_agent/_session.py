@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import _native
-from ._encode import to_jsonable
-from ._errors import KimiAgentError
+from ._encode import kind_of, to_jsonable
+from ._errors import InvalidOption, KimiAgentError
 from ._handlers import Handlers, encode_answer, serving_job
-from ._loop import LoopMailbox, called
+from ._loop import LoopMailbox, called, show_messages
 from ._message import Message
 from ._opening import Opening, Owner, begun
 from ._stream import EventIterator, Steps, Stream
@@ -216,6 +216,7 @@ class Session(Owner[_native.Session]):
     def prompt(self, content: UserInput) -> Turn:
         """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
         self._mailbox.check()
+        show_messages()
         self._handlers.turn_context = contextvars.copy_context()
         return Turn(called(self._native.prompt, encode_input(content)), self._mailbox, self._handlers, self)
 
@@ -324,7 +325,12 @@ def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
     """What the program says, as text or as the wire's content parts."""
     if isinstance(content, str):
         return content
-    parts = [content] if isinstance(content, (Message, Mapping)) else content
+    if isinstance(content, (Message, Mapping)):
+        parts: Any = [content]
+    elif isinstance(content, (bytes, bytearray, memoryview)) or not isinstance(content, Iterable):
+        raise _wrong_content(content)
+    else:
+        parts = content
     found: list[dict[str, Any]] = []
     for at, part in enumerate(parts):
         if isinstance(part, str):
@@ -332,12 +338,31 @@ def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
         elif isinstance(part, Message) and part._wire_type == "ContentPart":
             found.append(part.to_payload())
         elif isinstance(part, Mapping):
-            found.append(to_jsonable(part))
+            try:
+                found.append(to_jsonable(part))
+            except TypeError as error:
+                raise InvalidOption(f"invalid option `content`: content[{at}]: {error}", "content") from None
         else:
-            raise TypeError(f"content[{at}]: expected text or a content part, got {part!r}")
+            raise _wrong_content(part, f"content[{at}]: ")
     return found
+
+
+def _wrong_content(got: object, place: str = "") -> InvalidOption:
+    expected = "expected text, a content part such as TextPart(…), or a list of these"
+    if isinstance(got, (bytes, bytearray, memoryview)):
+        hint = "; decode text first, or pass an image as `kimi_agent.image(…)`"
+    elif isinstance(got, Message):
+        hint = f"; a {type(got).__name__} is not a content part"
+    else:
+        hint = ""
+    kind = kind_of(got)
+    return InvalidOption(f"invalid option `content`: {place}{expected}; got {kind}{hint}", "content")
 
 
 def request_id(request: Request) -> str:
     """The id of a request, which stands for it."""
-    return request if isinstance(request, str) else request.id
+    found = request if isinstance(request, str) else getattr(request, "id", None)
+    if isinstance(found, str):
+        return found
+    expected = "expected the request event that is to be answered, or its `id`"
+    raise InvalidOption(f"invalid option `request`: {expected}; got {kind_of(request)}", "request")

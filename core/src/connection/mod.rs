@@ -24,7 +24,7 @@ use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub(crate) use turn::{StepTag, TurnKey};
 
-use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome};
+use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::wire::{
     Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, UnknownEvent,
@@ -351,11 +351,7 @@ impl Connection {
 
     /// The program sends our own requests back. Its refusals would come back, too, and look like answers.
     fn echoed(&mut self, method: &str) {
-        let speaks = self.dialect.who_speaks();
-        let text = format!(
-            "the executable does not speak {speaks}: its answer to `{method}` is a copy of the request, as `cat` \
-             answers; check that `executable` names an agent, with the arguments that it needs"
-        );
+        let text = echo_error(self.dialect.who_speaks(), method);
         if matches!(self.phase, Phase::Opening { .. }) {
             return self.opened(Err(Error::Handshake(text)));
         }

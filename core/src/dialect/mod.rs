@@ -188,6 +188,14 @@ fn unsupported(server: Option<&ServerInfo>, version: &str, feature: &str) -> Err
     })
 }
 
+/// The error for a program that answers a call with a copy of it.
+pub(crate) fn echo_error(speaks: &str, method: &str) -> String {
+    format!(
+        "the executable does not speak {speaks}: its answer to `{method}` is a copy of the request, as `cat` answers; \
+         check that `executable` names an agent, with the arguments that it needs"
+    )
+}
+
 /// Features by the name of the call or option: the version of Wire that brought them, and the field of `capabilities`.
 const CAPABILITIES: [(&str, &str, &str); 5] = [
     ("steer", "1.4", "steer"),

@@ -298,7 +298,7 @@ impl Dialect for Wire {
                 let hint = "if it speaks the Agent Client Protocol, set `dialect` to \"acp\"; otherwise try an older \
                             version of Wire in `dialect`, or another release of the agent";
                 let RpcFailure { code, message, .. } = failure;
-                Err(Error::Handshake(format!("the agent refuses `initialize` ({code}); {hint}\nit says: {message}")))
+                Err(Error::Handshake(format!("the agent refuses `initialize`; {hint}\nit says: {message} ({code})")))
             }
         }
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use super::CHUNK;
+use crate::dialect::echo_error;
 use crate::error::{AgentExit, Error, Result};
 use crate::transport::{Process, Transport, read_some};
 use crate::wire::Json;
@@ -41,10 +42,14 @@ impl Caller {
         let awaited = id.to_string();
         loop {
             while let Some(line) = self.lines.next_line()? {
-                if let Envelope::Response { id: Some(id), outcome } = envelope::parse(line)
-                    && id == awaited
-                {
-                    return Ok(outcome.map(Json::from_raw));
+                match envelope::parse(line) {
+                    Envelope::Response { id: Some(id), outcome } if id == awaited => {
+                        return Ok(outcome.map(Json::from_raw));
+                    }
+                    Envelope::Request { method: echoed, .. } if echoed == "initialize" => {
+                        return Err(Error::Handshake(echo_error("the Agent Client Protocol", &echoed)));
+                    }
+                    _ => {}
                 }
             }
             let lines = &mut self.lines;

@@ -112,7 +112,7 @@ fn wrong_values_are_named() {
         ("config_file", new().config_file("/no/such.toml"), "does not exist"),
         ("config_file", new().config_file(dir.path()), "is a directory"),
         ("config", new().config(json!([])), "expected an object, got a list"),
-        ("config", new().config(object()).config_file(&file), "it can't go together with `config_file`"),
+        ("config", new().config(object()).config_file(&file), "it cannot be combined with `config_file`"),
         ("executable", new().executable(""), "it is empty"),
         ("executable", new().executable(Vec::<String>::new()), "the list is empty"),
         ("executable", new().executable(["x", "\0"]), "NUL"),
@@ -136,10 +136,10 @@ fn wrong_values_are_named() {
         ("client_name", new().client_name(""), "it is empty"),
         ("client_version", new().client_version(""), "it is empty"),
         ("extra_args", new().extra_args(["\0"]), "NUL"),
-        ("handshake_timeout", new().handshake_timeout(Duration::ZERO), "more than no time"),
-        ("cancel_timeout", new().cancel_timeout(Duration::ZERO), "more than no time"),
+        ("handshake_timeout", new().handshake_timeout(Duration::ZERO), "longer than 0"),
+        ("cancel_timeout", new().cancel_timeout(Duration::ZERO), "longer than 0"),
         ("close_timeout", new().close_timeout(Duration::MAX), "at most ten years"),
-        ("idle_timeout", new().idle_timeout(Duration::ZERO), "more than no time"),
+        ("idle_timeout", new().idle_timeout(Duration::ZERO), "longer than 0"),
         ("turn_timeout", new().turn_timeout(Duration::MAX), "at most ten years"),
         ("max_line_bytes", new().max_line_bytes(0), "at least 1024 bytes, got 0"),
         ("event_buffer_bytes", new().event_buffer_bytes(1023), "at least 1024 bytes, got 1023"),
@@ -230,7 +230,7 @@ fn wrong_json_is_named_in_the_callers_words() {
         (json!({"tools": 1}), "tools", "expected a list of tools"),
         (json!({"dialect": "1.99"}), "dialect", "got \"1.99\""),
         (json!({"dialect": 1.1}), "dialect", "expected text"),
-        (json!({"handshakeTimeout": 0}), "handshakeTimeout", "more than no time at all (milliseconds), got 0"),
+        (json!({"handshakeTimeout": 0}), "handshakeTimeout", "a duration longer than 0 (milliseconds), got 0"),
         (json!({"handshakeTimeout": -5}), "handshakeTimeout", "got -5"),
         (json!({"handshakeTimeout": 1e300}), "handshakeTimeout", "at most ten years"),
         (json!({"handshakeTimeout": "5s"}), "handshakeTimeout", "expected a number of milliseconds, got text"),
@@ -261,6 +261,12 @@ fn unknown_names_come_with_a_suggestion() {
     assert_eq!(reason("work_dir", Naming::Camel), suggests("workDir"));
     assert_eq!(reason("modle", Naming::Camel), suggests("model"));
     assert_eq!(reason("on_aproval", Naming::Snake), suggests("on_approval"));
+    assert_eq!(reason("onapproval", Naming::Camel), suggests("onApproval"));
+    for (alias, known) in [("cwd", "work_dir"), ("timeout", "turn_timeout"), ("mcp_servers", "mcp_configs")] {
+        assert_eq!(reason(alias, Naming::Snake), suggests(known));
+    }
+    assert_eq!(reason("timeout", Naming::Camel), suggests("turnTimeout"));
+    assert_eq!(reason("mcpServers", Naming::Camel), suggests("mcpConfigs"));
     assert_eq!(reason("temperature", Naming::Snake), "there is no such option");
     assert_eq!(reason("", Naming::Snake), "there is no such option");
 }
@@ -290,7 +296,7 @@ fn tools_are_read() {
         (json!({"name": "a b", "parameters": {}}), "which \"a b\" is not"),
         (json!({"name": "t"}), "the tool `t`: expected an object (a JSON Schema) in `parameters`, got nothing"),
         (json!({"name": "t", "parameters": []}), "got a list"),
-        (json!({"name": "t", "parameters": {}, "timeout": 0}), "the tool `t`: in `timeout`: expected more"),
+        (json!({"name": "t", "parameters": {}, "timeout": 0}), "the tool `t`: in `timeout`: expected a duration"),
         (json!({"name": "t", "params": {}}), "one of the tools has `params`, which is not known"),
     ];
     for (value, part) in cases {
@@ -365,6 +371,11 @@ mod look_up {
         assert_eq!(find(Some("kimi".into()), &[], &with_variable), Ok(format!("{two}/kimi")));
         let empty_variable = [("PATH", path.as_str()), ("KIMI_AGENT_EXECUTABLE", "")];
         assert_eq!(find(None, &[], &empty_variable), Ok(format!("{two}/kimi")));
+        let list = format!(r#" ["{two}/mine", "-m", "x"]"#);
+        let option: Option<&Executable> = None;
+        let host = |name: &str| (name == "KIMI_AGENT_EXECUTABLE").then(|| OsString::from(&list));
+        let (program, args) = resolve(option, &Surroundings { env: &[], host: &host }).unwrap();
+        assert_eq!((program.display().to_string(), args), (format!("{two}/mine"), vec!["-m".into(), "x".into()]));
         // A PATH among the options counts, and its last one.
         assert_eq!(find(None, &[("PATH", "/x"), ("PATH", &path)], &[("PATH", "/y")]), Ok(format!("{two}/kimi")));
     }
@@ -383,6 +394,17 @@ mod look_up {
         let text = find(None, &[], &[("KIMI_AGENT_EXECUTABLE", "/no/kimi")]).unwrap_err();
         assert_eq!(text, "can't start the agent: /no/kimi (from $KIMI_AGENT_EXECUTABLE) does not exist");
         assert!(find(None, &[], &[]).unwrap_err().contains("`kimi`: PATH is empty; install"));
+        for list in ["[]", "[1]", "[\"\"]", "[kimi"] {
+            let text = find(None, &[], &[("KIMI_AGENT_EXECUTABLE", list)]).unwrap_err();
+            assert!(text.contains("is not a JSON list of a program and its arguments, such as ["), "{text}");
+        }
+        for (option, variable, place) in [
+            (Some("python -m foo".into()), "", "as `executable`"),
+            (None, "/no/kimi --wire", "in $KIMI_AGENT_EXECUTABLE"),
+        ] {
+            let text = find(option, &[("PATH", "/no/one")], &[("KIMI_AGENT_EXECUTABLE", variable)]).unwrap_err();
+            assert!(text.contains(&format!("pass a list {place}, [\"")) && text.contains("\", \"-"), "{text}");
+        }
     }
 
     #[test]

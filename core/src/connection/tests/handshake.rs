@@ -213,3 +213,55 @@ fn the_offer_holds_what_the_agent_reads_and_no_more() {
     );
     assert!(peer.sent[0]["id"].is_string());
 }
+
+#[test]
+fn program_that_echoes_the_handshake_is_refused() {
+    for pinned in [None, Some(WireVersion::new(1, 10))] {
+        let dialect = pinned.map_or_else(|| Wire::new(WireVersion::LATEST), Wire::pinned);
+        let mut peer = Peer::speaking(dialect, timing(), Policy::default());
+        peer.connection.open(Hello::default(), peer.now);
+        peer.look();
+        let request = peer.sent[0].clone();
+        peer.line(&request);
+        let Some(Output::Opened(Err(error))) = peer.connection.poll_output() else { panic!("not refused") };
+        assert_eq!(error.code(), "handshake_error");
+        assert!(error.to_string().contains("a copy of the request"), "{error}");
+        // Nothing was written that could come back as an answer.
+        peer.look();
+        assert_eq!(peer.sent.len(), 1);
+    }
+}
+
+#[test]
+fn program_that_echoes_a_prompt_ends_the_session() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), Policy::default());
+    peer.connection.open(Hello::default(), peer.now);
+    peer.prompt(1);
+    peer.look();
+    let request = peer.sent[0].clone();
+    peer.line(&request);
+    let trace = peer.trace();
+    assert_eq!(trace[0], "opened 1.0");
+    assert!(trace.iter().any(|line| line.contains("protocol_error")), "{trace:?}");
+}
+
+#[test]
+fn missing_model_is_named_in_the_hint() {
+    for (model, part) in [(Some("nope"), "named \"nope\""), (None, "`kimi login`")] {
+        let mut peer = Peer::new(timing(), Policy::default());
+        let hello = Hello { model: model.map(str::to_owned), ..Hello::default() };
+        peer.connection.open(hello, peer.now);
+        peer.answer("initialize", &welcome("1.10"));
+        peer.prompt(1);
+        peer.refuse("prompt", -32001);
+        let error = loop {
+            match peer.connection.poll_output() {
+                Some(Output::TurnEnded { outcome, .. }) => break outcome.unwrap_err(),
+                Some(_) => {}
+                None => panic!("the turn has not ended"),
+            }
+        };
+        assert_eq!(error.code(), "llm_not_set");
+        assert!(error.to_string().starts_with("no (-32001); ") && error.to_string().contains(part), "{error}");
+    }
+}

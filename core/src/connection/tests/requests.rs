@@ -308,7 +308,7 @@ fn hands_answer_what_is_theirs_with_what_fits() {
         assert!(error.to_string().contains(part), "{error}");
     };
     wrong("nobody", ManualAnswer::Approval(Approval::Approve), "no request `nobody`");
-    wrong("t1", ManualAnswer::Approval(Approval::Approve), "the session's own function");
+    wrong("t1", ManualAnswer::Approval(Approval::Approve), "answered by a handler of the session");
     wrong("a1", ManualAnswer::Question(None), "`a1` asks for the answer to a approval");
     wrong("q1", ManualAnswer::Approval(Approval::Approve), "question");
     wrong("a1", ManualAnswer::Json(json!("maybe")), "\"maybe\"");

@@ -267,17 +267,19 @@ impl Acp {
             (_, UNAUTHORISED) => {
                 let agent = agent_name(self.server.as_ref(), NAME);
                 let message = message.trim_end_matches('.');
-                let mut text = format!(
-                    "{agent}: {message}: log in (for Kimi Code: `kimi login`), or configure a model and its provider"
-                );
+                let mut hint = "log in (for Kimi Code: `kimi login`), or configure a model and its provider".to_owned();
                 if !self.logins.is_empty() {
-                    text += &format!("; it knows these ways to log in: {}", self.logins.join(", "));
+                    hint += &format!("; it knows these ways to log in: {}", self.logins.join(", "));
                 }
-                rpc(RpcErrorKind::LlmNotSet, text)
+                let mut error = rpc(RpcErrorKind::LlmNotSet, format!("{agent}: {message}"));
+                if let Error::Rpc(error) = &mut error {
+                    error.hint = Some(hint);
+                }
+                error
             }
             (Stage::Greeting, _) => Error::Handshake(format!(
-                "the agent refuses `initialize` ({code}); check that `executable` names an agent that speaks the Agent \
-                 Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {message}"
+                "the agent refuses `initialize`; check that `executable` names an agent that speaks the Agent \
+                 Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {message} ({code})"
             )),
             (Stage::Setting(option, _), INVALID_PARAMS) => Error::option(*option, message.clone()),
             (Stage::Session, _) if self.wishes.session_id.is_some() => {

@@ -426,5 +426,8 @@ fn an_agent_without_model_or_login_says_what_to_do() {
     );
     assert!(only.contains("`kimi login`") && only.contains("configure a model"), "{only}");
     let trace = turn("model_answers_401");
-    assert_eq!(trace[1], "turn auth_expired: Authentication required: 401 simulated (-32000)");
+    assert_eq!(
+        trace[1],
+        "turn auth_expired: Authentication required: 401 simulated (-32000); log in again with `kimi login`"
+    );
 }

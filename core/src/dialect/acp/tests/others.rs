@@ -203,6 +203,9 @@ fn the_ways_to_log_in_are_told() {
     let error = json!({"code": -32000, "message": "Authentication required."});
     player.hear(&json!({"jsonrpc": "2.0", "id": 1, "error": error}).to_string());
     let [only] = &player.trace[..] else { panic!("{:?}", player.trace) };
-    assert!(only.starts_with("not opened: llm_not_set: the agent (ACP 1): Authentication required: log in"), "{only}");
+    assert!(
+        only.starts_with("not opened: llm_not_set: the agent (ACP 1): Authentication required (-32000); log in"),
+        "{only}"
+    );
     assert!(only.contains("it knows these ways to log in: With a key, By hand"), "{only}");
 }

@@ -101,7 +101,7 @@ fn stop_reasons_are_ends() {
         ("end_turn", "turn finished 1 \"\""),
         ("max_tokens", "turn finished 1 \"\""),
         ("max_turn_requests", "turn max_steps_reached 1 \"\""),
-        ("refusal", "turn rpc_error: the turn was refused: by the model's provider, or by a hook of the agent's (0)"),
+        ("refusal", "turn rpc_error: the turn was refused: by the model's provider, or by a hook of the agent's"),
         ("whim", "turn protocol_error: the agent's answer to `prompt` can't be read: missing field `status`"),
     ] {
         let mut player = prompted();
