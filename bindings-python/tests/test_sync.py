@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import DEADLINE, HANGING, LOOKUP, gone, interrupted, program, texts
+from support import DEADLINE, HANGING, LOOKUP, gone, interrupted, program, texts, waited
 
 from kimi_agent import (
     AgentExited,
@@ -274,3 +275,59 @@ def test_the_end_of_the_program(tmp_path: Path) -> None:
     """
     out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
     assert (out.strip(), err) == ("the program ends: nothing can be asked of an agent any more", "")
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit])
+def test_async_handler_that_raises_what_ends_programs_fails_like_any_other(
+    failure: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Any] = []
+
+    async def on_approval(request: ApprovalRequest) -> Any:
+        raise failure
+
+    async def lookup(arguments: Any) -> str:
+        raise failure("no")
+
+    async def on_event(event: Any) -> None:
+        seen.append(event)
+        raise failure
+
+    shell = {"tool_call": {"name": "Shell", "approve": True, "result": "ok"}}
+    tools = [ExternalTool("lookup", "Looks up.", {"type": "object"}, lookup)]
+    turns = ([shell], [LOOKUP, {"text": "{{last.message}}"}], FRESH)
+    with open_session(*turns, on_approval=on_approval, tools=tools, on_event=on_event) as session:
+        session.prompt("Go").result()
+        assert failure.__name__ in session.prompt("Go").result().text
+        session.set_plan_mode(True)
+        assert waited(lambda: bool(seen))
+        assert session.prompt("Go").result().text == "Fresh"
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "on_approval failed",
+        "tool lookup failed",
+        "on_event failed",
+    ]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit])
+def test_task_of_an_async_handler_does_not_end_the_shared_loop(
+    failure: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks: list[Any] = []
+
+    async def lookup(arguments: Any) -> str:
+        async def work() -> None:
+            raise failure
+
+        tasks.append(asyncio.create_task(work()))
+        await asyncio.sleep(0)
+        return "ok"
+
+    tools = [ExternalTool("lookup", "Looks up.", {"type": "object"}, lookup)]
+    with open_session([LOOKUP, {"text": "Done"}], FRESH, tools=tools) as session:
+        assert session.prompt("Go").result().text == "Done"
+        assert session.prompt("Go").result().text == "Fresh"
+    assert isinstance(tasks[0].exception(), failure)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        f"{failure.__name__} in a task of a handler is ignored"
+    ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import logging
 import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from functools import partial
+from typing import Any, Generic, NoReturn, TypeVar
 
 from ._errors import KimiAgentError
 from ._loop import check_process, mailbox_of
@@ -17,6 +19,7 @@ from ._loop import check_process, mailbox_of
 __all__ = ["block", "run", "run_call"]
 
 T = TypeVar("T")
+_logger = logging.getLogger("kimi_agent")
 _PATIENCE = 1.0
 _lock = threading.Lock()
 _current: _Background | None = None
@@ -34,7 +37,7 @@ class _Background:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            self._serve()
             mailbox = mailbox_of(self.loop)
             if mailbox is not None:
                 mailbox.hush()
@@ -46,6 +49,16 @@ class _Background:
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
         finally:
             self.loop.close()
+
+    def _serve(self) -> None:
+        """Runs the loop until `stop`."""
+        while True:
+            try:
+                self.loop.run_forever()
+                return
+            except (KeyboardInterrupt, SystemExit) as failure:
+                # asyncio ends the loop that a task raises them in, but this one serves all sessions of the program.
+                _logger.error("%s in a task of a handler is ignored", type(failure).__name__, exc_info=failure)
 
     def stop(self) -> None:
         """Joins the thread, so that it does not run Python code while the interpreter goes down."""
@@ -72,31 +85,87 @@ def _background() -> _Background:
     return found
 
 
+class _Call(Generic[T]):
+    """A coroutine that another thread waits for. Ctrl-C may interrupt that thread at any point."""
+
+    __slots__ = ("_begun", "_loop", "_work", "future")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._loop = loop
+        self._work = work
+        self._begun = False
+
+    def start(self) -> None:
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        """Nobody waits any more. Whether it was started, an interrupted caller cannot know."""
+        self.future.cancel()
+        try:
+            self.start()
+        except RuntimeError:
+            # The loop is closed.
+            self._work.close()
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        if self.future.cancelled():
+            self._work.close()
+            return
+        task = self._loop.create_task(self._work)
+        task.add_done_callback(self._settle)
+        # Without a reference to the call itself: in a cycle, what comes of it would outlive it.
+        self.future.add_done_callback(partial(_pass_on_cancel, self._loop, task))
+
+    def _settle(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.future.cancel()
+            return
+        error = task.exception()
+        if not self.future.set_running_or_notify_cancel():
+            return
+        if error is None:
+            self.future.set_result(task.result())
+        else:
+            self.future.set_exception(error)
+
+
+def _pass_on_cancel(
+    loop: asyncio.AbstractEventLoop, task: asyncio.Task[T], future: concurrent.futures.Future[T]
+) -> None:
+    if future.cancelled() and not task.done():
+        loop.call_soon_threadsafe(task.cancel)
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on the background loop, in the caller's context; Ctrl-C interrupts the wait and cancels it."""
-    background = None
+    background = call = None
     try:
         background = _background()
-        future = asyncio.run_coroutine_threadsafe(work, background.loop)
-    except BaseException:
-        work.close()
-        # Then the loop is closed.
-        if background is not None and background.stopping:
-            _too_late()
-        raise
-    try:
+        call = _Call(background.loop, work)
+        try:
+            call.start()
+        except RuntimeError:
+            # The loop is closed.
+            if background.stopping:
+                _too_late()
+            raise
         if sys.platform == "win32":
             # A wait without a timeout cannot be interrupted there.
-            while True:
-                try:
-                    return future.result(0.1)
-                except TimeoutError:
-                    if future.done():
-                        raise
-        return future.result()
+            while not call.future.done():
+                concurrent.futures.wait([call.future], 0.1)
+        return call.future.result()
     except BaseException as error:
-        future.cancel()
-        if background.stopping and isinstance(error, concurrent.futures.CancelledError):
+        if call is None:
+            work.close()
+        elif not call.future.done():
+            call.cancel()
+        # What comes of it nobody gets; a traceback must not keep it.
+        del call, work
+        if background is not None and background.stopping and isinstance(error, concurrent.futures.CancelledError):
             _too_late()
         raise
 

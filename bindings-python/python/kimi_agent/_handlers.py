@@ -191,10 +191,10 @@ async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn:
     except asyncio.CancelledError:
         job.finish(None, "cancelled")
         raise
-    except KeyboardInterrupt:
-        job.finish(None, "KeyboardInterrupt")
-        raise
     except BaseException as failure:
+        if _is_ctrl_c(failure):
+            job.finish(None, "KeyboardInterrupt")
+            raise
         job.finish(None, _failed(handler, failure))
 
 
@@ -241,12 +241,23 @@ async def _tell(job: Job, handler: _Handler, payload: Any, before: asyncio.Task[
         result = handler.function(payload) if handler.asynchronous else await _told_in_thread(handler.function, payload)
         if inspect.isawaitable(result):
             await result
-    except (asyncio.CancelledError, KeyboardInterrupt):
+    except asyncio.CancelledError:
         raise
     except BaseException as failure:
+        if _is_ctrl_c(failure):
+            raise
         failed = _failed(handler, failure)
     finally:
         job.finish(None, failed)
+
+
+def _is_ctrl_c(failure: BaseException) -> bool:
+    """Whether it is to end the program's event loop.
+
+    Signals reach the main thread only. On any other thread a handler has raised it by itself, and the loop, which may
+    be the one of the blocking API, goes on.
+    """
+    return isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def _failed(handler: _Handler, failure: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import _native
 from ._encode import kind_of, to_jsonable
-from ._errors import InvalidOption, KimiAgentError
+from ._errors import InvalidOption, KimiAgentError, TurnInProgress
 from ._handlers import Handlers, encode_answer, serving_job
+from ._holders import abandon_if_lost
 from ._loop import LoopMailbox, called, show_messages
 from ._message import Message
 from ._opening import Opening, Owner, begun
@@ -80,7 +82,12 @@ class Turn(Stream):
         Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
         again, and cancelled: the turn goes on. A handler that the turn waits for cannot wait for it: `TurnInProgress`.
         """
-        return await self._result(serving_job())
+        try:
+            return await self._result(serving_job())
+        except asyncio.CancelledError:
+            # As in Stream: the traceback does not keep the turn.
+            del self
+            raise
 
     async def _result(self, within: int | None) -> PromptResult:
         self._mailbox.check()
@@ -90,7 +97,7 @@ class Turn(Stream):
                 await asyncio.sleep(0)
             outcome = await self._mailbox.wait(called(self._native.result, within))
         except asyncio.CancelledError:
-            # As in Stream: the traceback does not keep the turn.
+            self._wait_cancelled()
             del self
             raise
         from ._results import PromptResult
@@ -144,7 +151,7 @@ class Replay(Stream):
 class Session(Owner[_native.Session]):
     """A session with an agent, that remembers from turn to turn. See `create_session`."""
 
-    __slots__ = ("_origin",)
+    __slots__ = ("_latest", "_origin")
 
     _name = "a Session"
 
@@ -154,6 +161,7 @@ class Session(Owner[_native.Session]):
         super().__init__(native, mailbox, handlers)
         # A session keeps its agent open.
         self._origin = origin
+        self._latest: weakref.ref[Turn] | None = None
 
     @property
     def id(self) -> str:
@@ -218,7 +226,18 @@ class Session(Owner[_native.Session]):
         self._mailbox.check()
         show_messages()
         self._handlers.turn_context = contextvars.copy_context()
-        return Turn(called(self._native.prompt, encode_input(content)), self._mailbox, self._handlers, self)
+        turn = Turn(self._prompt(encode_input(content)), self._mailbox, self._handlers, self)
+        self._latest = weakref.ref(turn)
+        return turn
+
+    def _prompt(self, content: str | list[dict[str, Any]]) -> _native.Turn:
+        try:
+            return called(self._native.prompt, content)
+        except TurnInProgress:
+            # The running turn may be one that only a traceback holds.
+            if not abandon_if_lost(self._latest):
+                raise
+        return called(self._native.prompt, content)
 
     def replay(self) -> Replay:
         """What has happened in the session, once more (from Wire 1.3 on)."""

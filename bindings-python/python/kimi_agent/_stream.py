@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from . import _native
 from ._errors import KimiAgentError, from_native
+from ._holders import Waits
 from ._loop import LoopMailbox, called, in_this_process
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Stream:
         "_next",
         "_reader",
         "_waiter",
+        "_waits",
     )
 
     def __init__(self, native: _native.Turn, mailbox: LoopMailbox) -> None:
@@ -48,6 +50,7 @@ class Stream:
         self._ended = False
         self._reader: object = None
         self._waiter: asyncio.Future[None] | None = None
+        self._waits = Waits()
         mailbox.add_stream(native.key, self)
 
     def __del__(self) -> None:
@@ -55,6 +58,14 @@ class Stream:
         native = getattr(self, "_native", None)
         if native is not None and in_this_process():
             native.abandon()
+
+    def _abandon(self) -> None:
+        """Leaves it, as its loss does; once it has ended this does nothing."""
+        self._native.abandon()
+
+    def _wait_cancelled(self) -> None:
+        """A wait for it was cancelled; its caller lets go of it."""
+        self._waits.cancelled(weakref.ref(self))
 
     def __reduce__(self) -> NoReturn:
         # The end of a copy would end the turn.
@@ -101,6 +112,7 @@ class Stream:
                 try:
                     await self._wait()
                 except asyncio.CancelledError:
+                    self._wait_cancelled()
                     del self
                     raise
         return more
@@ -145,6 +157,7 @@ class EventIterator(_native.Reader):
             self._leave()
             raise
         except asyncio.CancelledError:
+            stream._wait_cancelled()
             del self, stream, native
             raise
         self._leave()

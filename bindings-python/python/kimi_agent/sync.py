@@ -13,14 +13,16 @@ threads of their own and may use them, too. Ctrl-C interrupts every wait.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from . import _agent, _native, _session, _stream
 from ._background import block, run, run_call
-from ._errors import KimiAgentError
+from ._errors import KimiAgentError, TurnInProgress
 from ._handlers import serving_job
+from ._holders import abandon_if_lost
 from ._loop import in_this_process
 
 if TYPE_CHECKING:
@@ -63,18 +65,22 @@ class EventIterator(_native.BlockingReader):
 
     def _later(self) -> Event:
         native = self._stream._native
-        while self._open:
-            try:
+        try:
+            while self._open:
                 more = self._stream._fetch()
-            except KimiAgentError:
-                self.close()
-                raise
-            if more is None:
-                block(native.block)
-            elif not more:
-                self.close()
-            elif (event := native.pop()) is not None:
-                return event
+                if more is None:
+                    block(native.block)
+                elif not more:
+                    self.close()
+                elif (event := native.pop()) is not None:
+                    return event
+        except KimiAgentError:
+            self.close()
+            raise
+        except BaseException:
+            # Ctrl-C: the traceback, which a REPL keeps, does not keep the turn.
+            del self, native
+            raise
         raise StopIteration
 
     def close(self) -> None:
@@ -129,7 +135,12 @@ class Steps:
         return self
 
     def __next__(self) -> Step:
-        step = run(self._next())
+        try:
+            step = run(self._next())
+        except BaseException:
+            # As in EventIterator.
+            del self
+            raise
         if step is None:
             raise StopIteration
         return Step(step)
@@ -166,7 +177,7 @@ class Turn(_Events):
     Losing the last reference to a turn that runs cancels it, and so does leaving `with`.
     """
 
-    __slots__ = ("_turn",)
+    __slots__ = ("__weakref__", "_turn")
 
     def __init__(self, turn: _session.Turn) -> None:
         super().__init__(turn)
@@ -200,7 +211,12 @@ class Turn(_Events):
         is full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A
         request that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
         """
-        return run(self._turn._result(serving_job()))
+        try:
+            return run(self._turn._result(serving_job()))
+        except BaseException:
+            # As in EventIterator.
+            del self
+            raise
 
     def cancel(self) -> None:
         """Stops the turn and waits until it has settled; does nothing if it has ended."""
@@ -221,6 +237,9 @@ class Turn(_Events):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         run(self._turn.__aexit__(kind, error, traceback))
+
+    def _abandon(self) -> None:
+        self._turn._abandon()
 
     def __repr__(self) -> str:
         return repr(self._turn)
@@ -252,7 +271,11 @@ class _Owner(Generic[Inner]):
 class Session(_Owner[_session.Session]):
     """A session with an agent, that remembers from turn to turn. See `create_session`."""
 
-    __slots__ = ()
+    __slots__ = ("_latest",)
+
+    def __init__(self, inner: _session.Session) -> None:
+        super().__init__(inner)
+        self._latest: weakref.ref[Turn] | None = None
 
     @property
     def id(self) -> str:
@@ -312,7 +335,18 @@ class Session(_Owner[_session.Session]):
 
     def prompt(self, content: UserInput) -> Turn:
         """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
-        return Turn(run_call(self._inner.prompt, content))
+        turn = Turn(self._prompt(content))
+        self._latest = weakref.ref(turn)
+        return turn
+
+    def _prompt(self, content: UserInput) -> _session.Turn:
+        try:
+            return run_call(self._inner.prompt, content)
+        except TurnInProgress:
+            # The running turn may be one that only a traceback holds, for example that of a Ctrl-C at a REPL.
+            if not abandon_if_lost(self._latest):
+                raise
+        return run_call(self._inner.prompt, content)
 
     def replay(self) -> Replay:
         """What has happened in the session, once more (from Wire 1.3 on)."""
