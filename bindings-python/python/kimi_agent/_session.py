@@ -80,7 +80,8 @@ class Turn(Stream):
         request that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
 
         Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
-        again, and cancelled: the turn goes on. A handler that the turn waits for cannot wait for it: `TurnInProgress`.
+        again. If the wait is cancelled, a turn that the program still holds goes on; otherwise, if nobody else reads it
+        or waits for it, the turn is cancelled. A handler that the turn waits for cannot wait for it: `TurnInProgress`.
         """
         try:
             return await self._result(serving_job())
