@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use crate::options::Naming;
+use crate::printable::printable;
 use crate::wire::Json;
 
 /// What can go wrong. [`Error::code`] is the same string in every language and for every dialect.
@@ -23,7 +24,7 @@ use crate::wire::Json;
 #[non_exhaustive]
 pub enum Error {
     /// An option has a wrong name or value.
-    #[error("invalid option `{option}`: {reason}")]
+    #[error("invalid option `{}`: {}", printable(.option), printable(.reason))]
     InvalidOption {
         /// The option.
         option: String,
@@ -31,29 +32,29 @@ pub enum Error {
         reason: String,
     },
     /// The agent could not be started; the text names what was looked for, and where.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Spawn(String),
     /// The agent did not open the session.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Handshake(String),
     /// The agent is gone.
     #[error(transparent)]
     AgentExited(#[from] AgentExit),
     /// The agent broke the protocol beyond repair.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Protocol(String),
     /// The agent can't do this.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Unsupported(String),
     /// The session has been closed.
     #[error("the session is closed; open another one with the same `session_id` to continue the conversation")]
     SessionClosed,
     /// A deadline was exceeded.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     Timeout(String),
     /// A call from inside the loop over a turn waited for an answer that lies behind more unread events than the
     /// hard bound allows; or a session that shares its process left too much unread while others went on, and is over.
-    #[error("{0}")]
+    #[error("{}", printable(.0))]
     EventBufferFull(String),
     /// The agent answered with an error.
     #[error(transparent)]
@@ -109,7 +110,7 @@ impl fmt::Display for AgentExit {
             write!(f, " {hint}")?;
         }
         let stderr = self.stderr.trim();
-        if stderr.is_empty() { Ok(()) } else { write!(f, "; the end of its stderr:\n{stderr}") }
+        if stderr.is_empty() { Ok(()) } else { write!(f, "; the end of its stderr:\n{}", printable(stderr)) }
     }
 }
 
@@ -132,12 +133,12 @@ impl std::error::Error for RpcError {}
 
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        f.write_str(&printable(&self.message))?;
         if let Some(code) = self.rpc_code {
             write!(f, " ({code})")?;
         }
         match &self.hint {
-            Some(hint) => write!(f, "; {hint}"),
+            Some(hint) => write!(f, "; {}", printable(hint)),
             None => Ok(()),
         }
     }

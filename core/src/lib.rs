@@ -49,7 +49,9 @@ pub mod measured;
 mod models;
 mod multiplex;
 mod options;
+mod printable;
 mod private;
+mod secrets;
 mod session;
 mod sync;
 #[cfg(feature = "testing")]
@@ -65,4 +67,5 @@ pub use handler::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, H
 pub use options::{AgentOptions, Dialect, Executable, SessionOptions};
 #[doc(hidden)]
 pub use options::{HookSpec, Naming, ToolSpec, parse_hook, parse_tool};
+pub use printable::printable;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, Turn, prompt};

@@ -13,6 +13,7 @@ use tracing_core::span::Current;
 
 use super::Mailbox;
 use crate::connection::WIRE;
+use crate::printable::printable_line;
 
 /// How grave a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,7 +166,9 @@ impl Subscriber for ToMailboxes {
         };
         if let Some(mailbox) = mailbox {
             let metadata = event.metadata();
-            mailbox.post_log(metadata.level().into(), metadata.target(), text.message + &text.fields);
+            // Handlers of the host's print records as they are, to a terminal perhaps, and a record is one line.
+            let text = text.message + &text.fields;
+            mailbox.post_log(metadata.level().into(), metadata.target(), printable_line(&text).into_owned());
         }
     }
 

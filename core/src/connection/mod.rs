@@ -26,6 +26,7 @@ pub(crate) use turn::{StepTag, TurnKey};
 
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
+use crate::printable::printable_line;
 use crate::wire::{
     Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, UnknownEvent,
 };
@@ -285,7 +286,7 @@ impl Connection {
     fn show(&self, direction: char, lines: &[u8]) {
         const LONGEST: usize = 1 << 20;
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let shown = String::from_utf8_lossy(&line[..line.len().min(LONGEST)]);
+            let shown = self.policy.secrets.shown(line, LONGEST);
             match line.len().saturating_sub(LONGEST) {
                 0 => tracing::trace!(target: WIRE, "{direction} {shown}"),
                 more => tracing::trace!(target: WIRE, "{direction} {shown} [… {more} more bytes]"),
@@ -328,16 +329,18 @@ impl Connection {
                 tracing::warn!(?outcome, "the agent could not read a line of ours");
             }
             Incoming::Noise(reason) => {
-                let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+                let shown = self.policy.secrets.shown(line, SHOWN);
+                let reason = self.policy.secrets.shown(reason.as_bytes(), SHOWN);
+                let (reason, line) = (printable_line(&reason), printable_line(&shown));
                 match self.invalid_lines.count(now) {
-                    Report::Line => tracing::warn!(reason, line = %shown, "invalid line dropped"),
+                    Report::Line => tracing::warn!(%reason, %line, "invalid line dropped"),
                     Report::Summary(others) => {
-                        tracing::warn!(others, reason, line = %shown, "invalid lines dropped; the last is shown");
+                        tracing::warn!(others, %reason, %line, "invalid lines dropped; the last is shown");
                     }
                     Report::Nothing => {}
                 }
                 if matches!(self.phase, Phase::Opening { .. }) && self.early_noise.len() < 3 {
-                    self.early_noise.push(shown.into_owned());
+                    self.early_noise.push(shown);
                 }
             }
         }

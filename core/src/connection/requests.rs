@@ -9,6 +9,7 @@ use super::{Connection, Output, Scope};
 use crate::dialect::Answer;
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, HookDecision, OnError};
+use crate::secrets::Secrets;
 use crate::wire::{Event, HandlerKind, ToolCallRequest, ToolReturnValue, UnknownEvent};
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
@@ -47,6 +48,8 @@ pub(crate) struct Policy {
     pub(crate) hooks: HashMap<String, (OnError, String)>,
     /// Whether anybody sees what comes outside turns.
     pub(crate) observed: bool,
+    /// What is not to be shown of what the agent sends.
+    pub(crate) secrets: Secrets,
 }
 
 /// Where an answer goes.

@@ -152,6 +152,7 @@ impl Scenario {
             approval: self.approval.into(),
             question,
             observed: self.observed,
+            secrets: Default::default(),
             tools: ["add".to_owned()].into(),
             hooks: [("h".to_owned(), (OnError::Block, "Stop".to_owned()))].into(),
         }

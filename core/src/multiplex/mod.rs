@@ -387,6 +387,11 @@ impl Multiplexer {
                 }
                 Output::ToAgent(_) => {}
                 Output::ToSession(key, line) => self.tell(key, line),
+                Output::Failed(key, error) => {
+                    if let Some(peer) = self.ports.get(&key) {
+                        peer.port.end(Exit::because(error), "");
+                    }
+                }
                 Output::Left(key) => {
                     if let Some(peer) = self.ports.remove(&key) {
                         peer.port.end(Exit::default(), "");

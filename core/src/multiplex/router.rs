@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::error::Error;
+use crate::printable::printable_line;
 use crate::wire::envelope::{self, Envelope, RpcFailure};
 use crate::wire::value::{Key as Text, object};
 
@@ -28,6 +30,8 @@ pub(super) enum Output {
     ToSession(Key, Vec<u8>),
     /// Nothing comes to this session any more.
     Left(Key),
+    /// The agent's answer cannot be used, for this reason. The session has left.
+    Failed(Key, Error),
 }
 
 #[derive(Debug, Default)]
@@ -200,7 +204,9 @@ impl Router {
                 return match id.parse().ok().and_then(|number: u64| self.calls.remove(&number)) {
                     Some(call) => self.answered(call, outcome),
                     // To a session it might look like the answer to a call of its own.
-                    None => tracing::warn!(%id, "an answer to what was not asked, or was answered before"),
+                    None => {
+                        tracing::warn!(id = %printable_line(&id), "an answer to what was not asked, or was answered before");
+                    }
                 };
             }
             Envelope::Request { id, params, .. } => (Some(id), params),
@@ -271,6 +277,7 @@ impl Router {
             Kind::Opens => {
                 let name = outcome.as_ref().ok().and_then(|answer| session_of(answer));
                 match name {
+                    Some(name) if self.is_others(key, &name) => self.fail(key, &name),
                     Some(name) if here => {
                         self.name(key, name.clone());
                         // Some tell of a session before they name it.
@@ -291,11 +298,41 @@ impl Router {
                     slot.name = None;
                 }
             }
-            Kind::Resumes(_) | Kind::Prompt | Kind::Other => {}
+            Kind::Resumes(asked) => match outcome.as_ref().ok().and_then(|answer| session_of(answer)) {
+                Some(name) if name != asked && self.is_others(key, &name) => self.fail(key, &name),
+                // The agent calls the session by another name from now on.
+                Some(name) if name != asked && here => {
+                    self.names.remove(&asked);
+                    self.name(key, name);
+                }
+                _ => {}
+            },
+            Kind::Prompt | Kind::Other => {}
         }
-        if here {
+        if self.sessions.get(&key).is_some_and(|slot| !slot.leaving) {
             self.answer(key, &id, &outcome);
         }
+    }
+
+    /// Whether another session has this name.
+    fn is_others(&self, key: Key, name: &str) -> bool {
+        self.names.get(name).is_some_and(|other| *other != key)
+    }
+
+    /// The agent has given this session the name of another one, which keeps it: whose a message is could not be told.
+    fn fail(&mut self, key: Key, name: &str) {
+        // The other session must not be closed in its place.
+        if let Some(slot) = self.sessions.get_mut(&key)
+            && let Some(own) = slot.name.take()
+        {
+            self.names.remove(&own);
+        }
+        let error = Error::Protocol(format!(
+            "the agent opened a session with the id `{name}`, which another session of this process has; that session \
+             goes on, this one cannot be opened"
+        ));
+        self.outputs.push_back(Output::Failed(key, error));
+        self.drop_session(key);
     }
 
     fn answer(&mut self, key: Key, id: &str, outcome: &Result<&RawValue, RpcFailure>) {

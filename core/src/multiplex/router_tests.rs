@@ -19,6 +19,7 @@ struct Out {
     agent: Vec<Value>,
     sessions: Vec<(Key, Value)>,
     left: Vec<Key>,
+    failed: Vec<(Key, String)>,
 }
 
 fn out(router: &mut Router) -> Out {
@@ -28,6 +29,7 @@ fn out(router: &mut Router) -> Out {
             Output::ToAgent(line) => out.agent.push(value(&line)),
             Output::ToSession(key, line) => out.sessions.push((key, value(&line))),
             Output::Left(key) => out.left.push(key),
+            Output::Failed(key, error) => out.failed.push((key, format!("{}: {error}", error.code()))),
         }
     }
     out
@@ -230,6 +232,61 @@ fn a_session_that_nobody_waits_for_any_more_is_closed_once_it_is_there() {
 }
 
 #[test]
+fn an_id_that_another_session_has_fails_the_second_opening() {
+    let failed = |method: &str, params: Value| {
+        let mut router = two();
+        router.attach(3);
+        says(&mut router, 3, &hello(0));
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let asked = says(&mut router, 3, &call);
+        let told = hears(&mut router, &answer(&asked.agent[0]["id"], json!({"sessionId": "a"})));
+        // The session that has the id is not closed in place of the new one.
+        assert_eq!(told.agent, Vec::<Value>::new(), "{method}");
+        assert_eq!((told.sessions, told.left), (vec![], vec![3]), "{method}");
+        let [(3, error)] = &told.failed[..] else { panic!("{method}: {:?}", told.failed) };
+        assert!(error.starts_with("protocol_error: the agent opened a session with the id `a`"), "{error}");
+        // Requests go to the first session, as before.
+        assert_eq!(hears(&mut router, &ask(json!(9), "a")).sessions, [(1, ask(json!(9), "a"))], "{method}");
+        assert_eq!(hears(&mut router, &update("c", 1)), Out::default(), "{method}");
+        router
+    };
+    failed("session/new", json!({}));
+    failed("session/fork", json!({"sessionId": "b"}));
+    failed("session/load", json!({"sessionId": "c"}));
+    let mut router = failed("session/resume", json!({"sessionId": "c"}));
+    // The name that was asked for is free again.
+    router.attach(4);
+    let resume = json!({"jsonrpc": "2.0", "id": 1, "method": "session/resume", "params": {"sessionId": "c"}});
+    assert_eq!(says(&mut router, 4, &resume).agent.len(), 1);
+}
+
+#[test]
+fn two_openings_at_once_with_one_id_leave_the_first() {
+    let mut router = Router::default();
+    let ids: Vec<Value> = (1..=2)
+        .map(|key| {
+            router.attach(key);
+            says(&mut router, key, &new(1)).agent[0]["id"].clone()
+        })
+        .collect();
+    assert_eq!(hears(&mut router, &answer(&ids[1], json!({"sessionId": "a"}))).sessions.len(), 1);
+    let told = hears(&mut router, &answer(&ids[0], json!({"sessionId": "a"})));
+    assert_eq!((told.failed.len(), told.left), (1, vec![1]));
+    assert_eq!(hears(&mut router, &update("a", 1)).sessions, [(2, update("a", 1))]);
+}
+
+#[test]
+fn a_resumed_session_may_get_another_id() {
+    let mut router = two();
+    router.attach(3);
+    let resume = json!({"jsonrpc": "2.0", "id": 1, "method": "session/load", "params": {"sessionId": "c"}});
+    let asked = says(&mut router, 3, &resume);
+    let told = hears(&mut router, &answer(&asked.agent[0]["id"], json!({"sessionId": "d"})));
+    assert_eq!(told.sessions.len(), 1);
+    assert_eq!(hears(&mut router, &update("d", 1)).sessions, [(3, update("d", 1))]);
+}
+
+#[test]
 fn a_session_is_open_once() {
     let mut router = two();
     router.attach(3);
@@ -307,6 +364,7 @@ proptest! {
     /// Whatever anybody writes: the agent gets whole messages, and sessions that are there get what comes.
     #[test]
     fn nothing_breaks_it(lines in proptest::collection::vec((0..4_u64, odd()), 0..40), leaves in 0..40_usize) {
+        let mut failed = std::collections::HashSet::new();
         let mut router = Router::default();
         (1..=3).for_each(|key| router.attach(key));
         for (n, (who, line)) in lines.into_iter().enumerate() {
@@ -323,7 +381,8 @@ proptest! {
                         prop_assert!(!line.contains(&b'\n') && value(&line).is_object());
                     }
                     Output::ToSession(key, _) => prop_assert!((1..=3).contains(&key) && (key != 2 || n <= leaves)),
-                    Output::Left(key) => prop_assert_eq!((key, n), (2, leaves)),
+                    Output::Left(key) => prop_assert!((key, n) == (2, leaves) || failed.remove(&key)),
+                    Output::Failed(key, _) => prop_assert!(failed.insert(key) && (1..=3).contains(&key)),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Opening a session: check the options, start the agent, shake hands.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -25,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::multiplex;
 use crate::options::{Dialect, SessionOptions};
+use crate::secrets::Secrets;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, child};
 use crate::wire::{Content, TokenUsage};
@@ -279,7 +281,7 @@ impl SessionOptions {
     ) -> Result<Session> {
         let hooks: HashMap<String, Hook> =
             self.hooks.iter().enumerate().map(|(n, hook)| (format!("hook-{}", n + 1), hook.clone())).collect();
-        let policy = self.policy(&hooks);
+        let mut policy = self.policy(&hooks);
         let mut hello = self.hello();
         let wanted: Vec<String> = self.hooks.iter().map(|hook| hook.event.clone()).collect();
         let tools = !self.tools.is_empty();
@@ -291,6 +293,7 @@ impl SessionOptions {
             offered = Some(offer.tools);
             tools_server = Some((server, calls));
         }
+        policy.secrets = self.secrets(&hello);
         let timing = Timing {
             handshake: self.handshake_timeout,
             cancel: self.cancel_timeout,
@@ -358,7 +361,16 @@ impl SessionOptions {
             tools: self.tools.iter().map(|tool| tool.name.clone()).collect(),
             hooks: hooks.iter().map(|(id, hook)| (id.clone(), (hook.on_error, hook.event.clone()))).collect(),
             observed: self.on_event.is_some(),
+            secrets: Secrets::default(),
         }
+    }
+
+    /// The values that may be secrets, for what is shown of the agent's lines.
+    fn secrets(&self, hello: &Hello) -> Secrets {
+        let values = self.config.iter().chain(&self.mcp_configs);
+        let env = self.env.iter().map(|(_, value)| value.as_os_str());
+        let headers = hello.tools_server.iter().flat_map(|server| &server.headers);
+        Secrets::new(values, env.chain(headers.map(|(_, value)| OsStr::new(value))))
     }
 
     pub(super) fn hello(&self) -> Hello {

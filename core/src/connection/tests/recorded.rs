@@ -64,6 +64,7 @@ impl Player {
             tools: hello.tools.iter().map(|tool| tool.name.clone()).collect(),
             hooks: hello.hooks.iter().map(|hook| (hook.id.clone(), (OnError::Allow, hook.event.clone()))).collect(),
             observed: true,
+            secrets: Default::default(),
         };
         let mut player = Self {
             connection: Connection::new(dialect, timing(), policy),

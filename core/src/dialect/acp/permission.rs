@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use super::{Acp, content, shallow, unknown, updates};
 use crate::dialect::{Answer, Incoming};
 use crate::handler::Approval;
+use crate::printable::printable;
 use crate::wire::envelope::{self, is_too_deep};
 use crate::wire::value::object;
 use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
@@ -70,6 +71,71 @@ fn is_skip(option: &Choice) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// How much an option allows. A larger value allows more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Power {
+    Nothing,
+    Once,
+    Always,
+    /// The agent named a kind that came later.
+    Unknown,
+}
+
+impl Choice {
+    fn power(&self) -> Power {
+        match self.kind {
+            Some(Kind::RejectOnce | Kind::RejectAlways) => Power::Nothing,
+            Some(Kind::AllowOnce) => Power::Once,
+            Some(Kind::AllowAlways) => Power::Always,
+            _ => Power::Unknown,
+        }
+    }
+
+    /// Whether the label says the opposite of the kind, such as "No" on an option that allows. The answers to a question
+    /// of Kimi Code's are all of the kind `allow_once`, whatever they say.
+    fn contradicts_itself(&self) -> bool {
+        match self.power() {
+            Power::Nothing => reads_as_permission(&self.name),
+            Power::Once | Power::Always => reads_as_refusal(&self.name) && !is_answer(self),
+            Power::Unknown => false,
+        }
+    }
+}
+
+fn words(label: &str) -> Vec<String> {
+    let letters = |c: char| !c.is_alphanumeric() && !matches!(c, '\'' | '’');
+    let words = label.split(letters).filter(|word| !word.is_empty()).take(3);
+    words.map(|word| word.to_lowercase().replace('’', "'")).collect()
+}
+
+fn reads_as_refusal(label: &str) -> bool {
+    let words = words(label);
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["don't" | "dont" | "never", "allow" | "approve" | "run", ..] | ["do", "not", "allow" | "approve" | "run"] => true,
+        [first, ..] => matches!(
+            first,
+            "no" | "nope" | "reject" | "deny" | "decline" | "refuse" | "disallow" | "forbid" | "block" | "cancel" | "abort"
+        ),
+        [] => false,
+    }
+}
+
+fn reads_as_permission(label: &str) -> bool {
+    let words = words(label);
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["always", "allow" | "approve" | "accept", ..] => true,
+        [first, ..] => matches!(first, "yes" | "allow" | "approve" | "accept" | "ok" | "okay"),
+        [] => false,
+    }
+}
+
+/// Whether the option is an answer to a question, as Kimi Code names them: `q0_opt_1`.
+fn is_answer(option: &Choice) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = option.option_id.0.strip_prefix('q').and_then(|rest| rest.split_once("_opt_"));
+    parts.is_some_and(|(question, answer)| digits(question) && digits(answer))
+}
+
 /// Whether the options are those of an approval: there is one way to allow it and one to reject it, as far as this once
 /// goes. In how many ways it may be for good does not matter where it can be for once.
 fn is_approval(options: &[Choice]) -> bool {
@@ -79,34 +145,55 @@ fn is_approval(options: &[Choice]) -> bool {
     plain && once <= 1 && count(Kind::RejectOnce) <= 1 && (always <= 1 || once == 1)
 }
 
+/// Whether the id of an option means just this option to the agent. Options that reject may share an id. An option that
+/// contradicts itself is never chosen.
+fn is_plain(options: &[Choice], option: &Choice) -> bool {
+    let same = |other: &Choice| {
+        let equal = other.power() == option.power();
+        equal && (option.power() == Power::Nothing || (other.kind == option.kind && other.name == option.name))
+    };
+    let mut twins = options.iter().filter(|other| other.option_id == option.option_id);
+    twins.all(|other| same(other) && !other.contradicts_itself())
+}
+
 impl Permission {
-    fn first(&self, kinds: &[Kind]) -> Option<&Choice> {
-        kinds.iter().find_map(|kind| self.options.iter().find(|option| option.kind == Some(*kind)))
+    fn plain(&self, kind: Kind) -> impl Iterator<Item = &Choice> {
+        self.options.iter().filter(move |option| option.kind == Some(kind) && is_plain(&self.options, option))
     }
 
     /// The one option of that kind: where there are several, how far each goes is not known.
     fn only(&self, kind: Kind) -> Option<&Choice> {
-        let mut all = self.options.iter().filter(|option| option.kind == Some(kind));
-        all.next().filter(|_| all.next().is_none())
+        let several = self.options.iter().filter(|option| option.kind == Some(kind)).count() > 1;
+        self.plain(kind).next().filter(|_| !several)
     }
 
     /// The option that says no; where there is none, nothing is chosen.
     fn rejection(&self) -> Option<&Choice> {
-        self.first(&[Kind::RejectOnce, Kind::RejectAlways])
+        self.plain(Kind::RejectOnce).next().or_else(|| self.plain(Kind::RejectAlways).next())
+    }
+
+    /// The option with this label. Of several that have it the one that allows least, if that is one.
+    fn labelled(&self, label: &str) -> Option<&Choice> {
+        let least = self.options.iter().filter(|option| option.name == label).map(Choice::power).min()?;
+        let mut all = self.options.iter().filter(|option| option.name == label && option.power() == least);
+        let first = all.next().filter(|option| is_plain(&self.options, option))?;
+        let clear = least == Power::Nothing || all.all(|other| other.option_id == first.option_id);
+        clear.then_some(first)
     }
 
     pub(super) fn outcome(&self, answer: &Answer) -> RequestPermissionResponse {
         let chosen = match answer {
             // What was allowed once must not be allowed for good.
-            Answer::Approval(Approval::Approve) => self.first(&[Kind::AllowOnce]),
+            Answer::Approval(Approval::Approve) => self.plain(Kind::AllowOnce).next(),
             Answer::Approval(Approval::ApproveForSession) => {
-                self.only(Kind::AllowAlways).or_else(|| self.first(&[Kind::AllowOnce]))
+                self.only(Kind::AllowAlways).or_else(|| self.plain(Kind::AllowOnce).next())
             }
             Answer::Question(Some(answers)) => {
                 let label = answers.get(&self.question);
-                let chosen = self.options.iter().find(|option| Some(&*option.name) == label);
+                let chosen = label.and_then(|label| self.labelled(label));
                 if chosen.is_none() {
-                    tracing::warn!(label, "the answer is none of the choices; the question is dismissed");
+                    let label = label.map(printable);
+                    tracing::warn!(label = label.as_deref(), "question dismissed: the answer names no option unambiguously");
                 }
                 chosen.or_else(|| self.rejection())
             }
@@ -169,7 +256,8 @@ impl Acp {
     /// to do it is up to the tool's function.
     fn allowance(&mut self, rpc_id: &str, call_id: &str, options: &[Choice]) -> Option<Vec<u8>> {
         let own = self.own_tool(self.tools.name(call_id)?).is_some();
-        let once = options.iter().find(|option| option.kind == Some(Kind::AllowOnce))?;
+        // An ambiguous request is left to the program.
+        let once = options.iter().find(|option| option.kind == Some(Kind::AllowOnce) && is_plain(options, option))?;
         let ask = !own || !is_approval(options) || self.cancelling.is_some();
         let outcome = acp::SelectedPermissionOutcome::new(once.option_id.clone());
         let answer = RequestPermissionResponse::new(RequestPermissionOutcome::Selected(outcome));

@@ -95,6 +95,112 @@ fn nothing_is_allowed_for_good_that_was_allowed_once() {
     assert_eq!(ask(json!([option("allow_once")]), Approval::reject("no")), none);
 }
 
+/// The option that the agent is told where it asks with these, each of (id, label, kind), and the program says this; and
+/// the answer as it fits what was asked.
+fn answered(options: &[(String, String, &str)], answer: &Answer) -> (Option<String>, Answer) {
+    let mut player = prompted();
+    let option = |(id, name, kind): &(String, String, &str)| json!({"optionId": id, "name": name, "kind": kind});
+    let options: Vec<Value> = options.iter().map(option).collect();
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "Go on?"}}]);
+    let call = json!({"toolCallId": "t", "title": "Bash", "content": content});
+    let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    let request = json!({"jsonrpc": "2.0", "id": "r", "method": "session/request_permission", "params": params});
+    player.hear(&request.to_string());
+    let (key, request) = player.asked.remove(0);
+    let answer = match (&request, answer) {
+        // A program answers what it is asked.
+        (Event::ApprovalRequest(_), Answer::Question(_)) => Answer::Approval(Approval::Approve),
+        (Event::QuestionRequest(_), Answer::Approval(_)) => Answer::Question(None),
+        _ => answer.clone(),
+    };
+    player.connection.answer(key, &answer, player.now);
+    player.look();
+    (player.sent()[0]["result"]["outcome"]["optionId"].as_str().map(str::to_owned), answer)
+}
+
+fn offered<'a>(options: &[(&str, &str, &'a str)]) -> Vec<(String, String, &'a str)> {
+    options.iter().map(|(id, name, kind)| ((*id).to_owned(), (*name).to_owned(), *kind)).collect()
+}
+
+#[test]
+fn ambiguous_options_never_allow_more_than_was_meant() {
+    let says = |label: &str| Answer::Question(Some(Answers::new().answer("Go on?", label)));
+    let (yes, always) = (Answer::Approval(Approval::Approve), Answer::Approval(Approval::ApproveForSession));
+    let no = Answer::Approval(Approval::reject("no"));
+    let nothing: Option<&str> = None;
+    let cases: &[(&[(&str, &str, &str)], &Answer, Option<&str>)] = &[
+        // One id for two options of an approval.
+        (&[("x", "Yes", "allow_once"), ("x", "No", "reject_once")], &no, nothing),
+        (&[("x", "Yes", "allow_once"), ("x", "No", "reject_once")], &yes, nothing),
+        (&[("x", "Yes", "allow_once"), ("x", "Always", "allow_always"), ("n", "No", "reject_once")], &yes, nothing),
+        (&[("x", "Yes", "allow_once"), ("x", "Always", "allow_always"), ("n", "No", "reject_once")], &no, Some("n")),
+        (&[("y", "Yes", "allow_once"), ("n", "No", "reject_once"), ("n", "Never", "reject_always")], &no, Some("n")),
+        (&[("y", "Yes", "allow_once"), ("y", "No", "reject_once"), ("n", "Never", "reject_always")], &no, Some("n")),
+        // A label that says the opposite of its kind.
+        (&[("y", "No", "allow_once"), ("n", "Yes", "reject_once")], &yes, nothing),
+        (&[("y", "No", "allow_once"), ("n", "Yes", "reject_once")], &no, nothing),
+        // Questions: two ways to allow once.
+        (&[("a", "A", "allow_once"), ("b", "B", "allow_once"), ("n", "No", "reject_once")], &says("B"), Some("b")),
+        (&[("a", "A", "allow_once"), ("a", "B", "allow_once"), ("n", "No", "reject_once")], &says("B"), Some("n")),
+        (&[("a", "A", "allow_once"), ("b", "A", "allow_once"), ("n", "No", "reject_once")], &says("A"), Some("n")),
+        (&[("a", "A", "allow_once"), ("b", "A", "allow_once")], &says("A"), nothing),
+        (&[("a", "A", "allow_always"), ("b", "A", "allow_once"), ("c", "C", "allow_once")], &says("A"), Some("b")),
+        (&[("a", "A", "allow_once"), ("b", "B", "allow_once"), ("n", "A", "reject_once")], &says("A"), Some("n")),
+        (&[("a", "No", "allow_once"), ("b", "Yes", "allow_once"), ("n", "Skip", "reject_once")], &says("No"), Some("n")),
+        (&[("a", "No", "allow_once"), ("b", "Yes", "allow_once")], &says("No"), nothing),
+        (&[("a", "no, thanks", "allow_once"), ("b", "Yes", "allow_once")], &says("no, thanks"), nothing),
+        // Answers to a question of Kimi Code's are all of this kind.
+        (&[("q0_opt_0", "No", "allow_once"), ("q0_opt_1", "Yes", "allow_once")], &says("No"), Some("q0_opt_0")),
+        // An agent asks for good twice: how far each goes is not known.
+        (&[("a", "A", "allow_always"), ("b", "B", "allow_always"), ("c", "Yes", "allow_once")], &always, Some("c")),
+    ];
+    for (options, answer, expected) in cases {
+        assert_eq!(answered(&offered(options), answer).0.as_deref(), *expected, "{options:?} {answer:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_answer_never_allows_more_than_it_says(
+        options in proptest::collection::vec(
+            ("[xyz]", "(A|B|No|Yes|Always|no!)", prop::sample::select(vec!["allow_once", "allow_always", "reject_once", "reject_always", "later"])),
+            1..5,
+        ),
+        word in 0..4_usize,
+        label in "(A|B|No|Yes|Always|no!)",
+    ) {
+        let power = |kind: &str| match kind {
+            "reject_once" | "reject_always" => 0,
+            "allow_once" => 1,
+            "allow_always" => 2,
+            _ => 3,
+        };
+        let answer = match word {
+            0 => Answer::Approval(Approval::Approve),
+            1 => Answer::Approval(Approval::ApproveForSession),
+            2 => Answer::Approval(Approval::Reject { feedback: None }),
+            _ => Answer::Question(Some(Answers::new().answer("Go on?", &*label))),
+        };
+        let (chosen, answer) = answered(&options, &answer);
+        // What that id may mean to the agent, at the most.
+        let meant = |id: &String| options.iter().filter(|(other, ..)| other == id).map(|(_, _, kind)| power(kind)).max();
+        let sent = chosen.as_ref().and_then(meant).unwrap_or(0);
+        let labelled = || options.iter().filter(|(_, name, _)| *name == label).map(|(_, _, kind)| power(kind)).min();
+        let granted = match &answer {
+            Answer::Approval(Approval::Approve) => 1,
+            Answer::Approval(Approval::ApproveForSession) => 2,
+            Answer::Question(Some(_)) => match labelled() {
+                // The kind is not known, and so not the opposite of the label.
+                Some(3) => 3,
+                Some(power) if !label.to_lowercase().starts_with("no") => power,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        prop_assert!(sent <= granted, "{:?} {:?}: {:?}", options, answer, chosen);
+    }
+}
+
 #[test]
 fn stop_reasons_are_ends() {
     for (reason, end) in [
