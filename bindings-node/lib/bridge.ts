@@ -6,6 +6,7 @@ import { fromNative, translated } from "./errors.js";
 import { errorText, type Handlers, type Job, JobContext } from "./handlers.js";
 import { log } from "./log.js";
 import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
+import { bindRequest } from "./requests.js";
 
 /** A turn or a replay, for what is delivered to it. It must not keep the program's object from being collected. */
 export interface TurnPeer {
@@ -134,7 +135,8 @@ export class Bridge {
         this.#turns.get(delivery[1])?.onSettled();
         break;
       case "job": {
-        const [, id, session, kind, index, payload, inTurn] = delivery;
+        const [, id, session, kind, index, payload, inTurn, origin] = delivery;
+        if (origin) bindRequest(payload, origin);
         this.#run(session, { id, kind, index, payload }, inTurn);
         break;
       }

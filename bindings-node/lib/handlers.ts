@@ -2,6 +2,7 @@
 
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 
+import { InvalidOption } from "./errors.js";
 import { toJson } from "./json.js";
 import type { JobKind } from "./native.js";
 import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
@@ -55,6 +56,24 @@ export function answerJson(answer: unknown): string {
   return toJson(answer ?? null);
 }
 
+/**
+ * An answer that decides something. Only what it plainly says counts: a value that becomes something else in JSON, such as
+ * an object with `toJSON` or a `String` object, throws.
+ */
+export function decisionJson(answer: unknown): string {
+  if (!(answer instanceof Reject || answer instanceof Block)) checkPlain(answer);
+  return answerJson(answer);
+}
+
+function checkPlain(value: unknown): void {
+  if (typeof value !== "object" || value === null) return;
+  if ("toJSON" in value || value instanceof String) {
+    const got = "toJSON" in value ? "an object with `toJSON`" : "a `String` object";
+    throw new InvalidOption("answer", `invalid option \`answer\`: expected text or a plain object, got ${got}`);
+  }
+  for (const item of Object.values(value)) checkPlain(item);
+}
+
 /** The text of whatever was thrown. */
 export function errorText(thrown: unknown): string {
   if (thrown instanceof Error) return thrown.message || thrown.name;
@@ -89,7 +108,8 @@ function failed(thrown: unknown): JobOutcome {
 function answered(job: Job, answer: unknown): JobOutcome {
   const ignored = job.kind === "event" || job.kind === "stderr";
   try {
-    return { value: ignored ? "null" : answerJson(answer), error: null };
+    if (ignored) return { value: "null", error: null };
+    return { value: job.kind === "tool" ? answerJson(answer) : decisionJson(answer), error: null };
   } catch (thrown) {
     return failed(thrown);
   }

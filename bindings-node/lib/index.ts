@@ -49,7 +49,9 @@ export {
   reject,
   type SessionOptions,
 } from "./options.js";
+export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
+export type { RequestReference } from "./requests.js";
 export { type Capabilities, createSession, prompt, type PromptOptions, Session } from "./session.js";
 export {
   type ExternalTool,
@@ -63,7 +65,6 @@ export {
   type PromptContent,
   PromptResult,
   Replay,
-  type RequestReference,
   Turn,
   type TurnStatus,
 } from "./turn.js";

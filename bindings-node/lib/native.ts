@@ -12,7 +12,8 @@ import type { Event } from "./wire.js";
  * - `readable` follows a {@link NativeTurn.drain} that returned null, once.
  * - `settled` comes once a turn, when its outcome is known or it has been abandoned, read or not.
  * - `job` asks for a handler to be run and {@link NativeBridge.jobDone} to be called; `cancel_job` means that nobody
- *   waits for it any more. The last field says whether the job belongs to the session's running turn.
+ *   waits for it any more. The last fields say whether the job belongs to the session's running turn, and which request
+ *   the payload is.
  * - `log` comes only after {@link NativeBridge.setLogLevel}.
  */
 export type Delivery =
@@ -20,7 +21,16 @@ export type Delivery =
   | ["failed", ticket: number, code: string, message: string, fields: ErrorFields]
   | ["readable", turnKey: number]
   | ["settled", turnKey: number]
-  | ["job", jobId: number, sessionKey: number, kind: JobKind, index: number | null, payload: unknown, inTurn: boolean]
+  | [
+      "job",
+      jobId: number,
+      sessionKey: number,
+      kind: JobKind,
+      index: number | null,
+      payload: unknown,
+      inTurn: boolean,
+      origin?: RequestOrigin | null,
+    ]
   | ["cancel_job", jobId: number]
   | ["log", level: LogLevel, target: string, message: string];
 
@@ -29,6 +39,9 @@ export type Delivery =
  * request's, for a tool the parsed arguments, for stderr the line.
  */
 export type JobKind = "approval" | "question" | "tool" | "hook" | "event" | "stderr";
+
+/** Which request of which session an event is. The addon gives it, and takes it back with an answer. */
+export type RequestOrigin = [session: number, request: number];
 
 /** How grave a log record is. */
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
@@ -87,7 +100,7 @@ export interface NativeSession {
   prompt(contentJson: string): NativeTurn;
   replay(): NativeTurn;
   setPlanMode(onJson: string): number;
-  respond(requestId: string, answerJson: string): number;
+  respond(requestId: string, origin: RequestOrigin | null, answerJson: string): number;
   close(): number;
   /** Lets go without waiting, as when the session was garbage collected. */
   abandon(): void;
@@ -117,6 +130,8 @@ export interface Batch {
    * the length of its text, or, if that is long, null.
    */
   events: (Event | number | null)[];
+  /** Which of the events are requests, and which. Left out if none is. */
+  origins?: [place: number, session: number, request: number][];
   /** The step of the next unread event: its place in the turn, and the agent's number; null while there is none. */
   next: [index: number, n: number] | null;
   /** Nothing follows: in the turn, or in the step that was asked for. */
@@ -144,7 +159,7 @@ export interface NativeTurn {
   readerStarted(byStep: boolean): void;
   cancel(): number;
   steer(contentJson: string): number;
-  respond(requestId: string, answerJson: string): number;
+  respond(requestId: string, origin: RequestOrigin | null, answerJson: string): number;
   /** The turn's token usage as JSON. */
   usage(): string;
   readonly discarded: number;
@@ -193,6 +208,8 @@ export interface NativeModule {
   imageBytes(bytes: Uint8Array): string;
   /** Throws `invalid_option` for `script` if the scripted agent would refuse it; `isPath`: it is the path of a file. */
   checkScript(script: string, isPath: boolean): void;
+  /** Text with control and bidirectional characters as escapes. */
+  printable(text: string): string;
   /** Runs the scripted agent on this process's stdin and stdout; `argv` is without the program. Returns its exit code. */
   runScriptedAgent(argv: string[]): number;
 }

@@ -4,6 +4,7 @@ import type { Bridge } from "./bridge.js";
 import { fromNative, translated } from "./errors.js";
 import type { Batch, ErrorFields, NativeTurn } from "./native.js";
 import { PullQueue } from "./pull.js";
+import { bindRequest } from "./requests.js";
 import type { Event } from "./wire.js";
 
 /** How many events cross the border at once, at most. They are small there: most are the length of a text. */
@@ -204,7 +205,9 @@ export class Reader {
     if (drained === null) return null;
     this.#texts = drained[1];
     if (drained.length > 2) this.#long = drained.slice(2).reverse();
-    return JSON.parse(drained[0]) as Batch;
+    const batch = JSON.parse(drained[0]) as Batch;
+    for (const [place, ...origin] of batch.origins ?? []) bindRequest(batch.events[place], origin);
+    return batch;
   }
 
   /** The next text part of the batch, whose length is given if it is short. */

@@ -4,11 +4,12 @@ import "./dispose.js";
 
 import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
-import { answerJson, Handlers } from "./handlers.js";
+import { decisionJson, Handlers } from "./handlers.js";
 import type { NativeSession } from "./native.js";
 import { type ApprovalAnswer, checkedOptions, json, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
+import { requestReference, type RequestReference } from "./requests.js";
 import { takeSignal, whenAborted } from "./signal.js";
-import { contentJson, type PromptContent, Replay, requestId, type RequestReference, Turn } from "./turn.js";
+import { contentJson, type PromptContent, Replay, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
 /** What a single prompt can be given. */
@@ -183,7 +184,7 @@ export class Session implements AsyncDisposable {
 
   /** Answers a request that came outside a turn, where `onApproval` or `onQuestion` is `"manual"`. */
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    const ticket = translated(() => this.#native.respond(requestId(request), answerJson(answer)));
+    const ticket = translated(() => this.#native.respond(...requestReference(request), decisionJson(answer)));
     await this.#bridge.wait(ticket, this);
   }
 

@@ -4,23 +4,21 @@ import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
 import { fromNative, InvalidOption, translated } from "./errors.js";
-import { answerJson, servingJob } from "./handlers.js";
+import { decisionJson, servingJob } from "./handlers.js";
 import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
+import { requestReference, type RequestReference } from "./requests.js";
 import { show } from "./show.js";
 import { whenAborted } from "./signal.js";
-import type { ContentPart, Event, RequestEvent, TokenUsage } from "./wire.js";
+import type { ContentPart, Event, TokenUsage } from "./wire.js";
 
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
 
 /** What a prompt consists of: text, a part, or a list of both. */
 export type PromptContent = string | ContentPart | readonly (string | ContentPart)[];
-
-/** A request that is to be answered: its event, its payload, or its id. */
-export type RequestReference = RequestEvent | { readonly id: string } | string;
 
 /** How a turn ended, when it did not fail. */
 export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
@@ -80,19 +78,6 @@ export function contentJson(content: PromptContent): string {
   } catch (error) {
     throw new InvalidOption("content", `invalid option \`content\`: ${String(error)}`, { cause: error });
   }
-}
-
-/** @internal */
-export function requestId(request: RequestReference): string {
-  const given: unknown = request;
-  if (typeof given === "string") return given;
-  if (typeof given === "object" && given !== null) {
-    const { id, payload } = given as { id?: unknown; payload?: { id?: unknown } };
-    const found = payload?.id ?? id;
-    if (typeof found === "string") return found;
-  }
-  const expected = "expected the event of the request that is to be answered, its payload or its id";
-  throw new InvalidOption("request", `invalid option \`request\`: ${expected}; got ${show(given)}`);
 }
 
 /** What must be let go when a turn or replay has been collected; it must not lead back to it. */
@@ -208,7 +193,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
 
   /** Answers a request of this turn, where `onApproval` or `onQuestion` is `"manual"`. */
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    const ticket = translated(() => this.#native.respond(requestId(request), answerJson(answer)));
+    const ticket = translated(() => this.#native.respond(...requestReference(request), decisionJson(answer)));
     await this.#bridge.wait(ticket, this);
   }
 

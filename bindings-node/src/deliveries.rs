@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Naming, Payload, Reply};
+use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Naming, Payload, Reply, origin_of};
 use kimi_agent::wire::Event;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -46,8 +46,12 @@ impl Serialize for Told<'_> {
             Delivery::Readable { turn } => ("readable", turn).serialize(serializer),
             Delivery::Settled { turn } => ("settled", turn).serialize(serializer),
             Delivery::Job { id, session, kind, index, payload, in_turn } => {
+                let origin = match payload {
+                    Payload::Event(event) => origin_of(event).map(|origin| (origin.session, origin.request)),
+                    _ => None,
+                };
                 let payload = Given { payload, whole: *kind == JobKind::Event };
-                ("job", id, session, kind.as_str(), index, payload, in_turn).serialize(serializer)
+                ("job", id, session, kind.as_str(), index, payload, in_turn, origin).serialize(serializer)
             }
             Delivery::CancelJob { id } => ("cancel_job", id).serialize(serializer),
             Delivery::Log { level, target, message } => {

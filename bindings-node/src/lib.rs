@@ -125,6 +125,12 @@ pub fn wrong_type(option: String, got: String) -> napi::Result<()> {
     Err(thrown(&bridge::wrong_type(&option, &got, bridge::Naming::Camel)))
 }
 
+/// Text with control and bidirectional characters as escapes.
+#[napi]
+pub fn printable(text: String) -> String {
+    kimi_agent::printable(&text).into_owned()
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[napi]
 pub fn run_scripted_agent(argv: Vec<String>) -> i32 {

@@ -6,7 +6,7 @@ use napi_derive::napi;
 use serde_json::{Map, Value, json};
 
 use crate::bell::Bridge;
-use crate::turn::NativeTurn;
+use crate::turn::{NativeTurn, request_origin};
 use crate::{parse, parse_object, runtime, thrown};
 
 /// What a prompt or a steer may be: text, or content parts.
@@ -186,8 +186,8 @@ impl NativeSession {
 
     /// Answers a request by hand.
     #[napi]
-    pub fn respond(&self, request_id: String, answer_json: String) -> napi::Result<f64> {
-        let ticket = self.session.respond(request_id, parse("answer", &answer_json)?);
+    pub fn respond(&self, request_id: String, origin: Option<Vec<f64>>, answer_json: String) -> napi::Result<f64> {
+        let ticket = self.session.respond(request_id, request_origin(origin), parse("answer", &answer_json)?);
         ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
     }
 

@@ -1,6 +1,6 @@
 //! A turn, or a replay.
 
-use kimi_agent::bridge::{Batch, BridgeTurn, Drained};
+use kimi_agent::bridge::{Batch, BridgeTurn, Drained, RequestOrigin, origin_of};
 use kimi_agent::wire::Event;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
@@ -20,6 +20,14 @@ impl NativeTurn {
     pub(crate) fn new(turn: BridgeTurn) -> Self {
         turn.announce_end();
         Self { turn }
+    }
+}
+
+/// What JavaScript was told of a request's origin, and gives back.
+pub(crate) fn request_origin(numbers: Option<Vec<f64>>) -> Option<RequestOrigin> {
+    match numbers?[..] {
+        [session, request] => Some(RequestOrigin { session: session as u64, request: request as u64 }),
+        _ => None,
     }
 }
 
@@ -49,11 +57,15 @@ fn packed(batch: Batch) -> Vec<String> {
     #[derive(Serialize)]
     struct Head {
         events: Vec<Packed>,
+        /// Of the requests among them: the place in the batch, the session and the request.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        origins: Vec<(usize, u64, u64)>,
         next: Option<(u32, i64)>,
         ended: bool,
     }
     let mut texts = vec![String::new(), String::new()];
-    let events = batch.events.into_iter().map(|event| match event {
+    let mut origins = Vec::new();
+    let events = batch.events.into_iter().enumerate().map(|(place, event)| match event {
         Drained::Text(text) if text.len() <= LONGEST => {
             texts[1].push_str(&text);
             Packed::Short(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
@@ -62,9 +74,13 @@ fn packed(batch: Batch) -> Vec<String> {
             texts.push(text);
             Packed::Long
         }
-        Drained::Other(event) => Packed::Event(event),
+        Drained::Other(event) => {
+            origins.extend(origin_of(&event).map(|origin| (place, origin.session, origin.request)));
+            Packed::Event(event)
+        }
     });
-    let head = Head { events: events.collect(), next: batch.next.map(|tag| (tag.index, tag.n)), ended: batch.ended };
+    let events = events.collect();
+    let head = Head { events, origins, next: batch.next.map(|tag| (tag.index, tag.n)), ended: batch.ended };
     // Without a copy: it may be large.
     texts[0] = Box::<str>::from(text(&head)).into_string();
     texts
@@ -84,7 +100,8 @@ impl NativeTurn {
         self.turn.id().to_owned()
     }
 
-    /// A batch of events: JSON, `{events, next, ended}`, `next` being `[index, number]` of the step of the next unread
+    /// A batch of events: JSON, `{events, origins, next, ended}`, `origins` being `[place, session, request]` of the
+    /// requests among them, if there are any, and `next` being `[index, number]` of the step of the next unread
     /// event; then the short texts as one, and each of the long ones. A short piece of text, as most events are, is a
     /// number in the JSON: its length; a long one is null. Nothing where nothing is there yet; then a `readable` follows.
     /// The program has got `got` of the events that it drained before.
@@ -151,8 +168,8 @@ impl NativeTurn {
 
     /// Answers a request by hand.
     #[napi]
-    pub fn respond(&self, request_id: String, answer_json: String) -> napi::Result<f64> {
-        let ticket = self.turn.respond(request_id, parse("answer", &answer_json)?);
+    pub fn respond(&self, request_id: String, origin: Option<Vec<f64>>, answer_json: String) -> napi::Result<f64> {
+        let ticket = self.turn.respond(request_id, request_origin(origin), parse("answer", &answer_json)?);
         ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
     }
 

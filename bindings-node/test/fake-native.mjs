@@ -168,7 +168,7 @@ class FakeTurn {
     return ticket;
   }
 
-  respond(id, answer) {
+  respond(id, _origin, answer) {
     this.calls.push(["respond", id, JSON.parse(answer)]);
     return this.module.done();
   }
@@ -230,7 +230,7 @@ class FakeSession {
     return this.module.done();
   }
 
-  respond(id, answer) {
+  respond(id, _origin, answer) {
     this.responded = [id, JSON.parse(answer)];
     return this.module.done();
   }

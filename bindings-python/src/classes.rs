@@ -20,6 +20,8 @@ pub(crate) struct Classes {
     pub(crate) text_part: Class,
     /// What `extra` is where nothing unknown came.
     nothing: Py<PyAny>,
+    /// Which request of which session a message is; empty for any other.
+    origin: Slot,
 }
 
 /// A class, and the descriptors of its slots.
@@ -48,13 +50,19 @@ impl Classes {
                 }
             }
             let text_part = Class::new(module.getattr("TextPart")?.cast::<PyType>()?)?;
-            Ok(Self { by_name, text_part, nothing: module.getattr("_NOTHING")?.unbind() })
+            let origin = Slot::new(&base.getattr("_origin")?)?;
+            Ok(Self { by_name, text_part, nothing: module.getattr("_NOTHING")?.unbind(), origin })
         })
     }
 
     pub(crate) fn named(&self, name: &str) -> PyResult<&Class> {
         let found = self.by_name.get(name);
         found.ok_or_else(|| PyTypeError::new_err(format!("kimi_agent._wire has no class {name}")))
+    }
+
+    /// Says of a message which request of which session it is. Neither equality nor a pickle has it.
+    pub(crate) fn set_origin(&self, object: &Bound<'_, PyAny>, origin: (u64, u64)) -> PyResult<()> {
+        self.origin.set(object, origin.into_pyobject(object.py())?.as_any())
     }
 
     /// What `extra` is where nothing unknown came.

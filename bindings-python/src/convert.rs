@@ -1,6 +1,7 @@
 //! Between JSON, the core's messages and Python's objects.
 
 use kimi_agent::PromptResult;
+use kimi_agent::bridge;
 use kimi_agent::wire::{Event, Node, Reflect};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -14,7 +15,11 @@ static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// An event as an object of its class.
 pub(crate) fn event_to_py<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyAny>> {
-    node_to_py(py, &event.node())
+    let object = node_to_py(py, &event.node())?;
+    if let Some(origin) = bridge::origin_of(event) {
+        Classes::get(py)?.set_origin(&object, (origin.session, origin.request))?;
+    }
+    Ok(object)
 }
 
 /// A message as an object of its class.

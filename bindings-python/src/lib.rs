@@ -137,6 +137,12 @@ fn set_wire_log(py: Python<'_>, on: bool) {
     py.detach(|| bridge::set_wire_log(on));
 }
 
+/// Text with control and bidirectional characters as escapes.
+#[pyfunction]
+fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+    kimi_agent::printable(text)
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[pyfunction]
 fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
@@ -176,5 +182,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_names, module)?)?;
     module.add_function(wrap_pyfunction!(wrong_type, module)?)?;
     module.add_function(wrap_pyfunction!(set_wire_log, module)?)?;
+    module.add_function(wrap_pyfunction!(printable, module)?)?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, parse_content};
+use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, RequestOrigin, parse_content};
 use kimi_agent::wire::{Content, ExternalToolsResult};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -163,9 +163,10 @@ impl PySession {
         self.session.set_plan_mode(&py_to_json(on)?).map_err(|error| raise(on.py(), &error))
     }
 
-    fn respond(&self, request_id: String, answer: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn respond(&self, request: (String, Option<(u64, u64)>), answer: &Bound<'_, PyAny>) -> PyResult<u64> {
         let json = py_to_json(answer)?;
-        self.session.respond(request_id, json).map_err(|error| raise(answer.py(), &error))
+        let origin = request.1.map(|(session, request)| RequestOrigin { session, request });
+        self.session.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
     }
 
     fn close(&self) -> u64 {

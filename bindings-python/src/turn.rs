@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use kimi_agent::bridge::{BridgeTurn, Drained};
+use kimi_agent::bridge::{BridgeTurn, Drained, RequestOrigin};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
@@ -171,9 +171,10 @@ impl PyTurn {
         steered.map_err(|error| raise(content.py(), &error))
     }
 
-    fn respond(&self, request_id: String, answer: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn respond(&self, request: (String, Option<(u64, u64)>), answer: &Bound<'_, PyAny>) -> PyResult<u64> {
         let json = py_to_json(answer)?;
-        self.turn.respond(request_id, json).map_err(|error| raise(answer.py(), &error))
+        let origin = request.1.map(|(session, request)| RequestOrigin { session, request });
+        self.turn.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
     }
 
     fn abandon(&self) {

@@ -31,6 +31,7 @@ fn is_stream<S: Stream<Item = kimi_agent::Result<Event>>>(_: &S) {}
 names! {
     functions() {
         "prompt" => kimi_agent::prompt("", SessionOptions::new()).result().await?;
+        "printable" => kimi_agent::printable("");
         "testing.scripted_agent" => { let agent: ScriptedAgent = scripted_agent("[]"); SessionOptions::new().executable(&agent) };
     }
     agents(agent: &Agent) {

@@ -42,6 +42,7 @@ from ._errors import (
 )
 from ._loop import in_this_process as _in_this_process
 from ._options import Block, Hook, Reject
+from ._printable import printable
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps
 from ._tool import ExternalTool, ToolArgumentError
@@ -226,6 +227,7 @@ __all__ = [
     "event_from_dict",
     "image",
     "open_agent",
+    "printable",
     "prompt",
     "tool",
 ]

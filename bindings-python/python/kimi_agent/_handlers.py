@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import enum
 import inspect
 import itertools
 import logging
@@ -334,7 +335,11 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
         )
     if kind == "tool" and _is_parts(value):
         return ToolReturnValue.ok([value] if isinstance(value, Message) else list(value)).to_payload()
-    return to_jsonable(value)
+    encoded = to_jsonable(value)
+    if kind != "tool" and isinstance(encoded, str) and not isinstance(value, (str, enum.Enum)):
+        # Only what a program plainly says decides, not what something else happens to be in JSON.
+        raise TypeError(f"expected text, got an object of the class {type(value).__name__}")
+    return encoded
 
 
 def _is_parts(value: Any) -> bool:

@@ -19,8 +19,12 @@ keep = object.__setattr__
 class Message:
     """A message, or a part of one. Never changes; equal if all of its fields are."""
 
-    __slots__ = ("extra",)
+    __slots__ = ("_origin", "extra")
     __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    _origin: tuple[int, int]
+    # Which request of which session this is, on requests that came from a session of this process. The core sets it.
+    # Neither equality nor a copy made by pickle has it.
 
     extra: Mapping[str, Any]
     """Fields that this SDK does not know, kept as they came."""

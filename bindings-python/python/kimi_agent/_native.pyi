@@ -107,7 +107,7 @@ class Session:
         """A stream of past events; has neither outcome text nor usage."""
     def set_plan_mode(self, on: object) -> int:
         """A ticket, done with None."""
-    def respond(self, request_id: str, answer: Any) -> int:
+    def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
     def close(self) -> int:
         """A ticket, done with None; may be called again."""
@@ -157,7 +157,7 @@ class Turn:
         """A ticket, done with None when the turn has ended; at once if it has already."""
     def steer(self, content: str | list[dict[str, Any]]) -> int:
         """A ticket, done with None."""
-    def respond(self, request_id: str, answer: Any) -> int:
+    def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
     def abandon(self) -> None:
         """The program has left the turn: cancels it in the background."""
@@ -216,6 +216,9 @@ def wrong_type(option: str, got: str) -> None:
 
 def set_wire_log(on: bool) -> None:
     """Whether each message between the core and the agents is logged."""
+
+def printable(text: str) -> str:
+    """Text with control and bidirectional characters as escapes."""
 
 def run_scripted_agent(argv: list[str]) -> int:
     """Is the scripted agent, on this process's stdin and stdout; `argv` without the program. Returns the exit code."""

@@ -115,7 +115,7 @@ class Turn(Stream):
 
     async def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request of this turn, where the option that would answer it is "manual"."""
-        await self._mailbox.call(self._native.respond, request_id(request), encode_answer(answer))
+        await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
 
     async def __aenter__(self) -> Self:
         return self
@@ -251,7 +251,7 @@ class Session(Owner[_native.Session]):
 
     async def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
-        await self._mailbox.call(self._native.respond, request_id(request), encode_answer(answer))
+        await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
 
     async def close(self) -> None:
         """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
@@ -379,10 +379,10 @@ def _wrong_content(got: object, place: str = "") -> InvalidOption:
     return InvalidOption(f"invalid option `content`: {place}{expected}; got {kind}{hint}", "content")
 
 
-def request_id(request: Request) -> str:
-    """The id of a request, which stands for it."""
+def request_reference(request: Request) -> tuple[str, tuple[int, int] | None]:
+    """The id of a request, and which request of which session it is, unless only the id is known."""
     found = request if isinstance(request, str) else getattr(request, "id", None)
     if isinstance(found, str):
-        return found
+        return found, getattr(request, "_origin", None)
     expected = "expected the request event that is to be answered, or its `id`"
     raise InvalidOption(f"invalid option `request`: {expected}; got {kind_of(request)}", "request")

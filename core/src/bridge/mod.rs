@@ -17,6 +17,7 @@ pub use files::PrivateFolder;
 pub use log::{LogLevel, install_log, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};
+pub use crate::wire::value::RequestOrigin;
 pub use turn::{Batch, BridgeTurn, Drained, Tag};
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,11 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// A number that nothing else in this process has: for tickets, jobs, turns and sessions.
 pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Which request of which session an event is, for the one who answers it manually.
+pub fn origin_of(event: &crate::wire::Event) -> Option<RequestOrigin> {
+    event.origin()
 }
 
 /// Closes every session of this process, for its end: politely for as long as `grace`, then at once.

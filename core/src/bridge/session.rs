@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use super::agent::Start;
 use super::mailbox::{JobKind, Mailbox, Payload, Reply};
-use super::{BridgeTurn, Naming, log, parse_hook, parse_tool};
-use crate::connection::ManualAnswer;
+use super::{BridgeTurn, Naming, RequestOrigin, log, parse_hook, parse_tool};
+use crate::connection::{ManualAnswer, RequestRef};
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, ExternalTool, Hook, HookDecision, IntoToolReturn};
 use crate::options::{SessionOptions, kind_of, too_deep};
@@ -243,14 +243,15 @@ impl BridgeSession {
         Ok(self.mailbox.run(&self.runtime, async move { session.set_plan_mode(on).await.map(|()| Reply::Nothing) }))
     }
 
-    /// Answers a request by hand.
+    /// Answers a request manually. `origin` is what [`origin_of`](super::origin_of) said of its event, unless only the id is known.
     ///
     /// # Errors
     /// None once the session is open; others end the ticket.
-    pub fn respond(&self, request_id: String, answer: Value) -> Result<u64> {
+    pub fn respond(&self, request_id: String, origin: Option<RequestOrigin>, answer: Value) -> Result<u64> {
+        let request = RequestRef { id: request_id, origin };
         let shared = Arc::clone(self.session()?.shared());
         Ok(self.mailbox.run(&self.runtime, async move {
-            shared.respond(&request_id, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
+            shared.respond(request, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
         }))
     }
 

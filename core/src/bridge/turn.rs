@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 
 use super::mailbox::{Delivery, Mailbox, Reply};
-use super::next_id;
-use crate::connection::{ManualAnswer, PromptResult, StepTag};
+use super::{RequestOrigin, next_id};
+use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::driver::lane::Lane;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::session::{Replay, TurnInner};
@@ -232,14 +232,15 @@ impl BridgeTurn {
         Ok(self.mailbox.run(&self.runtime, async move { turn.steer(content).await.map(|()| Reply::Nothing) }))
     }
 
-    /// Answers a request by hand.
+    /// Answers a request manually. `origin` is what [`origin_of`](super::origin_of) said of its event, unless only the id is known.
     ///
     /// # Errors
     /// A replay has nothing to answer.
-    pub fn respond(&self, request_id: String, answer: Value) -> Result<u64> {
+    pub fn respond(&self, request_id: String, origin: Option<RequestOrigin>, answer: Value) -> Result<u64> {
+        let request = RequestRef { id: request_id, origin };
         let turn = Arc::clone(self.turn()?);
         Ok(self.mailbox.run(&self.runtime, async move {
-            turn.respond(&request_id, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
+            turn.respond(request, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
         }))
     }
 

@@ -15,11 +15,12 @@ mod requests;
 mod turn;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use calls::PendingCall;
 use invalid_lines::Report;
-pub(crate) use requests::{ManualAnswer, Policy, RequestKey, Who};
+pub(crate) use requests::{ManualAnswer, Policy, RequestKey, RequestRef, Who};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub(crate) use turn::{StepTag, TurnKey};
@@ -88,6 +89,8 @@ enum Phase {
 
 /// The state of one connection.
 pub(crate) struct Connection {
+    /// No other connection of this process has it.
+    number: u64,
     dialect: Box<dyn Dialect>,
     timing: Timing,
     policy: Policy,
@@ -123,7 +126,9 @@ const SHOWN: usize = 400;
 
 impl Connection {
     pub(crate) fn new(dialect: Box<dyn Dialect>, timing: Timing, policy: Policy) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         Self {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             dialect,
             timing,
             policy,

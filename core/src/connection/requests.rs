@@ -10,7 +10,10 @@ use crate::dialect::Answer;
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, HookDecision, OnError};
 use crate::secrets::Secrets;
-use crate::wire::{Event, HandlerKind, ToolCallRequest, ToolReturnValue, UnknownEvent};
+use crate::wire::value::RequestOrigin;
+use crate::wire::{
+    ApprovalRequest, Event, HandlerKind, QuestionRequest, ToolCallRequest, ToolReturnValue, UnknownEvent,
+};
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
@@ -23,6 +26,38 @@ const SAME_ID: &str = "another request has the same id: an answer could be meant
 
 /// One of the agent's requests. Not its id: ids may repeat.
 pub(crate) type RequestKey = u64;
+
+/// A request as somebody names it who answers it manually: by its id, and, unless it is a copy that has lost it, by what
+/// it is among all requests of the process.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestRef {
+    pub(crate) id: String,
+    pub(crate) origin: Option<RequestOrigin>,
+}
+
+impl From<&str> for RequestRef {
+    fn from(id: &str) -> Self {
+        Self { id: id.to_owned(), origin: None }
+    }
+}
+
+impl From<&String> for RequestRef {
+    fn from(id: &String) -> Self {
+        id.as_str().into()
+    }
+}
+
+impl From<&ApprovalRequest> for RequestRef {
+    fn from(request: &ApprovalRequest) -> Self {
+        Self { id: request.id.clone(), origin: request.extra.origin() }
+    }
+}
+
+impl From<&QuestionRequest> for RequestRef {
+    fn from(request: &QuestionRequest) -> Self {
+        Self { id: request.id.clone(), origin: request.extra.origin() }
+    }
+}
 
 /// Who answers requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +127,16 @@ impl Requests {
         self.pending.iter().filter(|(_, pending)| matches(pending)).map(|(key, _)| *key).max()
     }
 
+    /// The request that is meant by an id alone.
+    fn named(&self, request_id: &str) -> Result<Option<RequestKey>> {
+        let is_manual = |pending: &&Pending| pending.manual && pending.request_id == request_id;
+        if self.pending.values().filter(is_manual).count() > 1 {
+            let reason = format!("several requests with the id `{request_id}` await an answer; pass the request itself");
+            return Err(Error::option("request", reason));
+        }
+        Ok(self.find(request_id, |pending| pending.manual).or_else(|| self.find(request_id, |_| true)))
+    }
+
     /// Whether an answer by hand to an approval of this id could be meant for another: one that is open, which is given,
     /// or one of the same turn that was.
     fn doubtful(&self, request_id: &str) -> Option<Option<RequestKey>> {
@@ -146,13 +191,15 @@ impl Requests {
 }
 
 impl Connection {
-    pub(super) fn request(&mut self, rpc_id: String, request: Event, size: usize, now: Instant) {
+    pub(super) fn request(&mut self, rpc_id: String, mut request: Event, size: usize, now: Instant) {
         let scope = self.scope();
+        let key = self.new_key();
+        request.set_origin(RequestOrigin { session: self.number, request: key });
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         if let Some(replay) = &mut self.replay {
             return replay.request(rpc_id, request, size);
         }
-        self.ask(Asker::Agent(rpc_id), scope, request, now);
+        self.ask(key, Asker::Agent(rpc_id), scope, request, now);
     }
 
     /// A tool is called in another way than over the connection. That is of the present, also while a replay tells of
@@ -172,7 +219,8 @@ impl Connection {
         let scope = self.present();
         let request = Event::from(call);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
-        self.ask(Asker::Caller(reply), scope, request, now);
+        let key = self.new_key();
+        self.ask(key, Asker::Caller(reply), scope, request, now);
     }
 
     /// Nobody waits for the answer to such a call any more.
@@ -185,7 +233,7 @@ impl Connection {
     }
 
     /// Has a request answered by whoever is to answer it.
-    fn ask(&mut self, asker: Asker, scope: Scope, request: Event, now: Instant) {
+    fn ask(&mut self, key: RequestKey, asker: Asker, scope: Scope, request: Event, now: Instant) {
         let (who, kind, name, on_error) = match &request {
             Event::ApprovalRequest(_) => (self.policy.approval, HandlerKind::Approval, None, OnError::Block),
             Event::QuestionRequest(_) => (self.policy.question, HandlerKind::Question, None, OnError::Block),
@@ -231,7 +279,6 @@ impl Connection {
             }
             (Who::Nobody, _) => Answer::Hook(HookDecision::Allow),
             (Who::Manual | Who::Handler, _) => {
-                let key = self.new_key();
                 let manual = who == Who::Manual;
                 let pending = Pending { asker, request_id, kind, name, on_error, of_turn, manual };
                 let full = self.requests.pending.len() >= MAX_PENDING;
@@ -315,11 +362,26 @@ impl Connection {
         self.answer(key, &answer, now);
     }
 
-    /// Answers a request by hand.
-    pub(crate) fn respond(&mut self, request_id: &str, answer: ManualAnswer, now: Instant) -> Result<()> {
-        let manual = self.requests.find(request_id, |pending| pending.manual);
-        let Some(key) = manual.or_else(|| self.requests.find(request_id, |_| true)) else {
-            if self.requests.resolved.contains(request_id) {
+    /// Answers a request manually.
+    pub(crate) fn respond(
+        &mut self,
+        request: impl Into<RequestRef>,
+        answer: ManualAnswer,
+        now: Instant,
+    ) -> Result<()> {
+        let RequestRef { id: request_id, origin } = request.into();
+        if origin.is_some_and(|origin| origin.session != self.number) {
+            return Err(Error::option(
+                "request",
+                format!("`{request_id}` is a request of another session; answer it through that session or its turn"),
+            ));
+        }
+        let found = match origin {
+            Some(origin) => Some(origin.request).filter(|key| self.requests.pending.contains_key(key)),
+            None => self.requests.named(&request_id)?,
+        };
+        let Some(key) = found else {
+            if self.requests.resolved.contains(&request_id) {
                 return Ok(());
             }
             return Err(Error::option(

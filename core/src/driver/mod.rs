@@ -31,7 +31,7 @@ use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
 use tool_calls::ToolCalls;
 
-use crate::connection::{CallKey, Connection, ManualAnswer, Output, Scope, StepTag, TurnKey};
+use crate::connection::{CallKey, Connection, ManualAnswer, Output, RequestRef, Scope, StepTag, TurnKey};
 use crate::dialect::{Hello, Welcome};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
@@ -70,7 +70,7 @@ pub(crate) enum Command {
         lane: Arc<Lane>,
     },
     Respond {
-        request_id: String,
+        request: RequestRef,
         answer: Box<ManualAnswer>,
         reply: oneshot::Sender<Result<()>>,
     },
@@ -546,8 +546,8 @@ impl Driver {
                 Ok(call) => drop(self.callers.insert(call, Caller::Replay(lane))),
                 Err(error) => lane.finish(Err(error)),
             },
-            Command::Respond { request_id, answer, reply } => {
-                drop(reply.send(self.connection.respond(&request_id, *answer, now)));
+            Command::Respond { request, answer, reply } => {
+                drop(reply.send(self.connection.respond(request, *answer, now)));
             }
             Command::Assume { dialect } => self.connection.assume(dialect),
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),

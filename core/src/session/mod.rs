@@ -137,17 +137,19 @@ impl Session {
     /// Answers an approval request by hand that came outside a turn, to `on_event`.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) where no such request awaits an answer.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if no such request awaits an answer, or if it is a request of
+    /// another session.
     pub async fn respond(&self, request: &ApprovalRequest, approval: Approval) -> Result<()> {
-        self.shared.respond(&request.id, ManualAnswer::Approval(approval)).await
+        self.shared.respond(request.into(), ManualAnswer::Approval(approval)).await
     }
 
     /// Answers a question by hand that came outside a turn; `None` dismisses it.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) where no such request awaits an answer.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if no such request awaits an answer, or if it is a request of
+    /// another session.
     pub async fn respond_question(&self, request: &QuestionRequest, answers: Option<Answers>) -> Result<()> {
-        self.shared.respond(&request.id, ManualAnswer::Question(answers)).await
+        self.shared.respond(request.into(), ManualAnswer::Question(answers)).await
     }
 
     /// Cancels what runs, ends the agent and waits until it is gone: politely at first, then firmly. Twice is fine.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::{Notify, oneshot};
 
 use super::SessionState;
-use crate::connection::{Connection, ManualAnswer, TurnKey};
+use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey};
 use crate::driver::lane::Lane;
 use crate::driver::{Command, Commands};
 use crate::error::{Error, Result, RpcErrorKind};
@@ -207,9 +207,9 @@ impl Shared {
         answer.await.unwrap_or_else(|_| Err(self.closed_reason()))
     }
 
-    pub(crate) async fn respond(&self, request_id: &str, answer: ManualAnswer) -> Result<()> {
-        let (request_id, answer) = (request_id.to_owned(), Box::new(answer));
-        self.ask(|reply| Command::Respond { request_id, answer, reply }).await
+    pub(crate) async fn respond(&self, request: RequestRef, answer: ManualAnswer) -> Result<()> {
+        let answer = Box::new(answer);
+        self.ask(|reply| Command::Respond { request, answer, reply }).await
     }
 
     /// Ends the agent without asking it.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::shared::Link;
-use crate::connection::{ManualAnswer, PromptResult, StepTag};
+use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::driver::lane::{Lane, Reader};
 use crate::driver::{Command, served_turn};
 use crate::error::{Error, Result, RpcErrorKind};
@@ -66,9 +66,9 @@ impl TurnInner {
         }
     }
 
-    pub(crate) async fn respond(&self, request_id: &str, answer: ManualAnswer) -> Result<()> {
+    pub(crate) async fn respond(&self, request: RequestRef, answer: ManualAnswer) -> Result<()> {
         let (shared, _) = self.link.connected(&self.lane).await?;
-        shared.respond(request_id, answer).await
+        shared.respond(request, answer).await
     }
 
     /// Nobody reads this turn any more: it is cancelled in the background.
@@ -243,18 +243,18 @@ impl Turn {
     /// is set.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where no such request awaits an answer.
+    /// [`Error::InvalidOption`] if no such request awaits an answer, or if it is a request of another session.
     pub async fn respond(&self, request: &ApprovalRequest, approval: Approval) -> Result<()> {
-        self.inner.respond(&request.id, ManualAnswer::Approval(approval)).await
+        self.inner.respond(request.into(), ManualAnswer::Approval(approval)).await
     }
 
     /// Answers a question by hand, where [`on_question_manual`](crate::SessionOptions::on_question_manual) is set;
     /// `None` dismisses it.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where no such request awaits an answer.
+    /// [`Error::InvalidOption`] if no such request awaits an answer, or if it is a request of another session.
     pub async fn respond_question(&self, request: &QuestionRequest, answers: Option<Answers>) -> Result<()> {
-        self.inner.respond(&request.id, ManualAnswer::Question(answers)).await
+        self.inner.respond(request.into(), ManualAnswer::Question(answers)).await
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::message::*;
-use super::value::{Field, Key, object};
+use super::value::{Field, Key, RequestOrigin, object};
 use super::{Json, Node, Reflect, TypeRef};
 
 macro_rules! events {
@@ -206,6 +206,23 @@ impl Event {
         match self {
             Self::ContentPart(ContentPart::Text(part)) => Some(&part.text),
             _ => None,
+        }
+    }
+
+    /// Which request this is, if it is one that somebody may answer manually and that came from a session of this process.
+    pub(crate) fn origin(&self) -> Option<RequestOrigin> {
+        match self {
+            Self::ApprovalRequest(request) => request.extra.origin(),
+            Self::QuestionRequest(request) => request.extra.origin(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_origin(&mut self, origin: RequestOrigin) {
+        match self {
+            Self::ApprovalRequest(request) => request.extra.set_origin(origin),
+            Self::QuestionRequest(request) => request.extra.set_origin(origin),
+            _ => {}
         }
     }
 

@@ -104,14 +104,25 @@ impl<'de> Deserialize<'de> for Json {
 /// assert_eq!(serde_json::to_string(&step)?, r#"{"n":1,"mood":"good"}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default)]
 pub struct Extra(Option<Box<Kept>>);
 
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default)]
 struct Kept {
     fields: Map<String, Value>,
     /// Fields that no [`Value`] can hold, such as `1e999` or half of a surrogate pair, as text.
     raw: Vec<(String, Json)>,
+    origin: Option<RequestOrigin>,
+}
+
+/// Says which request of which session of this process a message is. It is not part of the wire form, and equality does not
+/// look at it. A copy that was made by way of the wire form has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestOrigin {
+    /// The session's connection. No other one of this process has this number.
+    pub session: u64,
+    /// The request among those of the connection.
+    pub request: u64,
 }
 
 impl Extra {
@@ -122,7 +133,7 @@ impl Extra {
 
     /// Whether there is none, as in nearly every message.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.0.as_ref().is_none_or(|kept| kept.fields.is_empty() && kept.raw.is_empty())
     }
 
     /// All of them, in the order they came, but for those of [`Extra::raw`].
@@ -137,7 +148,7 @@ impl Extra {
 
     pub(crate) fn remove(&mut self, name: &str) -> Option<Value> {
         let value = self.0.as_mut()?.fields.shift_remove(name);
-        if self.0.as_ref().is_some_and(|kept| kept.fields.is_empty() && kept.raw.is_empty()) {
+        if self.is_empty() && self.origin().is_none() {
             self.0 = None;
         }
         value
@@ -165,6 +176,33 @@ impl Serialize for Extra {
         let mut map = serializer.serialize_map(None)?;
         self.serialize_into(&mut map)?;
         map.end()
+    }
+}
+
+impl Extra {
+    pub(crate) fn origin(&self) -> Option<RequestOrigin> {
+        self.0.as_ref()?.origin
+    }
+
+    pub(crate) fn set_origin(&mut self, origin: RequestOrigin) {
+        self.0.get_or_insert_default().origin = Some(origin);
+    }
+
+    /// What of it the agent sent.
+    fn sent(&self) -> Option<(&Map<String, Value>, &Vec<(String, Json)>)> {
+        self.0.as_ref().filter(|_| !self.is_empty()).map(|kept| (&kept.fields, &kept.raw))
+    }
+}
+
+impl PartialEq for Extra {
+    fn eq(&self, other: &Self) -> bool {
+        self.sent() == other.sent()
+    }
+}
+
+impl fmt::Debug for Extra {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Extra").field(&self.sent()).finish()
     }
 }
 
