@@ -244,6 +244,10 @@ test("a doubt is a reject", async () => {
     "throws what has no text": thrower(Object.create(null)),
     "throws what throws": thrower(hostile),
     "a thing that throws": () => hostile,
+    "JSON that approves": () => ({ toJSON: () => "approve" }),
+    "JSON that approves later": () => Promise.resolve({ toJSON: () => "approve" }),
+    "an object of a text": () => new String("approve"),
+    "an approval in feedback's clothes": () => ({ reject: { toJSON: () => "no" } }),
     "JSON that throws": () => ({ toJSON: thrower(new Error("json")) }),
     "is aborted": () => AbortSignal.abort().throwIfAborted(),
   };
@@ -267,12 +271,42 @@ test("an odd answer by hand is refused, and what is not answered is not done", a
     const { value } = await turn.next();
     if (value.type === "ApprovalRequest") request = value;
   }
-  for (const answer of [undefined, null, true, "yes", "Approve", ["approve"], { approve: true }, 7, 1n, Symbol("approve")]) {
+  for (const answer of [undefined, null, true, "yes", "Approve", ["approve"], { approve: true }, 7, 1n, Symbol("approve"), { toJSON: () => "approve" }]) {
     await assert.rejects(turn.respond(request, answer), (error) => error.code === "invalid_option" || error instanceof TypeError);
   }
   await session.close();
   await failure(() => turn.respond(request, "approve"));
   assert.ok(!existsSync(join(workDir, "out.txt")));
+});
+
+test("an answer to a request of another session is refused", async () => {
+  const open = async () => {
+    const workDir = mkdtempSync(join(folder, "work-"));
+    const session = await createSession({ executable: scriptedAgent(ASKS), workDir, onApproval: "manual" });
+    const turn = session.prompt("go");
+    for (;;) {
+      const { value } = await turn.next();
+      if (value.type === "ApprovalRequest") return { session, turn, workDir, request: value };
+    }
+  };
+  const [first, second] = [await open(), await open()];
+  for (const wrong of [second.turn, second.session]) {
+    for (const request of [first.request, first.request.payload, { type: "ApprovalRequest", payload: first.request.payload }]) {
+      await assert.rejects(wrong.respond(request, "approve"), (error) => {
+        assert.equal(error.code, "invalid_option");
+        assert.equal(error.option, "request");
+        return /is a request of another session/.test(error.message);
+      });
+    }
+  }
+  // Nothing of it is seen.
+  assert.deepEqual(Object.keys(first.request), ["type", "payload"]);
+  await second.turn.respond(second.request, "reject");
+  // A copy names its request by the id.
+  await first.turn.respond(structuredClone(first.request), "approve");
+  await Promise.all([first.turn.result(), second.turn.result()]);
+  await Promise.all([first.session.close(), second.session.close()]);
+  assert.deepEqual([existsSync(join(first.workDir, "out.txt")), existsSync(join(second.workDir, "out.txt"))], [true, false]);
 });
 
 test("closing while a function is asked is no approval", async () => {

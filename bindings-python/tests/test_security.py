@@ -369,6 +369,49 @@ async def test_an_odd_answer_by_hand_is_refused(answer: Any, tmp_path: Path) -> 
     assert not (tmp_path / "out.txt").exists()
 
 
+async def test_an_answer_to_a_request_of_another_session_is_refused(tmp_path: Path) -> None:
+    dirs = [tmp_path / "first", tmp_path / "second"]
+    for path in dirs:
+        path.mkdir()
+    first = await open_session(ASKS, on_approval="manual", work_dir=dirs[0])
+    second = await open_session(ASKS, on_approval="manual", work_dir=dirs[1])
+    async with first, second:
+        turns = [session.prompt("go") for session in (first, second)]
+        requests = [await read_until(turn, ApprovalRequest) for turn in turns]
+        # Two agents may well use one id; the objects are bound to their sessions all the same.
+        for wrong in (turns[1], second):
+            with pytest.raises(InvalidOption, match="is a request of another session") as caught:
+                await wrong.respond(requests[0], "approve")
+            assert caught.value.option == "request"
+        with pytest.raises(InvalidOption, match="is a request of another session"):
+            await second.respond(copy.copy(requests[0]), "approve")
+        await turns[1].respond(requests[1], "reject")
+        # A copy by way of pickle has lost the binding, and names its request by the id.
+        copied = pickle.loads(pickle.dumps(requests[0]))
+        assert copied == requests[0]
+        assert repr(copied) == repr(requests[0])
+        await turns[0].respond(copied, "approve")
+        await asyncio.gather(*(turn.result() for turn in turns))
+    assert (dirs[0] / "out.txt").exists()
+    assert not (dirs[1] / "out.txt").exists()
+
+
+def test_blocking_answers_to_a_request_of_another_session_are_refused(tmp_path: Path) -> None:
+    agent = scripted_agent([ASKS])
+    with (
+        sync.create_session(executable=agent, on_approval="manual", work_dir=tmp_path) as first,
+        sync.create_session(executable=agent, on_approval="manual", work_dir=tmp_path) as second,
+    ):
+        turns = [first.prompt("go"), second.prompt("go")]
+        requests = [next(event for event in turn if isinstance(event, ApprovalRequest)) for turn in turns]
+        with pytest.raises(InvalidOption, match="is a request of another session"):
+            turns[1].respond(requests[0], "approve")
+        for turn, request in zip(turns, requests, strict=True):
+            turn.respond(request, "reject")
+            turn.result()
+    assert not (tmp_path / "out.txt").exists()
+
+
 async def test_a_request_by_hand_that_is_dropped_unanswered_is_no_approval(tmp_path: Path) -> None:
     async with open_session(ASKS, [{"text": "next"}], on_approval="manual", work_dir=tmp_path) as session:
         turn = session.prompt("go")

@@ -90,7 +90,10 @@ impl PromptResult {
 /// A turn on its way to a cancelled end.
 #[derive(Debug)]
 pub(super) struct Cancelling {
+    since: Instant,
     deadline: Instant,
+    /// The agent's error, if it has answered the cancel with one.
+    refused: Option<Error>,
     /// The cancel's own call; a late answer to an older one says nothing of this turn.
     call: Option<u64>,
     /// The agent has answered the cancel, if not yet the prompt.
@@ -265,7 +268,8 @@ impl Connection {
         match &mut self.turn {
             Some(turn) if turn.key == key && turn.cancel.is_none() => {
                 let deadline = now + self.timing.cancel;
-                turn.cancel = Some(Cancelling { deadline, call: None, acknowledged: false, because });
+                turn.cancel =
+                    Some(Cancelling { since: now, deadline, refused: None, call: None, acknowledged: false, because });
             }
             _ => return,
         }
@@ -300,6 +304,7 @@ impl Connection {
             Err(error) => {
                 tracing::warn!(%error, "the agent refuses to cancel");
                 cancel.deadline = now;
+                cancel.refused = Some(error);
             }
         }
         if self.hurried {
@@ -378,11 +383,17 @@ impl Connection {
                 self.finish(TurnStatus::Cancelled, None, now);
             }
             Some(cancel) => {
-                let waited = self.timing.cancel;
+                // Less than `cancel_timeout` if the session closes meanwhile.
+                let waited = cancel.deadline.duration_since(cancel.since).as_millis().try_into().unwrap_or(u64::MAX);
+                let waited = Duration::from_millis(waited);
                 let told = cancel.because.as_ref().map(|because| format!("{because}; then ")).unwrap_or_default();
+                let what = match &cancel.refused {
+                    Some(error) => format!("refused the cancel ({error})"),
+                    None => format!("did not answer the cancel within {waited:?}"),
+                };
                 let error = Error::Timeout(format!(
-                    "{told}the agent did not answer the cancel within {waited:?}, and the session is closed; open \
-                     another one with the same `session_id`, or raise `cancel_timeout`"
+                    "{told}the agent {what}, and the session is closed; open another one with the same `session_id`, or \
+                     raise `cancel_timeout`"
                 ));
                 self.outputs.push_back(Output::Hopeless(error.clone()));
                 self.close(&error);

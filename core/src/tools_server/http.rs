@@ -1,10 +1,11 @@
 //! The server's door: a port on loopback, the secret, and the bounds.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http_body_util::combinators::BoxBody;
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::clients::Clients;
 use super::offer::offer;
 use super::service::Tools;
 use super::{Endpoint, NAME, Offer};
@@ -29,12 +31,11 @@ use crate::driver::tool_calls::Caller;
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
 
-/// More connections wait in the listener's queue. Each carries one call at a time.
+/// More connections of clients that have shown the secret wait in the listener's queue. Each carries one call at a time.
 const MAX_CONNECTIONS: usize = 256;
-/// More clients, and calls of such as have no session, are refused.
-const MAX_CLIENTS: usize = 1024;
-/// How long the head of a request may take, also of one that has not begun: who does not know the secret must not hold
-/// a connection for long.
+/// More calls of clients without an MCP session, beside the sessions, are refused.
+const MAX_SESSIONLESS: usize = 1024;
+/// How long the head of a request may take on a connection that has shown the secret, also of one that has not begun.
 const HEAD: Duration = Duration::from_secs(30);
 /// How much a head may hold.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -44,6 +45,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATH: &str = "/mcp";
 
 type Body = BoxBody<Bytes, Infallible>;
+
+/// Bounds on what clients take that may not know the secret, or do not tidy up.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// How many connections there may be that have not shown the secret; the oldest is closed for another.
+    pub(super) strangers: usize,
+    /// How long such a connection has to show it.
+    pub(super) patience: Duration,
+    /// How many MCP sessions there may be; the one that has been idle for longest is closed for another.
+    pub(super) sessions: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { strangers: 128, patience: Duration::from_secs(1), sessions: 1024 }
+    }
+}
 
 /// A running server. Dropping it ends it as well, in the background.
 pub(crate) struct ToolsServer {
@@ -60,6 +78,15 @@ impl ToolsServer {
         tools: &[ExternalTool],
         max_request_bytes: usize,
         calls: Caller,
+    ) -> Result<(Self, Offer)> {
+        Self::start_with(tools, max_request_bytes, calls, Limits::default()).await
+    }
+
+    pub(super) async fn start_with(
+        tools: &[ExternalTool],
+        max_request_bytes: usize,
+        calls: Caller,
+        limits: Limits,
     ) -> Result<(Self, Offer)> {
         let failed = |error: io::Error| Error::Internal(format!("the tools can't be offered on loopback: {error}"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
@@ -83,15 +110,16 @@ impl ToolsServer {
         // A tool may take as long as it likes; clients are gone with the session.
         sessions.session_config.keep_alive = None;
         let new_client = move || {
-            if tools._alive.strong_count() > MAX_CLIENTS {
-                return Err(io::Error::other(format!("there are {MAX_CLIENTS} clients already")));
+            if tools._alive.strong_count() > limits.sessions + MAX_SESSIONLESS {
+                return Err(io::Error::other(format!("{MAX_SESSIONLESS} calls without a session are under way already")));
             }
             Ok(tools.clone())
         };
+        let sessions = Clients::new(sessions, limits.sessions);
         let mcp = StreamableHttpService::new(new_client, Arc::new(sessions), config);
         let headers = vec![("Authorization".to_owned(), secret.clone())];
         let door = Arc::new(Door { secret, mcp });
-        let main = tokio::spawn(run(listener, door, stop.clone(), ended));
+        let main = tokio::spawn(run(listener, door, limits, stop.clone(), ended));
         let endpoint = Endpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
         Ok((Self { stop, main: Some(main) }, Offer { endpoint, tools: told }))
     }
@@ -113,14 +141,50 @@ impl Drop for ToolsServer {
     }
 }
 
-async fn run(listener: TcpListener, door: Arc<Door>, stop: CancellationToken, mut ended: mpsc::Receiver<Infallible>) {
+/// A connection, as those see it who have to choose which one to close.
+#[derive(Default)]
+struct Visitor {
+    /// It has shown the secret.
+    is_trusted: AtomicBool,
+    /// There is no room for it any more.
+    expelled: CancellationToken,
+}
+
+impl Visitor {
+    fn is_trusted(&self) -> bool {
+        self.is_trusted.load(Ordering::Acquire)
+    }
+}
+
+async fn run(
+    listener: TcpListener,
+    door: Arc<Door>,
+    limits: Limits,
+    stop: CancellationToken,
+    mut ended: mpsc::Receiver<Infallible>,
+) {
     let mut connections = JoinSet::new();
+    // Oldest first.
+    let mut strangers: VecDeque<Weak<Visitor>> = VecDeque::new();
     loop {
+        strangers.retain(|visitor| visitor.upgrade().is_some_and(|visitor| !visitor.is_trusted()));
+        let trusted = connections.len().saturating_sub(strangers.len());
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(converse(stream, Arc::clone(&door)))),
+            accepted = listener.accept(), if trusted < MAX_CONNECTIONS => match accepted {
+                Ok((stream, _)) => {
+                    if strangers.len() >= limits.strangers
+                        && let Some(oldest) = strangers.pop_front().and_then(|oldest| oldest.upgrade())
+                    {
+                        oldest.expelled.cancel();
+                    }
+                    let visitor = Arc::new(Visitor::default());
+                    strangers.push_back(Arc::downgrade(&visitor));
+                    connections.spawn(converse(stream, Arc::clone(&door), visitor, limits.patience));
+                    // What it has sent already is looked at before the next one comes.
+                    tokio::task::yield_now().await;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the tools can't be accepted");
                     tokio::time::sleep(PAUSE).await;
@@ -135,36 +199,55 @@ async fn run(listener: TcpListener, door: Arc<Door>, stop: CancellationToken, mu
     while ended.recv().await.is_some() {}
 }
 
-async fn converse(stream: TcpStream, door: Arc<Door>) {
+async fn converse(stream: TcpStream, door: Arc<Door>, visitor: Arc<Visitor>, patience: Duration) {
     // Answers are short, and waited for.
     drop(stream.set_nodelay(true));
     let answer = service_fn(|request| {
-        let door = Arc::clone(&door);
-        async move { Ok::<_, Infallible>(door.answer(request).await) }
+        let (door, visitor) = (Arc::clone(&door), Arc::clone(&visitor));
+        async move { Ok::<_, Infallible>(door.answer(request, &visitor).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), answer);
-    if let Err(error) = connection.await {
+    tokio::pin!(connection);
+    let late = tokio::time::sleep(patience);
+    tokio::pin!(late);
+    let mut is_trusted = false;
+    let outcome = loop {
+        tokio::select! {
+            // The connection first: what it has shown counts, also where this process was stopped meanwhile.
+            biased;
+            outcome = &mut connection => break outcome,
+            () = visitor.expelled.cancelled(), if !is_trusted => {}
+            () = &mut late, if !is_trusted => {}
+        }
+        is_trusted = visitor.is_trusted();
+        if !is_trusted {
+            tracing::debug!("a connection to the tools has not shown the secret in time; it is closed");
+            return;
+        }
+    };
+    if let Err(error) = outcome {
         tracing::debug!(%error, "a connection to the tools has failed");
     }
 }
 
 struct Door {
     secret: String,
-    mcp: StreamableHttpService<Tools, LocalSessionManager>,
+    mcp: StreamableHttpService<Tools, Clients>,
 }
 
 impl Door {
-    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, mut request: Request<Incoming>, visitor: &Visitor) -> Response<Body> {
         if !self.knows_secret(&request) {
             tracing::warn!("somebody without the secret asks for the tools; it is refused");
             let mut refusal = plain(StatusCode::UNAUTHORIZED, "the secret is missing or wrong");
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
+        visitor.is_trusted.store(true, Ordering::Release);
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "there is nothing here");
         }

@@ -3,6 +3,8 @@
 //! answered, withdraws it and tells of it as of any other.
 
 #[cfg(feature = "mcp")]
+mod clients;
+#[cfg(feature = "mcp")]
 mod content;
 #[cfg(feature = "mcp")]
 mod http;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use rmcp::model::{CallToolRequestParams, ContentBlock};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::http::Limits;
 use super::{Endpoint, Offer, ToolsServer, content};
 use crate::ExternalTool;
 use crate::driver::tool_calls::{self, Next, ToolCalls};
@@ -263,6 +265,97 @@ proptest! {
 fn is_listening(port: &str) -> bool {
     let port = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a port"));
     std::fs::read_to_string("/proc/net/tcp").expect("a table").contains(&port)
+}
+
+fn address(endpoint: &Endpoint) -> &str {
+    endpoint.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("an address")
+}
+
+/// A connection that sends this, and waits.
+async fn stranger(endpoint: &Endpoint, sent: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address(endpoint)).await.expect("connected");
+    stream.write_all(sent.as_bytes()).await.expect("written");
+    stream
+}
+
+async fn start_with(limits: Limits) -> (ToolsServer, Offer, ToolCalls) {
+    let (caller, calls) = tool_calls::channel();
+    let tools = [tool("add", json!({"type": "object"}))];
+    let (server, offer) = ToolsServer::start_with(&tools, LIMIT, caller, limits).await.expect("a server");
+    (server, offer, calls)
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_without_the_secret_has_a_second() {
+    let (server, offer, _calls) = start_with(Limits::default()).await;
+    let begin = tokio::time::Instant::now();
+    let half = head(&offer.endpoint, "", "");
+    for sent in ["", "POST /mcp HT", &half] {
+        let mut stream = stranger(&offer.endpoint, sent).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    }
+    // The clock of the runtime goes on only where nothing else is left to do.
+    assert_eq!(begin.elapsed().as_secs(), 3);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn oldest_connection_without_the_secret_is_closed_for_another() {
+    let forever = Duration::from_secs(3600);
+    let (server, offer, calls) = start_with(Limits { strangers: 8, patience: forever, sessions: 8 }).await;
+    serve(calls, |_, _| ToolReturnValue::ok("done"));
+    let endpoint = &offer.endpoint;
+    let half = head(endpoint, "", "");
+    let mut strangers = Vec::new();
+    for n in 0..8 {
+        strangers.push(stranger(endpoint, ["", "POST /mcp HT", &half][n % 3]).await);
+    }
+    // Nobody waits for a place, and whoever has shown the secret keeps theirs.
+    let client = client(endpoint, true).await;
+    for n in 0..40 {
+        strangers.push(stranger(endpoint, ["", "POST /mcp HT", &half][n % 3]).await);
+        if n % 10 == 0 {
+            assert_eq!(call(&client, "add", json!({})).await, (false, "done".to_owned()));
+            let secret = endpoint.headers[0].1.as_str();
+            assert_eq!(raw(endpoint, &head(endpoint, secret, ""), LIST).await.0, 200);
+        }
+    }
+    for mut stream in strangers.drain(..40) {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.is_empty());
+    }
+    // The newest are still there.
+    for stream in strangers {
+        let mut byte = [0];
+        let read = stream.try_read(&mut byte);
+        assert!(read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "{read:?}");
+    }
+    drop(client.cancel().await);
+    server.close().await;
+}
+
+#[tokio::test]
+async fn idle_mcp_sessions_make_room_for_others() {
+    let (server, offer, mut calls) = start_with(Limits { sessions: 4, ..Limits::default() }).await;
+    let endpoint = &offer.endpoint;
+    let secret = endpoint.headers[0].1.as_str();
+    let busy = Arc::new(client(endpoint, true).await);
+    let calling = Arc::clone(&busy);
+    let waiting = tokio::spawn(async move { call(&calling, "add", json!({})).await });
+    let Next::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
+    // Clients that open a session and leave it, such as one for each call.
+    for n in 0..40 {
+        let (status, answer) = raw(endpoint, &head(endpoint, secret, ""), LIST).await;
+        assert_eq!(status, 200, "{n}: {answer}");
+    }
+    // The session with a call under way is not closed.
+    held.reply.send(ToolReturnValue::ok("done")).expect("awaited");
+    assert_eq!(waiting.await.expect("an end"), (false, "done".to_owned()));
+    drop(Arc::into_inner(busy).expect("the only one").cancel().await);
+    server.close().await;
 }
 
 #[tokio::test]

@@ -186,6 +186,85 @@ async fn requests_by_hand_wait_for_the_hand() {
     assert_eq!(error.code(), "invalid_option");
 }
 
+async fn asked(turn: &mut Turn) -> ApprovalRequest {
+    let Some(Ok(Event::ApprovalRequest(request))) = turn.next().await else { panic!("no request") };
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_to_a_request_of_another_session_is_refused() {
+    let (first, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
+    let (second, mut other_agent, mut other) = in_turn(SessionOptions::new().on_approval_manual()).await;
+    agent.ask_approval("same").await;
+    other_agent.ask_approval("same").await;
+    let (request, others) = (asked(&mut turn).await, asked(&mut other).await);
+    // The binding is invisible.
+    assert_eq!((&request, format!("{request:?}")), (&others, format!("{others:?}")));
+    assert!(request.extra.is_empty());
+    for error in [
+        other.respond(&request, Approval::Approve).await.unwrap_err(),
+        second.respond(&request, Approval::Approve).await.unwrap_err(),
+        other.respond(&request.clone(), Approval::Approve).await.unwrap_err(),
+    ] {
+        assert_eq!(error.code(), "invalid_option");
+        assert!(error.to_string().contains("`same` is a request of another session"), "{error}");
+    }
+    // Nothing was sent: the first answer to come is the one of its own session.
+    other.respond(&others, Approval::reject("no")).await.expect("answered");
+    assert_eq!(other_agent.read().await["result"]["response"], "reject");
+    first.respond(&request, Approval::Approve).await.expect("answered");
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+}
+
+#[tokio::test(start_paused = true)]
+async fn copy_by_way_of_the_wire_form_names_its_request_by_the_id() {
+    let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
+    agent.ask_approval("a").await;
+    let request = asked(&mut turn).await;
+    let copy: ApprovalRequest = serde_json::from_str(&serde_json::to_string(&request).expect("JSON")).expect("a request");
+    turn.respond(&copy, Approval::Approve).await.expect("answered");
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answer_is_not_taken_for_a_later_request_with_the_same_id() {
+    let (session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
+    agent.ask_approval("a").await;
+    let old = asked(&mut turn).await;
+    agent.event("ApprovalResponse", json!({"request_id": "a", "response": "reject"})).await;
+    agent.finish().await;
+    drop(rest(&mut turn).await);
+    let mut turn = session.prompt("again").expect("a turn");
+    agent.expect("prompt").await;
+    agent.ask_approval("a").await;
+    let new = asked(&mut turn).await;
+    let error = turn.respond(&old, Approval::Approve).await.unwrap_err();
+    assert_eq!(error.code(), "invalid_option");
+    turn.respond(&new, Approval::reject("no")).await.expect("answered");
+    assert_eq!(agent.read().await["result"]["response"], "reject");
+}
+
+#[tokio::test(start_paused = true)]
+async fn id_alone_is_refused_if_several_requests_have_it() {
+    let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_question_manual()).await;
+    let payload = json!({"id": "q", "tool_call_id": "t", "questions": []});
+    agent.request("1", "QuestionRequest", payload.clone()).await;
+    agent.request("2", "QuestionRequest", payload).await;
+    let mut requests = Vec::new();
+    while requests.len() < 2 {
+        if let Some(Ok(Event::QuestionRequest(request))) = turn.next().await {
+            requests.push(request);
+        }
+    }
+    let copy: QuestionRequest = serde_json::from_value(json!(requests[0])).expect("a request");
+    let error = turn.respond_question(&copy, None).await.unwrap_err();
+    assert!(error.to_string().contains("several requests with the id `q`"), "{error}");
+    for (request, answer) in [(&requests[1], "second"), (&requests[0], "first")] {
+        turn.respond_question(request, Some(Answers::new().answer("Which?", answer))).await.expect("answered");
+        assert_eq!(agent.read().await["result"]["answers"]["Which?"], answer);
+    }
+}
+
 fn question() -> QuestionRequest {
     serde_json::from_value(json!({"id": "nobody", "tool_call_id": "t", "questions": []})).expect("a request")
 }
