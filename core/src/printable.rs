@@ -45,7 +45,8 @@ pub(crate) fn printable_line(text: &str) -> Cow<'_, str> {
 }
 
 fn is_escaped(c: char) -> bool {
-    let is_bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
+    let is_bidirectional =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
     is_bidirectional || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
@@ -71,7 +72,14 @@ mod tests {
 
     #[test]
     fn ordinary_text_stays() {
-        for text in ["", "tab\tand\nline", "naïve 日本語 עברית العربية", "👩‍👩‍👧 🏴󠁧󠁢󠁥󠁮󠁧󠁿", "C:\\x1b is no escape", "zero\u{200d}width\u{200b}"] {
+        for text in [
+            "",
+            "tab\tand\nline",
+            "naïve 日本語 עברית العربية",
+            "👩‍👩‍👧 🏴󠁧󠁢󠁥󠁮󠁧󠁿",
+            "C:\\x1b is no escape",
+            "zero\u{200d}width\u{200b}",
+        ] {
             assert!(matches!(printable(text), Cow::Borrowed(shown) if shown == text), "{text:?}");
         }
     }

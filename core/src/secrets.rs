@@ -36,7 +36,10 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     /// Knows all texts in these values, and these texts.
-    pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a Value>, texts: impl IntoIterator<Item = &'a OsStr>) -> Self {
+    pub(crate) fn new<'a>(
+        values: impl IntoIterator<Item = &'a Value>,
+        texts: impl IntoIterator<Item = &'a OsStr>,
+    ) -> Self {
         let mut all = Self::default();
         let mut known = Vec::new();
         let mut waiting: Vec<&Value> = values.into_iter().collect();

@@ -11,13 +11,13 @@ mod session;
 mod turn;
 
 pub use crate::options::{Naming, check_names, parse_hook, parse_tool, wrong_type};
+pub use crate::wire::value::RequestOrigin;
 pub use agent::{BridgeAgent, Start};
 pub use content::parse_content;
 pub use files::PrivateFolder;
 pub use log::{LogLevel, install_log, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};
-pub use crate::wire::value::RequestOrigin;
 pub use turn::{Batch, BridgeTurn, Drained, Tag};
 
 use std::sync::atomic::{AtomicU64, Ordering};

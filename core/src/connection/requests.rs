@@ -131,7 +131,8 @@ impl Requests {
     fn named(&self, request_id: &str) -> Result<Option<RequestKey>> {
         let is_manual = |pending: &&Pending| pending.manual && pending.request_id == request_id;
         if self.pending.values().filter(is_manual).count() > 1 {
-            let reason = format!("several requests with the id `{request_id}` await an answer; pass the request itself");
+            let reason =
+                format!("several requests with the id `{request_id}` await an answer; pass the request itself");
             return Err(Error::option("request", reason));
         }
         Ok(self.find(request_id, |pending| pending.manual).or_else(|| self.find(request_id, |_| true)))
@@ -363,12 +364,7 @@ impl Connection {
     }
 
     /// Answers a request manually.
-    pub(crate) fn respond(
-        &mut self,
-        request: impl Into<RequestRef>,
-        answer: ManualAnswer,
-        now: Instant,
-    ) -> Result<()> {
+    pub(crate) fn respond(&mut self, request: impl Into<RequestRef>, answer: ManualAnswer, now: Instant) -> Result<()> {
         let RequestRef { id: request_id, origin } = request.into();
         if origin.is_some_and(|origin| origin.session != self.number) {
             return Err(Error::option(

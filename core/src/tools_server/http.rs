@@ -111,7 +111,9 @@ impl ToolsServer {
         sessions.session_config.keep_alive = None;
         let new_client = move || {
             if tools._alive.strong_count() > limits.sessions + MAX_SESSIONLESS {
-                return Err(io::Error::other(format!("{MAX_SESSIONLESS} calls without a session are under way already")));
+                return Err(io::Error::other(format!(
+                    "{MAX_SESSIONLESS} calls without a session are under way already"
+                )));
             }
             Ok(tools.clone())
         };

@@ -111,10 +111,21 @@ fn words(label: &str) -> Vec<String> {
 fn reads_as_refusal(label: &str) -> bool {
     let words = words(label);
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["don't" | "dont" | "never", "allow" | "approve" | "run", ..] | ["do", "not", "allow" | "approve" | "run"] => true,
+        ["don't" | "dont" | "never", "allow" | "approve" | "run", ..] | ["do", "not", "allow" | "approve" | "run"] => {
+            true
+        }
         [first, ..] => matches!(
             first,
-            "no" | "nope" | "reject" | "deny" | "decline" | "refuse" | "disallow" | "forbid" | "block" | "cancel" | "abort"
+            "no" | "nope"
+                | "reject"
+                | "deny"
+                | "decline"
+                | "refuse"
+                | "disallow"
+                | "forbid"
+                | "block"
+                | "cancel"
+                | "abort"
         ),
         [] => false,
     }
@@ -193,7 +204,10 @@ impl Permission {
                 let chosen = label.and_then(|label| self.labelled(label));
                 if chosen.is_none() {
                     let label = label.map(printable);
-                    tracing::warn!(label = label.as_deref(), "question dismissed: the answer names no option unambiguously");
+                    tracing::warn!(
+                        label = label.as_deref(),
+                        "question dismissed: the answer names no option unambiguously"
+                    );
                 }
                 chosen.or_else(|| self.rejection())
             }

@@ -221,7 +221,8 @@ async fn copy_by_way_of_the_wire_form_names_its_request_by_the_id() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     agent.ask_approval("a").await;
     let request = asked(&mut turn).await;
-    let copy: ApprovalRequest = serde_json::from_str(&serde_json::to_string(&request).expect("JSON")).expect("a request");
+    let copy: ApprovalRequest =
+        serde_json::from_str(&serde_json::to_string(&request).expect("JSON")).expect("a request");
     turn.respond(&copy, Approval::Approve).await.expect("answered");
     assert_eq!(agent.read().await["result"]["response"], "approve");
 }

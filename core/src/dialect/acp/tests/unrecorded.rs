@@ -146,7 +146,11 @@ fn ambiguous_options_never_allow_more_than_was_meant() {
         (&[("a", "A", "allow_once"), ("b", "A", "allow_once")], &says("A"), nothing),
         (&[("a", "A", "allow_always"), ("b", "A", "allow_once"), ("c", "C", "allow_once")], &says("A"), Some("b")),
         (&[("a", "A", "allow_once"), ("b", "B", "allow_once"), ("n", "A", "reject_once")], &says("A"), Some("n")),
-        (&[("a", "No", "allow_once"), ("b", "Yes", "allow_once"), ("n", "Skip", "reject_once")], &says("No"), Some("n")),
+        (
+            &[("a", "No", "allow_once"), ("b", "Yes", "allow_once"), ("n", "Skip", "reject_once")],
+            &says("No"),
+            Some("n"),
+        ),
         (&[("a", "No", "allow_once"), ("b", "Yes", "allow_once")], &says("No"), nothing),
         (&[("a", "no, thanks", "allow_once"), ("b", "Yes", "allow_once")], &says("no, thanks"), nothing),
         // Answers to a question of Kimi Code's are all of this kind.
