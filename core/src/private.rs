@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+mod removal;
+
+use removal::remove_tree;
+
 /// What all of their names begin with.
 const PREFIX: &str = "kimi-agent-";
 const LOCK: &str = "lock";
@@ -20,6 +24,9 @@ const LOCK: &str = "lock";
 const ATTEMPTS: usize = 10;
 /// What is left behind is no hurry of every session's.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Entries of a private folder that are removed at once. If an agent has put more there, a thread removes the folder: it
+/// must hold up neither the other sessions nor the start of agents.
+const REMOVED_AT_ONCE: usize = 64;
 
 /// A private folder, removed on drop.
 #[derive(Debug)]
@@ -111,13 +118,15 @@ impl Drop for PrivateDir {
         if cfg!(windows) {
             self.lock = None;
         }
-        // What we know of by name goes also where no descriptor is left to list the folder with.
-        for file in &self.files {
-            drop(std::fs::remove_file(file));
+        // What we know of by name goes also where no descriptor is left to list the folder with. If a link has taken the
+        // folder's place, those names lead elsewhere.
+        if std::fs::symlink_metadata(self.path()).is_ok_and(|metadata| metadata.is_dir()) {
+            for file in &self.files {
+                drop(std::fs::remove_file(file));
+            }
         }
-        let removed = std::fs::remove_dir(self.path()).or_else(|_| std::fs::remove_dir_all(self.path()));
-        if let Err(error) = removed.or_else(unless_gone) {
-            tracing::warn!(path = %self.path().display(), %error, "a private folder can't be removed");
+        if std::fs::remove_dir(self.path()).is_err() {
+            remove(self.path().to_owned(), self.lock.take(), self.common.clone());
         }
         self.dir.disable_cleanup(true);
         if let Some(common) = &self.common {
@@ -145,12 +154,35 @@ fn make_common(path: &Path) -> io::Result<bool> {
     Ok(is_ours(&std::fs::symlink_metadata(path)?))
 }
 
-fn remove_if_empty(folder: &Path) {
-    drop(std::fs::remove_dir(folder));
+/// Removes a folder with all that is in it, and then the common folder if that was the last one in it. The lock is held
+/// until then.
+fn remove(path: PathBuf, lock: Option<File>, common: Option<PathBuf>) {
+    let rest = |path: &Path, budget| match remove_tree(path, budget) {
+        Ok(done) => done,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a private folder can't be removed");
+            true
+        }
+    };
+    if rest(&path, REMOVED_AT_ONCE) {
+        return;
+    }
+    let all = move || {
+        let _lock = lock;
+        rest(&path, usize::MAX);
+        if let Some(common) = common {
+            remove_if_empty(&common);
+        }
+    };
+    // Without a thread it stays until the next sweep.
+    if let Err(error) = std::thread::Builder::new().name("kimi-agent-clear".to_owned()).spawn(all) {
+        tracing::warn!(%error, "no thread to remove a private folder");
+    }
 }
 
-fn unless_gone(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+fn remove_if_empty(folder: &Path) {
+    drop(std::fs::remove_dir(folder));
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -184,16 +216,16 @@ fn sweep_in(parent: &Path) {
     let common = common_in(parent);
     match std::fs::symlink_metadata(&common) {
         Ok(metadata) if is_ours(&metadata) => {
-            sweep_folder(&common);
+            sweep_folder(&common, Some(&common));
             remove_if_empty(&common);
         }
         // Nobody uses any, and nobody has left any behind.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        _ => sweep_folder(parent),
+        _ => sweep_folder(parent, None),
     }
 }
 
-fn sweep_folder(folder: &Path) {
+fn sweep_folder(folder: &Path, common: Option<&Path>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -203,11 +235,9 @@ fn sweep_folder(folder: &Path) {
         // Not what a link leads to, nor what others made.
         let ours = std::fs::symlink_metadata(&path).is_ok_and(|metadata| is_ours(&metadata));
         // Held until all is gone: who has just made it must see that it goes.
-        if let Some(_lock) = Some(&path).filter(|_| ours).and_then(|path| left_behind(path)) {
-            match std::fs::remove_dir_all(&path) {
-                Ok(()) => tracing::info!(path = %path.display(), "private files of a process that is gone are removed"),
-                Err(error) => tracing::debug!(path = %path.display(), %error, "a private folder can't be removed"),
-            }
+        if let Some(lock) = Some(&path).filter(|_| ours).and_then(|path| left_behind(path)) {
+            tracing::info!(path = %path.display(), "private files of a process that is gone are removed");
+            remove(path, Some(lock), common.map(Path::to_owned));
         }
     }
 }
@@ -251,8 +281,16 @@ fn is_ours(metadata: &Metadata) -> bool {
 
 /// The lock of a folder that nobody holds any more.
 fn left_behind(path: &Path) -> Option<File> {
-    match OpenOptions::new().write(true).open(path.join(LOCK)) {
-        Ok(lock) => lock.try_lock().is_ok().then_some(lock),
+    let mut options = OpenOptions::new();
+    options.write(true);
+    // An agent can put anything under that name: a pipe would make the opening wait for a reader, a link could lead to a
+    // device.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    match options.open(path.join(LOCK)) {
+        Ok(lock) => {
+            (lock.metadata().is_ok_and(|metadata| metadata.is_file()) && lock.try_lock().is_ok()).then_some(lock)
+        }
         Err(error) => {
             if error.kind() == io::ErrorKind::NotFound {
                 // Somebody is about to lock it, or was killed before. Only an empty folder can be removed like this.
@@ -325,7 +363,7 @@ mod tests {
         let before = all();
         sweep_in(parent.path());
         // As it is where the common folder is not ours.
-        sweep_folder(parent.path());
+        sweep_folder(parent.path(), None);
         assert_eq!(all(), before);
         for folder in [parent.path(), &common] {
             assert!(folder.join("other").join(LOCK).exists() && folder.join("kimi-agent-notes/notes.txt").exists());
@@ -424,6 +462,72 @@ mod tests {
         assert!(!left.exists());
         assert_eq!(names(parent.path()), ["victim"]);
         assert_eq!(std::fs::read_to_string(victim.join("precious")).unwrap(), "kept");
+    }
+
+    /// A lock that is a pipe must not make the sweep wait for a reader, and a link must not be opened.
+    #[cfg(unix)]
+    #[test]
+    fn lock_that_is_no_file_is_left_alone() {
+        use std::os::unix::fs::{DirBuilderExt, symlink};
+
+        let parent = TempDir::new().unwrap();
+        let common = common_in(parent.path());
+        assert!(make_common(&common).unwrap());
+        for name in ["pipe", "read", "link", "socket"] {
+            std::fs::DirBuilder::new().mode(0o700).create(common.join(format!("{PREFIX}{name}"))).unwrap();
+        }
+        let lock = |name| common.join(format!("{PREFIX}{name}")).join(LOCK);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        for name in ["pipe", "read"] {
+            rustix::fs::mkfifoat(rustix::fs::CWD, lock(name), mode).unwrap();
+        }
+        let _reader = OpenOptions::new().read(true).write(true).open(lock("read")).unwrap();
+        std::fs::write(parent.path().join("target"), "").unwrap();
+        symlink(parent.path().join("target"), lock("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(lock("socket")).unwrap();
+        let before = names(&common);
+        sweep_in(parent.path());
+        assert_eq!(names(&common), before);
+    }
+
+    /// The folder goes when it is deep, in the background.
+    #[cfg(unix)]
+    #[test]
+    fn deep_folder_that_an_agent_made_goes() {
+        let parent = TempDir::new().unwrap();
+        for sweeps in [false, true] {
+            let dir = PrivateDir::new_in(parent.path()).unwrap();
+            std::fs::create_dir_all(dir.path().join(["d"; 500].join("/"))).unwrap();
+            let common = dir.common.clone().unwrap();
+            if sweeps {
+                abandon(dir);
+                sweep_in(parent.path());
+            } else {
+                drop(dir);
+            }
+            let since = Instant::now();
+            while common.exists() {
+                assert!(since.elapsed() < Duration::from_secs(60), "{:?}", names(&common));
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// If the agent puts a link in the place of its private folder, the files of those names behind the link stay.
+    #[cfg(unix)]
+    #[test]
+    fn link_in_place_of_a_private_folder_leads_nowhere() {
+        let parent = TempDir::new().unwrap();
+        let victim = parent.path().join("victim");
+        std::fs::create_dir(&victim).unwrap();
+        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
+        dir.write("config.json", b"secret").unwrap();
+        std::fs::write(victim.join("config.json"), "kept").unwrap();
+        std::fs::rename(dir.path(), parent.path().join("away")).unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path()).unwrap();
+        drop(dir);
+        assert_eq!(names(&victim), ["config.json"]);
+        assert_eq!(names(parent.path()), ["away", "victim"]);
     }
 
     #[test]

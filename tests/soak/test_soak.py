@@ -23,7 +23,8 @@ CALM = dict.fromkeys(plan.SHORT, 30.0)
 TURN = {"prompt_size": 0, "then": "none", "stop_after": 0, "pieces": 1, "rough": False, "read": "events"}
 ACTOR = {
     "marker": MARKER, "agent": None, "dialect": "auto", "approval": "none", "answer": "reject", "behaviour": "answer",
-    "tools": False, "secret": False, "buffer": None, "meddler": None, "end": "close", "turns": [TURN], "calm": True, "deadlines": CALM,
+    "tools": False, "secret": False, "buffer": None, "meddler": None, "end": "close",
+    "turns": [TURN], "calm": True, "deadlines": CALM,
 }  # fmt: skip
 
 
