@@ -111,7 +111,11 @@ METHODS = {
     "UnknownEvent": "UnknownEventMethods",
 }
 # Made by the SDK: no version of Wire brought them.
-OWN = {"UnknownEvent", "HandlerFailed", "UnknownContentPart", "UnknownDisplayBlock"}
+OWN = {"UnknownEvent", "HandlerFailed", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
+ADDED = (
+    "The tool call that this is about, with its complete arguments; None if the agent never named the call. The SDK adds it: "
+    "it is not part of `to_dict()`, of pickles and of equality."
+)
 
 
 def type_text(ref: dict[str, Any]) -> str:
@@ -192,19 +196,22 @@ class Generator:
         lines = [f"class {name}({METHODS.get(name, 'Message')}):"]
         lines += [*docstring(f"{prose(message['doc'])}\n\n{origin}", "    "), ""]
         names = tuple(field["name"] for field in fields)
+        added = (message["adds"],) if message["adds"] else ()
         if names:
-            lines += [f"    __slots__ = {tuple_text(names)}", f"    __match_args__ = {tuple_text(names)}", ""]
+            lines += [f"    __slots__ = {tuple_text((*names, *added))}", f"    __match_args__ = {tuple_text(names)}", ""]
         else:
             lines += ["    __slots__ = ()", ""]
         for field in fields:
             since = "" if field["since"] == message["since"] or name in OWN else f" Since Wire {field['since']}."
             lines += [f"    {field['name']}: {type_text(field['type'])}"]
             lines += docstring(prose(field["doc"]) + since, "    ")
+        for attribute in added:
+            lines += [f"    {attribute}: ToolCallInfo | None", *docstring(ADDED, "    ")]
         if fields:
             lines += [""]
         lines += self.constants(name)
         if fields:
-            lines += self.initializer(fields)
+            lines += self.initializer(fields, added)
         return lines
 
     def constants(self, name: str) -> list[str]:
@@ -228,11 +235,13 @@ class Generator:
             line = f"    _required = frozenset({{{', '.join(required)}}})"
             wide = ["    _required = frozenset(", f"        {{{', '.join(required)}}}", "    )"]
             lines += [line] if len(line) <= WIDTH else wide
+        if message["adds"]:
+            lines += [f'    _added = ("{message["adds"]}",)']
         if events := [field["name"] for field in fields if field["type"].get("of") == "Event"]:
             lines += [f"    _events = frozenset({{{', '.join(repr(e).replace(chr(39), chr(34)) for e in events)}}})"]
         return [*lines, ""] if lines and fields else lines
 
-    def initializer(self, fields: list[dict[str, Any]]) -> list[str]:
+    def initializer(self, fields: list[dict[str, Any]], added: tuple[str, ...]) -> list[str]:
         lines = ["    def __init__(", "        self,"]
         last_required = max((at for at, field in enumerate(fields) if field["required"]), default=-1)
         for at, field in enumerate(fields):
@@ -241,7 +250,9 @@ class Generator:
                 # A list that is not given is an empty one, made anew.
                 text = f"{text} | None = None" if field["type"]["kind"] == "list" else f"{text} = None"
             lines += [f"        {field['name']}: {text},"]
-        lines += ["        extra: Mapping[str, Any] | None = None,", "    ) -> None:"]
+        lines += ["        extra: Mapping[str, Any] | None = None,"]
+        lines += [f"        {attribute}: ToolCallInfo | None = None," for attribute in added]
+        lines += ["    ) -> None:"]
         short = "    def __init__(self, " + ", ".join(line.strip().rstrip(",") for line in lines[2:-1]) + ") -> None:"
         if len(short) <= WIDTH:
             lines = [short]
@@ -249,7 +260,8 @@ class Generator:
             name = field["name"]
             absent = field["type"]["kind"] == "list" and at > last_required
             lines += [f'        keep(self, "{name}", {f"[] if {name} is None else {name}" if absent else name})']
-        return [*lines, '        keep(self, "extra", extra or _NOTHING)']
+        lines += ['        keep(self, "extra", extra or _NOTHING)']
+        return [*lines, *[f'        keep(self, "{attribute}", {attribute})' for attribute in added]]
 
     def text(self) -> str:
         unions = ["Content", "ContentPart", "DisplayBlock", "Event", "Request"]

@@ -76,7 +76,11 @@ SCALARS = {
 }
 
 # Made by the SDK: no version of Wire brought them.
-OWN = {"UnknownEvent", "HandlerFailed", "UnknownContentPart", "UnknownDisplayBlock"}
+OWN = {"UnknownEvent", "HandlerFailed", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
+ADDED = (
+    "The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK adds it: "
+    "it is not enumerable, so JSON, copies and comparisons do not contain it."
+)
 
 
 def type_text(ref: dict[str, Any]) -> str:
@@ -121,6 +125,8 @@ def interface(message: dict[str, Any]) -> str:
         optional = "?" if field["type"]["kind"] == "optional" else ""
         text = "UnknownWord" if unknown and field["name"] == "type" else type_text(field["type"])
         lines.append(f"  {field['name']}{optional}: {text};")
+    if message["adds"]:
+        lines += [comment(ADDED, "  "), f"  readonly {message['adds']}?: ToolCallInfo | undefined;"]
     if unknown:
         lines.append("  [field: string]: unknown;")
     if lines[-1].endswith("{"):

@@ -2,6 +2,7 @@
 
 import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
 
+import { revealCall, revealed } from "./added.js";
 import { InvalidOption } from "./errors.js";
 import { toJson } from "./json.js";
 import type { JobKind } from "./native.js";
@@ -87,7 +88,7 @@ export function errorText(thrown: unknown): string {
 function call({ kind, index, payload }: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
   switch (kind) {
     case "approval":
-      return functions.approval?.(payload as ApprovalRequest, context);
+      return functions.approval?.(revealCall(payload as ApprovalRequest), context);
     case "question":
       return functions.question?.(payload as QuestionRequest, context);
     case "tool":
@@ -95,7 +96,7 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, contex
     case "hook":
       return functions.hooks[index ?? -1]?.handler(payload as HookRequest, context);
     case "event":
-      return functions.event?.(payload as Event, context);
+      return functions.event?.(revealed(payload as Event), context);
     case "stderr":
       return functions.stderr?.(payload as string, context);
   }

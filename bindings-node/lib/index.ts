@@ -62,9 +62,12 @@ export {
   type ToolOutcome,
 } from "./tool.js";
 export {
+  type HandlerFailure,
   type PromptContent,
   PromptResult,
+  type RejectedApproval,
   Replay,
+  type ToolCallRecord,
   Turn,
   type TurnStatus,
 } from "./turn.js";

@@ -1,5 +1,6 @@
 /** Reads the events of a native turn, by event or by step. */
 
+import { revealed } from "./added.js";
 import type { Bridge } from "./bridge.js";
 import { fromNative, translated } from "./errors.js";
 import type { Batch, ErrorFields, NativeTurn } from "./native.js";
@@ -227,7 +228,7 @@ export class Reader {
   #take(): IteratorYieldResult<Event> {
     const event = this.#batch[this.#next] as Batch["events"][number];
     this.#next += 1;
-    return { done: false, value: typeof event === "object" && event !== null ? event : this.#textPart(event) };
+    return { done: false, value: typeof event === "object" && event !== null ? revealed(event) : this.#textPart(event) };
   }
 
   #pollEvent(step: number | null): IteratorResult<Event, undefined> | undefined {

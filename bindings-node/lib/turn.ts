@@ -12,7 +12,15 @@ import { EventIterator, Reader, type Step } from "./reader.js";
 import { requestReference, type RequestReference } from "./requests.js";
 import { show } from "./show.js";
 import { whenAborted } from "./signal.js";
-import type { ContentPart, Event, TokenUsage } from "./wire.js";
+import type {
+  Content,
+  ContentPart,
+  Event,
+  HandlerFailed,
+  JsonObject,
+  TokenUsage,
+  ToolCallInfo,
+} from "./wire.js";
 
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
@@ -23,11 +31,59 @@ export type PromptContent = string | ContentPart | readonly (string | ContentPar
 /** How a turn ended, when it did not fail. */
 export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
 
+/** One tool call of a turn, in {@link PromptResult.toolCalls}. */
+export interface ToolCallRecord {
+  /** The call; the model's own id. */
+  id: string;
+  /** The tool. */
+  name: string;
+  /** The arguments, parsed. Absent if they are not a JSON object or did not fit. */
+  arguments?: JsonObject;
+  /**
+   * The tool's output; of a result without output, its message. Absent if the turn ended before the call did. An output
+   * above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
+   */
+  output?: Content;
+  /** Whether the tool failed; absent if the turn ended before the call did. */
+  is_error?: boolean;
+  /**
+   * Milliseconds from the last piece of the arguments to the result, including the wait for an approval. Absent if the turn
+   * ended before the call did.
+   */
+  duration?: number;
+}
+
+/** An approval that was rejected, in {@link PromptResult.rejected}. */
+export interface RejectedApproval {
+  /** The tool call that wanted it; absent if the agent never named the call. */
+  tool_call?: ToolCallInfo;
+  /** What the agent wanted to do, as its request described it. Above 4 KiB it is cut. */
+  description: string;
+  /**
+   * Who rejected it: `no_handler`, nobody could answer; `handler`, `onApproval` or `respond()`; `handler_failed`,
+   * `onApproval` failed; `policy`, a rule; `cancelled`, the turn was cancelled or ended before there was an answer.
+   */
+  by: "no_handler" | "handler" | "handler_failed" | "policy" | "cancelled";
+}
+
+/** A handler that failed, in {@link PromptResult.handlerFailures}. */
+export interface HandlerFailure {
+  /** The kind of handler. */
+  handler: HandlerFailed["handler"];
+  /** The tool call that it was called for; absent if there is none, or if the agent never named the call. */
+  tool_call?: ToolCallInfo;
+  /** What went wrong. Above 4 KiB it is cut. */
+  message: string;
+}
+
 interface ResultFields {
   status: TurnStatus;
   steps: number;
   text: string;
   usage: TokenUsage;
+  tool_calls: ToolCallRecord[];
+  rejected: RejectedApproval[];
+  handler_failures: HandlerFailure[];
 }
 
 /** The outcome of a turn. */
@@ -40,13 +96,25 @@ export class PromptResult {
   readonly text: string;
   /** The tokens of this turn; the session's sum is `session.usage`. */
   readonly usage: TokenUsage;
+  /**
+   * The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
+   * together take at most 4 MiB, and what does not fit is left out of the list's entries.
+   */
+  readonly toolCalls: readonly ToolCallRecord[];
+  /** The approvals that were rejected, in order; at most the first 1,000. */
+  readonly rejected: readonly RejectedApproval[];
+  /** The handlers that failed while the turn ran, in order; at most the first 1,000. */
+  readonly handlerFailures: readonly HandlerFailure[];
 
   /** @internal */
-  constructor({ status, steps, text, usage }: ResultFields) {
+  constructor({ status, steps, text, usage, tool_calls, rejected, handler_failures }: ResultFields) {
     this.status = status;
     this.steps = steps;
     this.text = text;
     this.usage = usage;
+    this.toolCalls = tool_calls;
+    this.rejected = rejected;
+    this.handlerFailures = handler_failures;
   }
 
   /** Throws {@link TurnCancelled} or {@link MaxStepsReached} unless the turn finished; returns the result itself. */

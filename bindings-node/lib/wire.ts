@@ -401,6 +401,26 @@ export interface ToolResult {
   tool_call_id: string;
   /** What came of it. */
   return_value: ToolReturnValue;
+  /**
+   * The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK
+   * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
+   */
+  readonly tool_call?: ToolCallInfo | undefined;
+}
+
+/**
+ * A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. Made by the
+ * SDK.
+ */
+export interface ToolCallInfo {
+  /** The call; the model's own id, which may repeat in later turns. */
+  id: string;
+  /** The tool. */
+  name: string;
+  /** The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB. */
+  arguments?: JsonObject;
+  /** What the tool does, over ACP and if the agent says. */
+  kind?: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | UnknownWord;
 }
 
 /** What comes of a tool call. Since Wire 1.0. */
@@ -441,6 +461,11 @@ export interface ApprovalRequest {
   source_description?: string;
   /** Blocks for display. */
   display: DisplayBlock[];
+  /**
+   * The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK
+   * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
+   */
+  readonly tool_call?: ToolCallInfo | undefined;
 }
 
 /** The model calls a tool that the program registered. Since Wire 1.1. */

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Naming, Payload, Reply, origin_of};
+use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Naming, Payload, Reply, origin_of, written_for_host};
 use kimi_agent::wire::Event;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -23,7 +23,7 @@ pub(crate) fn to_json(deliveries: &VecDeque<Delivery>) -> String {
 /// JSON text, by way of no `Value`: that can't hold all that an agent may write in an event of an unknown type, as half of
 /// a surrogate pair, or a number beyond all bounds.
 pub(crate) fn text(value: &impl Serialize) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    written_for_host(|| serde_json::value::to_raw_value(value)).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 /// A delivery as JSON. It is written at once, without a part of it being made first.

@@ -27,8 +27,10 @@ pub(crate) struct Classes {
 /// A class, and the descriptors of its slots.
 pub(crate) struct Class {
     class: Py<PyType>,
-    /// In the order of the fields; the last is `extra`.
+    /// In the order of the fields; then `extra`, then what the SDK adds.
     slots: Vec<Slot>,
+    /// Whether the SDK adds a tool call.
+    pub(crate) has_tool_call: bool,
 }
 
 struct Slot {
@@ -78,10 +80,14 @@ impl Class {
             slots.push(Slot::new(&class.getattr(name)?)?);
         }
         slots.push(Slot::new(&class.getattr("extra")?)?);
-        Ok(Self { class: class.clone().unbind(), slots })
+        let added = class.getattr("_added")?.extract::<Vec<String>>()?;
+        for name in &added {
+            slots.push(Slot::new(&class.getattr(name.as_str())?)?);
+        }
+        Ok(Self { class: class.clone().unbind(), slots, has_tool_call: !added.is_empty() })
     }
 
-    /// An object with its fields in order, `extra` last.
+    /// An object with its fields in order, then `extra` and what the SDK adds.
     pub(crate) fn make<'py>(
         &self,
         py: Python<'py>,

@@ -2,7 +2,7 @@
 
 use kimi_agent::PromptResult;
 use kimi_agent::bridge;
-use kimi_agent::wire::{Event, Node, Reflect};
+use kimi_agent::wire::{Content, Event, Node, Reflect, ToolCallInfo};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -46,7 +46,15 @@ pub(crate) fn message_to_py<'py>(py: Python<'py>, message: &dyn Reflect) -> PyRe
         }
         extra.into_any()
     });
-    classes.named(message.type_name())?.make(py, fields)
+    let class = classes.named(message.type_name())?;
+    if class.has_tool_call {
+        fields.push(tool_call_to_py(py, message.tool_call())?);
+    }
+    class.make(py, fields)
+}
+
+fn tool_call_to_py<'py>(py: Python<'py>, call: Option<&ToolCallInfo>) -> PyResult<Bound<'py, PyAny>> {
+    call.map_or_else(|| Ok(py.None().into_bound(py)), |call| message_to_py(py, call))
 }
 
 fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAny>> {
@@ -167,6 +175,19 @@ fn float_to_json(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::Null, Value::Number)
 }
 
+fn content_to_py<'py>(py: Python<'py>, content: &Content) -> PyResult<Bound<'py, PyAny>> {
+    match content {
+        Content::Text(text) => Ok(PyString::new(py, text).into_any()),
+        Content::Parts(parts) => {
+            let list = PyList::empty(py);
+            for part in parts {
+                list.append(event_to_py(py, &part.clone().into())?)?;
+            }
+            Ok(list.into_any())
+        }
+    }
+}
+
 /// The outcome of a turn as a dict.
 pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyResult<Bound<'py, PyDict>> {
     let outcome = PyDict::new(py);
@@ -174,5 +195,36 @@ pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyRe
     outcome.set_item("steps", result.steps)?;
     outcome.set_item("text", &result.text)?;
     outcome.set_item("usage", message_to_py(py, &result.usage)?)?;
+    let tool_calls = PyList::empty(py);
+    for call in &result.tool_calls {
+        let fields = PyDict::new(py);
+        fields.set_item("id", &call.id)?;
+        fields.set_item("name", &call.name)?;
+        let arguments = call.arguments.as_ref().map(|arguments| object_to_py(py, arguments));
+        fields.set_item("arguments", arguments.transpose()?)?;
+        fields.set_item("output", call.output.as_ref().map(|output| content_to_py(py, output)).transpose()?)?;
+        fields.set_item("is_error", call.is_error)?;
+        fields.set_item("duration", call.duration.map(|duration| duration.as_secs_f64()))?;
+        tool_calls.append(fields)?;
+    }
+    outcome.set_item("tool_calls", tool_calls)?;
+    let rejected = PyList::empty(py);
+    for rejection in &result.rejected {
+        let fields = PyDict::new(py);
+        fields.set_item("tool_call", tool_call_to_py(py, rejection.tool_call.as_ref())?)?;
+        fields.set_item("description", &rejection.description)?;
+        fields.set_item("by", rejection.by.as_str())?;
+        rejected.append(fields)?;
+    }
+    outcome.set_item("rejected", rejected)?;
+    let failures = PyList::empty(py);
+    for failure in &result.handler_failures {
+        let fields = PyDict::new(py);
+        fields.set_item("handler", failure.handler.as_str())?;
+        fields.set_item("tool_call", tool_call_to_py(py, failure.tool_call.as_ref())?)?;
+        fields.set_item("message", &failure.message)?;
+        failures.append(fields)?;
+    }
+    outcome.set_item("handler_failures", failures)?;
     Ok(outcome)
 }

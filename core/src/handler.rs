@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::wire::{
-    ApprovalRequest, Content, ContentPart, DisplayBlock, Event, HookRequest, QuestionRequest, ToolReturnValue,
+    ApprovalRequest, Content, ContentPart, DisplayBlock, Event, HookRequest, Question, QuestionRequest, ToolReturnValue,
 };
 
 /// What a handler may fail with: any error. Its text reaches the model (from tools) and the program
@@ -114,6 +114,15 @@ fn nonsense(what: &str, got: &Value, expected: &str) -> HandlerError {
     format!("the handler returned {got} where {what} is {expected}").into()
 }
 
+/// A text in quotation marks, cut to what an error needs of it.
+fn quoted(text: &str) -> String {
+    let mut shown: String = text.chars().take(80).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    format!("{shown:?}")
+}
+
 /// Answers to a [`QuestionRequest`], by the text of the question; several choices are joined by commas.
 ///
 /// ```
@@ -148,6 +157,31 @@ impl Answers {
     /// The answer to one question.
     pub fn get(&self, question: &str) -> Option<&str> {
         self.0.get(question).map(String::as_str)
+    }
+
+    /// What is wrong with these as answers to these questions: an answer to a question that was not asked, or, unless `free`
+    /// allows any text, one that is not among the choices.
+    pub(crate) fn problem(&self, questions: &[Question], free: bool) -> Option<String> {
+        let listed =
+            |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
+        for (text, answer) in &self.0 {
+            let Some(question) = questions.iter().find(|question| question.question == *text) else {
+                let asked = listed(&mut questions.iter().map(|question| &*question.question));
+                return Some(format!("it answers {}, which was not asked; the questions are: {asked}", quoted(text)));
+            };
+            let is_choice = |answer: &str| question.options.iter().any(|option| option.label == answer);
+            let fits = is_choice(answer)
+                || question.multi_select == Some(true) && answer.split(',').all(|answer| is_choice(answer.trim()));
+            if !free && !fits && !question.options.is_empty() {
+                let choices = listed(&mut question.options.iter().map(|option| &*option.label));
+                return Some(format!(
+                    "{} is not among the choices of {}; the choices are: {choices}",
+                    quoted(answer),
+                    quoted(text)
+                ));
+            }
+        }
+        None
     }
 
     /// Reads answers as the bindings write them: null to dismiss, or an object of text or lists of text.

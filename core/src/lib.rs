@@ -60,7 +60,7 @@ mod tools_server;
 mod transport;
 pub mod wire;
 
-pub use connection::{PromptResult, TurnStatus};
+pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy, ToolCallRecord, TurnStatus};
 pub use dialect::{Capabilities, SessionInfo, VersionError, WireVersion};
 pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
 pub use handler::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, OnError};

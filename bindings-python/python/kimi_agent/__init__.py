@@ -97,6 +97,7 @@ from ._wire import (
     TodoDisplayItem,
     TokenUsage,
     ToolCall,
+    ToolCallInfo,
     ToolCallPart,
     ToolCallRequest,
     ToolResult,
@@ -114,7 +115,14 @@ if TYPE_CHECKING:
     from ._function_tool import FunctionTool, tool
     from ._image import image
     from ._option_types import AgentOptions, Answers, Approval, HookDecision, SessionOptions, UserInput
-    from ._results import Capabilities, PromptResult, SessionInfo
+    from ._results import (
+        Capabilities,
+        HandlerFailure,
+        PromptResult,
+        RejectedApproval,
+        SessionInfo,
+        ToolCallRecord,
+    )
 
 __version__ = "0.1.0"
 
@@ -149,6 +157,7 @@ __all__ = [
     "FunctionCall",
     "FunctionTool",
     "HandlerFailed",
+    "HandlerFailure",
     "HandshakeError",
     "Hook",
     "HookDecision",
@@ -178,6 +187,7 @@ __all__ = [
     "QuestionOption",
     "QuestionRequest",
     "Reject",
+    "RejectedApproval",
     "RejectedTool",
     "Replay",
     "Request",
@@ -207,7 +217,9 @@ __all__ = [
     "TokenUsage",
     "ToolArgumentError",
     "ToolCall",
+    "ToolCallInfo",
     "ToolCallPart",
+    "ToolCallRecord",
     "ToolCallRequest",
     "ToolResult",
     "ToolReturnValue",
@@ -239,7 +251,10 @@ _LATER = {
     **dict.fromkeys(
         ("AgentOptions", "Answers", "Approval", "HookDecision", "SessionOptions", "UserInput"), "_option_types"
     ),
-    **dict.fromkeys(("Capabilities", "PromptResult", "SessionInfo"), "_results"),
+    **dict.fromkeys(
+        ("Capabilities", "HandlerFailure", "PromptResult", "RejectedApproval", "SessionInfo", "ToolCallRecord"),
+        "_results",
+    ),
 }
 
 if not TYPE_CHECKING:

@@ -34,6 +34,8 @@ class Message:
     _tag: ClassVar[str | None] = None
     _wire_type: ClassVar[str | None] = None
     _events: ClassVar[frozenset[str]] = frozenset()
+    # What the SDK adds, which is not part of the wire form.
+    _added: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, extra: Mapping[str, Any] | None = None) -> None:
         keep(self, "extra", extra or _NOTHING)
@@ -111,6 +113,8 @@ class Message:
             # A list that is absent is an empty list.
             keep(self, name, [] if value is None and isinstance(decoder, listed) else value)
         keep(self, "extra", extra or _NOTHING)
+        for name in self._added:
+            keep(self, name, None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

@@ -101,9 +101,9 @@ class Turn(Stream):
             self._wait_cancelled()
             del self
             raise
-        from ._results import PromptResult
+        from ._results import result_of
 
-        return PromptResult(outcome["status"], outcome["steps"], outcome["text"], outcome["usage"])
+        return result_of(outcome)
 
     async def cancel(self) -> None:
         """Stops the turn and waits until it has settled; does nothing if it has ended."""

@@ -59,6 +59,7 @@ __all__ = [
     "TodoDisplayItem",
     "TokenUsage",
     "ToolCall",
+    "ToolCallInfo",
     "ToolCallPart",
     "ToolCallRequest",
     "ToolResult",
@@ -1369,26 +1370,70 @@ class ToolResult(Message):
     Since Wire 1.0.
     """
 
-    __slots__ = ("tool_call_id", "return_value")
+    __slots__ = ("tool_call_id", "return_value", "tool_call")
     __match_args__ = ("tool_call_id", "return_value")
 
     tool_call_id: str
     """Which call."""
     return_value: ToolReturnValue
     """What came of it."""
+    tool_call: ToolCallInfo | None
+    """The tool call that this is about, with its complete arguments; None if the agent never named the call. The SDK
+    adds it: it is not part of `to_dict()`, of pickles and of equality.
+    """
 
     _wire_type = "ToolResult"
     _fields = {"tool_call_id": None, "return_value": ToolReturnValue.from_payload}
     _required = frozenset({"tool_call_id", "return_value"})
+    _added = ("tool_call",)
 
     def __init__(
         self,
         tool_call_id: str,
         return_value: ToolReturnValue,
         extra: Mapping[str, Any] | None = None,
+        tool_call: ToolCallInfo | None = None,
     ) -> None:
         keep(self, "tool_call_id", tool_call_id)
         keep(self, "return_value", return_value)
+        keep(self, "extra", extra or _NOTHING)
+        keep(self, "tool_call", tool_call)
+
+
+class ToolCallInfo(Message):
+    """A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. Made by the
+    SDK.
+
+    Made by the SDK.
+    """
+
+    __slots__ = ("id", "name", "arguments", "kind")
+    __match_args__ = ("id", "name", "arguments", "kind")
+
+    id: str
+    """The call; the model's own id, which may repeat in later turns."""
+    name: str
+    """The tool."""
+    arguments: dict[str, Any] | None
+    """The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB."""
+    kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"] | str | None
+    """What the tool does, over ACP and if the agent says."""
+
+    _fields = {"id": None, "name": None, "arguments": None, "kind": None}
+    _required = frozenset({"id", "name"})
+
+    def __init__(
+        self,
+        id: str,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"] | str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "id", id)
+        keep(self, "name", name)
+        keep(self, "arguments", arguments)
+        keep(self, "kind", kind)
         keep(self, "extra", extra or _NOTHING)
 
 
@@ -1410,6 +1455,7 @@ class ApprovalRequest(Message):
         "subagent_type",
         "source_description",
         "display",
+        "tool_call",
     )
     __match_args__ = (
         "id",
@@ -1447,6 +1493,10 @@ class ApprovalRequest(Message):
     """More about who asks. Since Wire 1.6."""
     display: list[DisplayBlock]
     """Blocks for display."""
+    tool_call: ToolCallInfo | None
+    """The tool call that this is about, with its complete arguments; None if the agent never named the call. The SDK
+    adds it: it is not part of `to_dict()`, of pickles and of equality.
+    """
 
     _wire_type = "ApprovalRequest"
     _fields = {
@@ -1463,6 +1513,7 @@ class ApprovalRequest(Message):
         "display": listed(_block),
     }
     _required = frozenset({"id", "tool_call_id", "sender", "action", "description"})
+    _added = ("tool_call",)
 
     def __init__(
         self,
@@ -1478,6 +1529,7 @@ class ApprovalRequest(Message):
         source_description: str | None = None,
         display: list[DisplayBlock] | None = None,
         extra: Mapping[str, Any] | None = None,
+        tool_call: ToolCallInfo | None = None,
     ) -> None:
         keep(self, "id", id)
         keep(self, "tool_call_id", tool_call_id)
@@ -1491,6 +1543,7 @@ class ApprovalRequest(Message):
         keep(self, "source_description", source_description)
         keep(self, "display", [] if display is None else display)
         keep(self, "extra", extra or _NOTHING)
+        keep(self, "tool_call", tool_call)
 
 
 class ToolCallRequest(Message):

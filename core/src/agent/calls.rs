@@ -361,7 +361,12 @@ impl Agent {
     fn plain_result(&mut self, running: &mut Running<'_>, return_value: ToolReturnValue) -> Flow {
         running.stage = Stage::Done;
         let tool_call_id = running.id.clone();
-        self.server.event(ToolResult { tool_call_id, return_value, extra: Default::default() });
+        self.server.event(ToolResult {
+            tool_call_id,
+            return_value,
+            extra: Default::default(),
+            tool_call: Default::default(),
+        });
         self.sent()
     }
 }

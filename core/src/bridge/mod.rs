@@ -12,6 +12,7 @@ mod turn;
 
 pub use crate::options::{Naming, check_names, parse_hook, parse_tool, wrong_type};
 pub use crate::wire::value::RequestOrigin;
+pub use crate::wire::written_for_host;
 pub use agent::{BridgeAgent, Start};
 pub use content::parse_content;
 pub use files::PrivateFolder;

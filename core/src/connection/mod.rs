@@ -12,15 +12,18 @@ mod calls;
 mod invalid_lines;
 mod replay;
 mod requests;
+mod tool_calls;
 mod turn;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use calls::PendingCall;
 use invalid_lines::Report;
 pub(crate) use requests::{ManualAnswer, Policy, RequestKey, RequestRef, Who};
+pub use tool_calls::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecord};
+use tool_calls::{Present, ToolCalls};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub(crate) use turn::{StepTag, TurnKey};
@@ -98,6 +101,9 @@ pub(crate) struct Connection {
     next_key: u64,
     calls: HashMap<String, PendingCall>,
     requests: requests::Requests,
+    tool_calls: ToolCalls,
+    /// What has been logged as a warning; once is enough.
+    warned: HashSet<(HandlerKind, Option<String>)>,
     /// Boxed, as the replay is: a session that is idle has neither.
     turn: Option<Box<ActiveTurn>>,
     queued: Option<QueuedPrompt>,
@@ -136,6 +142,8 @@ impl Connection {
             next_key: 1,
             calls: HashMap::new(),
             requests: requests::Requests::default(),
+            tool_calls: ToolCalls::default(),
+            warned: HashSet::new(),
             turn: None,
             queued: None,
             replay: None,
@@ -279,7 +287,7 @@ impl Connection {
             Ok(_) if self.is_closed() => {}
             Ok(parcel) => {
                 self.heard(now);
-                self.take_in_event(parcel, size);
+                self.take_in_event(parcel, size, now);
             }
             Err(line) => self.receive(&line, now),
         }
@@ -302,7 +310,7 @@ impl Connection {
     /// Takes in what a line says.
     fn take_in(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
-            Incoming::Event(parcel) => self.take_in_event(parcel, line.len()),
+            Incoming::Event(parcel) => self.take_in_event(parcel, line.len(), now),
             Incoming::Aside(event) => {
                 if let Parcel::Other(event) = &event {
                     self.observe(event);
@@ -368,12 +376,23 @@ impl Connection {
         self.close(&error);
     }
 
-    fn take_in_event(&mut self, parcel: Parcel, size: usize) {
-        match &parcel {
+    fn take_in_event(&mut self, mut parcel: Parcel, mut size: usize, now: Instant) {
+        match &mut parcel {
             Parcel::Text(text) => self.text(text),
-            Parcel::Other(event) => self.event(event),
+            Parcel::Other(event) => {
+                size += self.add_tool_call(event, now);
+                self.event(event);
+            }
         }
         self.tell(parcel, size);
+    }
+
+    /// Adds to an event the tool call that it is about. Returns how much larger it has become.
+    fn add_tool_call(&mut self, event: &mut Event, now: Instant) -> usize {
+        let dialect = &self.dialect;
+        let turn = self.turn.as_mut().filter(|_| self.replay.is_none());
+        let record = turn.map(|turn| &mut turn.record);
+        self.tool_calls.take_in(event, &mut Present { kind: &|id| dialect.tool_kind(id), record, now })
     }
 
     fn scope(&self) -> Scope {
@@ -416,10 +435,7 @@ impl Connection {
             None => self.observe(event),
         }
         if let Event::ApprovalResponse(response) = event {
-            // Resolved elsewhere: by a sibling's approve_for_session, or by the end of its turn.
-            if let Some(key) = self.requests.resolved(&response.request_id) {
-                self.outputs.push_back(Output::Withdrawn(key));
-            }
+            self.resolved(response);
         }
     }
 
@@ -458,7 +474,10 @@ impl Connection {
 
     /// A function that answers nothing (`on_event`) failed.
     pub(crate) fn observer_failed(&mut self, handler: HandlerKind, message: String) {
-        tracing::warn!(handler = handler.as_str(), error = message, "a function of the program's failed");
+        self.log_failure(&handler, None, &message);
+        if let Some(turn) = &mut self.turn {
+            turn.record.failed(handler.clone(), None, &message);
+        }
         // Outside a turn it would go to the very function that failed.
         if self.turn.is_some() {
             self.tell_failure(handler, None, None, message);

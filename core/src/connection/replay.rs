@@ -111,6 +111,7 @@ impl Connection {
     pub(super) fn replay_answered(&mut self, call: CallKey, outcome: Result<Json>, now: Instant) {
         let replay = self.replay.take();
         let live = replay.map(|replay| replay.live(&outcome)).unwrap_or_default();
+        self.tool_calls.clear(None);
         self.outputs.push_back(Output::CallEnded { call, outcome });
         for held in live {
             self.request(held.rpc_id, held.request, held.size, now);

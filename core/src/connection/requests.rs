@@ -5,14 +5,17 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use super::tool_calls::{Known, RejectedBy, short};
 use super::{Connection, Output, Scope};
 use crate::dialect::Answer;
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, HookDecision, OnError};
+use crate::options::Naming;
 use crate::secrets::Secrets;
 use crate::wire::value::RequestOrigin;
 use crate::wire::{
-    ApprovalRequest, Event, HandlerKind, QuestionRequest, ToolCallRequest, ToolReturnValue, UnknownEvent,
+    ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, Question, QuestionRequest, ToolCallRequest,
+    ToolReturnValue, UnknownEvent,
 };
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
@@ -81,6 +84,8 @@ pub(crate) struct Policy {
     pub(crate) tools: HashSet<String>,
     /// By subscription id: what counts where the hook fails, and its event.
     pub(crate) hooks: HashMap<String, (OnError, String)>,
+    /// How the program spells options, for log lines.
+    pub(crate) naming: Naming,
     /// Whether anybody sees what comes outside turns.
     pub(crate) observed: bool,
     /// What is not to be shown of what the agent sends.
@@ -94,6 +99,8 @@ enum Asker {
     Agent(String),
     /// To whoever called a tool in another way than over the connection.
     Caller(oneshot::Sender<ToolReturnValue>),
+    /// It has been answered.
+    Nobody,
 }
 
 #[derive(Debug)]
@@ -105,6 +112,16 @@ struct Pending {
     on_error: OnError,
     of_turn: bool,
     manual: bool,
+    about: About,
+}
+
+/// What a request is about, as far as it is needed once the request has been answered.
+#[derive(Debug, Default)]
+struct About {
+    tool_call: Option<Known>,
+    /// Of an approval.
+    description: String,
+    questions: Vec<Question>,
 }
 
 /// The requests that await an answer.
@@ -162,18 +179,15 @@ impl Requests {
     }
 
     /// The agent says that a request is resolved.
-    pub(super) fn resolved(&mut self, request_id: &str) -> Option<RequestKey> {
+    fn resolved(&mut self, request_id: &str) -> Option<(RequestKey, Pending)> {
         let key = self.find(request_id, |pending| pending.kind == HandlerKind::Approval)?;
-        self.take(key).map(|_| key)
+        Some((key, self.take(key)?))
     }
 
-    fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<RequestKey> {
+    fn withdraw(&mut self, which: impl Fn(&Pending) -> bool) -> Vec<(RequestKey, Pending)> {
         let mut keys: Vec<_> = self.pending.iter().filter(|(_, pending)| which(pending)).map(|(key, _)| *key).collect();
         keys.sort_unstable();
-        for key in &keys {
-            self.take(*key);
-        }
-        keys
+        keys.into_iter().filter_map(|key| Some((key, self.take(key)?))).collect()
     }
 
     /// A new turn: nobody answers requests of older ones any more.
@@ -182,17 +196,138 @@ impl Requests {
     }
 
     pub(super) fn withdraw_all(&mut self) -> Vec<RequestKey> {
-        self.withdraw(|_| true)
-    }
-
-    /// The turn is over; what agents in the background asked stays.
-    pub(super) fn withdraw_of_turn(&mut self) -> Vec<RequestKey> {
-        self.withdraw(|pending| pending.of_turn)
+        self.withdraw(|_| true).into_iter().map(|(key, _)| key).collect()
     }
 }
 
 impl Connection {
-    pub(super) fn request(&mut self, rpc_id: String, mut request: Event, size: usize, now: Instant) {
+    /// The turn is over, or is being cancelled: its requests need no answer any more. Requests of agents in the background
+    /// stay.
+    pub(super) fn withdraw_of_turn(&mut self) {
+        for (key, pending) in self.requests.withdraw(|pending| pending.of_turn) {
+            self.outputs.push_back(Output::Withdrawn(key));
+            self.record_rejection(pending, RejectedBy::Cancelled);
+        }
+    }
+
+    /// The agent says that a request is resolved: by a sibling's approve_for_session, or by the end of its turn.
+    pub(super) fn resolved(&mut self, response: &ApprovalResponse) {
+        let Some((key, pending)) = self.requests.resolved(&response.request_id) else { return };
+        self.outputs.push_back(Output::Withdrawn(key));
+        if response.response == ApprovalKind::Reject {
+            self.record_rejection(pending, RejectedBy::Cancelled);
+        }
+    }
+
+    fn record_rejection(&mut self, pending: Pending, by: RejectedBy) {
+        if pending.kind == HandlerKind::Approval
+            && let Some(turn) = &mut self.turn
+        {
+            turn.record.rejected(pending.about.tool_call, pending.about.description, by);
+        }
+    }
+
+    /// What the outcome of the turn, and the check of an answer, need of a request.
+    fn about(&mut self, request: &Event) -> About {
+        let dialect = &self.dialect;
+        let kind = |id: &str| dialect.tool_kind(id);
+        let mut find = |agent: Option<&str>, id: &str| self.tool_calls.find(agent, id, &kind);
+        match request {
+            Event::ApprovalRequest(request) => About {
+                tool_call: find(request.agent_id.as_deref(), &request.tool_call_id),
+                description: short(&request.description),
+                questions: Vec::new(),
+            },
+            Event::QuestionRequest(request) => About {
+                tool_call: find(None, &request.tool_call_id),
+                description: String::new(),
+                questions: request.questions.clone(),
+            },
+            Event::ToolCallRequest(request) => {
+                let tool_call = find(None, &request.id).unwrap_or_else(|| Known::of(request));
+                About { tool_call: Some(tool_call), ..About::default() }
+            }
+            Event::HookRequest(request) => {
+                let id = request.input_data.as_ref().and_then(|data| data.get("tool_call_id")?.as_str());
+                About { tool_call: id.and_then(|id| find(None, id)), ..About::default() }
+            }
+            _ => About::default(),
+        }
+    }
+
+    /// Whether this has not been logged as a warning yet.
+    fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
+        self.warned.len() < MAX_PENDING && self.warned.insert((kind.clone(), name.map(str::to_owned)))
+    }
+
+    pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {
+        // A warning about a missing handler has no name, or that of a tool that is not there.
+        let handler = kind.as_str();
+        if self.warns(kind, Some(name.unwrap_or_default())) {
+            tracing::warn!(
+                handler,
+                name,
+                error,
+                "a handler failed; the agent got the default answer. HandlerFailed events tell of each failure, this log of \
+                 the first"
+            );
+        } else {
+            tracing::debug!(handler, name, error, "a handler failed again");
+        }
+    }
+
+    /// Nobody answers a request of this kind: that is logged once.
+    fn log_missing(&mut self, request: &Event, unseen: bool) {
+        if unseen {
+            if self.warns(&HandlerKind::Event, None) {
+                let option = self.policy.naming.name("on_event");
+                tracing::warn!(
+                    "the agent asked for something outside a turn, and got the default answer because nobody sees the request: \
+                     set `{option}`. Further such requests are not logged"
+                );
+            }
+            return;
+        }
+        match request {
+            Event::ApprovalRequest(request) if self.warns(&HandlerKind::Approval, None) => {
+                let (option, yolo) = (self.policy.naming.name("on_approval"), self.policy.naming.name("yolo"));
+                tracing::warn!(
+                    action = request.action,
+                    "the agent asked for an approval, and it was rejected because nobody answers: set `{option}`, or `{yolo}` to \
+                     approve everything. Further rejections are not logged"
+                );
+            }
+            Event::QuestionRequest(_) if self.warns(&HandlerKind::Question, None) => {
+                let option = self.policy.naming.name("on_question");
+                tracing::warn!(
+                    "the agent asked a question, and it was dismissed because nobody answers: set `{option}`. Further \
+                     dismissals are not logged"
+                );
+            }
+            Event::ToolCallRequest(call) if self.warns(&HandlerKind::Tool, None) => {
+                let option = self.policy.naming.name("tools");
+                let name = &call.name;
+                tracing::warn!(
+                    name,
+                    "the agent called a tool that is not among the session's `{option}`, and got an error. Further such calls \
+                     are not logged"
+                );
+            }
+            Event::HookRequest(hook) if self.warns(&HandlerKind::Hook, None) => {
+                let option = self.policy.naming.name("hooks");
+                let subscription = &hook.subscription_id;
+                tracing::warn!(
+                    subscription,
+                    "the agent asked a hook that is not among the session's `{option}`, and it was allowed. Further such \
+                     requests are not logged"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn request(&mut self, rpc_id: String, mut request: Event, mut size: usize, now: Instant) {
+        size += self.add_tool_call(&mut request, now);
         let scope = self.scope();
         let key = self.new_key();
         request.set_origin(RequestOrigin { session: self.number, request: key });
@@ -269,8 +404,18 @@ impl Connection {
             self.requests.remember(&request_id);
         }
         let who = if cancelling || unseen { Who::Nobody } else { who };
+        if who == Who::Nobody && !cancelling {
+            self.log_missing(&request, unseen);
+        }
         let answer = match (who, &kind) {
-            (Who::Nobody, HandlerKind::Approval) => Answer::Approval(Approval::Reject { feedback: None }),
+            (Who::Nobody, HandlerKind::Approval) => {
+                let About { tool_call, description, .. } = self.about(&request);
+                let by = if cancelling { RejectedBy::Cancelled } else { RejectedBy::NoHandler };
+                if let Some(turn) = &mut self.turn {
+                    turn.record.rejected(tool_call, description, by);
+                }
+                Answer::Approval(Approval::Reject { feedback: None })
+            }
             (Who::Yolo, _) => Answer::Approval(Approval::Approve),
             (Who::Nobody, HandlerKind::Question) => Answer::Question(None),
             (Who::Nobody, HandlerKind::Tool) => {
@@ -281,7 +426,8 @@ impl Connection {
             (Who::Nobody, _) => Answer::Hook(HookDecision::Allow),
             (Who::Manual | Who::Handler, _) => {
                 let manual = who == Who::Manual;
-                let pending = Pending { asker, request_id, kind, name, on_error, of_turn, manual };
+                let about = self.about(&request);
+                let pending = Pending { asker, request_id, kind, name, on_error, of_turn, manual, about };
                 let full = self.requests.pending.len() >= MAX_PENDING;
                 self.requests.pending.insert(key, pending);
                 if full {
@@ -312,6 +458,7 @@ impl Connection {
                     drop(reply.send(result.clone()));
                 }
             }
+            Asker::Nobody => {}
         }
     }
 
@@ -331,11 +478,32 @@ impl Connection {
         self.transmit(bytes);
     }
 
-    /// Answers a request that a function of the program's was asked; too late is fine.
+    /// Answers a request that a handler was asked; too late is fine.
     pub(crate) fn answer(&mut self, key: RequestKey, answer: &Answer, now: Instant) {
-        if let Some(pending) = self.requests.take(key) {
-            self.heard(now);
-            self.say(pending.asker, &pending.request_id, answer);
+        let problem = self.requests.pending.get(&key).and_then(|pending| self.problem(pending, answer));
+        match problem {
+            Some(problem) => self.handler_failed(key, format!("the handler's result cannot be used: {problem}"), now),
+            None => self.answer_by(key, answer, RejectedBy::Handler, now),
+        }
+    }
+
+    /// What is wrong with an answer to this request.
+    fn problem(&self, pending: &Pending, answer: &Answer) -> Option<String> {
+        match answer {
+            Answer::Question(Some(answers)) => {
+                answers.problem(&pending.about.questions, self.dialect.takes_free_answers())
+            }
+            _ => None,
+        }
+    }
+
+    fn answer_by(&mut self, key: RequestKey, answer: &Answer, by: RejectedBy, now: Instant) {
+        let Some(mut pending) = self.requests.take(key) else { return };
+        self.heard(now);
+        let asker = std::mem::replace(&mut pending.asker, Asker::Nobody);
+        self.say(asker, &pending.request_id, answer);
+        if matches!(answer, Answer::Approval(Approval::Reject { .. })) {
+            self.record_rejection(pending, by);
         }
     }
 
@@ -344,8 +512,12 @@ impl Connection {
         let Some(pending) = self.requests.pending.get(&key) else { return };
         let answer = pending.safe_answer(&message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
-        tracing::warn!(handler = kind.as_str(), name, error = message, "a function of the program's failed");
-        self.answer(key, &answer, now);
+        let tool_call = pending.about.tool_call.clone();
+        self.log_failure(&kind, name.as_deref(), &message);
+        self.answer_by(key, &answer, RejectedBy::HandlerFailed, now);
+        if let Some(turn) = &mut self.turn {
+            turn.record.failed(kind.clone(), tool_call, &message);
+        }
         self.tell_failure(kind, name, Some(request_id), message);
     }
 
@@ -358,9 +530,15 @@ impl Connection {
     pub(crate) fn unseen(&mut self, request_id: &str, now: Instant) {
         let Some(key) = self.requests.find(request_id, |pending| pending.manual) else { return };
         let Some(pending) = self.requests.pending.get(&key) else { return };
-        tracing::warn!(request_id, "default answer given: the request waits for respond(), and nobody reads the turn");
         let answer = pending.safe_answer("nobody reads the turn");
-        self.answer(key, &answer, now);
+        if self.warns(&HandlerKind::Event, Some("unread")) {
+            tracing::warn!(
+                request_id,
+                "a request that is to be answered manually got the default answer because nobody reads the turn: read its events. \
+                 Further such requests are not logged"
+            );
+        }
+        self.answer_by(key, &answer, RejectedBy::NoHandler, now);
     }
 
     /// Answers a request manually.
@@ -410,7 +588,10 @@ impl Connection {
                 return Err(Error::option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
             }
         };
-        self.answer(key, &answer, now);
+        if let Some(problem) = self.problem(pending, &answer) {
+            return Err(Error::option("answer", problem));
+        }
+        self.answer_by(key, &answer, RejectedBy::Handler, now);
         Ok(())
     }
 }

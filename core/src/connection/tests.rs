@@ -10,6 +10,7 @@ mod recorded;
 mod replay;
 mod requests;
 mod servers;
+mod tool_calls;
 mod turns;
 
 use serde_json::{Value, json};

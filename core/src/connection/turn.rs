@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::tool_calls::{HandlerFailure, Record, RejectedApproval, ToolCallRecord};
 use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::dialect::Call;
 use crate::error::{Error, Result, RpcErrorKind};
@@ -65,9 +66,29 @@ pub struct PromptResult {
     pub text: String,
     /// The tokens that it took, those of subagents included.
     pub usage: TokenUsage,
+    /// The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
+    /// together take at most 4 MiB, and what does not fit is left out of the list's entries.
+    pub tool_calls: Vec<ToolCallRecord>,
+    /// The approvals that were rejected, in order; at most the first 1,000.
+    pub rejected: Vec<RejectedApproval>,
+    /// The handlers that failed while the turn ran, in order; at most the first 1,000.
+    pub handler_failures: Vec<HandlerFailure>,
 }
 
 impl PromptResult {
+    /// The result of a turn in which nothing happened.
+    pub(crate) fn empty(status: TurnStatus) -> Self {
+        Self {
+            status,
+            steps: 0,
+            text: String::new(),
+            usage: TokenUsage::default(),
+            tool_calls: Vec::new(),
+            rejected: Vec::new(),
+            handler_failures: Vec::new(),
+        }
+    }
+
     /// Makes an error of a turn that did not finish.
     ///
     /// # Errors
@@ -119,6 +140,8 @@ pub(super) struct ActiveTurn {
     /// Whether the agent tells of its steps.
     tells_steps: bool,
     ended: bool,
+    /// Its tool calls, rejections and failures.
+    pub(super) record: Record,
 }
 
 #[derive(Debug)]
@@ -238,6 +261,7 @@ impl Connection {
                     cut: 0,
                     tells_steps: self.dialect.tells_steps(),
                     ended: false,
+                    record: Record::default(),
                 }));
                 if let Some(user_input) = unannounced {
                     let begin = TurnBegin { user_input, synthesized: Some(true), extra: Default::default() };
@@ -256,12 +280,7 @@ impl Connection {
     fn cancel_because(&mut self, key: TurnKey, because: Option<Error>, now: Instant) {
         if self.queued.as_ref().is_some_and(|queued| queued.key == key) {
             self.queued = None;
-            let result = PromptResult {
-                status: TurnStatus::Cancelled,
-                steps: 0,
-                text: String::new(),
-                usage: TokenUsage::default(),
-            };
+            let result = PromptResult::empty(TurnStatus::Cancelled);
             self.outputs.push_back(Output::TurnEnded { turn: key, outcome: because.map_or(Ok(result), Err) });
             return;
         }
@@ -274,9 +293,7 @@ impl Connection {
             _ => return,
         }
         // People need not answer any more; the agent resolves its requests by itself.
-        for key in self.requests.withdraw_of_turn() {
-            self.outputs.push_back(Output::Withdrawn(key));
-        }
+        self.withdraw_of_turn();
         let sent = self.prepare(Call::Cancel).map(|call| self.send(call));
         let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
         match (sent, cancel) {
@@ -351,18 +368,27 @@ impl Connection {
             let end = TurnEnd { synthesized: Some(true), extra: Default::default() };
             self.emit(end.into(), 64);
         }
+        self.withdraw_of_turn();
         let Some(turn) = &mut self.turn else { return };
-        let result =
-            PromptResult { status, steps: steps.unwrap_or(turn.steps), text: turn.text(), usage: turn.usage.clone() };
+        self.tool_calls.clear(Some(&mut turn.record));
+        let Record { tool_calls, rejected, handler_failures, .. } = std::mem::take(&mut turn.record);
+        let result = PromptResult {
+            status,
+            steps: steps.unwrap_or(turn.steps),
+            text: turn.text(),
+            usage: turn.usage.clone(),
+            tool_calls,
+            rejected,
+            handler_failures,
+        };
         let because = self.take_because();
         self.end_turn(because.map_or(Ok(result), Err), now);
     }
 
     fn end_turn(&mut self, outcome: Result<PromptResult>, now: Instant) {
+        self.withdraw_of_turn();
         let Some(turn) = self.turn.take() else { return };
-        for key in self.requests.withdraw_of_turn() {
-            self.outputs.push_back(Output::Withdrawn(key));
-        }
+        self.tool_calls.clear(None);
         self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });
         if let Some(queued) = self.queued.take() {
             self.begin(queued.key, queued.input, now);

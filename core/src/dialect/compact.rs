@@ -139,7 +139,7 @@ impl<'a> Rest<'a> {
         self.ends_with(r#","display":[],"extras":null}}}}"#)?;
         let extra = Default::default();
         let return_value = ToolReturnValue { is_error, output, message, display: Vec::new(), extras: None, extra };
-        Some(ToolResult { tool_call_id, return_value, extra: Default::default() }.into())
+        Some(ToolResult { tool_call_id, return_value, extra: Default::default(), tool_call: Default::default() }.into())
     }
 
     fn status(mut self) -> Option<Event> {
@@ -210,6 +210,7 @@ impl<'a> Rest<'a> {
             source_description,
             display,
             extra: Default::default(),
+            tool_call: Default::default(),
         };
         Some(request.into())
     }

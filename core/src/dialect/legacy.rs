@@ -106,7 +106,12 @@ fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
         extras: None,
         extra: Default::default(),
     };
-    Ok(ToolResult { tool_call_id: legacy.tool_call_id, return_value, extra: Default::default() })
+    Ok(ToolResult {
+        tool_call_id: legacy.tool_call_id,
+        return_value,
+        extra: Default::default(),
+        tool_call: Default::default(),
+    })
 }
 
 /// The event inside is spelled in the legacy way, too.

@@ -25,7 +25,9 @@ use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::handler::{Answers, Approval, HookDecision};
 use crate::tools_server::Endpoint;
 use crate::wire::envelope::RpcFailure;
-use crate::wire::{Content, Event, ExternalToolsResult, Json, Parcel, ServerInfo, SlashCommand, ToolReturnValue};
+use crate::wire::{
+    Content, Event, ExternalToolsResult, Json, Parcel, ServerInfo, SlashCommand, ToolKind, ToolReturnValue,
+};
 
 /// What the agent can do, as its handshake and version tell. A call for something that is not there fails with
 /// [`Error::Unsupported`](crate::Error::Unsupported), without asking the agent.
@@ -251,6 +253,16 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     /// Whether the agent takes the program's tools from an MCP server: [`Hello::tools_server`], and in no other way.
     fn takes_tools_from_server(&self) -> bool {
         false
+    }
+
+    /// What the tool of a call does, if the agent has said it.
+    fn tool_kind(&self, _call_id: &str) -> Option<ToolKind> {
+        None
+    }
+
+    /// Whether a question may be answered with a text that is none of its choices.
+    fn takes_free_answers(&self) -> bool {
+        true
     }
 
     /// The welcome of a protocol that has no handshake.

@@ -607,5 +607,5 @@ impl Delivery {
 
 /// The outcome of a replay, which has none of its own.
 pub(crate) fn replayed() -> PromptResult {
-    PromptResult { status: TurnStatus::Finished, steps: 0, text: String::new(), usage: TokenUsage::default() }
+    PromptResult::empty(TurnStatus::Finished)
 }

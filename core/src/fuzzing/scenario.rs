@@ -155,6 +155,7 @@ impl Scenario {
             secrets: Default::default(),
             tools: ["add".to_owned()].into(),
             hooks: [("h".to_owned(), (OnError::Block, "Stop".to_owned()))].into(),
+            ..Policy::default()
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::options::{Dialect, SessionOptions};
 use crate::secrets::Secrets;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, child};
-use crate::wire::{Content, TokenUsage};
+use crate::wire::Content;
 
 /// Drivers, and processes that they share, that have not come to their end yet, in all of the process.
 #[derive(Debug, Default)]
@@ -362,6 +362,7 @@ impl SessionOptions {
             hooks: hooks.iter().map(|(id, hook)| (id.clone(), (hook.on_error, hook.event.clone()))).collect(),
             observed: self.on_event.is_some(),
             secrets: Secrets::default(),
+            naming: self.naming,
         }
     }
 
@@ -535,13 +536,7 @@ async fn run_one_shot(content: Content, options: SessionOptions, turn: Unfinishe
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {
-            let nothing = PromptResult {
-                status: TurnStatus::Cancelled,
-                steps: 0,
-                text: String::new(),
-                usage: TokenUsage::default(),
-            };
-            return lane.finish(Ok(nothing));
+            return lane.finish(Ok(PromptResult::empty(TurnStatus::Cancelled)));
         }
     };
     let session = match started {

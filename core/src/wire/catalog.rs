@@ -16,6 +16,8 @@ pub struct MessageType {
     pub since: &'static str,
     /// The word in its `type` field, where it has one.
     pub tag: Option<&'static str>,
+    /// What the SDK adds to it beside its fields: the name of a `ToolCallInfo`.
+    pub adds: Option<&'static str>,
     /// Its fields, in order.
     pub fields: Vec<FieldType>,
 }

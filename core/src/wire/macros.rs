@@ -7,7 +7,7 @@
 macro_rules! message {
     ($(
         $(#[doc = $doc:expr])*
-        $name:ident $(tagged $tag:literal)? since $since:literal $(derive $derive:ident)? {
+        $name:ident $(tagged $tag:literal)? since $since:literal $(derive $derive:ident)? $(adds $added:ident)? {
             $(
                 $(#[doc = $fdoc:expr])*
                 $field:ident $(as $wire:literal)? $(or $keep:ident)? : $ty:ty $(= $fsince:literal)?
@@ -25,6 +25,11 @@ macro_rules! message {
             )*
             /// Fields that this SDK does not know, kept as they came.
             pub extra: $crate::wire::Extra,
+            $(
+                /// The tool call that this is about, with its complete arguments; empty if the agent never named the call.
+                /// The SDK adds it: it is not part of the wire form, and equality does not look at it.
+                pub $added: $crate::wire::Added,
+            )?
         }
 
         impl<'de> serde::Deserialize<'de> for $name {
@@ -56,6 +61,7 @@ macro_rules! message {
                         Ok($name {
                             $($field: $crate::wire::value::required($field, message!(@wire $field $($wire)?))?,)*
                             extra,
+                            $($added: Default::default(),)?
                         })
                     }
                 }
@@ -74,6 +80,10 @@ macro_rules! message {
                     map.serialize_entry(message!(@wire $field $($wire)?), &self.$field)?;
                 })*
                 self.extra.serialize_into(&mut map)?;
+                $(if $crate::wire::added::for_host() {
+                    // After the unknown fields, so that an agent's field of this name does not count.
+                    map.serialize_entry($crate::wire::added::KEY, &self.$added.get())?;
+                })?
                 map.end()
             }
         }
@@ -91,6 +101,9 @@ macro_rules! message {
             fn extra(&self) -> &$crate::wire::Extra {
                 &self.extra
             }
+            $(fn $added(&self) -> Option<&$crate::wire::ToolCallInfo> {
+                self.$added.get()
+            })?
         }
 
         impl $crate::wire::value::Field for $name {
@@ -114,6 +127,7 @@ macro_rules! message {
                     doc: $crate::wire::catalog::join_doc(&[$($doc),*]),
                     since: $since,
                     tag: message!(@tag $($tag)?),
+                    adds: message!(@adds $($added)?),
                     fields: vec![$($crate::wire::catalog::FieldType {
                         name: message!(@wire $field $($wire)?),
                         doc: $crate::wire::catalog::join_doc(&[$($fdoc),*]),
@@ -142,6 +156,8 @@ macro_rules! message {
             Err(_) => $crate::wire::value::keep_unknown(&mut $extra, $key.0.into_owned(), raw),
         }
     }};
+    (@adds $added:ident) => { Some(stringify!($added)) };
+    (@adds) => { None };
     (@tag $tag:literal) => { Some($tag) };
     (@tag) => { None };
     (@wire $field:ident $wire:literal) => { $wire };

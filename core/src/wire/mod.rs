@@ -3,6 +3,7 @@
 #[macro_use]
 mod macros;
 
+pub(crate) mod added;
 pub mod catalog;
 pub(crate) mod envelope;
 mod event_union;
@@ -11,6 +12,9 @@ mod message;
 mod parcel;
 pub(crate) mod value;
 
+pub use added::Added;
+#[cfg(feature = "bridge")]
+pub use added::written_for_host;
 pub use event_union::Event;
 pub(crate) use event_union::decode_body;
 pub use message::*;

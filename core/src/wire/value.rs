@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::ToolCallInfo;
+
 /// JSON of any shape, kept as the text that came over the pipe.
 ///
 /// It is parsed only when somebody asks: large payloads of unknown types cost a copy, nothing more, and
@@ -238,6 +240,10 @@ pub trait Reflect: fmt::Debug {
     fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'static str, Node<'a>));
     /// The unknown fields.
     fn extra(&self) -> &Extra;
+    /// The tool call that the SDK has added to the message.
+    fn tool_call(&self) -> Option<&ToolCallInfo> {
+        None
+    }
 }
 
 /// How the type of a field reads in the catalogue from which the Python and TypeScript types are made.

@@ -14,7 +14,7 @@ fn handlers() -> Policy {
         tools: ["add".to_owned()].into(),
         hooks: hooks.map(|(id, on_error)| (id.to_owned(), (on_error, "PreToolUse".to_owned()))).into(),
         observed: true,
-        secrets: Default::default(),
+        ..Policy::default()
     }
 }
 

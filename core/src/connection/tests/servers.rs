@@ -13,7 +13,7 @@ fn asking() -> Policy {
         tools: ["add".to_owned()].into(),
         hooks: hooks.into(),
         observed: true,
-        secrets: Default::default(),
+        ..Policy::default()
     }
 }
 

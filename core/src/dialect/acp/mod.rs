@@ -27,7 +27,7 @@ use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::envelope::{self, Envelope, RpcFailure, is_too_deep};
 use crate::wire::value::object;
-use crate::wire::{Event, Json, ServerInfo, StepBegin};
+use crate::wire::{Event, Json, ServerInfo, StepBegin, ToolKind};
 pub(crate) use listing::Listing;
 use opening::{Modes, Stage};
 use permission::Permission;
@@ -265,6 +265,15 @@ impl Dialect for Acp {
 
     fn takes_tools_from_server(&self) -> bool {
         true
+    }
+
+    fn tool_kind(&self, call_id: &str) -> Option<ToolKind> {
+        self.tools.kind(call_id)
+    }
+
+    /// A question is a list of options, of which one can be selected.
+    fn takes_free_answers(&self) -> bool {
+        false
     }
 
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {

@@ -244,6 +244,7 @@ impl Acp {
         let fields = &asked.tool_call.fields;
         let name = updates::named(asked.tool_call.meta.as_ref()).or_else(|| fields.title.clone());
         self.announce(&call_id, name.as_deref(), &mut all);
+        self.tools.set_kind(&call_id, fields.kind);
         self.input_of_request(&call_id, fields, &mut all);
         let order = self.next_order();
         if let Some(answer) = self.allowance(rpc_id, &call_id, &asked.options.0) {
@@ -331,6 +332,7 @@ impl Acp {
             source_description: None,
             display: content.iter().filter_map(content::display).collect(),
             extra: Default::default(),
+            tool_call: Default::default(),
         };
         request.extra.insert("options", asked.options.1.clone());
         request

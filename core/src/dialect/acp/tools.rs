@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use agent_client_protocol_schema::v1::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
+use agent_client_protocol_schema::v1::{self as acp, ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Acp, content};
 use crate::dialect::Incoming;
-use crate::wire::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolResult, ToolReturnValue};
+use crate::wire::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
 
 /// How many tool calls are remembered, open or ended; no model makes as many at once.
 const MAX_CALLS: usize = 1024;
@@ -34,6 +34,7 @@ struct Call {
     blank: bool,
     ended: bool,
     title: Option<String>,
+    kind: Option<ToolKind>,
     about: Map<String, Value>,
     content: Vec<ToolCallContent>,
     display: Vec<DisplayBlock>,
@@ -58,6 +59,18 @@ impl Tools {
     /// The agent's name for the tool of a call.
     pub(super) fn name(&self, id: &str) -> Option<&str> {
         self.calls.iter().rev().find(|call| call.id == id).map(|call| &*call.name)
+    }
+
+    /// What the tool of a call does.
+    pub(super) fn kind(&self, id: &str) -> Option<ToolKind> {
+        self.calls.iter().rev().find(|call| call.id == id)?.kind.clone()
+    }
+
+    /// The agent says what the tool of a call does.
+    pub(super) fn set_kind(&mut self, id: &str, kind: Option<acp::ToolKind>) {
+        if let (Some(kind), Some(call)) = (kind, self.find(id)) {
+            call.kind = serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(ToolKind::from));
+        }
     }
 
     fn add(&mut self, call: Call) {
@@ -152,6 +165,7 @@ impl Acp {
     /// What has changed about a call.
     pub(super) fn tool_update(&mut self, id: &str, fields: ToolCallUpdateFields, all: &mut Vec<Incoming>) {
         self.announce(id, fields.title.as_deref(), all);
+        self.tools.set_kind(id, fields.kind);
         let Some(call) = self.tools.find(id) else { return };
         if call.ended {
             return;
@@ -251,6 +265,7 @@ impl Acp {
                 extra: Default::default(),
             },
             extra: Default::default(),
+            tool_call: Default::default(),
         };
         call.arguments = String::new();
         all.push(Incoming::Event(result.into()));

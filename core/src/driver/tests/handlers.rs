@@ -178,7 +178,8 @@ async fn requests_by_hand_wait_for_the_hand() {
     turn.respond(&request, Approval::Approve).await.expect("answered");
     session.respond(&request, Approval::Approve).await.expect("late");
     assert_eq!(agent.read().await["result"]["response"], "approve");
-    agent.request("q", "QuestionRequest", json!({"id": "q", "tool_call_id": "t", "questions": []})).await;
+    let questions = json!([{"question": "Which?", "options": [{"label": "A"}]}]);
+    agent.request("q", "QuestionRequest", json!({"id": "q", "tool_call_id": "t", "questions": questions})).await;
     let Some(Ok(Event::QuestionRequest(request))) = turn.next().await else { panic!("no request") };
     turn.respond_question(&request, Some(Answers::new().answer("Which?", "A"))).await.expect("answered");
     assert_eq!(agent.read().await["result"]["answers"], json!({"Which?": "A"}));

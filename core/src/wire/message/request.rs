@@ -6,7 +6,7 @@ use super::display::DisplayBlock;
 
 message! {
     /// The agent wants to do something and asks whether it may.
-    ApprovalRequest since "1.0" {
+    ApprovalRequest since "1.0" adds tool_call {
         /// The request.
         id: String,
         /// The tool call that wants it.

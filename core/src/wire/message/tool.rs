@@ -31,11 +31,23 @@ message! {
     }
 
     /// A tool call has ended.
-    ToolResult since "1.0" {
+    ToolResult since "1.0" adds tool_call {
         /// Which call.
         tool_call_id: String,
         /// What came of it.
         return_value: ToolReturnValue,
+    }
+
+    /// A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. Made by the SDK.
+    ToolCallInfo since "1.0" {
+        /// The call; the model's own id, which may repeat in later turns.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB.
+        arguments: Option<Map<String, Value>>,
+        /// What the tool does, over ACP and if the agent says.
+        kind: Option<ToolKind>,
     }
 
     /// What comes of a tool call.
@@ -50,6 +62,30 @@ message! {
         display: Vec<DisplayBlock>,
         /// More about it.
         extras or raw: Option<Map<String, Value>>,
+    }
+}
+
+words! {
+    /// What a tool does.
+    ToolKind {
+        /// Reads files or data.
+        Read = "read",
+        /// Changes files or data.
+        Edit = "edit",
+        /// Deletes files or data.
+        Delete = "delete",
+        /// Moves or renames files.
+        Move = "move",
+        /// Searches.
+        Search = "search",
+        /// Runs commands or code.
+        Execute = "execute",
+        /// Thinks or plans.
+        Think = "think",
+        /// Fetches from outside.
+        Fetch = "fetch",
+        /// Switches the session's mode.
+        SwitchMode = "switch_mode",
     }
 }
 
