@@ -6,7 +6,7 @@ import { fromNative, translated } from "./errors.js";
 import type { Batch, ErrorFields, NativeTurn } from "./native.js";
 import { PullQueue } from "./pull.js";
 import { bindRequest } from "./requests.js";
-import type { Event } from "./wire.js";
+import type { Event, RequestType } from "./wire.js";
 
 /** How many events cross the border at once, at most. They are small there: most are the length of a text. */
 const BATCH = 256;
@@ -80,6 +80,17 @@ export class EventIterator<T = Event> implements AsyncIterableIterator<T> {
   }
 }
 
+const REQUESTS: ReadonlySet<string> = new Set<RequestType>([
+  "ApprovalRequest",
+  "QuestionRequest",
+  "ToolCallRequest",
+  "HookRequest",
+]);
+
+function isRequest(event: Batch["events"][number] | undefined): boolean {
+  return typeof event === "object" && event !== null && REQUESTS.has(event.type);
+}
+
 /** The one reader of a turn, or of a replay. */
 export class Reader {
   readonly #bridge: Bridge;
@@ -95,6 +106,8 @@ export class Reader {
   #batch: Batch["events"] = [];
   /** So many of it the program has got; the core is told with the next call: one across the border is dear. */
   #next = 0;
+  /** So many of those the core has been told of already. */
+  #acknowledged = 0;
   /** The short texts of the batch, and how far they have been read; the long ones, the next one last. */
   #texts = "";
   #at = 0;
@@ -152,9 +165,9 @@ export class Reader {
     if (this.#left || this.#ended) return;
     if (loop !== undefined && this.#loop !== undefined && this.#loop !== loop) return;
     this.#left = true;
-    if (this.#next > 0) this.#native.acknowledge(this.#next);
+    this.#acknowledge();
     this.#batch = [];
-    this.#next = 0;
+    this.#next = this.#acknowledged = 0;
     this.#texts = "";
     this.#long = [];
     translated(() => {
@@ -197,9 +210,9 @@ export class Reader {
 
   /** What is there to read, its texts in `#texts`; null when there is nothing yet. The batch before it has been used up. */
   #drain(max: number, step: number | null): Batch | null {
-    const got = this.#next;
+    const got = this.#next - this.#acknowledged;
     this.#batch = [];
-    this.#next = this.#at = 0;
+    this.#next = this.#at = this.#acknowledged = 0;
     this.#texts = "";
     this.#long = [];
     const drained = translated(() => this.#native.drain(max, step, got));
@@ -224,10 +237,19 @@ export class Reader {
     return { type: "ContentPart", payload: { type: "text", text } };
   }
 
+  /** Tells the core what the program has got of the batch. */
+  #acknowledge(): void {
+    const count = this.#next - this.#acknowledged;
+    if (count > 0) this.#native.acknowledge(count);
+    this.#acknowledged = this.#next;
+  }
+
   /** The next event of the batch, which has one. */
   #take(): IteratorYieldResult<Event> {
     const event = this.#batch[this.#next] as Batch["events"][number];
     this.#next += 1;
+    // A handler starts once the program has got what came before its request.
+    if (isRequest(event) || isRequest(this.#batch[this.#next])) this.#acknowledge();
     return { done: false, value: typeof event === "object" && event !== null ? revealed(event) : this.#textPart(event) };
   }
 

@@ -93,6 +93,9 @@ impl PyTurn {
             fetched.got += usize::from(event.is_some());
             event
         });
+        if event.is_some() && self.turn.is_watched() {
+            self.acknowledge(py);
+        }
         match event {
             None => Ok(None),
             Some(Drained::Text(text)) => self.texts.with(py, |texts| texts.make(py, text)).map(Some),

@@ -156,6 +156,11 @@ impl BridgeTurn {
         self.lane().acknowledge(size, count);
     }
 
+    /// Whether the core waits for the program to get events: then it is told of each at once.
+    pub fn is_watched(&self) -> bool {
+        self.lane().is_watched()
+    }
+
     /// Whether there is something to drain. If not, [`Delivery::Readable`] follows when there is.
     pub fn wait(&self) -> bool {
         self.lane().poll_ready(&self.waker)

@@ -74,6 +74,10 @@ struct State {
     undelivered: VecDeque<(u64, String)>,
     /// The driver waits for room.
     stalled: bool,
+    /// Somebody has begun to read, and has not left.
+    reading: bool,
+    /// A handler waits until the program has got so many events.
+    held: Option<u64>,
 }
 
 /// Somebody waits for the outcome.
@@ -93,6 +97,11 @@ impl State {
     /// Whether `result()` waits for the outcome and nobody reads the events: then nothing may make it wait for ever.
     fn only_awaited(&self) -> bool {
         !self.reader_present && self.awaited()
+    }
+
+    /// How many events are no longer on their way to the program.
+    fn received(&self) -> u64 {
+        self.kept.saturating_sub(self.items as u64)
     }
 
     /// Counts what is unread, and forgets it.
@@ -195,6 +204,8 @@ impl Lane {
             kept: 0,
             undelivered: VecDeque::new(),
             stalled: false,
+            reading: false,
+            held: None,
         };
         Self { state: Mutex::new(state), limit, watched: AtomicBool::new(false), room, ended: Notify::new() }
     }
@@ -255,7 +266,7 @@ impl Lane {
         // Who has been told "full" hears of room once, when there is plenty: taking the word back in between, unheard,
         // would leave lines unread that the driver holds already.
         let full = state.stalled || state.bytes >= self.limit || state.items >= MAX_ITEMS;
-        self.watched.store(full || replies || state.awaited(), Ordering::Relaxed);
+        self.watched.store(full || replies || state.awaited() || state.held.is_some(), Ordering::Relaxed);
         if state.mode != Mode::Keep || state.end.is_some() || state.only_awaited() {
             state.stalled = false;
             return Room::Free { bytes: usize::MAX, items: usize::MAX };
@@ -294,6 +305,37 @@ impl Lane {
         };
         for result in failed {
             drop(result.sender.send(Err(error.clone())));
+        }
+    }
+
+    /// The event that was put in last is a request: how many events come before it.
+    pub(crate) fn before_last(&self) -> u64 {
+        self.lock().kept.saturating_sub(1)
+    }
+
+    /// Whether somebody reads who has not got the first `position` events yet. If so, the driver is notified when they have,
+    /// or read no more.
+    pub(crate) fn holds_back(&self, position: u64) -> bool {
+        let mut state = self.lock();
+        let held = state.reading && state.mode == Mode::Keep && state.end.is_none() && state.received() < position;
+        if held {
+            state.held = Some(state.held.map_or(position, |first| first.min(position)));
+            self.watched.store(true, Ordering::Relaxed);
+        }
+        held
+    }
+
+    /// Whether a handler waits for the reader, who then tells of each event at once.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// Has the driver look at handlers that wait for the reader, if they need not wait any more.
+    fn release_held(&self, state: &mut State) {
+        if state.held.is_some_and(|position| !state.reading || state.received() >= position) {
+            state.held = None;
+            self.room.notify_one();
         }
     }
 
@@ -336,7 +378,12 @@ impl Lane {
 
     /// Somebody reads: by event or by step, once and for all.
     pub(crate) fn read_by(&self, by_step: bool) -> Result<()> {
-        let first = *self.lock().by_step.get_or_insert(by_step);
+        let first = {
+            let mut state = self.lock();
+            let first = *state.by_step.get_or_insert(by_step);
+            state.reading |= first == by_step;
+            first
+        };
         if first == by_step {
             return Ok(());
         }
@@ -371,6 +418,7 @@ impl Lane {
         state.bytes = state.bytes.saturating_sub(size);
         state.items = state.items.saturating_sub(items);
         state.reads += items as u64;
+        self.release_held(state);
         // Half empty, so that driver and reader do not take turns event by event.
         if state.stalled && state.bytes <= self.limit / 2 && state.items <= MAX_ITEMS / 2 {
             state.stalled = false;
@@ -422,6 +470,8 @@ impl Lane {
     pub(crate) fn set_reader_present(&self, present: bool) {
         let mut state = self.lock();
         state.reader_present = present;
+        state.reading = present;
+        self.release_held(&mut state);
         if state.only_awaited() {
             // The driver may have stalled; now it may read on.
             self.room.notify_one();
@@ -486,7 +536,9 @@ impl Lane {
     pub(crate) fn discard(&self) {
         let mut state = self.lock();
         state.mode = Mode::Discard;
+        state.reading = false;
         state.discard();
+        self.release_held(&mut state);
         if state.end.is_none() {
             self.room.notify_one();
         }
@@ -582,6 +634,8 @@ impl Reader {
     pub(crate) fn leave(&mut self) {
         let mut state = self.lane.lock();
         self.lane.give_back(&mut state, std::mem::take(&mut self.bytes), std::mem::take(&mut self.items));
+        state.reading = false;
+        self.lane.release_held(&mut state);
         self.taken.append(&mut state.queue);
         std::mem::swap(&mut state.queue, &mut self.taken);
         if state.mode == Mode::Discard {

@@ -31,7 +31,7 @@ use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
 use tool_calls::ToolCalls;
 
-use crate::connection::{CallKey, Connection, ManualAnswer, Output, RequestRef, Scope, StepTag, TurnKey};
+use crate::connection::{CallKey, Connection, ManualAnswer, Output, RequestKey, RequestRef, Scope, StepTag, TurnKey};
 use crate::dialect::{Hello, Welcome};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
@@ -39,7 +39,7 @@ use crate::sync;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, read_some};
 use crate::wire::framing::LineBuffer;
-use crate::wire::{Content, HandlerKind, Json};
+use crate::wire::{Content, Event, HandlerKind, Json};
 
 /// How much is read at a time.
 const CHUNK: usize = 32 * 1024;
@@ -98,6 +98,18 @@ enum Caller {
     Replay(Arc<Lane>),
 }
 
+/// How long a handler waits at most for the reader of its turn.
+const READER_FIRST: Duration = Duration::from_secs(1);
+
+/// A handler that waits until the reader of its turn has got as many events.
+struct Held {
+    key: RequestKey,
+    lane: Arc<Lane>,
+    position: u64,
+    deadline: Instant,
+    request: Box<Event>,
+}
+
 /// What a driver is made of.
 pub(crate) struct Setup {
     pub(crate) connection: Connection,
@@ -116,6 +128,8 @@ pub(crate) struct Driver {
     connection: Connection,
     transport: Transport,
     handlers: Handlers,
+    /// Handlers that wait until the reader of their turn has got what came before their requests.
+    held: Vec<Held>,
     lines: LineBuffer,
     unwritten: BytesMut,
     /// The largest message in it.
@@ -178,6 +192,7 @@ impl Driver {
             connection: setup.connection,
             transport: setup.transport,
             handlers: setup.handlers,
+            held: Vec::new(),
             lines: LineBuffer::new(setup.max_line_bytes),
             unwritten: BytesMut::new(),
             largest: 0,
@@ -272,6 +287,7 @@ impl Driver {
             self.shutdown.deadline(!self.unwritten.is_empty()),
             self.deaf.map(|since| since + DEAF),
             self.overgrown.as_ref().map(|overgrown| overgrown.since + self.patience(overgrown.reads)),
+            self.held.iter().map(|held| held.deadline).min(),
         ];
         let deadline = deadline.into_iter().flatten().min();
         let (transport, lines) = (&mut self.transport, &mut self.lines);
@@ -349,6 +365,7 @@ impl Driver {
         }
         self.answer_unseen();
         self.outputs();
+        self.start_held();
         self.lines.release();
         self.connection.release();
         let mut woken = false;
@@ -480,9 +497,15 @@ impl Driver {
                     Scope::Turn(turn, _) => self.lanes.get(&turn).cloned(),
                     _ => None,
                 };
-                self.handlers.ask(key, turn, *request);
+                match turn {
+                    Some(lane) => self.ask_in_turn(key, lane, request),
+                    None => self.handlers.ask(key, None, *request),
+                }
             }
-            Output::Withdrawn(key) => self.handlers.withdraw(key),
+            Output::Withdrawn(key) => {
+                self.held.retain(|held| held.key != key);
+                self.handlers.withdraw(key);
+            }
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
             Output::TurnEnded { turn, outcome } => {
                 self.shared.turn_ended(turn);
@@ -510,6 +533,27 @@ impl Driver {
             Error::Timeout(text) => Error::Timeout(add(text)),
             Error::Handshake(text) => Error::Handshake(add(text)),
             other => other,
+        }
+    }
+
+    /// Starts a handler of a turn: if somebody reads the turn, once they have got what came before the request.
+    fn ask_in_turn(&mut self, key: RequestKey, lane: Arc<Lane>, request: Box<Event>) {
+        let position = lane.before_last();
+        if lane.holds_back(position) {
+            self.held.push(Held { key, lane, position, deadline: now() + READER_FIRST, request });
+        } else {
+            self.handlers.ask(key, Some(lane), *request);
+        }
+    }
+
+    /// Starts the handlers that need not wait for a reader any more.
+    fn start_held(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let now = now();
+        for held in self.held.extract_if(.., |held| now >= held.deadline || !held.lane.holds_back(held.position)) {
+            self.handlers.ask(held.key, Some(held.lane), *held.request);
         }
     }
 

@@ -346,3 +346,106 @@ async fn a_hook_decides() {
         assert_eq!(agent.read().await["result"]["action"], action);
     }
 }
+
+/// A session whose approval handler notes that it was started.
+async fn noting() -> (Session, Agent, Turn, Arc<Mutex<u32>>) {
+    let started = Arc::new(Mutex::new(0));
+    let noted = Arc::clone(&started);
+    let options = SessionOptions::new().on_approval(move |_| {
+        *noted.lock().unwrap() += 1;
+        std::future::ready(Ok(Approval::Approve))
+    });
+    let (session, agent, turn) = in_turn(options).await;
+    (session, agent, turn, started)
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_starts_when_the_reader_has_received_what_came_before() {
+    let (_session, mut agent, mut turn, started) = noting().await;
+    agent.text("a").await;
+    assert!(turn.next().await.is_some());
+    agent.text("b").await;
+    agent.text("c").await;
+    agent.ask_approval("r").await;
+    idle().await;
+    assert_eq!(*started.lock().unwrap(), 0, "two texts are unread");
+    assert!(turn.next().await.is_some());
+    idle().await;
+    assert_eq!(*started.lock().unwrap(), 0, "one text is unread");
+    assert!(turn.next().await.is_some());
+    assert_eq!(agent.read().await["result"]["response"], "approve", "the request itself is unread");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_starts_at_once_if_the_reader_waits() {
+    let (_session, mut agent, mut turn, started) = noting().await;
+    agent.text("a").await;
+    assert!(turn.next().await.is_some());
+    let reading = tokio::spawn(async move {
+        assert_eq!(turn.next().await.unwrap().unwrap().type_name(), "ApprovalRequest");
+        turn
+    });
+    idle().await;
+    let before = tokio::time::Instant::now();
+    agent.ask_approval("r").await;
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+    assert_eq!((*started.lock().unwrap(), before.elapsed()), (1, Duration::ZERO));
+    drop(reading.await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_starts_after_a_second_if_the_reader_reads_no_further() {
+    let (_session, mut agent, mut turn, started) = noting().await;
+    agent.text("a").await;
+    assert!(turn.next().await.is_some());
+    agent.text("b").await;
+    agent.ask_approval("r").await;
+    tokio::time::sleep(Duration::from_millis(999)).await;
+    assert_eq!(*started.lock().unwrap(), 0);
+    // The reader waits for something that the handler does.
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+    drop(turn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_of_an_unread_turn_starts_at_once() {
+    let (_session, mut agent, turn, started) = noting().await;
+    let before = tokio::time::Instant::now();
+    agent.text("a").await;
+    agent.ask_approval("r").await;
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+    assert_eq!((*started.lock().unwrap(), before.elapsed()), (1, Duration::ZERO));
+    drop(turn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_starts_at_once_when_the_reader_leaves() {
+    let (_session, mut agent, mut turn, started) = noting().await;
+    agent.text("a").await;
+    assert!(turn.next().await.is_some());
+    agent.text("b").await;
+    agent.ask_approval("r").await;
+    idle().await;
+    assert_eq!(*started.lock().unwrap(), 0);
+    let before = tokio::time::Instant::now();
+    let result = tokio::spawn(async move { turn.result().await });
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    agent.finish().await;
+    assert!(result.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn handler_that_waits_for_the_reader_is_not_started_after_a_cancel() {
+    let (_session, mut agent, mut turn, started) = noting().await;
+    agent.text("a").await;
+    assert!(turn.next().await.is_some());
+    agent.text("b").await;
+    agent.ask_approval("r").await;
+    idle().await;
+    let cancelling = tokio::spawn(async move { turn.cancel().await });
+    agent.expect("cancel").await;
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(*started.lock().unwrap(), 0);
+    cancelling.abort();
+}
