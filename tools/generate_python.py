@@ -25,7 +25,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Union
 
-from ._message import Message, TokenUsageMethods, ToolReturnValueMethods, UnknownEventMethods, keep, listed
+from ._message import (
+    Message,
+    TokenUsageMethods,
+    ToolReturnValueMethods,
+    UnknownEventMethods,
+    UnknownItemMethods,
+    keep,
+    listed,
+    nested,
+)
 
 __all__ = [
 %(names)s
@@ -40,14 +49,20 @@ def _part(value: Any) -> Any:
     return _CONTENT_PARTS.get(str(kind), UnknownContentPart).from_payload(value)
 
 
+def _nested_part(value: Any) -> Any:
+    """The same inside of another message, which one part that can't be read must not cost."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    return nested(value, _CONTENT_PARTS.get(str(kind), UnknownContentPart), UnknownContentPart)
+
+
 def _block(value: Any) -> Any:
     """A display block from its payload."""
     kind = value.get("type") if isinstance(value, Mapping) else None
-    return _DISPLAY_BLOCKS.get(str(kind), UnknownDisplayBlock).from_payload(value)
+    return nested(value, _DISPLAY_BLOCKS.get(str(kind), UnknownDisplayBlock), UnknownDisplayBlock)
 
 
 def _content(value: Any) -> Any:
-    return value if isinstance(value, str) else listed(_part)(value)
+    return value if isinstance(value, str) else listed(_nested_part)(value)
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
@@ -108,6 +123,8 @@ SCALARS = {
 METHODS = {
     "TokenUsage": "TokenUsageMethods",
     "ToolReturnValue": "ToolReturnValueMethods",
+    "UnknownContentPart": "UnknownItemMethods",
+    "UnknownDisplayBlock": "UnknownItemMethods",
     "UnknownEvent": "UnknownEventMethods",
 }
 # Made by the SDK: no version of Wire brought them.
@@ -141,7 +158,12 @@ def decoder_text(ref: dict[str, Any]) -> str:
         inner = decoder_text(ref["of"])
         return "listed()" if inner == "None" else f"listed({inner})"
     if kind == "ref":
-        special = {"Content": "_content", "ContentPart": "_part", "DisplayBlock": "_block", "Event": "event_from_dict"}
+        special = {
+            "Content": "_content",
+            "ContentPart": "_nested_part",
+            "DisplayBlock": "_block",
+            "Event": "event_from_dict",
+        }
         return special.get(ref["of"], f"{ref['of']}.from_payload")
     return "None"
 

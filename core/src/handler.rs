@@ -102,16 +102,16 @@ impl Approval {
     }
 }
 
-const APPROVALS: &str = "\"approve\", \"approve_for_session\", \"reject\" or Reject(feedback)";
+const APPROVALS: &str = "\"approve\", \"approve_for_session\", \"reject\" or a Reject with feedback";
 
 fn nonsense(what: &str, got: &Value, expected: &str) -> HandlerError {
-    let mut got = got.to_string();
+    let mut got = if got.is_null() { "nothing".to_owned() } else { got.to_string() };
     if got.len() > 200 {
         let end = (0..=200).rev().find(|&at| got.is_char_boundary(at)).unwrap_or(0);
         got.truncate(end);
         got.push('…');
     }
-    format!("the handler returned {got} where {what} is {expected}").into()
+    format!("the handler returned {got}; expected {expected} as {what}").into()
 }
 
 /// A text in quotation marks, cut to what an error needs of it.
@@ -229,9 +229,9 @@ impl HookDecision {
             Value::String(word) if word == "allow" => Ok(Self::Allow),
             Value::Object(map) if map.len() == 1 => match map.get("block") {
                 Some(Value::String(reason)) => Ok(Self::Block(reason.clone())),
-                _ => Err(nonsense("a hook's decision", value, "nothing, \"allow\" or Block(reason)")),
+                _ => Err(nonsense("a hook's decision", value, "nothing, \"allow\" or a Block with a reason")),
             },
-            _ => Err(nonsense("a hook's decision", value, "nothing, \"allow\" or Block(reason)")),
+            _ => Err(nonsense("a hook's decision", value, "nothing, \"allow\" or a Block with a reason")),
         }
     }
 }

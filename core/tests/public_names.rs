@@ -184,6 +184,7 @@ names! {
     }
     errors(error: &Error, exit: &AgentExit, rpc: &RpcError) {
         "Error.code" => error.code().len();
+        "Error.is_retryable" => !error.is_retryable();
         "Error.InvalidOption" => matches!(error, Error::InvalidOption { option: _, reason: _ });
         "Error.Spawn" => matches!(error, Error::Spawn(_));
         "Error.Handshake" => matches!(error, Error::Handshake(_));
@@ -199,9 +200,11 @@ names! {
         "AgentExit.exit_code" => exit.exit_code == Some(1_i32);
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
         "AgentExit.stderr" => exit.stderr.len();
+        "AgentExit.hint" => exit.hint.as_deref() == Some("");
         "RpcError.kind" => rpc.kind;
         "RpcError.rpc_code" => rpc.rpc_code == Some(-1_i64);
         "RpcError.message" => rpc.message.len();
+        "RpcError.hint" => rpc.hint.as_deref() == Some("");
         "RpcError.data" => rpc.data.as_ref().map(wire::Json::to_value);
         "RpcErrorKind.TurnInProgress" => RpcErrorKind::TurnInProgress;
         "RpcErrorKind.NoActiveTurn" => RpcErrorKind::NoActiveTurn;

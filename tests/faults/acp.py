@@ -271,7 +271,7 @@ def deaf() -> Iterator[Fault]:
 
 def sizes() -> Iterator[Fault]:
     limit = 64 * 1024
-    over = error("protocol_error", f"bytes or more; max_line_bytes is {limit}")
+    over = error("protocol_error", f"bytes or more; `max_line_bytes` is {limit}")
     before, after = says("@").split("@")
     yield Fault(
         "ACP: a line over `max_line_bytes`",

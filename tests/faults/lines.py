@@ -313,7 +313,7 @@ def sizes() -> Iterator[Fault]:
             total=5,
             events=({"event": {"type": "Odd"}}, TEXT),
         )
-    over = error("protocol_error", f"{limit + 1} bytes or more; max_line_bytes is {limit}")
+    over = error("protocol_error", f"{limit + 1} bytes or more; `max_line_bytes` is {limit}")
     for name, raw in (
         ("line", {"raw": {"before": event('{"a":"')[:-2], "repeat": "x", "times": limit + 1 - frame, "after": '"}}}'}}),
         ("noise", {"raw": {"repeat": "x", "times": limit + 1}}),
@@ -325,7 +325,7 @@ def sizes() -> Iterator[Fault]:
             [[raw, {"text": "b"}, {"wait_cancel": True}]],
             options={"max_line_bytes": limit},
         )
-    huge = error("protocol_error", "max_line_bytes is 1048576")
+    huge = error("protocol_error", "`max_line_bytes` is 1048576")
     yield Fault(
         "a line of 50 MiB, above `max_line_bytes`",
         "line_of_50_mib_over",

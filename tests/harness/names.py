@@ -17,7 +17,7 @@ from .scenario import Scenario
 
 # Python's classes that are only put into others; a program meets their methods there.
 _MIXINS = {"TokenUsageMethods": "TokenUsage", "ToolReturnValueMethods": "ToolReturnValue",
-           "UnknownEventMethods": "UnknownEvent"}  # fmt: skip
+           "UnknownEventMethods": "UnknownEvent", "UnknownItemMethods": "UnknownDisplayBlock"}  # fmt: skip
 
 RUST = {
     "Agent": "open_agent", "Agent.builder": "open_agent", "AgentOptions.open": "open_agent",
@@ -83,6 +83,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "Approval.reject": "a constructor; the runner makes it of JSON",
         "wire.Event.text": _OWN_TESTS,
         "RpcError.kind": "the code of the error tells it",
+        "Error.is_retryable": "the table of errors in `tests/errors` has it",
     },
 }
 """What scenarios needn't touch, and why."""

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Message", "TokenUsageMethods", "ToolReturnValueMethods", "UnknownEventMethods", "keep", "listed"]
+__all__ = [
+    "Message",
+    "TokenUsageMethods",
+    "ToolReturnValueMethods",
+    "UnknownEventMethods",
+    "UnknownItemMethods",
+    "keep",
+    "listed",
+    "nested",
+]
 
 Decoder = Callable[[Any], Any]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -211,6 +220,37 @@ class ToolReturnValueMethods(Message):
         text = output if is_content else _json(output)
         made = cast(Any, cls)
         return cast("Self", made(is_error, text, message))
+
+
+def nested(value: Any, kind: type[Message], unknown: type[Message]) -> Message:
+    """An item of a message. An object that can't be read is kept as an unknown one."""
+    try:
+        return kind.from_payload(value)
+    except ValueError:
+        if not isinstance(value, Mapping):
+            raise
+    name = value.get("type")
+    named = isinstance(name, str)
+    rest = {key: item for key, item in value.items() if key != "type" or not named}
+    return cast(Any, unknown)(name if named else "", rest)
+
+
+class UnknownItemMethods(Message):
+    """An item of an unknown type, or one that can't be read: on the wire it stands as it came."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        type: str
+
+    def to_payload(self) -> dict[str, Any]:
+        """The item as it came."""
+        found = super().to_payload()
+        if not self.type:
+            # It had no type that is a word.
+            del found["type"]
+            found.update((name, _plain(value)) for name, value in self.extra.items())
+        return found
 
 
 class UnknownEventMethods(Message):

@@ -27,7 +27,10 @@ pub(crate) struct LineTooLong {
 impl From<LineTooLong> for Error {
     fn from(too_long: LineTooLong) -> Self {
         let LineTooLong { size, limit } = too_long;
-        Self::Protocol(format!("the agent sent a line of {size} bytes or more; max_line_bytes is {limit}"))
+        Self::Protocol(format!(
+            "the agent sent a line of {size} bytes or more; `max_line_bytes` is {limit}. The session is closed; raise the \
+             option if the agent may send such lines"
+        ))
     }
 }
 

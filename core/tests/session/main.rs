@@ -11,6 +11,7 @@ mod errors;
 mod requests;
 #[cfg(target_os = "linux")]
 mod security;
+mod table;
 mod turns;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};

@@ -242,7 +242,7 @@ async fn a_line_over_the_limit_ends_the_session_and_the_agent() {
     assert_eq!(turn.next().await.expect("an event").expect("fine").text(), Some("short"));
     let error = turn.result().await.unwrap_err();
     assert_eq!(error.code(), "protocol_error");
-    assert!(error.to_string().contains("max_line_bytes is 1024"), "{error}");
+    assert!(error.to_string().contains("`max_line_bytes` is 1024"), "{error}");
     assert_eq!(session.prompt("again").unwrap_err(), error);
     exit.terminated().await;
     exit.killed().await;
