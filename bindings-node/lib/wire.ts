@@ -66,9 +66,11 @@ export interface MediaURL {
   id?: string;
 }
 
-/** A content part of a type that this SDK does not know; its fields are kept. */
+/**
+ * A content part of a type that this SDK does not know, or of a known type that it could not read; its fields are kept.
+ */
 export interface UnknownContentPart {
-  /** The type that it says it is. */
+  /** The type that it says it is; empty if it says none. */
   type: UnknownWord;
   [field: string]: unknown;
 }
@@ -134,9 +136,12 @@ export interface BackgroundTaskDisplayBlock {
   description: string;
 }
 
-/** A display block of a type that this SDK does not know; its fields are kept. */
+/**
+ * A display block of a type that this SDK does not know, or of a known type that it could not read; its fields are
+ * kept.
+ */
 export interface UnknownDisplayBlock {
-  /** The type that it says it is. */
+  /** The type that it says it is; empty if it says none. */
   type: UnknownWord;
   [field: string]: unknown;
 }

@@ -382,3 +382,45 @@ async def test_noise_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert any("StepBegin" in text for text in warned)
     assert any("UnheardOf" in text for text in warned)
     assert any(record.levelno == logging.DEBUG and "agent started" in record.getMessage() for record in records)
+
+
+async def test_messages_are_logged_only_if_their_own_logger_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def messages() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "kimi_agent.wire"]
+
+    caplog.set_level(logging.DEBUG)
+    wire = logging.getLogger("kimi_agent.wire")
+    async with open_session(
+        [{"text": "a"}], [{"text": "b"}], [{"text": "c"}], env={"TOKEN": "canary-of-env"}
+    ) as session:
+        await session.prompt("one").result()
+        assert messages() == []
+        try:
+            wire.setLevel(logging.DEBUG)
+            await session.prompt("two canary-of-env").result()
+        finally:
+            wire.setLevel(logging.NOTSET)
+        told = messages()
+        assert any(text.startswith("> {") and '"prompt"' in text and "two ***" in text for text in told)
+        assert any(text.startswith("< {") and '"text":"b"' in text for text in told)
+        assert not any("canary" in text for text in told)
+        await session.prompt("three").result()
+        assert messages() == told
+
+
+async def test_flood_of_invalid_lines_is_summarised(caplog: pytest.LogCaptureFixture) -> None:
+    flood = {"repeat": {"times": 3000, "actions": [{"raw": "not JSON"}]}, "bulk": True}
+    async with open_session([flood, {"text": "done"}]) as session:
+        assert texts(await collect(session.prompt("go"))) == "done"
+    told = [record.getMessage() for record in caplog.records if "invalid line" in record.getMessage()]
+    assert 5 <= len(told) <= 8
+    assert any("more invalid lines dropped count=" in text for text in told)
+
+
+async def test_unknown_events_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with open_session([{"event": {"type": "Novel", "payload": {}}}]) as session:
+        await session.prompt("go").result()
+    [record] = [record for record in caplog.records if "unknown event delivered" in record.getMessage()]
+    assert record.levelno == logging.DEBUG
+    assert "Novel" in record.getMessage()

@@ -85,6 +85,19 @@ def test_options_become_json() -> None:
     }
 
 
+def test_durations_may_be_timedeltas() -> None:
+    duration = datetime.timedelta(minutes=1, milliseconds=500)
+    found = encode(turn_timeout=duration, hooks=[Hook("Stop", None, print, typing.cast(Any, duration))])
+    assert found["turn_timeout"] == 60.5
+    assert found["hooks"][0]["timeout"] == 60.5
+
+
+async def test_names_are_checked_before_values() -> None:
+    for options in ({"on_aproval": print}, {"cwd": object()}, {"timeout": datetime.timedelta(1), "tools": 3}):
+        with pytest.raises(InvalidOption, match="there is no such option; did you mean"):
+            await kimi_agent.create_session(**typing.cast(Any, options))
+
+
 def test_the_core_is_told_which_functions_there_are() -> None:
     found = Handlers({"on_approval": "manual", "on_question": print, "on_event": None}).callbacks()
     assert found == {"on_approval": "manual", "on_question": True, "on_event": False, "on_stderr": False}

@@ -274,7 +274,10 @@ def test_the_end_of_the_program(tmp_path: Path) -> None:
     session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]))
     """
     out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
-    assert (out.strip(), err) == ("the program ends: nothing can be asked of an agent any more", "")
+    assert (out.strip(), err) == (
+        "the program is ending, and its sessions are closed; use them before the main thread ends",
+        "",
+    )
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit])

@@ -29,9 +29,11 @@ from kimi_agent import (
     UnknownContentPart,
     UnknownDisplayBlock,
     UnknownEvent,
+    create_session,
     event_from_dict,
 )
 from kimi_agent._message import Message
+from kimi_agent.testing import scripted_agent
 
 TEXT: dict[str, Any] = {"type": "ContentPart", "payload": {"type": "text", "text": "hi"}}
 EVENTS: list[tuple[Any, dict[str, Any]]] = [
@@ -184,6 +186,50 @@ def test_unknown_fields_are_kept() -> None:
 )
 def test_a_known_type_with_a_wrong_payload_is_unknown(data: dict[str, Any], error: str) -> None:
     assert event_from_dict(data) == UnknownEvent(data["type"], data["payload"], error)
+
+
+# As kimi-cli 0.59 sends it, and worse.
+UNREADABLE: dict[str, Any] = {
+    "tool_call_id": "t",
+    "return_value": {
+        "is_error": False,
+        "output": [{"type": "text", "text": "ok"}, {"type": "text"}, {"no": "type"}],
+        "message": "",
+        "display": [{"type": "brief", "data": "done"}, {"type": "brief", "text": "fine"}, {"type": 7, "x": 1}],
+        "extras": "not an object",
+    },
+}
+
+
+def test_unreadable_item_degrades_alone_and_nothing_is_lost() -> None:
+    event: Any = event_from_dict({"type": "ToolResult", "payload": UNREADABLE})
+    assert isinstance(event, ToolResult)
+    assert event.return_value.output == [
+        TextPart("ok"),
+        UnknownContentPart("text"),
+        UnknownContentPart("", {"no": "type"}),
+    ]
+    assert event.return_value.display[:2] == [UnknownDisplayBlock("brief", {"data": "done"}), BriefDisplayBlock("fine")]
+    assert event.to_dict() == {"type": "ToolResult", "payload": UNREADABLE}
+    part = event_from_dict({"type": "ContentPart", "payload": {"type": "text"}})
+    assert isinstance(part, UnknownEvent)
+
+
+async def test_event_with_an_unreadable_item_stays_typed() -> None:
+    script = [[{"event": {"type": "ToolResult", "payload": UNREADABLE}}]]
+    async with create_session(executable=scripted_agent(script)) as session:
+        [result] = [event async for event in session.prompt("go") if isinstance(event, ToolResult)]
+    assert result.return_value.display[0] == UnknownDisplayBlock("brief", {"data": "done"})
+    assert result.return_value.extra == {"extras": "not an object"}
+    assert result.to_dict() == {"type": "ToolResult", "payload": UNREADABLE}
+
+
+async def test_extra_that_cannot_be_read_stays_as_it_came() -> None:
+    payload = '{"n":7,"huge":1e999,"half":"\\ud800"}'
+    line = '{"jsonrpc":"2.0","method":"event","params":{"type":"StepBegin","payload":%s}}' % payload  # noqa: UP031
+    async with create_session(executable=scripted_agent([[{"raw": line}]])) as session:
+        steps = [event async for event in session.prompt("go") if isinstance(event, StepBegin)]
+    assert steps[-1] == StepBegin(7, {"huge": float("inf"), "half": "\ud800"})
 
 
 def test_what_is_no_event_is_refused() -> None:

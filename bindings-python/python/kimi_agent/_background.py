@@ -182,7 +182,7 @@ def _too_late() -> NoReturn:
     if threading.current_thread().daemon:
         # As all that daemon threads do at the end of a program.
         threading.Event().wait()
-    raise KimiAgentError("the program ends: nothing can be asked of an agent any more")
+    raise KimiAgentError("the program is ending, and its sessions are closed; use them before the main thread ends")
 
 
 def run_call(function: Callable[..., T], *args: Any) -> T:

@@ -32,7 +32,7 @@ __all__ = [
 class KimiAgentError(Exception):
     """The base of all errors of this package.
 
-    Raised itself only for a wrong use of it (a second reader of a turn, a session of another event loop, a
+    Raised itself only for a wrong use of it (a session in another event loop, a task of trio, a
     forked process), or for a defect of its own.
     """
 

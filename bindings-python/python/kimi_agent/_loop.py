@@ -150,7 +150,8 @@ class LoopMailbox:
             running = None
         if running is None or running is not self._loop():
             raise KimiAgentError(
-                "the session belongs to another event loop; a session is used in the loop that opened it"
+                "the session belongs to another event loop; use a session in the event loop that opened it, or open "
+                "one in each"
             )
         return running
 

@@ -119,7 +119,7 @@ class Stream:
 
     def _wait(self) -> asyncio.Future[None]:
         if self._waiter is not None and not self._waiter.done():
-            raise KimiAgentError("somebody waits for the next event already")
+            raise KimiAgentError("another task waits for the next event of this turn already; read a turn in one task")
         self._waiter = self._mailbox.check().create_future()
         return self._waiter
 
@@ -287,7 +287,7 @@ class Step:
     def _reading(self) -> Steps:
         steps = self._steps()
         if steps is None:
-            raise KimiAgentError("the loop over the steps has been left; a step is read inside of it")
+            raise KimiAgentError("the loop over the steps has been left; read a step inside of that loop")
         return steps
 
     def take(self) -> Event | None:

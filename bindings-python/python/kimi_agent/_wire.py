@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Union
 
-from ._message import Message, TokenUsageMethods, ToolReturnValueMethods, UnknownEventMethods, keep, listed
+from ._message import (
+    Message,
+    TokenUsageMethods,
+    ToolReturnValueMethods,
+    UnknownEventMethods,
+    UnknownItemMethods,
+    keep,
+    listed,
+    nested,
+)
 
 __all__ = [
     "ApprovalRequest",
@@ -82,14 +91,20 @@ def _part(value: Any) -> Any:
     return _CONTENT_PARTS.get(str(kind), UnknownContentPart).from_payload(value)
 
 
+def _nested_part(value: Any) -> Any:
+    """The same inside of another message, which one part that can't be read must not cost."""
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    return nested(value, _CONTENT_PARTS.get(str(kind), UnknownContentPart), UnknownContentPart)
+
+
 def _block(value: Any) -> Any:
     """A display block from its payload."""
     kind = value.get("type") if isinstance(value, Mapping) else None
-    return _DISPLAY_BLOCKS.get(str(kind), UnknownDisplayBlock).from_payload(value)
+    return nested(value, _DISPLAY_BLOCKS.get(str(kind), UnknownDisplayBlock), UnknownDisplayBlock)
 
 
 def _content(value: Any) -> Any:
-    return value if isinstance(value, str) else listed(_part)(value)
+    return value if isinstance(value, str) else listed(_nested_part)(value)
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
@@ -249,8 +264,9 @@ class VideoURLPart(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
-class UnknownContentPart(Message):
-    """A content part of a type that this SDK does not know; its fields are in `extra`.
+class UnknownContentPart(UnknownItemMethods):
+    """A content part of a type that this SDK does not know, or of a known type that it could not read; its fields are
+    in `extra`.
 
     Made by the SDK.
     """
@@ -259,7 +275,7 @@ class UnknownContentPart(Message):
     __match_args__ = ("type",)
 
     type: str
-    """The type that it says it is."""
+    """The type that it says it is; empty if it says none."""
 
     _wire_type = "ContentPart"
     _fields = {"type": None}
@@ -452,8 +468,9 @@ class BackgroundTaskDisplayBlock(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
-class UnknownDisplayBlock(Message):
-    """A display block of a type that this SDK does not know; its fields are in `extra`.
+class UnknownDisplayBlock(UnknownItemMethods):
+    """A display block of a type that this SDK does not know, or of a known type that it could not read; its fields are
+    in `extra`.
 
     Made by the SDK.
     """
@@ -462,7 +479,7 @@ class UnknownDisplayBlock(Message):
     __match_args__ = ("type",)
 
     type: str
-    """The type that it says it is."""
+    """The type that it says it is; empty if it says none."""
 
     _fields = {"type": None}
     _required = frozenset({"type"})
