@@ -388,7 +388,12 @@ impl Lane {
             return Ok(());
         }
         let (first, then) = if first { ("step", "event") } else { ("event", "step") };
-        Err(Error::option("turn", format!("it has been read by {first} and can't be read by {then} any more")))
+        Err(Error::option(
+            "turn",
+            format!(
+                "it has been read by {first} and can't be read by {then} any more; prompt again to read a turn by {then}"
+            ),
+        ))
     }
 
     /// Takes up to `max` events out, of one step only if `step` (its index) is given; their room is given back by

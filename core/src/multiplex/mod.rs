@@ -408,8 +408,8 @@ impl Multiplexer {
             return peer.port.push_line(line);
         }
         let error = Error::EventBufferFull(format!(
-            "other sessions of the agent go on, and this one has left {MAX_BEHIND} bytes unread; read on, or give it an \
-             agent of its own"
+            "other sessions of the agent go on, and this one has left {MAX_BEHIND} bytes unread, so it is closed; read its \
+             events as they come, or give the session an agent of its own"
         ));
         tracing::warn!(%error, "a session is given up");
         peer.port.end(Exit::because(error), "");

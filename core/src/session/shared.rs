@@ -296,7 +296,7 @@ impl Link {
                     return match (self.target(), lane.outcome()) {
                         (Some(target), _) => Ok(target),
                         (None, Some(Err(error))) => Err(error),
-                        (None, _) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended")),
+                        (None, _) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
                     };
                 }
             }

@@ -48,7 +48,7 @@ impl TurnInner {
     }
 
     pub(crate) async fn steer(&self, input: Content) -> Result<()> {
-        let ended = || Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended");
+        let ended = || Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead");
         let settled = self.lane.is_settled();
         if settled && self.link.target().is_none() {
             return Err(ended());

@@ -1,5 +1,6 @@
 //! The texts of errors: every row of `tests/errors/table.json`, as a program in Rust meets it.
 
+use kimi_agent::wire::ApprovalRequest;
 use kimi_agent::{AgentOptions, Error, Naming};
 use serde_json::{Map, json};
 
@@ -80,7 +81,11 @@ async fn provoke(row: &Value) -> Error {
         }
         "set_plan_mode" => session.set_plan_mode(true).await.unwrap_err(),
         "raise_for_status" => session.prompt("go").unwrap().result().await.unwrap().raise_for_status().unwrap_err(),
-        "respond_unknown" => session.respond("nope", kimi_agent::Approval::Approve).await.unwrap_err(),
+        "respond_unknown" => {
+            let request = json!({"id": "nope", "tool_call_id": "t", "sender": "s", "action": "a", "description": "d"});
+            let request: ApprovalRequest = serde_json::from_value(request).unwrap();
+            session.respond(&request, kimi_agent::Approval::Approve).await.unwrap_err()
+        }
         other => panic!("{}: cannot do {other}", row["name"]),
     }
 }

@@ -132,7 +132,7 @@ async fn a_turn_is_read_by_event_or_by_step() {
     let error = step.next().await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid option `turn`: it has been read by event and can't be read by step any more"
+        "invalid option `turn`: it has been read by event and can't be read by step any more; prompt again to read a turn by step"
     );
     assert!(step.next().await.is_none());
     assert!(steps.next().await.is_none());
@@ -145,7 +145,7 @@ async fn a_turn_is_read_by_event_or_by_step() {
     let error = turn.next().await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "invalid option `turn`: it has been read by step and can't be read by event any more"
+        "invalid option `turn`: it has been read by step and can't be read by event any more; prompt again to read a turn by event"
     );
     assert!(turn.next().await.is_none());
     // Nothing of it has been read.

@@ -46,8 +46,8 @@ message! {
         id: Option<String>,
     }
 
-    /// A content part of a type that this SDK does not know, or of a known type that it could not read; its fields are in
-    /// `extra`.
+    /// A content part of a type that this SDK does not know, or of a known type that it could not read;
+    /// its fields are in `extra`.
     UnknownContentPart since "1.0" {
         /// The type that it says it is; empty if it says none.
         kind as "type": String,

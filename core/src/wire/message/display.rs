@@ -57,8 +57,8 @@ message! {
         description: String,
     }
 
-    /// A display block of a type that this SDK does not know, or of a known type that it could not read; its fields are in
-    /// `extra`.
+    /// A display block of a type that this SDK does not know, or of a known type that it could not read;
+    /// its fields are in `extra`.
     UnknownDisplayBlock since "1.0" {
         /// The type that it says it is; empty if it says none.
         kind as "type": String,
