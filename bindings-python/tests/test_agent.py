@@ -123,7 +123,7 @@ async def test_wrong_options_are_named(tmp_path: Path) -> None:
         InvalidOption, match="`work_dir`: it is an option of a session; pass it to `create_session\\(\\)`"
     ):
         await open_agent(work_dir=".")  # type: ignore[call-arg]
-    with pytest.raises(InvalidOption, match="`on_approval`: it is a session's"):
+    with pytest.raises(InvalidOption, match="`on_approval`: it is an option of a session"):
         await open_agent(on_approval=lambda request: "approve")  # type: ignore[call-arg]
     with pytest.raises(SpawnError):
         await open_agent(executable="/no/such/kimi")

@@ -194,7 +194,7 @@ async def test_a_step_belongs_to_its_loop() -> None:
         async for step in turn.steps:
             kept = step
             break
-        with pytest.raises(KimiAgentError, match="inside of it"):
+        with pytest.raises(KimiAgentError, match="inside of that loop"):
             await anext(kept)
 
 
