@@ -121,7 +121,10 @@ export function tool(
     parameters: toolSchema(name, parameters),
     async handler(args, context) {
       const checked = await parameters["~standard"].validate(args);
-      if (checked.issues) throw new TypeError(`invalid arguments: ${describe(checked.issues)}`);
+      if (checked.issues) {
+        // The model's mistake, which it reads and mends; no handler has failed.
+        return { is_error: true, output: "", message: `invalid arguments: ${describe(checked.issues)}`, display: [] };
+      }
       return handler(checked.value as JsonObject, context);
     },
   };

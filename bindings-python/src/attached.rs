@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 
 use pyo3::Python;
 
-/// Something that only the thread looks at that is attached to the interpreter, of which there is one at a time: this
-/// package is built for interpreters that have their lock; abi3 knows no others.
+/// A value that only the thread that is attached to the interpreter accesses. The interpreter's lock (GIL) allows one such
+/// thread at a time: the module declares `gil_used`, and refuses to be imported by an interpreter that runs without the lock.
 ///
 /// A look takes the value out and puts it back after, so that code of the program's which it may run, and threads to which
 /// that hands the lock, find an empty value, never one that is being changed. What they leave there is lost.

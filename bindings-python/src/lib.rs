@@ -162,9 +162,24 @@ fn check_interpreter(_: Python<'_>) -> PyResult<()> {
     ))
 }
 
-#[pymodule]
+/// Refuses a free-threaded interpreter whose lock cannot be enabled. `gil_used` has it enabled on import, unless the user
+/// forbids that. [`attached::Attached`] relies on the lock.
+fn check_gil(py: Python<'_>) -> PyResult<()> {
+    // Before Python 3.13 there is always a lock.
+    let Ok(is_enabled) = py.import("sys")?.getattr("_is_gil_enabled") else { return Ok(()) };
+    if is_enabled.call0()?.is_truthy()? {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(
+        "kimi_agent needs the global interpreter lock (GIL): free-threaded Python enables it on import, but PYTHON_GIL=0 or \
+         -X gil=0 forbids that; remove the setting",
+    ))
+}
+
+#[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     check_interpreter(module.py())?;
+    check_gil(module.py())?;
     pyo3_async_runtimes::tokio::init(bridge::runtime_builder());
     bridge::install_log(Some(bridge::LogLevel::Debug));
     module.add("NativeError", module.py().get_type::<NativeError>())?;

@@ -75,6 +75,24 @@ async def test_an_approval_is_asked_for_and_happens(tmp_path: Path) -> None:
     assert (tmp_path / "out.txt").read_text() == "x"
 
 
+async def test_wrong_arguments_of_the_model_are_no_failure_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+    called: list[int] = []
+
+    @tool
+    def lookup(key: int, limit: int = 1) -> str:
+        """Looks up."""
+        called.append(key)
+        return "found"
+
+    call = {"external_tool": {"name": "lookup", "arguments": {"key": "a", "limit": "b"}}}
+    async with open_session([call, {"text": "{{last.message}}"}], tools=[lookup]) as session:
+        events = await collect(session.prompt("Go"))
+    assert texts(events) == 'invalid arguments: key: expected integer, got "a"; limit: expected integer, got "b"'
+    assert not [event for event in events if isinstance(event, HandlerFailed)]
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+    assert called == []
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [("reject", ""), (Reject("not there"), "reject"), ("approve_for_session", "approve_for_session")],

@@ -127,6 +127,15 @@ def test_the_import_brings_little(tmp_path: Path) -> None:
     assert threads == ["MainThread"]
 
 
+def test_an_interpreter_without_its_lock_is_refused(tmp_path: Path) -> None:
+    code = "import sys; sys._is_gil_enabled = lambda: False; import kimi_agent"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=tmp_path
+    )
+    assert ran.returncode == 1
+    assert "ImportError: kimi_agent needs the global interpreter lock (GIL)" in ran.stderr
+
+
 UNCAUGHT = {
     "blocking": """
     with kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), work_dir=".") as session:

@@ -348,6 +348,32 @@ def test_arguments_that_do_not_fit(kind: Any, value: Any, message: str) -> None:
         convert(kind, value)
 
 
+def test_all_mismatches_of_the_arguments_are_told() -> None:
+    @tool
+    def place(model: Model, at: Point, name: str) -> None: ...
+
+    wrong = {"model": {"size": 0, "next": {"name": 3, "size": 1}}, "at": {"x": "a"}, "nme": "b"}
+    with pytest.raises(ToolArgumentError) as caught:
+        place.handler(wrong)
+    assert str(caught.value).removeprefix("invalid arguments: ").split("; ") == [
+        "model.name: Field required",
+        "model.size: Input should be greater than or equal to 1",
+        "model.next.name: Input should be a valid string",
+        'at.x: expected number, got "a"',
+        "nme: unexpected, there is only model, at, name",
+        "name: missing, expected string",
+    ]
+
+
+def test_many_mismatches_are_told_in_part() -> None:
+    @tool
+    def add(numbers: list[Annotated[int, pydantic.Field(ge=1)]], models: dict[str, Model]) -> None: ...
+
+    with pytest.raises(ToolArgumentError, match=r"and 5 more$") as caught:
+        add.handler({"numbers": [], "models": {}, **{f"wrong{at}": at for at in range(25)}})
+    assert str(caught.value).count(";") == 20
+
+
 def test_pydantic_models_bring_their_defs() -> None:
     def take(a: Any, b: Any) -> Any:
         return a, b

@@ -399,11 +399,17 @@ impl ExternalTool {
         Self::new(name, description, parameters, move |args| {
             let handler = Arc::clone(&handler);
             async move {
-                let args = serde_path_to_error::deserialize(&args).map_err(|error| match error.path().to_string() {
-                    path if path == "." => format!("invalid arguments: {}", error.inner()),
-                    path => format!("invalid arguments: {path}: {}", error.inner()),
-                })?;
-                handler(args).await
+                let args = match serde_path_to_error::deserialize(&args) {
+                    Ok(args) => args,
+                    // The model's mistake, which it reads and mends; no handler has failed.
+                    Err(error) => {
+                        return Ok(ToolReturnValue::error(match error.path().to_string() {
+                            path if path == "." => format!("invalid arguments: {}", error.inner()),
+                            path => format!("invalid arguments: {path}: {}", error.inner()),
+                        }));
+                    }
+                };
+                handler(args).await?.into_tool_return()
             }
         })
     }

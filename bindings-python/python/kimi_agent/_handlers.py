@@ -196,7 +196,7 @@ async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn:
         if _is_ctrl_c(failure):
             job.finish(None, "KeyboardInterrupt")
             raise
-        job.finish(None, _failed(handler, failure))
+        _give_up(job, handler, kind, failure)
 
 
 def _answer_in_thread(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
@@ -213,7 +213,7 @@ def _answer_in_thread(job: Job, handler: _Handler, kind: str, payload: Any, in_t
     except BaseException as failure:
         # sys.exit() in a handler does not end the program. What nobody waits for any more need not be told of.
         if job.awaited:
-            job.finish(None, _failed(handler, failure))
+            _give_up(job, handler, kind, failure)
 
 
 def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
@@ -261,12 +261,18 @@ def _is_ctrl_c(failure: BaseException) -> bool:
     return isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
+def _give_up(job: Job, handler: _Handler, kind: str, failure: BaseException) -> None:
+    """Answers for a handler that raised something."""
+    if kind == "tool" and isinstance(failure, ToolArgumentError):
+        # The model's mistake, which it reads and mends; no handler has failed.
+        _logger.info("%s: %s", handler.name, failure)
+        job.finish(ToolReturnValue.error(str(failure)).to_payload(), None)
+    else:
+        job.finish(None, _failed(handler, failure))
+
+
 def _failed(handler: _Handler, failure: BaseException) -> str:
     """Logs that a handler failed, and says why."""
-    if isinstance(failure, ToolArgumentError):
-        # The model's mistake, not the program's.
-        _logger.info("%s: %s", handler.name, failure)
-        return str(failure)
     _logger.error("%s failed", handler.name, exc_info=failure)
     return _said(failure)
 

@@ -7,7 +7,6 @@ depends on the program and on the Python release; whether a turn goes on must no
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import types
 import weakref
@@ -28,6 +27,9 @@ def is_lost(reference: weakref.ref[Any]) -> bool:
     target = reference()
     if target is None:
         return False
+    # Few programs come here.
+    import gc
+
     references = sys.getrefcount(target) - _own_references()
     frames = [holder for holder in gc.get_referrers(target) if isinstance(holder, types.FrameType)]
     while frames:
@@ -91,6 +93,8 @@ def _has_ended(frame: types.FrameType) -> bool:
     if sys.version_info >= (3, 11):
         # A frame shows the collector its variables only when its call has ended.
         return True
+    import gc
+
     return not _is_running(frame) and not any(map(_is_suspendable, gc.get_referrers(frame)))
 
 

@@ -12,16 +12,34 @@ from typing import Any, Union
 Json = dict[str, Any]
 Path = tuple[Union[str, int], ...]
 
+# A model that gets everything wrong need not read all of it.
+_MOST_TOLD = 20
+
 
 class Mismatch(ValueError):
-    """An argument does not have the declared type; says where and what was wanted."""
+    """An argument does not have the declared type; says where and what was wanted.
 
-    def __init__(self, path: Path, message: str) -> None:
+    `others` are further mismatches of the same arguments.
+    """
+
+    def __init__(self, path: Path, message: str, others: Iterable[Mismatch] = ()) -> None:
         super().__init__(path, message)
         self.path = path
         self.message = message
+        self.others = tuple(others)
+
+    @classmethod
+    def joined(cls, found: Sequence[Mismatch]) -> Mismatch:
+        """One that tells of them all; `found` is not empty."""
+        first, *others = [single for error in found for single in (error, *error.others)]
+        return cls(first.path, first.message, others)
 
     def __str__(self) -> str:
+        texts = [mismatch._text() for mismatch in (self, *self.others[: _MOST_TOLD - 1])]
+        left = len(self.others) + 1 - len(texts)
+        return "; ".join([*texts, f"and {left} more"] if left else texts)
+
+    def _text(self) -> str:
         where = ""
         for part in self.path:
             where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else part
@@ -402,18 +420,23 @@ class Object(Node):
         if not isinstance(value, Mapping):
             raise expected(self.label, value, path)
         taken: dict[str, Any] = {}
+        found: list[Mismatch] = []
         for name, item in value.items():
             member = self.members.get(name)
-            if member is not None:
-                taken[name] = member.node.convert(item, (*path, name))
-            elif self.rest is not None:
-                taken[name] = self.rest.convert(item, (*path, name))
-            else:
+            node = self.rest if member is None else member.node
+            if node is None:
                 known = ", ".join(self.members) or "nothing"
-                raise Mismatch((*path, name), f"unexpected, there is only {known}")
+                found.append(Mismatch((*path, name), f"unexpected, there is only {known}"))
+                continue
+            try:
+                taken[name] = node.convert(item, (*path, name))
+            except Mismatch as error:
+                found.append(error)
         for name, member in self.members.items():
-            if member.required and name not in taken:
-                raise Mismatch((*path, name), f"missing, expected {member.node.label}")
+            if member.required and name not in value:
+                found.append(Mismatch((*path, name), f"missing, expected {member.node.label}"))
+        if found:
+            raise Mismatch.joined(found)
         return self._build(taken, path)
 
 

@@ -38,7 +38,7 @@ class Pydantic(Node):
         try:
             return self._adapter.validate_python(value)
         except ValueError as error:
-            raise _first(error, path) from error
+            raise _mismatch(error, path) from error
 
     def accepts_null(self) -> bool:
         return self._null
@@ -75,13 +75,12 @@ def _null_fits(adapter: Any) -> bool:
     return True
 
 
-def _first(error: ValueError, path: Path) -> Mismatch:
-    """Pydantic's first complaint; the model mends one after the other anyway."""
+def _mismatch(error: ValueError, path: Path) -> Mismatch:
+    """All that pydantic says: a model that calls the tool can then mend everything at once."""
     errors = getattr(error, "errors", None)
     if errors is None:
         return Mismatch(path, str(error))
-    found = errors(include_url=False)[0]
-    return Mismatch((*path, *found["loc"]), found["msg"])
+    return Mismatch.joined([Mismatch((*path, *found["loc"]), found["msg"]) for found in errors(include_url=False)])
 
 
 def _rewritten(value: Any, refs: dict[str, str]) -> Any:
