@@ -9,16 +9,17 @@ import pathlib
 import typing
 import uuid
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 
 import kimi_agent
-from kimi_agent import Block, Hook, InvalidOption, Reject, SessionOptions, TextPart, ToolReturnValue, tool
+from kimi_agent import Block, Hook, InvalidOption, Reject, SessionOptions, TextPart, ToolReturnValue, sync, tool
 from kimi_agent._encode import to_jsonable
 from kimi_agent._handlers import Handlers, encode_answer
 from kimi_agent._opening import encode_options
 from kimi_agent._session import encode_input
+from kimi_agent.testing import scripted_agent
 
 NAMES = """
     work_dir session_id model thinking yolo config_file config executable env mcp_configs agent_file skills_dir tools
@@ -212,3 +213,53 @@ def test_a_value_that_contains_itself() -> None:
     ring.append(ring)
     with pytest.raises(TypeError, match="nested more than 200 deep, or containing itself"):
         to_jsonable(ring)
+
+
+def test_types_of_scripts_and_options_can_be_evaluated() -> None:
+    from kimi_agent import _option_types, testing
+    from kimi_agent.testing import ScriptObject, ScriptTurn, script
+
+    turns: list[ScriptTurn] = [
+        [{"text": "Hello"}],
+        {"actions": [{"tool_call": {"name": "Shell"}}], "status": "finished"},
+    ]
+    whole: ScriptObject = {"turns": turns, "wire": "1.9"}
+    assert sync.prompt("Hi", executable=testing.scripted_agent(whole)).result().text == "Hello"
+    for module in (_option_types, script):
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if isinstance(kind, type):
+                assert get_type_hints(kind)
+    assert {"ScriptAction", "Script"} <= set(testing.__all__)
+
+
+def test_options_that_are_none_are_unset() -> None:
+    names = [name for name in get_type_hints(SessionOptions) if name != "executable"]
+    options: Any = dict.fromkeys(names)
+    with sync.create_session(executable=scripted_agent([]), **options) as session:
+        assert session.state == "idle"
+
+
+def test_hook_events_of_the_type_are_those_that_the_agent_knows() -> None:
+    from kimi_agent._option_types import HookEvent
+
+    with sync.create_session(executable=scripted_agent([])) as session:
+        assert session.capabilities.hooks == list(get_args(HookEvent))
+
+
+def test_dialects_of_the_type_are_accepted() -> None:
+    from kimi_agent._option_types import Dialect
+
+    for dialect in get_args(Dialect):
+        script: Any = {"wire": dialect, "turns": []} if dialect != "auto" else []
+        with sync.create_session(executable=scripted_agent(script), dialect=dialect, yolo=True) as session:
+            assert session.state == "idle"
+
+
+def test_code_of_an_error_is_the_one_of_its_type() -> None:
+    import kimi_agent
+
+    for kind in vars(kimi_agent).values():
+        if isinstance(kind, type) and issubclass(kind, kimi_agent.KimiAgentError):
+            declared = get_type_hints(kind)["code"]
+            assert declared is str or kind.code in get_args(get_args(declared)[0]) + get_args(declared)

@@ -164,7 +164,7 @@ def test_repr_says_what_is_there() -> None:
 def test_objects_never_change() -> None:
     event = TextPart("a")
     with pytest.raises(AttributeError, match="TextPart does not change: 'text' cannot be set"):
-        event.text = "b"
+        event.text = "b"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError, match="cannot be deleted"):
         del event.text
     assert not hasattr(event, "__dict__")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._interface import Begin, Callbacks
-    from ._option_types import AgentOptions, SessionOptions, StrPath
+    from ._option_types import AgentOptions, AgentSessionOptions, StrPath
     from ._results import SessionInfo
 
 __all__ = ["Agent", "AgentOpening", "open_agent"]
@@ -29,18 +29,18 @@ class Agent(Owner[_native.Agent]):
 
     _name = "an Agent"
 
-    def create_session(self, **options: Unpack[SessionOptions]) -> SessionOpening:
+    def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
         """Opens a session: to await, or to enter with `async with`.
 
         The options are those of `kimi_agent.create_session`, but for those that are the agent's: `InvalidOption`.
         """
         return SessionOpening(options, _Origin(self))
 
-    def resume(self, session_id: str, /, **options: Unpack[SessionOptions]) -> SessionOpening:
+    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
         """Goes on with a session: `create_session` with a `session_id`."""
         return SessionOpening(options, _Origin(self, resume=session_id))
 
-    def fork(self, session_id: str, /, **options: Unpack[SessionOptions]) -> SessionOpening:
+    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
         """Opens a session that begins with the past of another, which stays as it is.
 
         Raises `Unsupported` where the agent can't, as none that speaks Wire can.

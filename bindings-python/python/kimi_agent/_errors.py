@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 __all__ = [
     "AgentExited",
@@ -27,6 +27,13 @@ __all__ = [
     "Unsupported",
     "from_native",
 ]
+
+
+RpcErrorCode = Literal[
+    "rpc_error", "turn_in_progress", "no_active_turn", "llm_not_set", "llm_not_supported", "llm_service_error",
+    "auth_expired",
+]  # fmt: skip
+"""The codes of errors that the agent answers with."""
 
 
 class KimiAgentError(Exception):
@@ -64,7 +71,7 @@ class KimiAgentError(Exception):
 class InvalidOption(KimiAgentError, ValueError):
     """An option, or what a method was given, has a wrong name or value. A `ValueError`, too."""
 
-    code = "invalid_option"
+    code: ClassVar[Literal["invalid_option"]] = "invalid_option"
     _attributes = ("option",)
 
     def __init__(self, message: str = "", option: str = "") -> None:
@@ -79,19 +86,19 @@ class SpawnError(KimiAgentError, OSError):
     `errno` is None: the text says what is wrong.
     """
 
-    code = "spawn_error"
+    code: ClassVar[Literal["spawn_error"]] = "spawn_error"
 
 
 class HandshakeError(KimiAgentError):
     """The agent did not open the session."""
 
-    code = "handshake_error"
+    code: ClassVar[Literal["handshake_error"]] = "handshake_error"
 
 
 class AgentExited(KimiAgentError):
     """The agent is gone; whatever was pending fails with this."""
 
-    code = "agent_exited"
+    code: ClassVar[Literal["agent_exited"]] = "agent_exited"
     retryable = True
     _attributes = ("exit_code", "signal", "stderr")
 
@@ -110,25 +117,25 @@ class AgentExited(KimiAgentError):
 class ProtocolError(KimiAgentError):
     """The agent broke the protocol beyond repair."""
 
-    code = "protocol_error"
+    code: ClassVar[Literal["protocol_error"]] = "protocol_error"
 
 
 class Unsupported(KimiAgentError):
     """The agent can't do this."""
 
-    code = "unsupported"
+    code: ClassVar[Literal["unsupported"]] = "unsupported"
 
 
 class SessionClosed(KimiAgentError):
     """The session has been closed. Open another one with the same `session_id` to continue the conversation."""
 
-    code = "session_closed"
+    code: ClassVar[Literal["session_closed"]] = "session_closed"
 
 
 class Timeout(KimiAgentError, TimeoutError):
     """A deadline was exceeded; the text names the call and the option. A `TimeoutError`, too."""
 
-    code = "timeout"
+    code: ClassVar[Literal["timeout"]] = "timeout"
     retryable = True
 
 
@@ -138,13 +145,13 @@ class EventBufferFull(KimiAgentError):
     Or a session that shares its process left too much unread while others went on; then it is over.
     """
 
-    code = "event_buffer_full"
+    code: ClassVar[Literal["event_buffer_full"]] = "event_buffer_full"
 
 
 class RpcError(KimiAgentError):
     """The agent answered with an error."""
 
-    code = "rpc_error"
+    code: ClassVar[RpcErrorCode] = "rpc_error"
     _attributes = ("rpc_code", "message", "data", "hint")
 
     def __init__(
@@ -169,51 +176,51 @@ class RpcError(KimiAgentError):
 class TurnInProgress(RpcError):
     """A turn is running already."""
 
-    code = "turn_in_progress"
+    code: ClassVar[Literal["turn_in_progress"]] = "turn_in_progress"
     retryable = True
 
 
 class NoActiveTurn(RpcError):
     """There is no turn to cancel or steer."""
 
-    code = "no_active_turn"
+    code: ClassVar[Literal["no_active_turn"]] = "no_active_turn"
 
 
 class LlmNotSet(RpcError):
     """No model is configured."""
 
-    code = "llm_not_set"
+    code: ClassVar[Literal["llm_not_set"]] = "llm_not_set"
 
 
 class LlmNotSupported(RpcError):
     """The model can't do what is asked."""
 
-    code = "llm_not_supported"
+    code: ClassVar[Literal["llm_not_supported"]] = "llm_not_supported"
 
 
 class LlmServiceError(RpcError):
     """The model's service failed. Not `retryable` if it refuses the request itself, for example for a wrong key."""
 
-    code = "llm_service_error"
+    code: ClassVar[Literal["llm_service_error"]] = "llm_service_error"
     retryable = True
 
 
 class AuthExpired(RpcError):
     """The login has expired."""
 
-    code = "auth_expired"
+    code: ClassVar[Literal["auth_expired"]] = "auth_expired"
 
 
 class TurnCancelled(KimiAgentError):
     """The turn was cancelled; raised by `PromptResult.raise_for_status()`."""
 
-    code = "turn_cancelled"
+    code: ClassVar[Literal["turn_cancelled"]] = "turn_cancelled"
 
 
 class MaxStepsReached(KimiAgentError):
     """The turn ran into its limit of steps; raised by `PromptResult.raise_for_status()`."""
 
-    code = "max_steps_reached"
+    code: ClassVar[Literal["max_steps_reached"]] = "max_steps_reached"
     _attributes = ("steps",)
 
     def __init__(self, message: str = "", steps: int | None = None) -> None:

@@ -7,7 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        return lambda kind: kind
+
 
 __all__ = [
     "Message",
@@ -25,6 +30,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 keep = object.__setattr__
 
 
+# Type checkers then refuse assignments to fields. Each class has an `__init__` of its own.
+@dataclass_transform(eq_default=False, frozen_default=True)
 class Message:
     """A message, or a part of one. Never changes; equal if all of its fields are."""
 

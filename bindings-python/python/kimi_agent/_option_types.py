@@ -13,11 +13,14 @@ from ._wire import ApprovalRequest, ContentPart, Event, HookRequest, QuestionReq
 
 __all__ = [
     "AgentOptions",
+    "AgentSessionOptions",
     "Answers",
     "Approval",
     "ApprovalHandler",
+    "Dialect",
     "EventHandler",
     "HookDecision",
+    "HookEvent",
     "HookHandler",
     "QuestionHandler",
     "SessionOptions",
@@ -37,8 +40,19 @@ Approval = Union[Literal["approve", "approve_for_session", "reject"], Reject]
 Answers = Mapping[str, Union[str, Sequence[str]]]
 """Answers to a `QuestionRequest` by the text of the question; a list where several may be chosen."""
 
+Dialect = Literal["auto", "acp", "legacy", "1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "1.10"]
+"""A version of Wire, "legacy" for the protocol before it, "acp" for the Agent Client Protocol, or "auto"."""
+
+HookEvent = Literal[
+    "PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop", "StopFailure", "SessionStart",
+    "SessionEnd", "SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification",
+]  # fmt: skip
+"""The events that kimi-cli has hooks for; `session.capabilities.hooks` lists those of the agent at hand."""
+
 HookDecision = Union[Block, Literal["allow", True], None]
 """What a hook decides: a `Block`, or anything else here to go on."""
+
+Seconds = Union[float, timedelta, None]
 
 ApprovalHandler = Callable[[ApprovalRequest], Union[Approval, Awaitable[Approval]]]
 QuestionHandler = Callable[[QuestionRequest], Union[Answers, Awaitable[Union[Answers, None]], None]]
@@ -47,93 +61,107 @@ EventHandler = Callable[[Event], object]
 StderrHandler = Callable[[str], object]
 
 
-class SessionOptions(TypedDict, total=False):
-    """All options of `create_session()` and `prompt()`; only what is set is passed on to the agent."""
+class AgentSessionOptions(TypedDict, total=False):
+    """The options of a session of an `Agent`. None is the same as leaving an option out."""
 
-    work_dir: StrPath
-    """The directory that the agent works in; unset: the current one."""
-    session_id: str
-    """A session to resume, or the id that a new one gets; unset: a new one with an id of its own."""
-    model: str
-    """The model, by its name in the configuration."""
-    thinking: bool
-    """Whether the model thinks first; unset: as configured."""
-    yolo: bool
-    """Approve everything."""
-    config_file: StrPath
-    """A configuration file instead of the user's own."""
-    config: Mapping[str, Any]
-    """A configuration instead of a file; it travels in a private file, never in the arguments."""
-    executable: StrPath | Sequence[StrPath]
-    """The agent's executable, or a list of it and its first arguments; unset: `$KIMI_AGENT_EXECUTABLE`, then
-    `kimi` on PATH."""
-    env: Mapping[str, str]
-    """Environment variables on top of the program's own."""
-    mcp_configs: Sequence[Mapping[str, Any]]
-    """MCP servers, each as in an MCP configuration file."""
-    agent_file: StrPath
-    """An agent specification."""
-    skills_dir: StrPath
-    """A directory of skills."""
-    tools: Sequence[ExternalTool]
-    """Functions of the program that the model may call."""
-    max_steps_per_turn: int
-    """How many steps a turn may have."""
-    max_retries_per_step: int
-    """How often a step is tried again."""
-    on_approval: ApprovalHandler | Literal["manual"]
-    """Answers requests for approval; unset: `yolo` approves, else they are rejected."""
-    on_question: QuestionHandler | Literal["manual"]
-    """Answers the agent's questions; unset: the agent is told that there is nobody to ask."""
-    hooks: Sequence[Hook]
-    """Functions that the agent asks before or after it does something."""
-    on_event: EventHandler
-    """Gets events outside a turn, in order."""
-    on_stderr: StderrHandler
-    """Gets the lines that the agent writes to stderr, in order."""
-    client_name: str
-    """What the agent is told of the program."""
-    client_version: str
-    """What the agent is told of the program."""
-    extra_args: Sequence[str]
-    """More arguments for the agent, at the end."""
-    dialect: str
-    """The protocol; unset or "auto": found out."""
-    handshake_timeout: float | timedelta
-    """Seconds until the agent must have opened the session, or answered `steer()` or `set_plan_mode()`."""
-    cancel_timeout: float | timedelta
-    """Seconds until a cancelled turn is given up on."""
-    close_timeout: float | timedelta
-    """Seconds until an agent that is being closed is ended by force."""
-    idle_timeout: float | timedelta
-    """Seconds that a turn may be silent; unset: no limit."""
-    turn_timeout: float | timedelta
-    """Seconds that a turn may take; unset: no limit."""
-    max_line_bytes: int
-    """The longest line that the agent may write, in bytes."""
-    event_buffer_bytes: int
-    """How many bytes of events may wait to be read before the agent is made to wait."""
+    work_dir: StrPath | None
+    """The directory that the agent works in. Default: the current one."""
+    session_id: str | None
+    """The session to resume, or the id of a new one. Default: a new session with a random id."""
+    model: str | None
+    """The model, by its name in the agent's configuration. Default: the one configured there."""
+    thinking: bool | None
+    """Whether the model thinks first. Default: as configured."""
+    yolo: bool | None
+    """Whether everything is approved without asking. Default: False."""
+    config_file: StrPath | None
+    """The path of a configuration file, JSON if named `*.json`, else TOML. Default: the user's own."""
+    config: Mapping[str, Any] | None
+    """The configuration itself; it travels in a private file, never in the arguments. Not together with `config_file`.
+    Default: the user's own."""
+    mcp_configs: Sequence[Mapping[str, Any]] | None
+    """MCP configurations, each `{"mcpServers": {…}}`. Default: the user's own."""
+    agent_file: StrPath | None
+    """The path of an agent specification. Default: the agent's own."""
+    skills_dir: StrPath | None
+    """A directory of skills. Default: the agent's own places."""
+    tools: Sequence[ExternalTool] | None
+    """Tools of the program that the model may call; `@tool` makes them. Default: none."""
+    max_steps_per_turn: int | None
+    """How many steps a turn may have, at least 1. Default: as configured."""
+    max_retries_per_step: int | None
+    """How often the model's service is asked in one step, the first time included, at least 1. Default: as
+    configured."""
+    on_approval: ApprovalHandler | Literal["manual"] | None
+    """Answers requests for approval, or "manual": `turn.respond()` answers them. Default: `yolo` approves, otherwise
+    every request is rejected."""
+    on_question: QuestionHandler | Literal["manual"] | None
+    """Answers the agent's questions, or "manual": `turn.respond()` answers them. Default: the agent is told that it
+    cannot ask."""
+    hooks: Sequence[Hook] | None
+    """Hooks, which the agent asks before or after it does something. Default: none."""
+    on_event: EventHandler | None
+    """Gets events outside of turns, one after the other. Default: they are dropped."""
+    handshake_timeout: Seconds
+    """Seconds for the agent to open the session, and to answer `steer()` and `set_plan_mode()`. Default: 60."""
+    cancel_timeout: Seconds
+    """Seconds for a cancelled turn to end before the SDK ends it. Default: 10."""
+    close_timeout: Seconds
+    """Seconds for the agent to exit when the session closes, before it is ended by force. Default: 10."""
+    idle_timeout: Seconds
+    """Seconds that a turn may be silent while the agent does not wait for the program. Default: no limit."""
+    turn_timeout: Seconds
+    """Seconds that a turn may take. Default: no limit."""
+    max_line_bytes: int | None
+    """The longest line in bytes that the agent may write, at least 1024. Default: 268435456 (256 MiB)."""
+    event_buffer_bytes: int | None
+    """How many bytes of events of a turn may be unread before the agent has to wait, at least 1024. Default: 262144
+    (256 KiB)."""
+
+
+class SessionOptions(AgentSessionOptions, total=False):
+    """All options of `create_session()` and `prompt()`. Only what is set is passed on to the agent; None is the same as
+    leaving an option out."""
+
+    executable: StrPath | Sequence[StrPath] | None
+    """The agent's executable, or a list of it and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`, then `kimi`
+    on PATH."""
+    env: Mapping[str, str] | None
+    """Environment variables in addition to the program's own. Default: none."""
+    extra_args: Sequence[str] | None
+    """Further arguments for the agent, at the end. Default: none."""
+    dialect: Dialect | None
+    """The protocol. Default: "auto", which finds it out."""
+    on_stderr: StderrHandler | None
+    """Gets the lines that the agent writes to stderr, in order. Default: they are kept for errors only."""
+    client_name: str | None
+    """The name of the program that the agent is told. Default: "kimi-agent"."""
+    client_version: str | None
+    """The version of the program that the agent is told. Default: the version of this package."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """All options of `open_agent()`; everything else is an option of its sessions."""
+    """All options of `open_agent()`; the other options are those of its sessions. None is the same as leaving an option
+    out."""
 
-    executable: StrPath | Sequence[StrPath]
-    """The agent's executable, or a list of it and its first arguments; unset: `$KIMI_AGENT_EXECUTABLE`, then
-    `kimi` on PATH."""
-    env: Mapping[str, str]
-    """Environment variables on top of the program's own."""
-    extra_args: Sequence[str]
-    """More arguments for the agent, at the end."""
-    dialect: str
-    """The protocol; unset or "auto": found out."""
-    on_stderr: StderrHandler
-    """Gets the lines that the agent writes to stderr, in order, whichever session they are about."""
-    client_name: str
-    """What the agent is told of the program."""
-    client_version: str
-    """What the agent is told of the program."""
-    handshake_timeout: float | timedelta
-    """Seconds until the agent must have listed its sessions, its start included; sessions have their own."""
-    close_timeout: float | timedelta
-    """Seconds until a process that sessions share is ended by force; sessions have their own."""
+    executable: StrPath | Sequence[StrPath] | None
+    """The agent's executable, or a list of it and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`, then `kimi`
+    on PATH."""
+    env: Mapping[str, str] | None
+    """Environment variables in addition to the program's own. Default: none."""
+    extra_args: Sequence[str] | None
+    """Further arguments for the agent, at the end. Default: none."""
+    dialect: Dialect | None
+    """The protocol. Default: "auto", which finds it out."""
+    on_stderr: StderrHandler | None
+    """Gets the lines that the agent writes to stderr, in order, whichever session they are about. Default: they are
+    kept for errors only."""
+    client_name: str | None
+    """The name of the program that the agent is told. Default: "kimi-agent"."""
+    client_version: str | None
+    """The version of the program that the agent is told. Default: the version of this package."""
+    handshake_timeout: Seconds
+    """Seconds for the agent to list its sessions, its start included; sessions have their own. Default: 60."""
+    close_timeout: Seconds
+    """Seconds for a process that sessions share to exit before it is ended by force; sessions have their own. Default:
+    10."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ._errors import InvalidOption
 
 if TYPE_CHECKING:
-    from ._option_types import HookHandler
+    from ._option_types import HookEvent, HookHandler
 
 __all__ = ["Block", "Hook", "Reject"]
 
@@ -43,7 +43,7 @@ class Hook:
 
     def __init__(
         self,
-        event: str,
+        event: HookEvent,
         matcher: str | None,
         handler: HookHandler,
         timeout: float | None = None,
@@ -51,14 +51,14 @@ class Hook:
     ) -> None:
         if not callable(handler):
             raise InvalidOption(f"hooks: the handler of {event!r} is no function: {handler!r}", "hooks")
-        self._event = event
+        self._event: HookEvent = event
         self._matcher = matcher
         self._handler = handler
         self._timeout = timeout
         self._on_error: Literal["allow", "block"] = on_error
 
     @property
-    def event(self) -> str:
+    def event(self) -> HookEvent:
         """The agent's event that it is on."""
         return self._event
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._interface import Answer, Request
-    from ._option_types import AgentOptions, SessionOptions, StrPath, UserInput
+    from ._option_types import AgentOptions, AgentSessionOptions, SessionOptions, StrPath, UserInput
     from ._results import Capabilities, PromptResult, SessionInfo
     from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -385,20 +385,20 @@ class Agent(_Owner[_agent.Agent]):
 
     __slots__ = ()
 
-    def create_session(self, **options: Unpack[SessionOptions]) -> Session:
+    def create_session(self, **options: Unpack[AgentSessionOptions]) -> Session:
         """Opens a session. The options are those of `create_session`, but for those that are the agent's."""
         opening = self._inner.create_session(**options)
         # As in create_session.
         del options
         return Session(run(_opened(opening)))
 
-    def resume(self, session_id: str, /, **options: Unpack[SessionOptions]) -> Session:
+    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session:
         """Goes on with a session: `create_session` with a `session_id`."""
         opening = self._inner.resume(session_id, **options)
         del options
         return Session(run(_opened(opening)))
 
-    def fork(self, session_id: str, /, **options: Unpack[SessionOptions]) -> Session:
+    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session:
         """Opens a session that begins with the past of another, which stays as it is."""
         opening = self._inner.fork(session_id, **options)
         del options

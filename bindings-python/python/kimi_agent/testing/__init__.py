@@ -15,21 +15,42 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from .. import _native
 from .._encode import to_jsonable
 from .._loop import called
 
-__all__ = ["Script", "scripted_agent"]
+if TYPE_CHECKING:
+    from .script import ScriptAction, ScriptObject, ScriptTurn
 
-Turn = Union[Sequence[Mapping[str, Any]], Mapping[str, Any]]
-Script = Union[Sequence[Turn], Mapping[str, Any], str, "os.PathLike[str]"]
-"""A list of turns, an object that holds one and says more, or the path of a JSON file of either."""
+__all__ = ["Script", "ScriptAction", "ScriptObject", "ScriptTurn", "scripted_agent"]
+
+if TYPE_CHECKING:
+    Script = Union[Sequence[ScriptTurn], ScriptObject]
+    """A list of turns, or an object that holds one and says more.
+
+    If a variable is annotated with it, type checkers check the keys and values of the script.
+    """
+else:
+
+    def __getattr__(name):
+        """Loads the types of scripts when a program names them."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import script
+
+        if name == "Script":
+            return Union[Sequence[script.ScriptTurn], script.ScriptObject]
+        return getattr(script, name)
 
 
-def scripted_agent(script: Script) -> list[str]:
-    """What goes into the option `executable` so that an agent follows `script`."""
+def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os.PathLike[str]) -> list[str]:
+    """Returns the value of the option `executable` with which an agent follows a script.
+
+    Args:
+        script: a list of turns, an object that holds one and says more, or the path of a JSON file of either.
+    """
     path = os.path.abspath(script) if isinstance(script, (str, os.PathLike)) else _written(script)
     # Without `site`, and as a file: it needs nothing of this environment but the native module.
     return [sys.executable, "-S", _AGENT, path]
@@ -44,5 +65,5 @@ _numbers = itertools.count(1)
 atexit.register(_folder.remove)
 
 
-def _written(script: Sequence[Turn] | Mapping[str, Any]) -> str:
+def _written(script: Sequence[Any] | Mapping[str, Any]) -> str:
     return called(_folder.write, f"script-{next(_numbers)}.json", json.dumps(to_jsonable(script)))
