@@ -64,8 +64,8 @@ pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy,
 pub use dialect::{Capabilities, SessionInfo, VersionError, WireVersion};
 pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
 pub use handler::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, OnError};
-pub use options::{AgentOptions, Dialect, Executable, SessionOptions};
+pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
 #[doc(hidden)]
 pub use options::{HookSpec, Naming, ToolSpec, parse_hook, parse_tool};
 pub use printable::printable;
-pub use session::{Agent, Replay, Session, SessionState, Step, Steps, Turn, prompt};
+pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};

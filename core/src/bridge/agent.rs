@@ -10,7 +10,7 @@ use super::mailbox::{Mailbox, Reply};
 use super::session::{Origin, take_list};
 use super::{BridgeSession, Callbacks, Mode, Naming};
 use crate::error::{Error, Result};
-use crate::options::for_session;
+use crate::options::{close_timeout, for_session};
 use crate::{Agent, AgentOptions};
 
 /// How a session of an agent begins.
@@ -30,6 +30,7 @@ pub struct BridgeAgent {
     agent: Arc<Agent>,
     mailbox: Arc<Mailbox>,
     runtime: Handle,
+    naming: Naming,
 }
 
 impl BridgeAgent {
@@ -61,7 +62,7 @@ impl BridgeAgent {
             options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));
         }
         // What is started later is started on this runtime.
-        Ok(Self { agent: Arc::new(options.open()?), mailbox, runtime })
+        Ok(Self { agent: Arc::new(options.open()?), mailbox, runtime, naming })
     }
 
     /// Opens a session; the ticket ends when it is open. By `key` its jobs name it.
@@ -89,10 +90,21 @@ impl BridgeAgent {
             .run(&self.runtime, async move { agent.list_sessions(work_dir.as_deref()).await.map(Reply::Sessions) })
     }
 
-    /// Closes it with all its sessions; the ticket ends when no process is left.
-    pub fn close(&self) -> u64 {
+    /// Closes it with all its sessions; the ticket ends when no process is left. `timeout`, in the host's unit, overrides
+    /// `close_timeout`; null is unset.
+    ///
+    /// # Errors
+    /// A wrong timeout.
+    pub fn close(&self, timeout: &Value) -> Result<u64> {
+        let timeout = close_timeout(timeout, self.naming)?;
         let agent = Arc::clone(&self.agent);
-        self.mailbox.run(&self.runtime, async move { agent.close().await.map(|()| Reply::Nothing) })
+        Ok(self.mailbox.run(&self.runtime, async move {
+            match timeout {
+                Some(timeout) => agent.close_with_timeout(timeout).await?,
+                None => agent.close().await?,
+            }
+            Ok(Reply::Nothing)
+        }))
     }
 
     /// Closes it in the background.

@@ -13,7 +13,7 @@ use super::{BridgeTurn, Naming, RequestOrigin, log, parse_hook, parse_tool};
 use crate::connection::{ManualAnswer, RequestRef};
 use crate::error::{Error, Result};
 use crate::handler::{Answers, Approval, ExternalTool, Hook, HookDecision, IntoToolReturn};
-use crate::options::{SessionOptions, kind_of, too_deep};
+use crate::options::{PromptOptions, SessionOptions, close_timeout, kind_of, too_deep};
 use crate::session::one_shot_on;
 use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
 use crate::{Agent, Capabilities, Session};
@@ -61,6 +61,7 @@ pub struct BridgeSession {
     closing: Arc<tokio::sync::watch::Sender<bool>>,
     mailbox: Arc<Mailbox>,
     runtime: Handle,
+    naming: Naming,
     _route: log::Route,
 }
 
@@ -114,6 +115,7 @@ impl BridgeSession {
             closing: Arc::clone(&closing),
             mailbox: Arc::clone(&mailbox),
             runtime: runtime.clone(),
+            naming,
             _route: route,
         };
         let name = session.id.clone();
@@ -146,12 +148,15 @@ impl BridgeSession {
         mailbox: Arc<Mailbox>,
         runtime: Handle,
         content: Content,
+        prompt_options: Map<String, Value>,
         options: Map<String, Value>,
         naming: Naming,
         callbacks: Callbacks,
     ) -> Result<BridgeTurn> {
+        let prompt = PromptOptions::from_json(content, prompt_options, naming)?;
+        prompt.limits()?;
         let options = prepare(key, &mailbox, options, naming, callbacks)?;
-        let turn = one_shot_on(content, options, runtime.clone());
+        let turn = one_shot_on(prompt, options, runtime.clone());
         Ok(BridgeTurn::new(turn.into_inner(), mailbox, runtime))
     }
 
@@ -214,13 +219,14 @@ impl BridgeSession {
         self.slot.get().map_or_else(crate::wire::StatusUpdate::unchanged, |session| session.status()).into()
     }
 
-    /// Begins a turn.
+    /// Begins a turn, with options of its own as the host names them.
     ///
     /// # Errors
     /// Those of [`Session::prompt`].
-    pub fn prompt(&self, content: Content) -> Result<BridgeTurn> {
+    pub fn prompt(&self, content: Content, options: Map<String, Value>) -> Result<BridgeTurn> {
+        let prompt = PromptOptions::from_json(content, options, self.naming)?;
         let session = self.session()?;
-        let turn = crate::driver::directly(|| session.prompt(content))?;
+        let turn = crate::driver::directly(|| session.prompt(prompt))?;
         Ok(BridgeTurn::new(turn.into_inner(), Arc::clone(&self.mailbox), self.runtime.clone()))
     }
 
@@ -255,16 +261,35 @@ impl BridgeSession {
         }))
     }
 
-    /// Closes it; the ticket ends when the agent is gone. A session that is not open yet never will be.
-    pub fn close(&self) -> u64 {
-        self.closing.send_replace(true);
+    /// Cancels the turn that runs, if there is one; the ticket ends with it.
+    pub fn cancel(&self) -> u64 {
         let session = self.slot.get().cloned();
         self.mailbox.run(&self.runtime, async move {
+            if let Some(session) = session {
+                session.cancel().await?;
+            }
+            Ok(Reply::Nothing)
+        })
+    }
+
+    /// Closes it; the ticket ends when the agent is gone. A session that is not open yet never will be. `timeout`, in the
+    /// host's unit, overrides `close_timeout`; null is unset.
+    ///
+    /// # Errors
+    /// A wrong timeout.
+    pub fn close(&self, timeout: &Value) -> Result<u64> {
+        let timeout = close_timeout(timeout, self.naming)?;
+        self.closing.send_replace(true);
+        let session = self.slot.get().cloned();
+        if let Some(session) = &session {
+            session.shared().begin_close_within(timeout);
+        }
+        Ok(self.mailbox.run(&self.runtime, async move {
             if let Some(session) = session {
                 session.close().await?;
             }
             Ok(Reply::Nothing)
-        })
+        }))
     }
 
     /// Closes it in the background.

@@ -26,7 +26,7 @@ pub use tool_calls::{HandlerFailure, RejectedApproval, RejectedBy, ToolCallRecor
 use tool_calls::{Present, ToolCalls};
 use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
-pub(crate) use turn::{StepTag, TurnKey};
+pub(crate) use turn::{StepTag, TurnKey, TurnLimits};
 
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};

@@ -21,6 +21,13 @@ const CONFIRMED: Duration = Duration::from_secs(1);
 /// One of the session's turns.
 pub(crate) type TurnKey = u64;
 
+/// The deadlines of one turn, which override the session's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TurnLimits {
+    pub(crate) turn: Option<Duration>,
+    pub(crate) idle: Option<Duration>,
+}
+
 /// The step that an event belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepTag {
@@ -130,6 +137,7 @@ pub(super) struct ActiveTurn {
     pub(super) usage: TokenUsage,
     pub(super) last_heard: Instant,
     pub(super) cancel: Option<Cancelling>,
+    limits: TurnLimits,
     /// The prompt's call; a late answer to an older one must not end this turn.
     call: u64,
     began: Instant,
@@ -148,6 +156,7 @@ pub(super) struct ActiveTurn {
 pub(super) struct QueuedPrompt {
     pub(super) key: TurnKey,
     input: Content,
+    limits: TurnLimits,
 }
 
 impl ActiveTurn {
@@ -198,9 +207,9 @@ impl ActiveTurn {
         if let Some(cancel) = &self.cancel {
             return Some(cancel.deadline);
         }
-        let turn = timing.turn.map(|limit| self.began + limit);
+        let turn = self.limits.turn.or(timing.turn).map(|limit| self.began + limit);
         // An agent that waits for the program is not idle.
-        let idle = timing.idle.filter(|_| !agent_waits).map(|limit| self.last_heard + limit);
+        let idle = self.limits.idle.or(timing.idle).filter(|_| !agent_waits).map(|limit| self.last_heard + limit);
         turn.into_iter().chain(idle).min()
     }
 }
@@ -220,7 +229,13 @@ pub(super) fn for_each_usage(event: &Event, found: &mut dyn FnMut(&TokenUsage)) 
 
 impl Connection {
     /// Begins a turn, or queues it behind one that is being cancelled.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn prompt(&mut self, key: TurnKey, input: Content, now: Instant) {
+        self.prompt_within(key, input, TurnLimits::default(), now);
+    }
+
+    /// The same with deadlines of its own.
+    pub(crate) fn prompt_within(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
         let refusal = match (&self.phase, &self.turn) {
             (Phase::Closed(reason), _) => Some(reason.clone()),
             (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(Error::local(
@@ -236,13 +251,13 @@ impl Connection {
         if let Some(error) = refusal {
             self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(error) });
         } else if self.turn.is_some() {
-            self.queued = Some(QueuedPrompt { key, input });
+            self.queued = Some(QueuedPrompt { key, input, limits });
         } else {
-            self.begin(key, input, now);
+            self.begin(key, input, limits, now);
         }
     }
 
-    fn begin(&mut self, key: TurnKey, input: Content, now: Instant) {
+    fn begin(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
         let unannounced = Some(&input).filter(|_| !self.dialect.begins_turns()).cloned();
         match self.prepare(Call::Prompt(input)) {
             Ok(call) => {
@@ -254,6 +269,7 @@ impl Connection {
                     usage: TokenUsage::default(),
                     last_heard: now,
                     cancel: None,
+                    limits,
                     call,
                     began: now,
                     steps: 0,
@@ -391,7 +407,7 @@ impl Connection {
         self.tool_calls.clear(None);
         self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });
         if let Some(queued) = self.queued.take() {
-            self.begin(queued.key, queued.input, now);
+            self.begin(queued.key, queued.input, queued.limits, now);
         }
     }
 
@@ -425,14 +441,15 @@ impl Connection {
                 self.close(&error);
             }
             None => {
-                let (what, limit) = match self.timing.turn {
-                    Some(limit) if now >= turn.began + limit => {
+                let idle = turn.limits.idle.or(self.timing.idle).unwrap_or_default();
+                let (what, limit) = match (turn.limits.turn, self.timing.turn) {
+                    (Some(limit), _) if now >= turn.began + limit => {
+                        ("the turn took longer than the prompt's `timeout` allows", limit)
+                    }
+                    (None, Some(limit)) if now >= turn.began + limit => {
                         ("the turn took longer than `turn_timeout` allows", limit)
                     }
-                    _ => (
-                        "the agent sent nothing for longer than `idle_timeout` allows",
-                        self.timing.idle.unwrap_or_default(),
-                    ),
+                    _ => ("the agent sent nothing for longer than `idle_timeout` allows", idle),
                 };
                 let error = format!(
                     "{what} ({limit:?}), and the turn was cancelled; the session can still be used: prompt again, or \

@@ -74,9 +74,9 @@ mod tests {
     #[tokio::test]
     async fn they_come_in_order_and_wake_the_driver() {
         let commands = Arc::new(Commands::default());
-        assert!(commands.send(Command::Cancel { turn: 1 }) && commands.send(Command::Close));
+        assert!(commands.send(Command::Cancel { turn: 1 }) && commands.send(Command::Close(None)));
         assert!(matches!(poll_fn(|cx| commands.poll_next(cx)).await, Command::Cancel { turn: 1 }));
-        assert!(matches!(poll_fn(|cx| commands.poll_next(cx)).await, Command::Close));
+        assert!(matches!(poll_fn(|cx| commands.poll_next(cx)).await, Command::Close(None)));
         let sender = Arc::clone(&commands);
         // Begins only when this task waits.
         tokio::spawn(async move { assert!(sender.send(Command::Cancel { turn: 2 })) });
@@ -88,7 +88,7 @@ mod tests {
         let commands = Commands::default();
         assert!(commands.send(Command::Cancel { turn: 1 }));
         assert!(matches!(commands.close().make_contiguous(), [Command::Cancel { turn: 1 }]));
-        assert!(!commands.send(Command::Close));
+        assert!(!commands.send(Command::Close(None)));
         assert!(commands.close().is_empty());
     }
 }

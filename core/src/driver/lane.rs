@@ -61,6 +61,8 @@ struct State {
     /// An event was dropped because the buffer was full, `result()` waited and no reader was present. The following
     /// events are dropped too, until a reader is present, so that the kept events are the first ones, without a gap.
     dropping: bool,
+    /// The program has begun to read, to wait for the outcome, or to cancel: it has not lost the turn unseen.
+    used: bool,
     /// Whether it is read by step, once that has been decided.
     by_step: Option<bool>,
     results: Vec<Awaiting>,
@@ -197,6 +199,7 @@ impl Lane {
             settled: None,
             reader_present: false,
             dropping: false,
+            used: false,
             by_step: None,
             results: Vec::new(),
             reads: 0,
@@ -467,6 +470,7 @@ impl Lane {
             ));
         }
         state.reader_present = true;
+        state.used = true;
         Ok(())
     }
 
@@ -490,6 +494,7 @@ impl Lane {
             let mut state = self.lock();
             let (sender, receiver) = oneshot::channel();
             state.results.retain(|result| !result.sender.is_closed());
+            state.used = true;
             let reads = state.reads;
             match &state.end {
                 Some(end) => drop(sender.send(end.clone())),
@@ -547,6 +552,17 @@ impl Lane {
         if state.end.is_none() {
             self.room.notify_one();
         }
+    }
+
+    /// The program has used the turn: losing it is no mistake.
+    pub(crate) fn note_used(&self) {
+        self.lock().used = true;
+    }
+
+    /// The program loses the turn. If it has neither read it nor waited for its outcome, the outcome until now, once.
+    pub(crate) fn lost_unread(&self) -> Option<Option<Result<PromptResult>>> {
+        let mut state = self.lock();
+        (!std::mem::replace(&mut state.used, true)).then(|| state.end.clone())
     }
 
     /// The turn is being cancelled: what does not fit any more is counted only.
@@ -618,6 +634,7 @@ impl Reader {
     /// Takes what waits; if nothing ever will again, tells so, with the failure that nobody has been told of yet.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Error>>> {
         let mut state = self.lane.lock();
+        state.used = true;
         self.lane.give_back(&mut state, std::mem::take(&mut self.bytes), std::mem::take(&mut self.items));
         if !state.queue.is_empty() {
             // The lane goes on with the memory that the reader has done with.

@@ -31,7 +31,9 @@ use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
 use tool_calls::ToolCalls;
 
-use crate::connection::{CallKey, Connection, ManualAnswer, Output, RequestKey, RequestRef, Scope, StepTag, TurnKey};
+use crate::connection::{
+    CallKey, Connection, ManualAnswer, Output, RequestKey, RequestRef, Scope, StepTag, TurnKey, TurnLimits,
+};
 use crate::dialect::{Hello, Welcome};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
@@ -53,6 +55,7 @@ pub(crate) enum Command {
         turn: TurnKey,
         lane: Arc<Lane>,
         input: Content,
+        limits: TurnLimits,
     },
     Cancel {
         turn: TurnKey,
@@ -82,7 +85,8 @@ pub(crate) enum Command {
         kind: HandlerKind,
         message: String,
     },
-    Close,
+    /// Closes the session; with a `close_timeout` of its own, if one is given.
+    Close(Option<Duration>),
     #[cfg(feature = "bridge")]
     Kill,
 }
@@ -568,9 +572,9 @@ impl Driver {
     fn obey(&mut self, command: Command) {
         let now = now();
         match command {
-            Command::Prompt { turn, lane, input } => {
+            Command::Prompt { turn, lane, input, limits } => {
                 self.lanes.insert(turn, lane);
-                self.connection.prompt(turn, input, now);
+                self.connection.prompt_within(turn, input, limits, now);
             }
             Command::Cancel { turn } => {
                 if let Some(lane) = self.lanes.get(&turn) {
@@ -595,7 +599,7 @@ impl Driver {
             }
             Command::Assume { dialect } => self.connection.assume(dialect),
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
-            Command::Close => self.begin_close(),
+            Command::Close(timeout) => self.begin_close_within(timeout),
             #[cfg(feature = "bridge")]
             Command::Kill => self.kill(),
         }

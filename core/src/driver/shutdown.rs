@@ -127,6 +127,24 @@ impl Shutdown {
 }
 
 impl Driver {
+    /// The program closes the session within a time of its own, if one is given. A second call can only shorten the time.
+    pub(super) fn begin_close_within(&mut self, timeout: Option<Duration>) {
+        let Some(timeout) = timeout else { return self.begin_close() };
+        if timeout.is_zero() {
+            return self.kill();
+        }
+        let limit = if self.shutdown.asked { timeout.min(self.shutdown.close_timeout) } else { timeout };
+        self.shutdown.close_timeout = limit;
+        if !self.shutdown.asked {
+            return self.begin_close();
+        }
+        let now = now();
+        self.connection.hurry(limit, now);
+        if let Stage::Waiting { until } = &mut self.shutdown.stage {
+            *until = (*until).min(now + limit);
+        }
+    }
+
     /// The program closes the session, or nobody holds it any more.
     pub(super) fn begin_close(&mut self) {
         if self.shutdown.asked {
@@ -145,8 +163,7 @@ impl Driver {
         self.connection.hurry(self.shutdown.close_timeout, now);
     }
 
-    /// The host process ends and has no more time.
-    #[cfg(feature = "bridge")]
+    /// The program gives the agent no time to end by itself.
     pub(super) fn kill(&mut self) {
         self.shutdown.asked = true;
         self.shutdown.stage = Stage::Killed;

@@ -53,8 +53,8 @@ pub(crate) enum Command {
         port: Attached,
         max_line_bytes: usize,
     },
-    /// Nobody comes any more.
-    Close,
+    /// Nobody comes any more. The agent gets this time to exit by itself, instead of `close_timeout`, if one is given.
+    Close(Option<Duration>),
     #[cfg(feature = "bridge")]
     Kill,
 }
@@ -86,9 +86,10 @@ impl Handle {
         Some(transport)
     }
 
-    /// The process ends with the last session, or at once if there is none.
-    pub(crate) fn close(&self) {
-        drop(self.commands.send(Command::Close));
+    /// The process ends with the last session, or at once if there is none; with a `close_timeout` of its own, if one is
+    /// given.
+    pub(crate) fn close(&self, timeout: Option<Duration>) {
+        drop(self.commands.send(Command::Close(timeout)));
     }
 
     /// Whether the process is gone.
@@ -285,7 +286,19 @@ impl Multiplexer {
                 // A session's own lines are as long as they are.
                 self.ports.insert(key, Peer { port: port.0, lines: LineBuffer::new(usize::MAX) });
             }
-            Command::Close => self.closing = true,
+            Command::Close(timeout) => {
+                let again = std::mem::replace(&mut self.closing, true);
+                match timeout {
+                    Some(Duration::ZERO) => self.kill(),
+                    Some(timeout) => {
+                        self.close_timeout = if again { self.close_timeout.min(timeout) } else { timeout };
+                        if let Stage::Ending { until } = &mut self.stage {
+                            *until = (*until).min(now() + timeout);
+                        }
+                    }
+                    None => {}
+                }
+            }
             #[cfg(feature = "bridge")]
             Command::Kill => self.kill(),
         }

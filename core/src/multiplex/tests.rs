@@ -118,7 +118,7 @@ async fn an_agent_without_sessions_ends_when_nobody_can_come() {
     drop(a);
     let close = agent.hears().await;
     assert_eq!(close["method"], "session/close");
-    handle.close();
+    handle.close(None);
     agent.hears_the_end().await;
     exit.code(0);
     drop(agent);
@@ -147,7 +147,7 @@ async fn an_agent_that_stays_is_terminated_and_then_killed() {
 async fn an_agent_that_was_asked_to_go_is_killed_at_once_where_the_host_ends() {
     let (handle, mut agent, exit) = agent();
     let (_a, _of_a) = open(&handle, &mut agent, "a").await;
-    handle.close();
+    handle.close(None);
     // Once this one has left it is known that nobody comes.
     let (b, mut of_b) = open(&handle, &mut agent, "b").await;
     drop(b);

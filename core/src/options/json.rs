@@ -246,6 +246,12 @@ impl Field<'_> {
         usize::try_from(self.whole(value, what)?).map_err(|_| self.wrong(format!("expected {what}, got {value}")))
     }
 
+    /// As `duration`, but zero is allowed.
+    #[cfg(feature = "bridge")]
+    fn duration_or_zero(&self, value: &Value) -> Result<Duration> {
+        if value.as_f64() == Some(0.0) { Ok(Duration::ZERO) } else { self.duration(value) }
+    }
+
     pub(super) fn duration(&self, value: &Value) -> Result<Duration> {
         let (unit, scale) = self.naming.unit();
         let Some(number) = value.as_f64() else {
@@ -325,6 +331,13 @@ pub fn wrong_type(option: &str, got: &str, naming: Naming) -> Error {
         _ => "text".to_owned(),
     };
     Error::option(option, format!("expected {expected}, got {got}"))
+}
+
+/// The argument of `close()`, which overrides `close_timeout`. Zero kills at once, null is unset.
+#[cfg(feature = "bridge")]
+pub(crate) fn close_timeout(value: &Value, naming: Naming) -> Result<Option<Duration>> {
+    let field = Field { option: "timeout", naming };
+    if value.is_null() { Ok(None) } else { field.duration_or_zero(value).map(Some) }
 }
 
 fn unknown(given: &str, naming: Naming) -> Error {

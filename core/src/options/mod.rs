@@ -8,6 +8,7 @@ mod check;
 mod dialect;
 mod executable;
 mod json;
+mod prompt;
 mod spec;
 
 use std::ffi::OsString;
@@ -31,6 +32,9 @@ pub use executable::Executable;
 pub use json::Naming;
 #[cfg(feature = "bridge")]
 pub use json::{check_names, wrong_type};
+#[cfg(feature = "bridge")]
+pub(crate) use json::close_timeout;
+pub use prompt::PromptOptions;
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
 
 /// How a session is opened, and how it behaves. Only what is set is passed on to the agent.

@@ -1,6 +1,7 @@
 //! Agents: what opens sessions that have a process in common.
 
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -115,14 +116,25 @@ impl Agent {
     /// None at present.
     pub async fn close(&self) -> Result<()> {
         self.begin_close();
-        self.processes.close().await;
+        self.processes.close_within(None).await;
+        Ok(())
+    }
+
+    /// Closes the agent as [`Agent::close`] does, with this time instead of `close_timeout`, for its sessions and its
+    /// processes. [`Duration::ZERO`] kills the processes at once.
+    ///
+    /// # Errors
+    /// None at present.
+    pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
+        self.closed.send_replace(true);
+        self.processes.close_within(Some(timeout)).await;
         Ok(())
     }
 
     /// Closes it in the background.
     pub(crate) fn begin_close(&self) {
         self.closed.send_replace(true);
-        self.processes.begin_close();
+        self.processes.begin_close(None);
     }
 
     /// Opens a session, with the id that it has where the program gives none.

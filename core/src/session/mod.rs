@@ -9,6 +9,7 @@ mod turn;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use agent::Agent;
 pub(crate) use detect::{Product, Release};
@@ -16,16 +17,16 @@ pub use open::prompt;
 #[cfg(feature = "bridge")]
 pub(crate) use open::{LIVE, one_shot_on};
 pub(crate) use turn::TurnInner;
-pub use turn::{Replay, Step, Steps, Turn};
+pub use turn::{Replay, Step, Steps, TextStream, Turn};
 
 use crate::connection::ManualAnswer;
 use crate::dialect::{Capabilities, Welcome};
 use crate::driver::Command;
 use crate::error::Result;
 use crate::handler::{Answers, Approval};
-use crate::options::SessionOptions;
+use crate::options::{PromptOptions, SessionOptions};
 use crate::wire::{
-    ApprovalRequest, Content, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
+    ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
 };
 use shared::{Link, Shared};
 
@@ -85,13 +86,17 @@ impl Session {
         SessionOptions::new()
     }
 
-    /// Sends a prompt; the turn is under way when this returns.
+    /// Sends a prompt: content, or [`PromptOptions`] with content and options of this prompt. The turn is under way when
+    /// this returns.
     ///
     /// # Errors
-    /// `TurnInProgress` while another turn is held and running; whatever ended the session, if it is over.
-    pub fn prompt(&self, content: impl Into<Content>) -> Result<Turn> {
+    /// `TurnInProgress` while another turn is held and running; [`Error::InvalidOption`](crate::Error::InvalidOption) for a
+    /// wrong option; whatever ended the session, if it is over.
+    pub fn prompt(&self, prompt: impl Into<PromptOptions>) -> Result<Turn> {
+        let prompt = prompt.into();
+        let limits = prompt.limits()?;
         let lane = self.shared.lane();
-        let key = self.shared.prompt(Arc::clone(&lane), content.into())?;
+        let key = self.shared.prompt(Arc::clone(&lane), prompt.content, limits)?;
         let link = Arc::new(Link::to(Arc::clone(&self.shared), key));
         Ok(Turn::new(Arc::new(TurnInner { lane, link, id: format!("turn-{key}") })))
     }
@@ -152,12 +157,46 @@ impl Session {
         self.shared.respond(request.into(), ManualAnswer::Question(answers)).await
     }
 
+    /// Cancels the turn that runs, if there is one, and waits until it has ended: also a turn that was dropped and whose
+    /// end is still under way. Does nothing without a turn, or if the session is closed.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`](crate::Error::Timeout) if the agent does not answer within `cancel_timeout`; the session is over
+    /// then. What ended the turn, if it failed meanwhile.
+    ///
+    /// ```
+    /// # use kimi_agent::{Session, testing::scripted_agent};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kimi_agent::Result<()> {
+    /// # let agent = scripted_agent(serde_json::json!([[{"text": "1, 2, "}, {"wait_cancel": true}]]));
+    /// # let session = Session::builder().executable(&agent).start().await?;
+    /// let mut turn = session.prompt("Count to a million")?;
+    /// session.cancel().await?;
+    /// assert_eq!(turn.result().await?.status.as_str(), "cancelled");
+    /// # Ok(()) }
+    /// ```
+    pub async fn cancel(&self) -> Result<()> {
+        self.shared.cancel_running().await
+    }
+
     /// Cancels what runs, ends the agent and waits until it is gone: politely at first, then firmly. Twice is fine.
     ///
     /// # Errors
     /// None at present.
     pub async fn close(&self) -> Result<()> {
         self.shared.begin_close();
+        self.shared.until_ended().await;
+        Ok(())
+    }
+
+    /// Closes the session as [`Session::close`] does, with this time instead of `close_timeout`. [`Duration::ZERO`] kills
+    /// the agent at once; a turn that runs then fails with `SessionClosed`. If the session closes already, this can only
+    /// shorten the time.
+    ///
+    /// # Errors
+    /// None at present.
+    pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
+        self.shared.begin_close_within(Some(timeout));
         self.shared.until_ended().await;
         Ok(())
     }

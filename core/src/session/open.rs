@@ -25,11 +25,10 @@ use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::multiplex;
-use crate::options::{Dialect, SessionOptions};
+use crate::options::{Dialect, PromptOptions, SessionOptions};
 use crate::secrets::Secrets;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, child};
-use crate::wire::Content;
 
 /// Drivers, and processes that they share, that have not come to their end yet, in all of the process.
 #[derive(Debug, Default)]
@@ -100,7 +99,7 @@ impl Live {
 
     /// Begins to close every session of the process.
     pub(crate) fn close_all(&self) {
-        self.each_process(|| multiplex::Command::Close);
+        self.each_process(|| multiplex::Command::Close(None));
         self.each(Shared::begin_close);
     }
 
@@ -490,6 +489,8 @@ fn check_wishes(welcome: &Welcome, tools: bool, hooks: &[String]) -> Result<()> 
 /// One prompt, one turn: opens a session, runs the turn, closes the session again. Returns at once; whatever goes
 /// wrong, the start of the agent included, comes out of the turn.
 ///
+/// `prompt` is content, or [`PromptOptions`] with content and options of the prompt.
+///
 /// Needs a tokio runtime, as a session does.
 ///
 /// ```
@@ -501,22 +502,22 @@ fn check_wishes(welcome: &Welcome, tools: bool, hooks: &[String]) -> Result<()> 
 /// assert_eq!(turn.result().await?.text, "4");
 /// # Ok(()) }
 /// ```
-pub fn prompt(content: impl Into<Content>, options: SessionOptions) -> Turn {
-    one_shot(content.into(), options, tokio::runtime::Handle::try_current().ok())
+pub fn prompt(prompt: impl Into<PromptOptions>, options: SessionOptions) -> Turn {
+    one_shot(prompt.into(), options, tokio::runtime::Handle::try_current().ok())
 }
 
 #[cfg(feature = "bridge")]
-pub(crate) fn one_shot_on(content: Content, options: SessionOptions, runtime: tokio::runtime::Handle) -> Turn {
-    one_shot(content, options, Some(runtime))
+pub(crate) fn one_shot_on(prompt: PromptOptions, options: SessionOptions, runtime: tokio::runtime::Handle) -> Turn {
+    one_shot(prompt, options, Some(runtime))
 }
 
-fn one_shot(content: Content, options: SessionOptions, runtime: Option<tokio::runtime::Handle>) -> Turn {
+fn one_shot(prompt: PromptOptions, options: SessionOptions, runtime: Option<tokio::runtime::Handle>) -> Turn {
     let room = Arc::new(Notify::new());
     let lane = Arc::new(Lane::new(options.event_buffer_bytes, Arc::clone(&room)));
     let link = Arc::new(Link::default());
     let inner = TurnInner { lane: Arc::clone(&lane), link: Arc::clone(&link), id: "turn-1".to_owned() };
     match runtime {
-        Some(runtime) => drop(runtime.spawn(run_one_shot(content, options, Unfinished(lane), link, room))),
+        Some(runtime) => drop(runtime.spawn(run_one_shot(prompt, options, Unfinished(lane), link, room))),
         None => lane.finish(Err(Error::Internal("`prompt` was called outside a tokio runtime".to_owned()))),
     }
     Turn::new(Arc::new(inner))
@@ -531,8 +532,18 @@ impl Drop for Unfinished {
     }
 }
 
-async fn run_one_shot(content: Content, options: SessionOptions, turn: Unfinished, link: Arc<Link>, room: Arc<Notify>) {
+async fn run_one_shot(
+    prompt: PromptOptions,
+    options: SessionOptions,
+    turn: Unfinished,
+    link: Arc<Link>,
+    room: Arc<Notify>,
+) {
     let lane = &turn.0;
+    let limits = match prompt.limits() {
+        Ok(limits) => limits,
+        Err(error) => return lane.finish(Err(error)),
+    };
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {
@@ -543,7 +554,7 @@ async fn run_one_shot(content: Content, options: SessionOptions, turn: Unfinishe
         Ok(session) => session,
         Err(error) => return lane.finish(Err(error)),
     };
-    match session.shared.prompt(Arc::clone(lane), content) {
+    match session.shared.prompt(Arc::clone(lane), prompt.content, limits) {
         Ok(key) => link.connect(Arc::clone(&session.shared), key),
         Err(error) => return lane.finish(Err(error)),
     }

@@ -76,20 +76,22 @@ impl Processes {
         sessions.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Closes the sessions, in the background.
-    pub(super) fn begin_close(&self) {
+    /// Closes the sessions in the background, with a `close_timeout` of its own if one is given.
+    pub(super) fn begin_close(&self, timeout: Option<Duration>) {
         // Where one is being started, `close` waits for it, or it is dropped.
         if let Ok(shared) = self.shared.try_lock() {
-            shared.iter().for_each(Handle::close);
+            shared.iter().for_each(|process| process.close(timeout));
         }
-        self.sessions().iter().for_each(|session| session.begin_close());
+        self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
     }
 
     /// Closes the sessions, and waits until no process is left.
-    pub(super) async fn close(&self) {
+    pub(super) async fn close_within(&self, timeout: Option<Duration>) {
+        // The sessions first: an agent that is being started answers to them.
+        self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
         let mut shared = self.shared.lock().await;
-        shared.iter().for_each(Handle::close);
-        self.begin_close();
+        shared.iter().for_each(|process| process.close(timeout));
+        self.begin_close(timeout);
         for session in self.sessions() {
             session.until_ended().await;
         }

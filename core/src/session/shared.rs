@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
 use super::SessionState;
-use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey};
+use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
 use crate::driver::lane::Lane;
 use crate::driver::{Command, Commands};
 use crate::error::{Error, Result, RpcErrorKind};
@@ -29,6 +30,7 @@ pub(super) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> 
 #[derive(Debug)]
 struct Active {
     key: TurnKey,
+    lane: Arc<Lane>,
     /// The program has left it: the next prompt waits for its end instead of being refused.
     leaving: bool,
 }
@@ -36,6 +38,8 @@ struct Active {
 #[derive(Debug)]
 struct State {
     active: Option<Active>,
+    /// The turn before it, which has been left and has not ended yet.
+    settling: Option<(TurnKey, Arc<Lane>)>,
     closed: Option<Error>,
     usage: TokenUsage,
     status: StatusUpdate,
@@ -59,6 +63,7 @@ impl Shared {
     pub(crate) fn new(event_buffer_bytes: usize) -> Self {
         let state = State {
             active: None,
+            settling: None,
             closed: None,
             usage: TokenUsage::default(),
             status: StatusUpdate::unchanged(),
@@ -101,6 +106,9 @@ impl Shared {
         let mut state = self.lock();
         if state.active.as_ref().is_some_and(|active| active.key == key) {
             state.active = None;
+        }
+        if state.settling.as_ref().is_some_and(|(settling, _)| *settling == key) {
+            state.settling = None;
         }
     }
 
@@ -164,7 +172,7 @@ impl Shared {
     }
 
     /// Registers a turn, then sends its prompt. Returns at once.
-    pub(crate) fn prompt(&self, lane: Arc<Lane>, input: Content) -> Result<TurnKey> {
+    pub(crate) fn prompt(&self, lane: Arc<Lane>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
         let mut state = self.lock();
         if let Some(reason) = &state.closed {
             return Err(reason.clone());
@@ -176,13 +184,37 @@ impl Shared {
             ));
         }
         let key = state.next_turn;
-        if !self.commands.send(Command::Prompt { turn: key, lane, input }) {
+        if !self.commands.send(Command::Prompt { turn: key, lane: Arc::clone(&lane), input, limits }) {
             return Err(Error::SessionClosed);
         }
         // The driver looks at it only with the lock that is held here.
         state.next_turn += 1;
-        state.active = Some(Active { key, leaving: false });
+        if let Some(former) = state.active.replace(Active { key, lane, leaving: false }) {
+            state.settling = Some((former.key, former.lane));
+        }
         Ok(key)
+    }
+
+    /// Cancels the turn that runs, if there is one, and waits until the session has none.
+    pub(crate) async fn cancel_running(&self) -> Result<()> {
+        let (active, settling) = {
+            let state = self.lock();
+            let active = state.active.as_ref().map(|active| (active.key, Arc::clone(&active.lane)));
+            (active, state.settling.as_ref().map(|(_, lane)| Arc::clone(lane)))
+        };
+        if let Some((key, lane)) = &active {
+            lane.stop_holding_up();
+            self.cancel(*key);
+        }
+        if let Some(lane) = settling {
+            lane.settled().await;
+        }
+        let Some((_, lane)) = active else { return Ok(()) };
+        lane.settled().await;
+        match lane.outcome() {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Begins to cancel a turn.
@@ -220,8 +252,13 @@ impl Shared {
     }
 
     pub(crate) fn begin_close(&self) {
+        self.begin_close_within(None);
+    }
+
+    /// The same with a `close_timeout` of its own, if one is given.
+    pub(crate) fn begin_close_within(&self, timeout: Option<Duration>) {
         self.close(Error::SessionClosed);
-        self.commands.send(Command::Close);
+        self.commands.send(Command::Close(timeout));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::driver::lane::{Lane, Reader};
 use crate::driver::{Command, served_turn};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::handler::{Answers, Approval};
-use crate::wire::{ApprovalRequest, Content, Event, QuestionRequest, TokenUsage};
+use crate::wire::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
 
 /// What all handles of one turn share. Dropping the last one leaves the turn, which cancels it.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ impl TurnInner {
     /// Begins to cancel, unless the turn has ended already; says which.
     pub(crate) fn begin_cancel(&self) -> bool {
         let running = !self.lane.is_settled();
+        self.lane.note_used();
         if running {
             self.lane.stop_holding_up();
             self.link.cancel();
@@ -73,6 +74,16 @@ impl TurnInner {
 
     /// Nobody reads this turn any more: it is cancelled in the background.
     pub(crate) fn leave(&self) {
+        match self.lane.lost_unread() {
+            Some(None) => tracing::warn!(
+                turn = self.id,
+                "turn dropped unread, and cancelled; iterate over its events or wait for its result()"
+            ),
+            Some(Some(Err(error))) => {
+                tracing::warn!(turn = self.id, %error, "failed turn dropped unread; iterate over it or wait for result()");
+            }
+            _ => {}
+        }
         self.lane.discard();
         if !self.lane.is_settled() {
             self.link.cancel();
@@ -192,6 +203,28 @@ impl Turn {
         Steps { turn: self, current: None, failure: None, refused: false }
     }
 
+    /// The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents. Reads the turn by
+    /// event, as [`Turn::next`] does; a turn that fails ends with one error.
+    ///
+    /// ```
+    /// # use kimi_agent::{Session, testing::scripted_agent};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> kimi_agent::Result<()> {
+    /// # let agent = scripted_agent(serde_json::json!([[{"think": "Hm."}, {"text": ["Hel", "lo"]}]]));
+    /// # let session = Session::builder().executable(&agent).start().await?;
+    /// let mut turn = session.prompt("Say hello")?;
+    /// let mut pieces = turn.text_stream();
+    /// let mut answer = String::new();
+    /// while let Some(piece) = pieces.next().await {
+    ///     answer.push_str(&piece?);
+    /// }
+    /// assert_eq!(answer, "Hello");
+    /// # Ok(()) }
+    /// ```
+    pub fn text_stream(&mut self) -> TextStream<'_> {
+        TextStream { turn: self }
+    }
+
     /// Waits for the end of the turn and returns its outcome. May be called again.
     ///
     /// Takes no events away: unread events stay in the buffer, and [`Turn::next`] returns them afterwards. If the buffer
@@ -263,6 +296,40 @@ impl Stream for Turn {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.poll_event(cx)
+    }
+}
+
+/// The answer's text, piece by piece; see [`Turn::text_stream`].
+#[derive(Debug)]
+pub struct TextStream<'a> {
+    turn: &'a mut Turn,
+}
+
+impl TextStream<'_> {
+    /// The next piece, which is not empty; nothing after the last.
+    pub async fn next(&mut self) -> Option<Result<String>> {
+        std::future::poll_fn(|cx| self.poll_piece(cx)).await
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
+        loop {
+            match std::task::ready!(self.turn.poll_event(cx)) {
+                Some(Ok(Event::ContentPart(ContentPart::Text(part)))) if !part.text.is_empty() => {
+                    return Poll::Ready(Some(Ok(part.text)));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Stream for TextStream<'_> {
+    type Item = Result<String>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<String>>> {
+        self.poll_piece(cx)
     }
 }
 
