@@ -5,7 +5,7 @@ use napi_derive::napi;
 
 use crate::bell::Bridge;
 use crate::session::{Opening, callbacks};
-use crate::{runtime, thrown};
+use crate::{parse, runtime, thrown};
 
 /// An agent. Collected, it closes in the background.
 #[napi]
@@ -55,10 +55,11 @@ impl NativeAgent {
         self.agent.list_sessions(work_dir.map(Into::into)) as f64
     }
 
-    /// Closes it.
+    /// Closes it, with a timeout of its own.
     #[napi]
-    pub fn close(&self) -> f64 {
-        self.agent.close() as f64
+    pub fn close(&self, timeout_json: String) -> napi::Result<f64> {
+        let ticket = self.agent.close(&parse("timeout", &timeout_json)?);
+        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
     }
 
     /// Closes it in the background.

@@ -84,15 +84,17 @@ impl NativeSession {
     pub fn one_shot(
         bridge: &Bridge,
         content_json: String,
+        prompt_json: String,
         options_json: String,
         callbacks_json: String,
     ) -> napi::Result<OneShot> {
         let content = self::content(&content_json)?;
+        let prompt_options = parse_options(&prompt_json).map_err(|error| thrown(&error))?;
         let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
         let callbacks = callbacks(&callbacks_json, &mut options)?;
         let key = next_id();
         let mailbox = bridge.mailbox.clone();
-        let turn = BridgeSession::one_shot(key, mailbox, runtime()?, content, options, Naming::Camel, callbacks)
+        let turn = BridgeSession::one_shot(key, mailbox, runtime()?, content, prompt_options, options, Naming::Camel, callbacks)
             .map_err(|error| thrown(&error))?;
         Ok(OneShot { turn: NativeTurn::new(turn), session_key: key as f64 })
     }
@@ -165,10 +167,11 @@ impl NativeSession {
         }
     }
 
-    /// Begins a turn.
+    /// Begins a turn, with options of its own.
     #[napi]
-    pub fn prompt(&self, content_json: String) -> napi::Result<NativeTurn> {
-        let turn = self.session.prompt(content(&content_json)?);
+    pub fn prompt(&self, content_json: String, options_json: String) -> napi::Result<NativeTurn> {
+        let options = parse_options(&options_json).map_err(|error| thrown(&error))?;
+        let turn = self.session.prompt(content(&content_json)?, options);
         turn.map(NativeTurn::new).map_err(|error| thrown(&error))
     }
 
@@ -191,10 +194,17 @@ impl NativeSession {
         ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
     }
 
-    /// Closes it.
+    /// Cancels the turn that runs.
     #[napi]
-    pub fn close(&self) -> f64 {
-        self.session.close() as f64
+    pub fn cancel(&self) -> f64 {
+        self.session.cancel() as f64
+    }
+
+    /// Closes it, with a timeout of its own.
+    #[napi]
+    pub fn close(&self, timeout_json: String) -> napi::Result<f64> {
+        let ticket = self.session.close(&parse("timeout", &timeout_json)?);
+        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
     }
 
     /// Closes it in the background.

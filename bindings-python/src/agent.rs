@@ -7,6 +7,7 @@ use kimi_agent::bridge::{BridgeAgent, Naming, Start};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::convert::py_to_json;
 use crate::mailbox::PyMailbox;
 use crate::session::{PySession, given};
 use crate::{let_go, raise, runtime};
@@ -60,8 +61,8 @@ impl PyAgent {
         self.agent.list_sessions(work_dir)
     }
 
-    fn close(&self) -> u64 {
-        self.agent.close()
+    fn close(&self, timeout: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.agent.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error))
     }
 
     fn abandon(&self) {

@@ -88,15 +88,17 @@ impl PySession {
     #[staticmethod]
     fn one_shot(
         content: &Bound<'_, PyAny>,
+        prompt_options: &Bound<'_, PyAny>,
         mailbox: &PyMailbox,
         key: u64,
         options: &Bound<'_, PyAny>,
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<PyTurn> {
         let content = self::content(content)?;
+        let prompt_options = self::options(prompt_options)?;
         let (map, callbacks) = given(options, callbacks)?;
         let mailbox = mailbox.mailbox.clone();
-        BridgeSession::one_shot(key, mailbox, runtime(), content, map, Naming::Snake, callbacks)
+        BridgeSession::one_shot(key, mailbox, runtime(), content, prompt_options, map, Naming::Snake, callbacks)
             .map(PyTurn::new)
             .map_err(|error| raise(options.py(), &error))
     }
@@ -150,8 +152,8 @@ impl PySession {
         event_to_py(py, &self.session.status())
     }
 
-    fn prompt(&self, content: &Bound<'_, PyAny>) -> PyResult<PyTurn> {
-        let turn = self.session.prompt(self::content(content)?);
+    fn prompt(&self, content: &Bound<'_, PyAny>, options: &Bound<'_, PyAny>) -> PyResult<PyTurn> {
+        let turn = self.session.prompt(self::content(content)?, self::options(options)?);
         turn.map(PyTurn::new).map_err(|error| raise(content.py(), &error))
     }
 
@@ -169,8 +171,12 @@ impl PySession {
         self.session.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
     }
 
-    fn close(&self) -> u64 {
-        self.session.close()
+    fn cancel(&self) -> u64 {
+        self.session.cancel()
+    }
+
+    fn close(&self, timeout: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.session.close(&py_to_json(timeout)?).map_err(|error| raise(timeout.py(), &error))
     }
 
     fn abandon(&self) {
