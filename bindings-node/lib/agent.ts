@@ -6,8 +6,8 @@ import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { Handlers } from "./handlers.js";
 import type { NativeAgent } from "./native.js";
-import { type AgentOptions, checkedOptions, prepareOptions, type SessionOptions, wrongOption } from "./options.js";
-import { Session } from "./session.js";
+import { type AgentOptions, checkedOptions, json, prepareOptions, type SessionOptions, wrongOption } from "./options.js";
+import { type CloseOptions, Session } from "./session.js";
 import { show } from "./show.js";
 import { takeSignal } from "./signal.js";
 
@@ -97,10 +97,11 @@ export class Agent implements AsyncDisposable {
     }));
   }
 
-  /** Closes all sessions and waits until no process is left. Twice is fine. */
-  async close(): Promise<void> {
+  /** Closes all sessions and waits until no process is left. Twice is fine. With `timeout: 0` they are killed at once. */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const { timeout } = checkedOptions("close()", options);
     await this.#bridge.wait(
-      translated(() => this.#native.close()),
+      translated(() => this.#native.close(json("timeout", timeout ?? null))),
       [this, this.#handlers],
     );
   }

@@ -52,7 +52,7 @@ export {
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
 export type { RequestReference } from "./requests.js";
-export { type Capabilities, createSession, prompt, type PromptOptions, Session } from "./session.js";
+export { type Capabilities, type CloseOptions, createSession, prompt, type PromptOptions, Session } from "./session.js";
 export {
   type ExternalTool,
   type JsonSchema,

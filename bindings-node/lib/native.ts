@@ -97,11 +97,13 @@ export interface NativeSession {
   usage(): string;
   /** A `StatusUpdate` as JSON, all updates put together. */
   status(): string;
-  prompt(contentJson: string): NativeTurn;
+  prompt(contentJson: string, optionsJson: string): NativeTurn;
   replay(): NativeTurn;
   setPlanMode(onJson: string): number;
   respond(requestId: string, origin: RequestOrigin | null, answerJson: string): number;
-  close(): number;
+  /** A ticket for the end of the turn that runs, if there is one. */
+  cancel(): number;
+  close(timeoutJson: string): number;
   /** Lets go without waiting, as when the session was garbage collected. */
   abandon(): void;
 }
@@ -118,7 +120,7 @@ export interface NativeAgent {
   ): { session: NativeSession; ticket: number };
   /** A ticket for `{id, work_dir, title, updated_at}[]`. */
   listSessions(workDir: string | null): number;
-  close(): number;
+  close(timeoutJson: string): number;
   /** Lets go without waiting, as when the agent was garbage collected. */
   abandon(): void;
 }
@@ -189,6 +191,7 @@ export interface NativeModule {
     oneShot(
       bridge: NativeBridge,
       contentJson: string,
+      promptJson: string,
       optionsJson: string,
       callbacksJson: string,
     ): { turn: NativeTurn; sessionKey: number };

@@ -243,6 +243,13 @@ export function json(option: string, value: unknown): string {
   }
 }
 
+/** Options that have no functions, as JSON. */
+export function plainOptions(options: object): string {
+  const given = Object.entries(options) as [string, unknown][];
+  const set = given.filter(([, value]) => value !== undefined);
+  return `{${set.map(([name, value]) => `${JSON.stringify(name)}:${json(name, value)}`).join(",")}}`;
+}
+
 /** The options of a call, which must be an object. */
 export function checkedOptions<T extends object>(call: string, options: T): T {
   const given: unknown = options;

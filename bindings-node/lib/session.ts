@@ -5,17 +5,36 @@ import "./dispose.js";
 import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { decisionJson, Handlers } from "./handlers.js";
-import type { NativeSession } from "./native.js";
-import { type ApprovalAnswer, checkedOptions, json, prepareOptions, type QuestionAnswer, type SessionOptions } from "./options.js";
+import { FailedTurn } from "./failed-turn.js";
+import type { NativeSession, NativeTurn } from "./native.js";
+import {
+  type ApprovalAnswer,
+  checkedOptions,
+  json,
+  plainOptions,
+  prepareOptions,
+  type QuestionAnswer,
+  type SessionOptions,
+} from "./options.js";
 import { requestReference, type RequestReference } from "./requests.js";
 import { takeSignal, whenAborted } from "./signal.js";
 import { contentJson, type PromptContent, Replay, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
-/** What a single prompt can be given. */
+/** The options of one prompt; they override the session's. */
 export interface PromptOptions {
-  /** Cancels the turn when it is aborted. If it has been before, its reason is thrown and nothing is sent. */
+  /** Cancels the turn when it is aborted. If it was aborted before, nothing is sent and the turn fails with its reason. */
   signal?: AbortSignal | undefined;
+  /** Milliseconds that the turn may take; it is cancelled then, and fails with {@link Timeout}. Default: `turnTimeout`. */
+  timeout?: number | undefined;
+  /** Milliseconds that the agent may send nothing. Default: the session's `idleTimeout`. */
+  idleTimeout?: number | undefined;
+}
+
+/** How something is closed. */
+export interface CloseOptions {
+  /** Milliseconds that the agent may take to exit; overrides `closeTimeout`. 0 kills it at once. */
+  timeout?: number | undefined;
 }
 
 /** What the agent can do, by what it said and by the protocol that it speaks. */
@@ -164,12 +183,28 @@ export class Session implements AsyncDisposable {
     return JSON.parse(this.#native.status()) as StatusUpdate;
   }
 
-  /** Begins a turn, at once. Throws {@link TurnInProgress} while another one runs. */
+  /**
+   * Begins a turn, and returns at once. Never throws: whatever is wrong comes out of the turn, from a loop over it and from
+   * `result()`. {@link TurnInProgress} while another turn runs, {@link InvalidOption} for wrong content or options, what
+   * ended the session if it is closed.
+   */
   prompt(content: PromptContent, options: PromptOptions = {}): Turn {
-    const signal = takeSignal(options.signal);
-    const native = translated(() => this.#native.prompt(contentJson(content)));
-    this.#handlers.enterTurn();
-    return new Turn(this.#bridge, native, [this, this.#handlers], signal);
+    return begin(this.#bridge, () => {
+      const { signal: given, ...rest } = checkedOptions("prompt()", options);
+      const signal = takeSignal(given);
+      const native = translated(() => this.#native.prompt(contentJson(content), plainOptions(rest)));
+      this.#handlers.enterTurn();
+      return { native, keep: [this, this.#handlers], signal };
+    });
+  }
+
+  /**
+   * Cancels the turn that runs, if there is one, and waits until it has ended: also a turn that was left and whose end is
+   * still under way. Does nothing without a turn, or if the session is closed. Rejects with {@link Timeout} if the agent
+   * does not answer within `cancelTimeout`; the session is over then.
+   */
+  async cancel(): Promise<void> {
+    await this.#bridge.wait(translated(() => this.#native.cancel()), this);
   }
 
   /** The messages of the session so far, told again. */
@@ -188,9 +223,13 @@ export class Session implements AsyncDisposable {
     await this.#bridge.wait(ticket, this);
   }
 
-  /** Cancels what is running, ends the agent and waits until it is gone. Twice is fine. */
-  async close(): Promise<void> {
-    await this.#bridge.wait(translated(() => this.#native.close()), this);
+  /**
+   * Cancels what is running, ends the agent and waits until it is gone. Twice is fine. With `timeout: 0` the agent is killed
+   * at once, and a turn that runs fails with {@link SessionClosed}.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const { timeout } = checkedOptions("close()", options);
+    await this.#bridge.wait(translated(() => this.#native.close(json("timeout", timeout ?? null))), this);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -217,23 +256,43 @@ export async function createSession(options: SessionOptions = {}): Promise<Sessi
   return Session.open(Bridge.get(), checkedOptions("createSession()", options));
 }
 
-/** A turn in a session of its own, which is closed when the turn has ended. */
+/**
+ * A turn in a session of its own, which is closed when the turn has ended. `timeout` is for the turn, without the start of
+ * the agent. Never throws: whatever is wrong comes out of the turn, wrong options too.
+ */
 export function prompt(content: PromptContent, options: SessionOptions & PromptOptions = {}): Turn {
-  return promptOnce(Bridge.get(), content, checkedOptions("prompt()", options));
+  return promptOnce(Bridge.get(), content, options);
 }
 
 /** @internal */
-export function promptOnce(
-  bridge: Bridge,
-  content: PromptContent,
-  { signal: given, ...options }: SessionOptions & PromptOptions,
-): Turn {
-  const signal = takeSignal(given);
-  const { optionsJson, callbacksJson, functions } = prepareOptions(options);
-  const handlers = new Handlers(functions);
-  const { turn, sessionKey } = translated(() =>
-    bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), optionsJson, callbacksJson),
-  );
-  bridge.addSession(sessionKey, handlers);
-  return new Turn(bridge, turn, [handlers], signal);
+export function promptOnce(bridge: Bridge, content: PromptContent, options: SessionOptions & PromptOptions): Turn {
+  return begin(bridge, () => {
+    const { signal: given, timeout, ...rest } = checkedOptions("prompt()", options);
+    const signal = takeSignal(given);
+    const { optionsJson, callbacksJson, functions } = prepareOptions(rest);
+    const handlers = new Handlers(functions);
+    const promptJson = plainOptions({ timeout });
+    const { turn, sessionKey } = translated(() =>
+      bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), promptJson, optionsJson, callbacksJson),
+    );
+    bridge.addSession(sessionKey, handlers);
+    return { native: turn, keep: [handlers], signal };
+  });
+}
+
+interface Begun {
+  native: NativeTurn;
+  keep: readonly object[];
+  signal: AbortSignal | undefined;
+}
+
+/** Begins a turn. If that fails, there is a turn all the same, which fails. */
+function begin(bridge: Bridge, how: () => Begun): Turn {
+  let begun: Begun;
+  try {
+    begun = how();
+  } catch (error) {
+    begun = { native: new FailedTurn(error), keep: [], signal: undefined };
+  }
+  return new Turn(bridge, begun.native, begun.keep, begun.signal);
 }

@@ -4,6 +4,7 @@ import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
 import { fromNative, InvalidOption, translated } from "./errors.js";
+import { FailedTurn } from "./failed-turn.js";
 import { decisionJson, servingJob } from "./handlers.js";
 import { toJson } from "./json.js";
 import type { NativeTurn } from "./native.js";
@@ -24,6 +25,17 @@ import type {
 
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
+
+/** The next piece of the answer's text. */
+async function nextText(reader: Reader, loop: object): Promise<IteratorResult<string, undefined>> {
+  for (;;) {
+    const { done, value: event } = await reader.nextEvent(loop);
+    if (done) return { done, value: undefined };
+    if (event.type === "ContentPart" && event.payload.type === "text" && event.payload.text !== "") {
+      return { done: false, value: event.payload.text };
+    }
+  }
+}
 
 /** What a prompt consists of: text, a part, or a list of both. */
 export type PromptContent = string | ContentPart | readonly (string | ContentPart)[];
@@ -182,12 +194,14 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
       this.#remains.forget();
     });
     this.#keep = keep;
-    bridge.addTurn(native.key, { onReadable: weakly(this, Turn.#onReadable), onSettled: weakly(this, Turn.#onSettled) });
+    if (!(native instanceof FailedTurn)) {
+      bridge.addTurn(native.key, { onReadable: weakly(this, Turn.#onReadable), onSettled: weakly(this, Turn.#onSettled) });
+    }
     this.#remains = { bridge, native, forget: whenAborted(signal, weakly(this, Turn.#onAbort)) };
     collected.register(this, this.#remains, this);
   }
 
-  /** Tells turns of a session apart. */
+  /** Tells turns of a session apart. Empty if the turn could not begin. */
   get id(): string {
     return this.#native.id;
   }
@@ -224,6 +238,19 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return new EventIterator(this.#reader, this, (reader, loop) => reader.nextEvent(loop));
   }
 
+  /**
+   * The answer's text as it comes: plain strings, which are not empty. Neither thoughts nor text of subagents. It reads the
+   * turn by event, as a loop over the turn does.
+   *
+   * @example
+   * ```ts
+   * for await (const piece of session.prompt("Say hello").textStream) process.stdout.write(piece);
+   * ```
+   */
+  get textStream(): AsyncIterableIterator<string> {
+    return new EventIterator(this.#reader, this, nextText);
+  }
+
   /** The turn's steps, each of which iterates over its events. A turn is read by event or by step, once. */
   get steps(): AsyncIterableIterator<Step> {
     return new EventIterator(this.#reader, this, (reader, loop) => reader.nextStep(loop));
@@ -251,6 +278,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
 
   /** Cancels the turn and waits until it has ended. */
   async cancel(): Promise<void> {
+    // Also where the turn could not begin.
+    if (this.#native instanceof FailedTurn) return;
     await this.#bridge.wait(translated(() => this.#native.cancel()), this);
   }
 

@@ -94,8 +94,17 @@ impl NativeSession {
         let callbacks = callbacks(&callbacks_json, &mut options)?;
         let key = next_id();
         let mailbox = bridge.mailbox.clone();
-        let turn = BridgeSession::one_shot(key, mailbox, runtime()?, content, prompt_options, options, Naming::Camel, callbacks)
-            .map_err(|error| thrown(&error))?;
+        let turn = BridgeSession::one_shot(
+            key,
+            mailbox,
+            runtime()?,
+            content,
+            prompt_options,
+            options,
+            Naming::Camel,
+            callbacks,
+        )
+        .map_err(|error| thrown(&error))?;
         Ok(OneShot { turn: NativeTurn::new(turn), session_key: key as f64 })
     }
 

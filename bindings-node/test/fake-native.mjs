@@ -216,7 +216,8 @@ class FakeSession {
     return JSON.stringify({ plan_mode: true });
   }
 
-  prompt(content) {
+  prompt(content, options) {
+    this.promptOptions = JSON.parse(options);
     if (this.turn && !this.turn.settled) throw new NativeFailure("turn_in_progress", "busy", { rpc_code: -32000 });
     this.prompted = JSON.parse(content);
     return (this.turn = new FakeTurn(this.module, this.module.ticket()));
@@ -281,7 +282,7 @@ export function fakeModule() {
         else bridge.deliver(["done", ticket, null]);
         return { session, ticket };
       },
-      oneShot(bridge, content, options, callbacks) {
+      oneShot(bridge, content, promptOptions, options, callbacks) {
         module.opened = { options: JSON.parse(options), callbacks: JSON.parse(callbacks), content: JSON.parse(content) };
         const turn = new FakeTurn(module, module.ticket());
         return { turn, sessionKey: module.ticket() };

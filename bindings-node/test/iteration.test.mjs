@@ -196,9 +196,9 @@ describe("steps of a turn", () => {
 });
 
 describe("an AbortSignal", () => {
-  test("that was aborted before throws its reason, and nothing is sent", () => {
+  test("that was aborted before fails the turn with its reason, and nothing is sent", async () => {
     const reason = new Error("not now");
-    assert.throws(() => session.prompt("hi", { signal: AbortSignal.abort(reason) }), reason);
+    await assert.rejects(session.prompt("hi", { signal: AbortSignal.abort(reason) }).result(), reason);
     assert.equal(module.session.prompted, undefined);
   });
 
@@ -242,9 +242,19 @@ describe("an AbortSignal", () => {
 });
 
 describe("a session", () => {
-  test("refuses a second prompt, synchronously and typed", () => {
+  test("fails a second prompt, typed: prompt() itself never throws", async () => {
     const turn = session.prompt("hi");
-    assert.throws(() => session.prompt("again"), { name: "TurnInProgress", code: "turn_in_progress", rpcCode: -32000 });
+    const second = session.prompt("again");
+    const expected = { name: "TurnInProgress", code: "turn_in_progress" };
+    await assert.rejects(second.result(), expected);
+    await assert.rejects(second.steer("more"), expected);
+    await assert.rejects(collect(second), expected);
+    assert.deepEqual(await collect(second), []);
+    await second.cancel();
+    await second[Symbol.asyncDispose]();
+    assert.deepEqual([second.discarded, second.usage.output], [0, 0]);
+    const steps = session.prompt("again").steps;
+    await assert.rejects(steps.next(), expected);
     module.session.turn.settle();
     return turn.result();
   });

@@ -174,7 +174,7 @@ test("whatever a tool gives, the model is told something", async () => {
 test("a prompt that is none is refused, and half a character is replaced", async () => {
   await withSession([[{ text: "{{prompt}}" }]], {}, async (session) => {
     for (const content of [undefined, null, 5, {}, 1n, () => "x", [{ type: "text" }]]) {
-      assert.throws(() => session.prompt(content), { code: "invalid_option", option: "content" });
+      await assert.rejects(session.prompt(content).result(), { code: "invalid_option", option: "content" });
     }
     assert.equal((await session.prompt("\ud83d!").result()).text, "\ufffd!");
   });
@@ -223,7 +223,7 @@ test("the agent's death fails what is pending, typed", async () => {
     const turn = session.prompt("hi");
     const expected = { name: "AgentExited", code: "agent_exited", exitCode: 3, stderr: /ouch/ };
     await Promise.all([assert.rejects(collect(turn), expected), assert.rejects(turn.result(), expected)]);
-    assert.throws(() => session.prompt("more"), { name: /AgentExited|SessionClosed/ });
+    await assert.rejects(collect(session.prompt("more")), { name: /AgentExited|SessionClosed/ });
   });
 });
 
@@ -238,7 +238,8 @@ test("wrong options are named", async () => {
   await assert.rejects(createSession({ onEvent: 1 }), { option: "onEvent" });
   await assert.rejects(createSession({ cancelTimeout: "soon" }), { option: "cancelTimeout" });
   await assert.rejects(createSession({ tools: [{ name: "t", handler: () => "" }] }), { option: "tools" });
-  assert.throws(() => prompt("hi", { hooks: [{ event: "Stop", handler: () => null, onError: "x" }] }), { option: "hooks" });
+  const hooks = [{ event: "Stop", handler: () => null, onError: "x" }];
+  await assert.rejects(prompt("hi", { hooks }).result(), { option: "hooks" });
 });
 
 test("JSON that not every reader can hold arrives as far as JavaScript can, in a turn and outside of one", async () => {

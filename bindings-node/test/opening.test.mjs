@@ -41,7 +41,7 @@ describe("what opens", () => {
     "agent.createSession": (module, bridge, options) => fakeAgent(module, bridge).createSession(options),
     "agent.resume": (module, bridge, options) => fakeAgent(module, bridge).resume("old", options),
     "agent.fork": (module, bridge, options) => fakeAgent(module, bridge).fork("old", options),
-    prompt: async (_, bridge, options) => promptOnce(bridge, "hi", options),
+    prompt: async (_, bridge, options) => promptOnce(bridge, "hi", options).result(),
   };
   for (const [name, open] of Object.entries(ways)) {
     test(`${name}: a signal that was aborted before keeps it from beginning, and gives its reason`, async () => {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { createSession, InvalidOption } from "../dist/index.mjs";
+import { createSession, InvalidOption, openAgent, prompt, SessionClosed, setLogger, Timeout } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const words = Array.from({ length: 20 }, (_, n) => `${n} `);
@@ -93,4 +93,87 @@ testWith("next() by hand may come before a loop, and a loop that was refused lea
   await assert.rejects(other.next(), InvalidOption);
   await other.return();
   assert.equal(textOf(await collect(loop)), words.join(""));
+});
+
+testWith("textStream gives the answer's text as strings", [[{ think: "Hm" }, { text: ["Hel", "lo"] }]], {}, async (session) => {
+  const turn = session.prompt("Go");
+  assert.deepEqual(await collect(turn.textStream), ["Hel", "lo"]);
+  assert.equal((await turn.result()).text, "Hello");
+});
+
+const waiting = [{ text: "One" }, { wait_cancel: true }];
+
+testWith("leaving textStream leaves the turn", [waiting, [{ text: "Two" }]], {}, async (session) => {
+  for await (const piece of session.prompt("Go").textStream) {
+    assert.equal(piece, "One");
+    break;
+  }
+  assert.equal((await session.prompt("Go").result()).text, "Two");
+});
+
+testWith("options of one prompt override the session's", [waiting, waiting, [{ text: "Two" }]], {}, async (session) => {
+  await assert.rejects(session.prompt("Go", { timeout: 50 }).result(), Timeout);
+  await assert.rejects(session.prompt("Go", { idleTimeout: 50 }).result(), Timeout);
+  const wrong = (options) => assert.rejects(session.prompt("Go", options).result(), InvalidOption);
+  await wrong({ timeout: "soon" });
+  await wrong({ timeout: Number.NaN });
+  await wrong(null);
+  await assert.rejects(session.prompt("Go", { timout: 5 }).result(), { option: "timout", message: /did you mean `timeout`/ });
+  assert.equal((await session.prompt("Go", { timeout: 60_000, idleTimeout: undefined }).result()).text, "Two");
+});
+
+test("prompt() alone has a timeout, too, and never throws", async () => {
+  const executable = scriptedAgent([waiting]);
+  await assert.rejects(prompt("Go", { executable, timeout: 50 }).result(), Timeout);
+  await assert.rejects(prompt("Go", { executable, timout: 50 }).result(), InvalidOption);
+  await assert.rejects(collect(prompt("Go", null)), InvalidOption);
+});
+
+testWith("session.cancel() cancels what runs", [waiting, waiting], {}, async (session) => {
+  const turn = session.prompt("Go");
+  await turn.next();
+  await session.cancel();
+  assert.equal((await turn.result()).status, "cancelled");
+  for await (const _ of session.prompt("Go")) break;
+  await session.cancel();
+  assert.equal(session.state, "idle");
+  await session.cancel();
+  await session.close();
+  await session.cancel();
+});
+
+test("close({ timeout: 0 }) kills the agent at once", async () => {
+  const stubborn = [[{ text: "One" }, { ignore_eof: true }, { ignore_signal: "TERM" }, { stall: true }]];
+  const session = await createSession({ executable: scriptedAgent(stubborn), closeTimeout: 600_000, cancelTimeout: 600_000 });
+  const turn = session.prompt("Go");
+  await turn.next();
+  await assert.rejects(session.close({ timeout: -1 }), { option: "timeout" });
+  await session.close({ timeout: 0 });
+  await assert.rejects(turn.result(), SessionClosed);
+  const agent = await openAgent({ executable: scriptedAgent(stubborn), closeTimeout: 600_000 });
+  const other = await agent.createSession({ cancelTimeout: 600_000, closeTimeout: 600_000 });
+  await other.prompt("Go").next();
+  await agent.close({ timeout: 0 });
+  assert.equal(other.state, "closed");
+});
+
+test("a prompt on a closed session fails the turn, and one that is lost unread is logged", async () => {
+  const session = await createSession({ executable: scriptedAgent([waiting, waiting]) });
+  const logged = [];
+  setLogger(({ level, message }) => logged.push([level, message]), "warn");
+  try {
+    await session.prompt("Go").return();
+    assert.equal(logged.length, 0, "it comes with the next delivery");
+    await session.cancel();
+    assert.match(String(logged), /warn,turn dropped unread/);
+    logged.length = 0;
+    for await (const _ of session.prompt("Go")) break;
+    await session.close();
+    assert.deepEqual(logged, []);
+    await assert.rejects(collect(session.prompt("Go")), SessionClosed);
+    await session.prompt("Go").return();
+    assert.match(String(logged), /warn,failed turn dropped unread/);
+  } finally {
+    setLogger(null);
+  }
 });

@@ -61,7 +61,7 @@ test("secrets are told nobody", LINUX, async () => {
   assert.deepEqual(foundIn(shown(session)), []);
   const turn = session.prompt("hi");
   assert.deepEqual(foundIn(shown(turn)), []);
-  const errors = [await failure(() => turn.result()), await failure(() => session.prompt("more"))];
+  const errors = [await failure(() => turn.result()), await failure(() => session.prompt("more").result())];
   await session.close();
   errors.push(
     await failure(() => createSession({ executable: "/no/such", ...secretive() })),

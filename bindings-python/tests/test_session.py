@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import datetime
 import json
 import os
 import pickle
@@ -445,3 +446,73 @@ async def test_a_session_has_the_id_that_the_agent_makes() -> None:
     async with kimi_agent.create_session(executable=agent, dialect="acp") as session:
         assert session.id == "made-by-the-agent"
         assert session.protocol_version == "acp-1"
+
+
+async def test_a_turn_is_awaitable_and_its_text_a_stream() -> None:
+    async with open_session(
+        [{"think": "Hm"}, {"text": ["Hel", "lo"]}], [{"text": "Again"}], HANGING, [{"text": "x"}]
+    ) as session:
+        turn = session.prompt("Go")
+        assert [piece async for piece in turn.text_stream] == ["Hel", "lo"]
+        assert (await turn).text == "Hello"
+        assert (await session.prompt("Go")).text == "Again"
+        async for piece in session.prompt("Go").text_stream:
+            assert piece
+            break
+        del piece
+        assert (await session.prompt("Go")).text == "x"
+
+
+async def test_options_of_a_prompt() -> None:
+    async with open_session(HANGING, HANGING, [{"text": "x"}], turn_timeout=3600) as session:
+        with pytest.raises(Timeout, match="the prompt's `timeout`"):
+            await session.prompt("Go", timeout=0.05)
+        with pytest.raises(Timeout):
+            await session.prompt("Go", idle_timeout=datetime.timedelta(seconds=0.05))
+        with pytest.raises(InvalidOption, match="did you mean `timeout`"):
+            session.prompt("Go", timout=1)  # type: ignore[call-arg]
+        with pytest.raises(InvalidOption, match="expected a number of seconds"):
+            session.prompt("Go", timeout=object())  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match="`budget`"):
+            session.prompt("Go", budget={})  # type: ignore[call-arg]
+        assert (await session.prompt("Go", timeout=None)).text == "x"
+    with pytest.raises(Timeout):
+        await kimi_agent.prompt("Go", executable=scripted_agent([HANGING]), timeout=0.05)
+
+
+async def test_session_cancel_ends_what_runs() -> None:
+    async with open_session(HANGING, HANGING) as session:
+        turn = session.prompt("Go")
+        await session.cancel()
+        assert (await turn).status == "cancelled"
+        del turn
+        session.prompt("Go")
+        await session.cancel()
+        assert session.state == "idle"
+        await session.cancel()
+    await session.cancel()
+
+
+async def test_close_with_timeout_zero_kills_at_once() -> None:
+    stubborn = [{"text": "One"}, {"ignore_eof": True}, {"ignore_signal": "TERM"}, {"stall": True}]
+    session = await open_session(stubborn, close_timeout=3600, cancel_timeout=3600)
+    turn = session.prompt("Go")
+    await read_until(turn, TextPart)
+    with pytest.raises(InvalidOption, match="timeout"):
+        await session.close(timeout=-1)
+    await session.close(timeout=0)
+    with pytest.raises(SessionClosed):
+        await turn
+
+
+async def test_a_turn_that_is_lost_unread_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session(HANGING, HANGING) as session:
+        with caplog.at_level("WARNING", logger="kimi_agent"):
+            session.prompt("Go")
+            await session.cancel()
+            assert [record.message for record in caplog.records if "unread" in record.message] != []
+            caplog.clear()
+            async for _ in session.prompt("Go"):
+                break
+            await session.cancel()
+            assert [record.message for record in caplog.records if "unread" in record.message] == []

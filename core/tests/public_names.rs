@@ -11,8 +11,8 @@ use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Capabilities, Dialect, Error, ExternalTool, HandlerError, Hook,
-    HookDecision, OnError, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions,
-    SessionState, Step, Turn, TurnStatus,
+    HookDecision, OnError, PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo,
+    SessionOptions, SessionState, Step, TextStream, Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ macro_rules! names {
     };
 }
 
+fn is_text_stream<S: Stream<Item = kimi_agent::Result<String>>>(_: &S) {}
 fn is_stream<S: Stream<Item = kimi_agent::Result<Event>>>(_: &S) {}
 
 names! {
@@ -41,6 +42,7 @@ names! {
         "Agent.resume" => agent.resume("", SessionOptions::new()).await?;
         "Agent.fork" => agent.fork("", SessionOptions::new()).await?;
         "Agent.close" => agent.close().await?;
+        "Agent.close_with_timeout" => agent.close_with_timeout(Duration::ZERO).await?;
     }
     listed(session: SessionInfo) {
         "SessionInfo.id" => session.id.len();
@@ -78,6 +80,17 @@ names! {
         "Session.replay" => session.replay();
         "Session.set_plan_mode" => session.set_plan_mode(true).await?;
         "Session.close" => session.close().await?;
+        "Session.close_with_timeout" => session.close_with_timeout(Duration::ZERO).await?;
+        "Session.cancel" => session.cancel().await?;
+    }
+    prompt_options(session: &Session, o: PromptOptions, time: Duration) {
+        "PromptOptions.new" => kimi_agent::prompt(PromptOptions::new(""), SessionOptions::new());
+        "PromptOptions.timeout" => session.prompt(o.clone().timeout(time))?;
+        "PromptOptions.idle_timeout" => session.prompt(o.idle_timeout(time))?;
+    }
+    texts(text: &mut TextStream<'_>) {
+        "TextStream" => is_text_stream(text);
+        "TextStream.next" => text.next().await;
     }
     turns(turn: &mut Turn) {
         "Turn" => is_stream(turn);
@@ -86,6 +99,7 @@ names! {
         "Turn.discarded" => turn.discarded();
         "Turn.next" => turn.next().await;
         "Turn.steps" => turn.steps().next().await.map(|_: Step<'_>| ());
+        "Turn.text_stream" => turn.text_stream().next().await;
         "Turn.result" => turn.result().await?;
         "Turn.cancel" => turn.cancel().await?;
         "Turn.steer" => turn.steer("").await?;

@@ -27,7 +27,8 @@ OPS = {
     "open_agent", "list_sessions", "close_agent", "open", "prompt", "next", "drain", "steps", "result",
     "raise_for_status", "cancel", "steer", "respond", "set_plan_mode", "replay", "usage", "state", "info", "session",
     "turn", "leave", "one_shot", "close", "touch", "read", "exists", "wait_outside", "spawn_result", "spawn_drain",
-    "join", "result_and_drain", "two_loops",
+    "join", "result_and_drain", "two_loops", "text_stream",
+    "cancel_session",
 }  # fmt: skip
 
 

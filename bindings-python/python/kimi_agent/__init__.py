@@ -44,7 +44,7 @@ from ._loop import in_this_process as _in_this_process
 from ._options import Block, Hook, Reject
 from ._printable import printable
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
-from ._stream import EventIterator, Step, Steps
+from ._stream import EventIterator, Step, Steps, TextStream
 from ._tool import ExternalTool, ToolArgumentError
 from ._wire import (
     ApprovalRequest,
@@ -114,7 +114,16 @@ from ._wire import (
 if TYPE_CHECKING:
     from ._function_tool import FunctionTool, tool
     from ._image import image
-    from ._option_types import AgentOptions, Answers, Approval, HookDecision, SessionOptions, UserInput
+    from ._option_types import (
+        AgentOptions,
+        Answers,
+        Approval,
+        HookDecision,
+        OneShotOptions,
+        PromptOptions,
+        SessionOptions,
+        UserInput,
+    )
     from ._results import (
         Capabilities,
         HandlerFailure,
@@ -180,7 +189,9 @@ __all__ = [
     "MediaURL",
     "NoActiveTurn",
     "Notification",
+    "OneShotOptions",
     "PlanDisplay",
+    "PromptOptions",
     "PromptResult",
     "ProtocolError",
     "Question",
@@ -210,6 +221,7 @@ __all__ = [
     "Steps",
     "SubagentEvent",
     "TextPart",
+    "TextStream",
     "ThinkPart",
     "Timeout",
     "TodoDisplayBlock",
@@ -249,7 +261,17 @@ _LATER = {
     **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
     "image": "_image",
     **dict.fromkeys(
-        ("AgentOptions", "Answers", "Approval", "HookDecision", "SessionOptions", "UserInput"), "_option_types"
+        (
+            "AgentOptions",
+            "Answers",
+            "Approval",
+            "HookDecision",
+            "OneShotOptions",
+            "PromptOptions",
+            "SessionOptions",
+            "UserInput",
+        ),
+        "_option_types",
     ),
     **dict.fromkeys(
         ("Capabilities", "HandlerFailure", "PromptResult", "RejectedApproval", "SessionInfo", "ToolCallRecord"),

@@ -58,9 +58,12 @@ class Agent(Owner[_native.Agent]):
 
         return [SessionInfo(**session) for session in found]
 
-    async def close(self) -> None:
-        """Closes all sessions and waits until no process is left. Closing twice is fine."""
-        await super().close()
+    async def close(self, timeout: float | None = None) -> None:
+        """Closes all sessions and waits until no process is left. Closing twice is fine.
+
+        `timeout`, in seconds, overrides `close_timeout` for the sessions and the processes. 0 kills at once.
+        """
+        await super().close(timeout)
 
     def __repr__(self) -> str:
         return "<Agent>"

@@ -63,8 +63,8 @@ class Agent:
         """Opens a session, as `Session.open` does; with the id of another to go on with, or to begin with its past."""
     def list_sessions(self, work_dir: str | None) -> int:
         """A ticket, done with a list of dicts, whose fields are those of `SessionInfo`."""
-    def close(self) -> int:
-        """A ticket, done with None; may be called again."""
+    def close(self, timeout: object) -> int:
+        """A ticket, done with None; may be called again. `timeout` overrides `close_timeout`; None is unset."""
     def abandon(self) -> None:
         """Closes in the background."""
 
@@ -83,6 +83,7 @@ class Session:
     @staticmethod
     def one_shot(
         content: str | list[dict[str, Any]],
+        prompt_options: Mapping[str, Any],
         mailbox: Mailbox,
         key: int,
         options: Mapping[str, Any],
@@ -102,15 +103,18 @@ class Session:
     def info(self) -> Info: ...
     def usage(self) -> TokenUsage: ...
     def status(self) -> StatusUpdate: ...
-    def prompt(self, content: str | list[dict[str, Any]]) -> Turn: ...
+    def prompt(self, content: str | list[dict[str, Any]], options: Mapping[str, Any]) -> Turn:
+        """Begins a turn, with options of its own. Raises for a wrong one."""
     def replay(self) -> Turn:
         """A stream of past events; has neither outcome text nor usage."""
     def set_plan_mode(self, on: object) -> int:
         """A ticket, done with None."""
     def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
-    def close(self) -> int:
-        """A ticket, done with None; may be called again."""
+    def cancel(self) -> int:
+        """Cancels the turn that runs: a ticket, done with None when it has ended."""
+    def close(self, timeout: object) -> int:
+        """A ticket, done with None; may be called again. `timeout` overrides `close_timeout`; None is unset."""
     def abandon(self) -> None:
         """Closes in the background."""
 

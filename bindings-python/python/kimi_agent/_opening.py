@@ -39,9 +39,9 @@ class Owner(Generic[N]):
         self._handlers = handlers
         self._closing = False
 
-    async def close(self) -> None:
+    async def close(self, timeout: float | None = None) -> None:
         self._closing = True
-        await self._mailbox.call(self._native.close)
+        await self._mailbox.call(self._native.close, seconds(timeout))
 
     def _has_ended(self) -> bool:
         """Whether there is nothing to close any more."""

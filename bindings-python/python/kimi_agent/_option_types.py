@@ -22,6 +22,8 @@ __all__ = [
     "HookDecision",
     "HookEvent",
     "HookHandler",
+    "OneShotOptions",
+    "PromptOptions",
     "QuestionHandler",
     "SessionOptions",
     "StderrHandler",
@@ -138,6 +140,22 @@ class SessionOptions(AgentSessionOptions, total=False):
     """The name of the program that the agent is told. Default: "kimi-agent"."""
     client_version: str | None
     """The version of the program that the agent is told. Default: the version of this package."""
+
+
+class PromptOptions(TypedDict, total=False):
+    """All options of `session.prompt()`; they override the session's."""
+
+    timeout: float | None
+    """Seconds that the turn may take; unset: the session's `turn_timeout`."""
+    idle_timeout: float | None
+    """Seconds that the agent may send nothing; unset: the session's `idle_timeout`."""
+
+
+class OneShotOptions(SessionOptions, total=False):
+    """All options of `prompt()`, which has a session of its own."""
+
+    timeout: float | None
+    """Seconds that the turn may take, without the start of the agent; unset: `turn_timeout`."""
 
 
 class AgentOptions(TypedDict, total=False):

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import _native
-from ._encode import kind_of, to_jsonable
+from ._encode import kind_of, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError, TurnInProgress
 from ._handlers import Handlers, encode_answer, serving_job
 from ._holders import abandon_if_lost
 from ._loop import LoopMailbox, called, show_messages
 from ._message import Message
 from ._opening import Opening, Owner, begun
-from ._stream import EventIterator, Steps, Stream
+from ._stream import EventIterator, Steps, Stream, TextStream
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._interface import Answer, Begin, Callbacks, Request
-    from ._option_types import SessionOptions, UserInput
+    from ._option_types import OneShotOptions, PromptOptions, SessionOptions, UserInput
     from ._results import Capabilities, PromptResult
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -34,8 +34,9 @@ __all__ = ["Replay", "Session", "SessionOpening", "Turn", "create_session", "pro
 class Turn(Stream):
     """A turn: the agent's answer to a prompt, under way from the start.
 
-    `async for` gives its events as they come, `turn.steps` the same step by step; `result()` alone runs it to its
-    end. Losing the last reference to a turn that runs cancels it, and so does leaving `async with`.
+    `async for` gives its events as they come, `turn.steps` the same step by step, `turn.text_stream` only the answer's
+    text; `result()` alone runs it to its end, and so does `await turn`. Losing the last reference to a turn that runs
+    cancels it, and so does leaving `async with`.
     """
 
     __slots__ = ("_handlers", "_session")
@@ -69,8 +70,21 @@ class Turn(Stream):
         """The turn step by step: `async for step in turn.steps`, in it `async for event in step`."""
         return Steps(self)
 
+    @property
+    def text_stream(self) -> TextStream:
+        """The answer's text as it comes: `async for piece in turn.text_stream` gives plain strings.
+
+        No piece is empty. Thoughts and text of subagents are left out. It reads the turn by event, as a loop over the
+        turn does.
+        """
+        return TextStream(self)
+
     def __aiter__(self) -> EventIterator:
         return EventIterator(self)
+
+    def __await__(self) -> Generator[Any, None, PromptResult]:
+        """`await session.prompt(…)` is `await session.prompt(…).result()`."""
+        return self.result().__await__()
 
     async def result(self) -> PromptResult:
         """Waits for the end of the turn and returns its outcome.
@@ -222,23 +236,33 @@ class Session(Owner[_native.Session]):
         """How things stand, all updates put together: context, plan mode, MCP servers."""
         return self._native.status()
 
-    def prompt(self, content: UserInput) -> Turn:
-        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
+    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn:
+        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time.
+
+        Args:
+            content: text, or a list of content parts.
+            timeout: seconds that this turn may take; it overrides the session's `turn_timeout`.
+            idle_timeout: seconds that the agent may send nothing; it overrides the session's.
+
+        `result = await session.prompt(…)` waits for the outcome. Raises at the call: `TurnInProgress` while another
+        turn is held and runs, `InvalidOption` for a wrong option, what ended the session if it is closed.
+        """
         self._mailbox.check()
         show_messages()
         self._handlers.turn_context = contextvars.copy_context()
-        turn = Turn(self._prompt(encode_input(content)), self._mailbox, self._handlers, self)
+        native = self._prompt(encode_input(content), encode_prompt_options(options))
+        turn = Turn(native, self._mailbox, self._handlers, self)
         self._latest = weakref.ref(turn)
         return turn
 
-    def _prompt(self, content: str | list[dict[str, Any]]) -> _native.Turn:
+    def _prompt(self, content: str | list[dict[str, Any]], options: dict[str, Any]) -> _native.Turn:
         try:
-            return called(self._native.prompt, content)
+            return called(self._native.prompt, content, options)
         except TurnInProgress:
             # The running turn may be one that only a traceback holds.
             if not abandon_if_lost(self._latest):
                 raise
-        return called(self._native.prompt, content)
+        return called(self._native.prompt, content, options)
 
     def replay(self) -> Replay:
         """What has happened in the session, once more (from Wire 1.3 on)."""
@@ -253,9 +277,21 @@ class Session(Owner[_native.Session]):
         """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
         await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
 
-    async def close(self) -> None:
-        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
-        await super().close()
+    async def cancel(self) -> None:
+        """Cancels the turn that runs, if there is one, and waits until it has ended: also a turn that was dropped and
+        whose end is still under way. Does nothing without a turn, or if the session is closed.
+
+        Raises `Timeout` if the agent does not answer within `cancel_timeout`; the session is over then.
+        """
+        await self._mailbox.call(self._native.cancel)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine.
+
+        `timeout`, in seconds, overrides `close_timeout`. 0 kills the agent at once; a turn that runs then fails with
+        `SessionClosed`.
+        """
+        await super().close(timeout)
 
     def _has_ended(self) -> bool:
         return self._native.state == "closed"
@@ -319,11 +355,12 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
     return SessionOpening(options)
 
 
-def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
+def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
     """One turn in a session of its own, which is opened for it and closed after it.
 
-    `async for event in prompt("…", work_dir=".")`, or `await prompt("…").result()`. Takes the options of
-    `create_session`.
+    `async for event in prompt("…", work_dir=".")`, or `result = await prompt("…")`. Takes the options of
+    `create_session`, and `timeout`: seconds that the turn may take, without the start of the agent. A wrong option
+    raises at the call; what goes wrong later comes out of the turn.
 
     >>> import asyncio
     >>> from kimi_agent.testing import scripted_agent
@@ -333,12 +370,27 @@ def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
     >>> asyncio.run(main())
     'Hello!'
     """
+    rest: dict[str, Any] = {name: value for name, value in options.items() if name != "timeout"}
+    own = encode_prompt_options({"timeout": options.get("timeout")})
     try:
-        native, mailbox, handlers = begun(options, partial(_native.Session.one_shot, encode_input(content)))
+        native, mailbox, handlers = begun(rest, partial(_native.Session.one_shot, encode_input(content), own))
     finally:
+        del rest
         # As in begun().
         del options
     return Turn(native, mailbox, handlers)
+
+
+def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of one prompt as JSON; their names and values are judged by the core."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        try:
+            found[name] = to_jsonable(seconds(value))
+        except TypeError:
+            # The core names what it expects instead, or an unknown name.
+            found[name] = {}
+    return found
 
 
 def encode_input(content: UserInput) -> str | list[dict[str, Any]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ._wire import Event
 
-__all__ = ["EventIterator", "Step", "Steps", "Stream"]
+__all__ = ["EventIterator", "Step", "Steps", "Stream", "TextStream"]
 
 # As many events are fetched from the core at once.
 _BATCH = 64
@@ -176,6 +176,40 @@ class EventIterator(_native.Reader):
         if stream is not None:
             self._leave_events()
             stream._stop_reading(self)
+
+
+class TextStream:
+    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents."""
+
+    __slots__ = ("_events", "_stream", "_text_part")
+
+    def __init__(self, stream: Stream) -> None:
+        from ._wire import TextPart
+
+        self._stream = stream
+        self._events: EventIterator | None = None
+        self._text_part = TextPart
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        if self._events is None:
+            self._events = EventIterator(self._stream)
+        try:
+            while True:
+                event = await self._events.__anext__()
+                if isinstance(event, self._text_part) and event.text:
+                    return event.text
+        except asyncio.CancelledError:
+            # As in Stream: the traceback does not keep the turn.
+            del self
+            raise
+
+    async def aclose(self) -> None:
+        """Stops reading."""
+        if self._events is not None:
+            await self._events.aclose()
 
 
 class Steps:

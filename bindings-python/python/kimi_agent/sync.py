@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Awaitable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._interface import Answer, Request
-    from ._option_types import AgentOptions, AgentSessionOptions, SessionOptions, StrPath, UserInput
+    from ._option_types import (
+        AgentOptions,
+        AgentSessionOptions,
+        OneShotOptions,
+        PromptOptions,
+        SessionOptions,
+        StrPath,
+        UserInput,
+    )
     from ._results import Capabilities, PromptResult, SessionInfo
     from ._wire import Event, ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -40,6 +49,7 @@ __all__ = [
     "Session",
     "Step",
     "Steps",
+    "TextStream",
     "Turn",
     "create_session",
     "open_agent",
@@ -93,6 +103,40 @@ class EventIterator(_native.BlockingReader):
     def __del__(self) -> None:
         if in_this_process():
             self.close()
+
+
+class TextStream:
+    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents."""
+
+    __slots__ = ("_events", "_stream", "_text_part")
+
+    def __init__(self, stream: _stream.Stream) -> None:
+        from ._wire import TextPart
+
+        self._stream = stream
+        self._events: EventIterator | None = None
+        self._text_part = TextPart
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        if self._events is None:
+            self._events = EventIterator(self._stream)
+        try:
+            while True:
+                event = next(self._events)
+                if isinstance(event, self._text_part) and event.text:
+                    return event.text
+        except KeyboardInterrupt:
+            # As in EventIterator.
+            del self
+            raise
+
+    def close(self) -> None:
+        """Stops reading."""
+        if self._events is not None:
+            self._events.close()
 
 
 class Step:
@@ -200,6 +244,15 @@ class Turn(_Events):
         return self._turn.discarded
 
     @property
+    def text_stream(self) -> TextStream:
+        """The answer's text as it comes: `for piece in turn.text_stream` gives plain strings.
+
+        No piece is empty. Thoughts and text of subagents are left out. It reads the turn by event, as a loop over the
+        turn does.
+        """
+        return TextStream(self._turn)
+
+    @property
     def steps(self) -> Steps:
         """The turn step by step: `for step in turn.steps`, in it `for event in step`."""
         return Steps(self._turn.steps)
@@ -253,8 +306,8 @@ class _Owner(Generic[Inner]):
     def __init__(self, inner: Inner) -> None:
         self._inner: Inner = inner
 
-    def close(self) -> None:
-        run(self._inner.close())
+    def close(self, timeout: float | None = None) -> None:
+        run(self._inner.close(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -333,20 +386,30 @@ class Session(_Owner[_session.Session]):
         """How things stand, all updates put together: context, plan mode, MCP servers."""
         return self._inner.status
 
-    def prompt(self, content: UserInput) -> Turn:
-        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time."""
-        turn = Turn(self._prompt(content))
+    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn:
+        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time.
+
+        Args:
+            content: text, or a list of content parts.
+            timeout: seconds that this turn may take; it overrides the session's `turn_timeout`.
+            idle_timeout: seconds that the agent may send nothing; it overrides the session's.
+
+        Raises at the call: `TurnInProgress` while another turn is held and runs, `InvalidOption` for a wrong option,
+        what ended the session if it is closed.
+        """
+        turn = Turn(self._prompt(content, options))
         self._latest = weakref.ref(turn)
         return turn
 
-    def _prompt(self, content: UserInput) -> _session.Turn:
+    def _prompt(self, content: UserInput, options: PromptOptions) -> _session.Turn:
+        prompt = partial(self._inner.prompt, **options)
         try:
-            return run_call(self._inner.prompt, content)
+            return run_call(prompt, content)
         except TurnInProgress:
             # The running turn may be one that only a traceback holds, for example that of a Ctrl-C at a REPL.
             if not abandon_if_lost(self._latest):
                 raise
-        return run_call(self._inner.prompt, content)
+        return run_call(prompt, content)
 
     def replay(self) -> Replay:
         """What has happened in the session, once more (from Wire 1.3 on)."""
@@ -360,9 +423,21 @@ class Session(_Owner[_session.Session]):
         """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
         run(self._inner.respond(request, answer))
 
-    def close(self) -> None:
-        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine."""
-        super().close()
+    def cancel(self) -> None:
+        """Cancels the turn that runs, if there is one, and waits until it has ended: also a turn that was dropped and
+        whose end is still under way. Does nothing without a turn, or if the session is closed.
+
+        Raises `Timeout` if the agent does not answer within `cancel_timeout`; the session is over then.
+        """
+        run(self._inner.cancel())
+
+    def close(self, timeout: float | None = None) -> None:
+        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine.
+
+        `timeout`, in seconds, overrides `close_timeout`. 0 kills the agent at once; a turn that runs then fails with
+        `SessionClosed`.
+        """
+        super().close(timeout)
 
 
 async def _opened(opening: Awaitable[Inner]) -> Inner:
@@ -408,9 +483,12 @@ class Agent(_Owner[_agent.Agent]):
         """The sessions that the agent keeps, those of other processes included; only those of `work_dir`, if given."""
         return run(self._inner.list_sessions(work_dir))
 
-    def close(self) -> None:
-        """Closes all sessions and waits until no process is left. Closing twice is fine."""
-        super().close()
+    def close(self, timeout: float | None = None) -> None:
+        """Closes all sessions and waits until no process is left. Closing twice is fine.
+
+        `timeout`, in seconds, overrides `close_timeout` for the sessions and the processes. 0 kills at once.
+        """
+        super().close(timeout)
 
 
 def open_agent(**options: Unpack[AgentOptions]) -> Agent:
@@ -429,10 +507,11 @@ def open_agent(**options: Unpack[AgentOptions]) -> Agent:
     return Agent(run(_opened(opening)))
 
 
-def prompt(content: UserInput, **options: Unpack[SessionOptions]) -> Turn:
+def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
     """One turn in a session of its own, which is opened for it and closed after it.
 
-    `for event in prompt("…", work_dir=".")`, or `prompt("…").result()`. Takes the options of `create_session`.
+    `for event in prompt("…", work_dir=".")`, or `prompt("…").result()`. Takes the options of `create_session`, and
+    `timeout`: seconds that the turn may take, without the start of the agent.
 
     >>> from kimi_agent.testing import scripted_agent
     >>> prompt("Say hello", executable=scripted_agent([[{"text": "Hello!"}]])).result().text

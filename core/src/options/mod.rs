@@ -31,9 +31,9 @@ pub use dialect::Dialect;
 pub use executable::Executable;
 pub use json::Naming;
 #[cfg(feature = "bridge")]
-pub use json::{check_names, wrong_type};
-#[cfg(feature = "bridge")]
 pub(crate) use json::close_timeout;
+#[cfg(feature = "bridge")]
+pub use json::{check_names, wrong_type};
 pub use prompt::PromptOptions;
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
 

@@ -2,7 +2,7 @@ use std::pin::Pin;
 
 use futures_core::Stream;
 use kimi_agent::wire::TokenUsage;
-use kimi_agent::{SessionState, TurnStatus};
+use kimi_agent::{Error, PromptOptions, SessionState, TurnStatus};
 use serde_json::json;
 
 use super::*;
@@ -305,4 +305,74 @@ async fn older_agents_lack_what_they_lack() {
         let turn = session.prompt("go").unwrap();
         turn.cancel().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn text_stream_gives_the_answers_text_only() {
+    let script = json!([{"think": "Hm."}, {"text": ["Hel", "lo"]}, {"step": 2}, {"text": "!"}]);
+    let (_session, mut turn) = running(script).await;
+    let mut pieces = Vec::new();
+    let mut text = turn.text_stream();
+    while let Some(piece) = text.next().await {
+        pieces.push(piece.unwrap());
+    }
+    assert_eq!(pieces, ["Hel", "lo", "!"]);
+    assert_eq!(turn.result().await.unwrap().text, "!");
+}
+
+#[tokio::test]
+async fn options_of_a_prompt_override_the_sessions() {
+    let waiting = json!([{"text": "One"}, {"wait_cancel": true}]);
+    let session = open(json!([waiting, waiting, [{"text": "Two"}]])).await;
+    let brief = Duration::from_millis(50);
+    let too_long = session.prompt(PromptOptions::new("go").timeout(brief)).unwrap().result().await.unwrap_err();
+    assert!(too_long.to_string().contains("the prompt's `timeout`"), "{too_long}");
+    let silent = session.prompt(PromptOptions::new("go").idle_timeout(brief)).unwrap().result().await.unwrap_err();
+    assert!(matches!(silent, Error::Timeout(_)), "{silent}");
+    let wrong = session.prompt(PromptOptions::new("go").timeout(Duration::ZERO)).unwrap_err();
+    assert_eq!(wrong.fields()["option"], "timeout");
+    let minute = Duration::from_secs(60);
+    let prompt = PromptOptions::new("go").timeout(minute).idle_timeout(minute);
+    assert_eq!(session.prompt(prompt).unwrap().result().await.unwrap().text, "Two");
+}
+
+#[tokio::test]
+async fn session_cancel_ends_what_runs_and_what_was_dropped() {
+    let waiting = json!([{"text": "One"}, {"wait_cancel": true}]);
+    let session = open(json!([waiting, waiting, waiting])).await;
+    let mut turn = session.prompt("go").unwrap();
+    session.cancel().await.unwrap();
+    assert_eq!(turn.result().await.unwrap().status, TurnStatus::Cancelled);
+    drop(session.prompt("go").unwrap());
+    session.cancel().await.unwrap();
+    assert_eq!(session.state(), SessionState::Idle);
+    // One is under way, and another one behind it.
+    drop(session.prompt("go").unwrap());
+    let mut queued = session.prompt("again").unwrap();
+    session.cancel().await.unwrap();
+    assert_eq!(session.state(), SessionState::Idle);
+    assert_eq!(queued.result().await.unwrap().status, TurnStatus::Cancelled);
+    session.cancel().await.unwrap();
+    session.close().await.unwrap();
+    session.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn close_with_timeout_zero_kills_at_once() {
+    const LONG: Duration = Duration::from_secs(3600);
+    let script = json!([[{"text": "One"}, {"ignore_eof": true}, {"ignore_signal": "TERM"}, {"stall": true}]]);
+    let (options, _agent) = with(script.clone());
+    let session = options.close_timeout(LONG).cancel_timeout(LONG).start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    while turn.next().await.unwrap().unwrap().text().is_none() {}
+    session.close_with_timeout(Duration::ZERO).await.unwrap();
+    assert_eq!(turn.result().await.unwrap_err(), Error::SessionClosed);
+
+    // One that closes already is hurried.
+    let (options, _agent) = with(script);
+    let session = options.close_timeout(LONG).cancel_timeout(LONG).start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    while turn.next().await.unwrap().unwrap().text().is_none() {}
+    let (closed, killed) = tokio::join!(session.close(), session.close_with_timeout(Duration::ZERO));
+    closed.and(killed).unwrap();
 }

@@ -131,11 +131,14 @@ export class Player {
   async closeAgent(op) {
     const agent = this.agent(op);
     if (op.how === "block") await agent[Symbol.asyncDispose]();
-    else await agent.close();
+    else await agent.close(closeOptions(op));
   }
 
-  prompt(op) {
-    this.#turns.set(name(op), { turn: this.session(op).prompt(op.input), outcome: undefined });
+  async prompt(op) {
+    const turn = this.session(op).prompt(op.input, promptOptions(op));
+    // One that could not begin has no name; its result says why.
+    if (turn.id === "") await turn.result();
+    this.#turns.set(name(op), { turn, outcome: undefined });
   }
 
   #held(op) {
@@ -167,7 +170,11 @@ export class Player {
   async close(op) {
     const session = this.session(op);
     if (op.how === "block") await session[Symbol.asyncDispose]();
-    else await session.close();
+    else await session.close(closeOptions(op));
+  }
+
+  async textStream(op) {
+    for await (const text of this.turn(op).textStream) this.#print({ text });
   }
 
   spawnResult(op) {
@@ -266,7 +273,7 @@ export class Player {
   }
 
   async oneShot(op) {
-    const turn = prompt(op.input, this.#options(op));
+    const turn = prompt(op.input, { ...this.#options(op), ...promptOptions(op) });
     await this.drain(turn);
     return outcome(await turn.result());
   }
@@ -329,6 +336,8 @@ const OPERATIONS = {
   steps: (player, op) => player.steps(op),
   result: async (player, op) => outcome(await player.turn(op).result()),
   raise_for_status: async (player, op) => void (await player.turn(op).result()).raiseForStatus(),
+  text_stream: (player, op) => player.textStream(op),
+  cancel_session: (player, op) => player.session(op).cancel(),
   cancel: (player, op) => player.anyTurn(op).cancel(),
   steer: (player, op) => player.anyTurn(op).steer(op.input),
   respond: (player, op) => player.respond(op),
@@ -361,6 +370,17 @@ function run(argv) {
   const [program, ...args] = argv.map((word) => word.replaceAll("{pid}", String(process.pid)));
   const { status, signal, error } = spawnSync(program, args, { stdio: ["ignore", "inherit", "inherit"] });
   if (status !== 0) throw new Problem(`${program}: ${error ?? signal ?? status}`);
+}
+
+/** The options of one prompt: in milliseconds here. */
+function promptOptions({ prompt_options: given = {} }) {
+  const { timeout, idle_timeout: idleTimeout, ...others } = given;
+  const milliseconds = (seconds) => (seconds === undefined ? undefined : seconds * 1000);
+  return { timeout: milliseconds(timeout), idleTimeout: milliseconds(idleTimeout), ...others };
+}
+
+function closeOptions({ timeout }) {
+  return timeout === undefined ? undefined : { timeout: timeout * 1000 };
 }
 
 function agentName(op) {

@@ -50,6 +50,9 @@ class Api(Protocol):
     async def call(self, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """Calls a method that is a coroutine in one API and blocks in the other."""
 
+    async def outcome(self, turn: Any) -> Any:
+        """The result of a turn, in the shortest way."""
+
     async def pause(self, seconds: float) -> None: ...
     def iterate(self, source: Any) -> AsyncIterator[Any]: ...
     async def leave_block(self, thing: Any) -> None:
@@ -104,6 +107,9 @@ class Coroutines:
 
     async def call(self, function: Callable[..., Awaitable[T]], *args: Any, **named: Any) -> T:
         return await function(*args, **named)
+
+    async def outcome(self, turn: kimi_agent.Turn) -> kimi_agent.PromptResult:
+        return await turn
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -224,6 +230,9 @@ class Blocking:
 
     async def call(self, function: Callable[..., T], *args: Any, **named: Any) -> T:
         return function(*args, **named)
+
+    async def outcome(self, turn: kimi_agent.sync.Turn) -> kimi_agent.PromptResult:
+        return turn.result()
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -110,10 +110,10 @@ class Player:
         if op.get("how") == "block":
             await self._api.leave_block(agent)
         else:
-            await self._api.call(agent.close)
+            await self._api.call(agent.close, **({"timeout": op["timeout"]} if "timeout" in op else {}))
 
     async def _do_prompt(self, op: Line) -> None:
-        self._turns[_name(op)] = Held(self._opened(op).prompt(_input(op)))
+        self._turns[_name(op)] = Held(self._opened(op).prompt(_input(op), **op.get("prompt_options", {})))
 
     async def _do_next(self, op: Line) -> Line | None:
         left, until = op.get("count"), op.get("until")
@@ -150,7 +150,14 @@ class Player:
         return outcome(await self._api.call(self._held(op).turn.result))
 
     async def _do_raise_for_status(self, op: Line) -> None:
-        (await self._api.call(self._held(op).turn.result)).raise_for_status()
+        (await self._api.outcome(self._held(op).turn)).raise_for_status()
+
+    async def _do_text_stream(self, op: Line) -> None:
+        async for piece in self._api.iterate(self._held(op).turn.text_stream):
+            print_line({"text": piece})
+
+    async def _do_cancel_session(self, op: Line) -> None:
+        await self._api.call(self._opened(op).cancel)
 
     async def _do_cancel(self, op: Line) -> None:
         await self._api.call(self._held(op).turn.cancel)
@@ -217,7 +224,7 @@ class Player:
         del held, self._turns[_name(op)]
 
     async def _do_one_shot(self, op: Line) -> Line:
-        turn = self._api.one_shot(_input(op), self._options(op))
+        turn = self._api.one_shot(_input(op), {**self._options(op), **op.get("prompt_options", {})})
         async for event in self._api.iterate(turn):
             self._show(event)
         return outcome(await self._api.call(turn.result))
@@ -227,7 +234,7 @@ class Player:
         if op.get("how") == "block":
             await self._api.leave_block(session)
         else:
-            await self._api.call(session.close)
+            await self._api.call(session.close, **({"timeout": op["timeout"]} if "timeout" in op else {}))
 
     async def _do_touch(self, op: Line) -> None:
         try:

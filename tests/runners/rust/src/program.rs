@@ -7,7 +7,8 @@ use std::time::Duration;
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{Content, Event};
 use kimi_agent::{
-    Agent, Answers, Approval, Error, Executable, HandlerError, Result, Session, SessionInfo, SessionOptions, Turn,
+    Agent, Answers, Approval, Error, Executable, HandlerError, PromptOptions, Result, Session, SessionInfo,
+    SessionOptions, Turn,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -76,12 +77,16 @@ impl<'a> Player<'a> {
                 listed.map(|sessions| json!({"sessions": sessions.iter().map(listed_session).collect::<Vec<_>>()}))
             }
             "close_agent" => {
-                let closed = self.agent(op)?.close().await;
+                let agent = self.agent(op)?;
+                let closed = match op["timeout"].as_f64() {
+                    Some(timeout) => agent.close_with_timeout(Duration::from_secs_f64(timeout)).await,
+                    None => agent.close().await,
+                };
                 closed.map(|()| Value::Null)
             }
             "prompt" => {
                 let session = self.session(op)?;
-                match session.prompt(input(op)?) {
+                match session.prompt(prompt_options(op)?) {
                     Ok(turn) => {
                         self.turns.insert(name(op), Held::Here(Box::new(turn)));
                         Ok(Value::Null)
@@ -102,6 +107,18 @@ impl<'a> Player<'a> {
                 Ok(result) => result.raise_for_status().map(|_| Value::Null),
                 Err(error) => Err(error),
             },
+            "text_stream" => {
+                let mut failure = None;
+                let mut text = self.turn(op)?.text_stream();
+                while let Some(piece) = text.next().await {
+                    match piece {
+                        Ok(piece) => print(&json!({"text": piece})),
+                        Err(error) => failure = Some(error),
+                    }
+                }
+                failure.map_or(Ok(Value::Null), Err)
+            }
+            "cancel_session" => self.session(op)?.cancel().await.map(|()| Value::Null),
             "cancel" => self.held(op)?.cancel().await?.map(|()| Value::Null),
             "steer" => self.held(op)?.steer(input(op)?).await?.map(|()| Value::Null),
             "respond" => self.respond(op).await?,
@@ -131,7 +148,11 @@ impl<'a> Player<'a> {
             }
             "one_shot" => self.one_shot(op).await?,
             "close" => {
-                let closed = self.session(op)?.close().await;
+                let session = self.session(op)?;
+                let closed = match op["timeout"].as_f64() {
+                    Some(timeout) => session.close_with_timeout(Duration::from_secs_f64(timeout)).await,
+                    None => session.close().await,
+                };
                 closed.map(|()| Value::Null)
             }
             "run" => run(op)?,
@@ -353,7 +374,7 @@ impl<'a> Player<'a> {
             Ok(options) => options,
             Err(error) => return Ok(Err(error)),
         };
-        let mut turn = kimi_agent::prompt(input(op)?, options);
+        let mut turn = kimi_agent::prompt(prompt_options(op)?, options);
         if let Err(error) = drain(&mut turn, &mut self.requests).await {
             return Ok(Err(error));
         }
@@ -407,6 +428,20 @@ fn session_name(op: &Value) -> &str {
 
 fn name(op: &Value) -> String {
     op["as"].as_str().unwrap_or("turn").to_owned()
+}
+
+/// What `prompt` and `one_shot` say, with the options of the prompt in seconds.
+fn prompt_options(op: &Value) -> Result<PromptOptions, Problem> {
+    let mut prompt = PromptOptions::new(input(op)?);
+    for (name, value) in op["prompt_options"].as_object().into_iter().flatten() {
+        let limit = Duration::from_secs_f64(value.as_f64().ok_or("a deadline is a number")?);
+        prompt = match name.as_str() {
+            "timeout" => prompt.timeout(limit),
+            "idle_timeout" => prompt.idle_timeout(limit),
+            other => return Err(format!("a prompt has no option `{other}`")),
+        };
+    }
+    Ok(prompt)
 }
 
 fn input(op: &Value) -> Result<Content, Problem> {
