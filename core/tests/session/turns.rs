@@ -1,4 +1,5 @@
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_core::Stream;
 use kimi_agent::wire::TokenUsage;
