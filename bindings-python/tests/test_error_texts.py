@@ -40,7 +40,7 @@ async def provoke(how: dict[str, Any], options: dict[str, Any]) -> None:
     done = how["do"]
     if done in ("list_sessions", "session_with_env"):
         async with kimi_agent.open_agent(**options) as agent:
-            await (agent.list_sessions() if done == "list_sessions" else agent.create_session(env={"A": "b"}))
+            await (agent.list_sessions() if done == "list_sessions" else agent.create_session(env={"A": "b"}))  # type: ignore[call-arg]  # pyright: ignore
         return
     async with kimi_agent.create_session(**options) as session:
         if done == "set_plan_mode":
@@ -74,7 +74,7 @@ def provoke_blocking(how: dict[str, Any], options: dict[str, Any]) -> None:
             if done == "list_sessions":
                 agent.list_sessions()
             else:
-                agent.create_session(env={"A": "b"})
+                agent.create_session(env={"A": "b"})  # type: ignore[call-arg]  # pyright: ignore
         return
     with sync.create_session(**options) as session:
         if done == "set_plan_mode":

@@ -166,7 +166,7 @@ def test_objects_never_change() -> None:
     with pytest.raises(AttributeError, match="TextPart does not change: 'text' cannot be set"):
         event.text = "b"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError, match="cannot be deleted"):
-        del event.text
+        del event.text  # pyright: ignore[reportAttributeAccessIssue]
     assert not hasattr(event, "__dict__")
 
 

@@ -13,6 +13,11 @@ NEEDED = ("kimi_agent/py.typed", "kimi_agent/_native.pyi", "kimi_agent/sync.py",
 def complaints(wheel: Path, version: str, root: Path) -> list[str]:
     found = []
     metadata = importlib.metadata.metadata("kimi-agent")
+    commands = importlib.metadata.entry_points(group="console_scripts", name="kimi-scripted-agent")
+    if not commands or not callable(next(iter(commands)).load()):
+        found.append("it installs no command kimi-scripted-agent")
+    links = {link.partition(",")[0] for link in metadata.get_all("Project-URL") or []}
+    found += [f"it has no link to its {name}" for name in ("Homepage", "Repository", "Issues") if name not in links]
     requires = metadata.get_all("Requires-Dist")
     if requires:
         found.append(f"it depends on {requires}")

@@ -1,5 +1,8 @@
 """What can go wrong, as exceptions. `code` is the same string in every language."""
 
+# The code of a class never changes, so that it may be narrower than that of its base.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -186,6 +186,7 @@ class TokenUsageMethods(Message):
     """Sums over a `TokenUsage`."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
         input_other: int
@@ -208,6 +209,7 @@ class ToolReturnValueMethods(Message):
     """Short ways to make a `ToolReturnValue`."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def ok(cls, output: Any = "", message: str = "") -> Self:
@@ -264,6 +266,7 @@ class UnknownEventMethods(Message):
     """An `UnknownEvent` stands on the wire as what it was, not as what it is here."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
         type: str

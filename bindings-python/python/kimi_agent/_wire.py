@@ -1444,7 +1444,9 @@ class ToolCallInfo(Message):
         id: str,
         name: str,
         arguments: dict[str, Any] | None = None,
-        kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"] | str | None = None,
+        kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"]
+        | str
+        | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         keep(self, "id", id)

@@ -469,13 +469,13 @@ class Agent(_Owner[_agent.Agent]):
 
     def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session:
         """Goes on with a session: `create_session` with a `session_id`."""
-        opening = self._inner.resume(session_id, **options)
+        opening = self._inner.resume(session_id, **options)  # pyright: ignore[reportArgumentType]
         del options
         return Session(run(_opened(opening)))
 
     def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session:
         """Opens a session that begins with the past of another, which stays as it is."""
-        opening = self._inner.fork(session_id, **options)
+        opening = self._inner.fork(session_id, **options)  # pyright: ignore[reportArgumentType]
         del options
         return Session(run(_opened(opening)))
 

@@ -184,7 +184,7 @@ class ScriptRepeat(TypedDict):
 class ScriptAction(TypedDict, total=False):
     """One thing that the agent does.
 
-    One key names the action, such as `{"text": "Hello"}`; `delay`, `bulk` and the action's other keys may stand beside it.
+    One key names the action, such as `{"text": "Hello"}`; `delay`, `bulk` and its other keys may stand beside it.
     """
 
     delay: float
