@@ -72,8 +72,15 @@ test("a plain tool may have a zod schema", async () => {
 });
 
 test("what is no function where one belongs is left to the core to refuse", () => {
-  const options = { onApproval: "always", onEvent: 1, tools: {}, hooks: "x", wrokDir: "." };
+  const options = { onApproval: "always", onEvent: 1, tools: {}, hooks: "x" };
   assert.deepEqual(prepare(options).options, options);
+});
+
+test("names and types are checked before anything else", () => {
+  const wrong = (option, message) => ({ name: "InvalidOption", option, message });
+  assert.throws(() => prepare({ tools: 3, onapproval: () => 1 }), wrong("onapproval", /did you mean `onApproval`/));
+  assert.throws(() => prepare({ timeout: 5n }), wrong("timeout", /did you mean `turnTimeout`/));
+  assert.throws(() => prepare({ idleTimeout: 5n }), wrong("idleTimeout", /expected a number of milliseconds, got a bigint/));
 });
 
 for (const [option, options] of [
