@@ -129,7 +129,7 @@ export async function main(): Promise<void> {
 }
 
 export function explain(error: unknown): number {
-  if (error instanceof RpcError) return error.rpcCode;
+  if (error instanceof RpcError) return error.rpcCode ?? 0;
   if (error instanceof KimiAgentError && error.code === "timeout") return 1;
   return 0;
 }

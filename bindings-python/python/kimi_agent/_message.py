@@ -241,7 +241,8 @@ def nested(value: Any, kind: type[Message], unknown: type[Message]) -> Message:
     name = value.get("type")
     named = isinstance(name, str)
     rest = {key: item for key, item in value.items() if key != "type" or not named}
-    return cast(Any, unknown)(name if named else "", rest)
+    kept: Message = cast(Any, unknown)(name if named else "", rest)
+    return kept
 
 
 class UnknownItemMethods(Message):
