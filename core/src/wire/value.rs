@@ -109,11 +109,14 @@ impl<'de> Deserialize<'de> for Json {
 #[derive(Clone, Default)]
 pub struct Extra(Option<Box<Kept>>);
 
+/// Fields by name, as text.
+type RawFields = Vec<(String, Json)>;
+
 #[derive(Clone, Default)]
 struct Kept {
     fields: Map<String, Value>,
     /// Fields that no [`Value`] can hold, such as `1e999` or half of a surrogate pair, as text.
-    raw: Vec<(String, Json)>,
+    raw: RawFields,
     origin: Option<RequestOrigin>,
 }
 
@@ -191,7 +194,7 @@ impl Extra {
     }
 
     /// What of it the agent sent.
-    fn sent(&self) -> Option<(&Map<String, Value>, &Vec<(String, Json)>)> {
+    fn sent(&self) -> Option<(&Map<String, Value>, &RawFields)> {
         self.0.as_ref().filter(|_| !self.is_empty()).map(|kept| (&kept.fields, &kept.raw))
     }
 }
