@@ -79,7 +79,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-bundles test-next test-programs test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -180,6 +180,29 @@ test-acp: build ## Agents of ACP that others have written, with a scripted model
 test-packages: wheels ## The wheel and the tarball, in fresh environments.
 	$(call say,Trying the packages in fresh environments)
 	@tests/packages/run.sh "$(PYTHON)" $(DIST)
+
+tests/bundles/node_modules/.ready: tests/bundles/package-lock.json
+	@cd tests/bundles && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: test-bundles
+test-bundles: $(DIST)/.npm tests/bundles/node_modules/.ready ## The Node package in bundles of esbuild, webpack and Vite, and under Deno.
+	$(call say,Bundling programs that use the Node package)
+	@cd tests/bundles && npm test --silent
+
+tests/bundles/next/node_modules/.ready: tests/bundles/next/package-lock.json
+	@cd tests/bundles/next && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: test-next
+test-next: $(DIST)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js; NEXT_BUILDS names other builds.
+	$(call say,Building an application of Next.js)
+	@cd tests/bundles/next && npm test --silent
+
+.PHONY: test-programs
+test-programs: build ## Whole programs: servers, a terminal chat, a batch, with the scripted agent.
+	$(call say,Running whole programs)
+	@for run in $(wildcard tests/programs/*/run.sh); do "$$run" "$(PY)" "$(DIST)"; done
 
 .PHONY: test-real-quick
 test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.

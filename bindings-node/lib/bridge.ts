@@ -1,11 +1,10 @@
 /** The one place where the addon and JavaScript meet: tickets, wake-ups, jobs, and what keeps the process alive. */
 
-import { isMainThread } from "node:worker_threads";
-
 import { fromNative, translated } from "./errors.js";
 import { errorText, type Handlers, type Job, JobContext } from "./handlers.js";
 import { log } from "./log.js";
 import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
+import { workerThreads } from "./node.js";
 import { bindRequest } from "./requests.js";
 
 /** A turn or a replay, for what is delivered to it. It must not keep the program's object from being collected. */
@@ -57,7 +56,7 @@ export class Bridge {
   static get(): Bridge {
     if (this.#instance) return this.#instance;
     const module = loadNative();
-    if (isMainThread) {
+    if (workerThreads.isMainThread) {
       // Agents that are left get the chance to end in order, instead of dying with this process.
       process.once("exit", () => {
         module.shutdown();

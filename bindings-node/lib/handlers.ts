@@ -1,11 +1,10 @@
 /** Runs the program's functions for the agent's requests. */
 
-import { AsyncLocalStorage, AsyncResource } from "node:async_hooks";
-
 import { revealCall, revealed } from "./added.js";
 import { InvalidOption } from "./errors.js";
 import { toJson } from "./json.js";
 import type { JobKind } from "./native.js";
+import { asyncHooks } from "./node.js";
 import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
 import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest } from "./wire.js";
 
@@ -18,7 +17,7 @@ export interface Job {
 }
 
 /** In a handler that a turn waits for, and in what it has started: the id of its job. */
-const serving = new AsyncLocalStorage<number>();
+const serving = new asyncHooks.AsyncLocalStorage<number>();
 
 /** The job of the handler that calls this; a turn that waits for it can't be waited for. */
 export function servingJob(): number | null {
@@ -129,7 +128,7 @@ function callServing(job: Job, functions: HandlerFunctions, context: HandlerCont
 /** The handlers of a session. They run in the asynchronous context of whoever opened it, or began the turn. */
 export class Handlers {
   readonly #functions: HandlerFunctions;
-  readonly #session = new AsyncResource("KimiAgentSession");
+  readonly #session = new asyncHooks.AsyncResource("KimiAgentSession");
   #turn = this.#session;
 
   constructor(functions: HandlerFunctions) {
@@ -138,7 +137,7 @@ export class Handlers {
 
   /** A turn begins here: its handlers run in this asynchronous context. */
   enterTurn(): void {
-    this.#turn = new AsyncResource("KimiAgentTurn");
+    this.#turn = new asyncHooks.AsyncResource("KimiAgentTurn");
   }
 
   /**

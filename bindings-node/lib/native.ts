@@ -1,8 +1,8 @@
 /** What the addon offers, and how it is found. Nothing here is public: the package's surface is in index.ts. */
 
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-
+import { KimiAgentError } from "./errors.js";
+import { installedFile } from "./installed.js";
+import { fs, nodeModule } from "./node.js";
 import type { Event } from "./wire.js";
 
 /**
@@ -230,7 +230,7 @@ export function nativeFileName(): string {
 
 function usesMusl(): boolean {
   const loader = process.arch === "x64" ? "x86_64" : process.arch === "arm64" ? "aarch64" : process.arch;
-  return existsSync(`/lib/ld-musl-${loader}.so.1`) && !hasGlibc();
+  return fs.existsSync(`/lib/ld-musl-${loader}.so.1`) && !hasGlibc();
 }
 
 /** A glibc machine may have musl's loader installed beside its own. */
@@ -244,18 +244,14 @@ let loaded: NativeModule | undefined;
 /** Loads the addon, once. */
 export function loadNative(): NativeModule {
   if (loaded) return loaded;
-  const platform = `${process.platform}-${process.arch}`;
-  const file = join(__dirname, "..", nativeFileName());
-  if (!existsSync(file)) {
-    throw new Error(`kimi-agent has no native module for ${platform} in this installation: ${file} is missing`);
-  }
+  const file = installedFile(nativeFileName(), "its native module");
   try {
-    // eslint-disable-next-line @typescript-eslint/no-require-imports -- an addon can be loaded in no other way
-    loaded = require(file) as NativeModule;
+    // Not a plain `require`, which bundlers replace.
+    loaded = nodeModule.createRequire(file)(file) as NativeModule;
   } catch (error) {
-    throw new Error(`kimi-agent could not load its native module for ${platform}, ${file}: ${String(error)}`, {
-      cause: error,
-    });
+    const platform = `${process.platform}-${process.arch}`;
+    const text = `kimi-agent could not load its native module for ${platform}, ${file}: ${String(error)}`;
+    throw new KimiAgentError(text, { cause: error });
   }
   return loaded;
 }

@@ -5,11 +5,11 @@
  * @packageDocumentation
  */
 
-import { join, resolve } from "node:path";
-
-import { InvalidOption, translated } from "./errors.js";
+import { InvalidOption, translated, Unsupported } from "./errors.js";
 import { toJson } from "./json.js";
+import { installedFile } from "./installed.js";
 import { loadNative, type NativeFolder } from "./native.js";
+import { path } from "./node.js";
 import type { Script } from "./script.js";
 import { show } from "./show.js";
 
@@ -39,6 +39,7 @@ let scripts = 0;
  * @returns The command line of the agent. A script that is not a file is written to a private file, which is deleted when
  * this process exits.
  * @throws {@link InvalidOption} for `script`, with the place and the problem, if the script is wrong or cannot be read.
+ * {@link Unsupported} in a program that `deno compile` made. Under Deno, the program itself needs `deno run -A`.
  *
  * @example
  * ```ts
@@ -47,11 +48,26 @@ let scripts = 0;
  */
 export function scriptedAgent(script: Script | string): string[] {
   const isPath = typeof script === "string";
-  const text = isPath ? resolve(script) : scriptText(script);
+  const text = isPath ? path.resolve(script) : scriptText(script);
   translated(() => {
     loadNative().checkScript(text, isPath);
   });
-  return [process.execPath, join(__dirname, "scripted-agent.cjs"), isPath ? text : writeScript(text)];
+  const program = installedFile("dist/scripted-agent.cjs", "the scripted agent");
+  return [...interpreter(), program, isPath ? text : writeScript(text)];
+}
+
+interface DenoGlobal {
+  Deno?: { build?: { standalone?: boolean } };
+}
+
+/** The command that runs a program of JavaScript: this process's own, which in Deno needs `run` and permissions. */
+function interpreter(): string[] {
+  if (process.versions["deno"] === undefined) return [process.execPath];
+  if ((globalThis as DenoGlobal).Deno?.build?.standalone === true) {
+    const reason = "a program that `deno compile` made cannot run another file; use `deno run` or `deno test`";
+    throw new Unsupported(`scriptedAgent() starts the scripted agent with Deno, and ${reason}`);
+  }
+  return [process.execPath, "run", "--allow-all", "--no-config"];
 }
 
 function scriptText(script: unknown): string {

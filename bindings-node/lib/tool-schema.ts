@@ -1,8 +1,7 @@
 /** Converts a tool's Standard Schema to the JSON Schema that the model gets. */
 
-import { createRequire } from "node:module";
-
 import { InvalidOption } from "./errors.js";
+import { nodeModule } from "./node.js";
 import type { JsonSchema, StandardSchema } from "./tool.js";
 import type { JsonObject } from "./wire.js";
 
@@ -75,7 +74,7 @@ function zod4Core(): Zod4Core {
   for (const base of [here, process.argv[1]]) {
     if (base === undefined) continue;
     try {
-      return createRequire(base)("zod/v4/core") as Zod4Core;
+      return nodeModule.createRequire(base)("zod/v4/core") as Zod4Core;
     } catch {
       // In a bundle, this file is not where the package was.
     }

@@ -7,6 +7,7 @@ import { join, relative } from "node:path";
 import { after, test } from "node:test";
 
 import native from "../dist/native.js";
+import version from "../dist/version.js";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const root = join(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "..");
@@ -20,14 +21,21 @@ function run(code, cwd = folder) {
   return stdout;
 }
 
-test("without its native module the package says for which platform, and which file", async () => {
+test("without its native module the package says for which platform, which file, and what to do", () => {
   cpSync(join(root, "dist"), join(folder, "dist"), { recursive: true });
-  const bare = await import(join(folder, "dist/index.mjs"));
+  const found = run(`
+    import { createSession } from ${JSON.stringify(join(folder, "dist/index.mjs"))};
+    await createSession().catch(({ name, code, message }) => console.log([name, code, message].join(" | ")));
+  `);
   const file = join(folder, native.nativeFileName());
-  await assert.rejects(bare.createSession(), ({ message }) => {
-    assert.ok(message.includes(`${process.platform}-${process.arch}`) && message.includes(file), message);
-    return true;
-  });
+  const platform = `${process.platform}-${process.arch}`;
+  for (const part of ["KimiAgentError | internal_error | ", platform, file, "external", "serverExternalPackages", "npm install"]) {
+    assert.ok(found.includes(part), `${part}: ${found}`);
+  }
+});
+
+test("the version that the package knows of itself is that of package.json", () => {
+  assert.equal(version.VERSION, JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version);
 });
 
 test("zod is not loaded by a program that does not use it", () => {
@@ -89,4 +97,19 @@ for (const [problem, script] of [
 test("package.json says where the project is", () => {
   const { repository, homepage, bugs } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   for (const url of [repository.url, homepage, bugs.url]) assert.match(url, /github\.com\/kimi-agent\/kimi-agent/);
+});
+
+test("under Deno the scripted agent is started with `deno run`, and a compiled program is told that it cannot start it", () => {
+  const found = run(`
+    import { scriptedAgent } from ${JSON.stringify(join(root, "dist/testing.mjs"))};
+    Object.defineProperty(process, "versions", { value: { ...process.versions, deno: "2.0.0" } });
+    console.log(scriptedAgent([]).slice(1, -2).join(" "));
+    globalThis.Deno = { build: { standalone: true } };
+    try {
+      scriptedAgent([]);
+    } catch ({ code, message }) {
+      console.log(code + ": " + message);
+    }
+  `);
+  assert.match(found, /^run --allow-all --no-config\nunsupported: .*`deno compile`.*`deno run`/);
 });
