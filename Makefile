@@ -79,7 +79,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-bundles test-next test-programs test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-bundles test-programs test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -195,7 +195,7 @@ tests/bundles/next/node_modules/.ready: tests/bundles/next/package-lock.json
 	@touch $@
 
 .PHONY: test-next
-test-next: $(DIST)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js; NEXT_BUILDS names other builds.
+test-next: $(DIST)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js, some 350 MB and a minute; NEXT_BUILDS names other builds. Not part of make test.
 	$(call say,Building an application of Next.js)
 	@cd tests/bundles/next && npm test --silent
 

@@ -21,7 +21,7 @@ HEADER = """\
 
 /**
  * Wire's messages, as they come over the pipe. An optional field that is null on the wire is absent here; fields that
- * this SDK does not know are kept in the objects as they came.
+ * this SDK does not know are kept in the objects as they came. All of it is read-only: the SDK shares these objects.
  */
 
 declare enum Other {
@@ -38,7 +38,7 @@ export type UnknownWord = Other.Word;
 export type JsonObject = Record<string, unknown>;
 
 /** What a user says or a tool puts out: text, or a list of parts. */
-export type Content = string | ContentPart[];
+export type Content = string | readonly ContentPart[];
 """
 
 FOOTER = """\
@@ -54,7 +54,9 @@ export type EventType = keyof EventPayloads;
 export type RequestType = %(requests)s;
 
 /** An event of one type (or of several): `EventOf<"ToolCall">`. */
-export type EventOf<T extends EventType> = T extends EventType ? { type: T; payload: EventPayloads[T] } : never;
+export type EventOf<T extends EventType> = T extends EventType
+  ? { readonly type: T; readonly payload: EventPayloads[T] }
+  : never;
 
 /**
  * Something that happened in a session. `switch (event.type)` can be exhaustive: what this SDK does not know comes as
@@ -91,7 +93,7 @@ def type_text(ref: dict[str, Any]) -> str:
         return type_text(of)
     if kind == "list":
         inner = type_text(of)
-        return f"({inner})[]" if " " in inner else f"{inner}[]"
+        return f"readonly ({inner})[]" if " " in inner else f"readonly {inner}[]"
     if kind == "ref":
         return str(of)
     if kind == "words":
@@ -118,17 +120,18 @@ def interface(message: dict[str, Any]) -> str:
     head = doc if message["name"] in OWN else with_version(doc, message["since"])
     lines = [comment(head), f"export interface {message['name']} {{"]
     if message["tag"] is not None:
-        lines.append(f'  type: "{message["tag"]}";')
+        lines.append(f'  readonly type: "{message["tag"]}";')
     for field in message["fields"]:
         newer = field["since"] != message["since"]
         lines.append(comment(with_version(field["doc"], field["since"]) if newer else field["doc"], "  "))
-        optional = "?" if field["type"]["kind"] == "optional" else ""
+        optional = field["type"]["kind"] == "optional"
         text = "UnknownWord" if unknown and field["name"] == "type" else type_text(field["type"])
-        lines.append(f"  {field['name']}{optional}: {text};")
+        # `undefined` is written out for programs with `exactOptionalPropertyTypes`.
+        lines.append(f"  readonly {field['name']}{'?' if optional else ''}: {text}{' | undefined' if optional else ''};")
     if message["adds"]:
         lines += [comment(ADDED, "  "), f"  readonly {message['adds']}?: ToolCallInfo | undefined;"]
     if unknown:
-        lines.append("  [field: string]: unknown;")
+        lines.append("  readonly [field: string]: unknown;")
     if lines[-1].endswith("{"):
         return lines[0] + f"\nexport type {message['name']} = JsonObject;\n"
     return "\n".join(lines) + "\n}\n"

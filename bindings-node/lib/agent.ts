@@ -6,7 +6,7 @@ import { Bridge } from "./bridge.js";
 import { translated } from "./errors.js";
 import { Handlers } from "./handlers.js";
 import type { NativeAgent } from "./native.js";
-import { type AgentOptions, checkedOptions, json, prepareOptions, type SessionOptions, wrongOption } from "./options.js";
+import { type AgentOptions, type AgentSessionOptions, checkedOptions, json, prepareOptions, wrongOption } from "./options.js";
 import { type CloseOptions, Session } from "./session.js";
 import { show } from "./show.js";
 import { takeSignal } from "./signal.js";
@@ -60,13 +60,17 @@ export class Agent implements AsyncDisposable {
     return new Agent(bridge, native, handlers);
   }
 
-  /** Opens a session. Options that are the agent's are not to be set: {@link InvalidOption}. */
-  async createSession(options: SessionOptions = {}): Promise<Session> {
+  /**
+   * Opens a session.
+   *
+   * @throws {@link InvalidOption} also for an option of the agent's process, such as `executable` or `env`.
+   */
+  async createSession(options: AgentSessionOptions = {}): Promise<Session> {
     return this.#open(null, null, checkedOptions("createSession()", options));
   }
 
   /** Goes on with a session: `createSession` with a `sessionId`. */
-  async resume(sessionId: string, options: SessionOptions = {}): Promise<Session> {
+  async resume(sessionId: string, options: Omit<AgentSessionOptions, "sessionId"> = {}): Promise<Session> {
     return this.#open(existingSession("resume", sessionId), null, options);
   }
 
@@ -74,7 +78,7 @@ export class Agent implements AsyncDisposable {
    * Opens a session that begins with the past of another, which stays as it is. {@link Unsupported} where the agent can't,
    * as none that speaks Wire can.
    */
-  async fork(sessionId: string, options: SessionOptions = {}): Promise<Session> {
+  async fork(sessionId: string, options: Omit<AgentSessionOptions, "sessionId"> = {}): Promise<Session> {
     return this.#open(null, existingSession("fork", sessionId), options);
   }
 
@@ -110,7 +114,7 @@ export class Agent implements AsyncDisposable {
     return this.close();
   }
 
-  #open(resume: string | null, fork: string | null, options: SessionOptions): Promise<Session> {
+  #open(resume: string | null, fork: string | null, options: AgentSessionOptions): Promise<Session> {
     const origin = {
       agent: this,
       open: (optionsJson: string, callbacksJson: string) =>

@@ -1,6 +1,6 @@
 /** The one place where the addon and JavaScript meet: tickets, wake-ups, jobs, and what keeps the process alive. */
 
-import { fromNative, translated } from "./errors.js";
+import { type CallSite, callSite, fromNative, raisedAt, translated } from "./errors.js";
 import { errorText, type Handlers, type Job, JobContext } from "./handlers.js";
 import { log } from "./log.js";
 import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
@@ -18,6 +18,8 @@ interface Pending {
   reject: (error: Error) => void;
   /** Kept from being collected while the call is pending. */
   owner: object | undefined;
+  /** Where the program called. */
+  site: CallSite;
 }
 
 /**
@@ -65,10 +67,10 @@ export class Bridge {
     return (this.#instance = new Bridge(module));
   }
 
-  /** Waits for a ticket; `owner` is not collected meanwhile. */
-  wait<T>(ticket: number, owner?: object): Promise<T> {
+  /** Waits for a ticket; `owner` is not collected meanwhile. An error's stack is that of the call, `site`. */
+  wait<T>(ticket: number, owner?: object, site = callSite()): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#pending.set(ticket, { resolve: resolve as (value: unknown) => void, reject, owner });
+      this.#pending.set(ticket, { resolve: resolve as (value: unknown) => void, reject, owner, site });
       this.#updateRef();
     });
   }
@@ -123,9 +125,11 @@ export class Bridge {
       case "done":
         this.#take(delivery[1])?.resolve(delivery[2]);
         break;
-      case "failed":
-        this.#take(delivery[1])?.reject(fromNative(delivery[2], delivery[3], delivery[4]));
+      case "failed": {
+        const pending = this.#take(delivery[1]);
+        pending?.reject(raisedAt(fromNative(delivery[2], delivery[3], delivery[4]), pending.site));
         break;
+      }
       case "readable":
         this.#turns.get(delivery[1])?.onReadable();
         break;

@@ -24,6 +24,16 @@ export type ErrorCode =
   | "turn_cancelled"
   | "max_steps_reached";
 
+/** The codes of errors that come as an agent's answer to a call. */
+export type RpcErrorCode =
+  | "rpc_error"
+  | "turn_in_progress"
+  | "no_active_turn"
+  | "llm_not_set"
+  | "llm_not_supported"
+  | "llm_service_error"
+  | "auth_expired";
+
 /** The base of all errors of this package. */
 export class KimiAgentError extends Error {
   /** A name that does not change between releases or languages, unlike the message. */
@@ -135,7 +145,7 @@ export class EventBufferFull extends KimiAgentError {
 
 /** The agent answered a call with an error. */
 export class RpcError extends KimiAgentError {
-  override readonly code: ErrorCode = "rpc_error";
+  override readonly code: RpcErrorCode = "rpc_error";
   /**
    * The number in the agent's answer, which differs between dialects; `code` does not. Null if the SDK raises the error
    * itself, without asking the agent.
@@ -228,6 +238,48 @@ export class MaxStepsReached extends KimiAgentError {
   }
 }
 
+/**
+ * All classes of errors that this package raises. Their `code` tells them apart: after
+ * {@link isKimiAgentError}, `switch (error.code)` narrows to the class.
+ */
+export type AnyKimiAgentError =
+  | (KimiAgentError & { readonly code: "internal_error" })
+  | InvalidOption
+  | SpawnError
+  | HandshakeError
+  | AgentExited
+  | ProtocolError
+  | Unsupported
+  | SessionClosed
+  | Timeout
+  | EventBufferFull
+  | (RpcError & { readonly code: "rpc_error" })
+  | TurnInProgress
+  | NoActiveTurn
+  | LlmNotSet
+  | LlmNotSupported
+  | LlmServiceError
+  | AuthExpired
+  | TurnCancelled
+  | MaxStepsReached;
+
+/**
+ * Returns whether a value is an error of this package, and has TypeScript narrow it by its `code`.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Hello").result();
+ * } catch (error) {
+ *   if (isKimiAgentError(error) && error.code === "agent_exited") console.error(error.exitCode, error.stderr);
+ *   else throw error;
+ * }
+ * ```
+ */
+export function isKimiAgentError(error: unknown): error is AnyKimiAgentError {
+  return error instanceof KimiAgentError;
+}
+
 const SIMPLE = {
   spawn_error: SpawnError,
   handshake_error: HandshakeError,
@@ -251,6 +303,28 @@ const RPC = {
 
 function has<T extends object>(table: T, key: string): key is keyof T & string {
   return Object.hasOwn(table, key);
+}
+
+/** The place of a call in the program, for an error that arises later. */
+export interface CallSite {
+  readonly stack?: unknown;
+}
+
+/** Remembers who calls. The text of the stack is made only if it is asked for. */
+export function callSite(): CallSite {
+  const site: CallSite = {};
+  Error.captureStackTrace(site, callSite);
+  return site;
+}
+
+/** Gives an error the stack of the call that it ends: where it was made says nothing to the program. */
+export function raisedAt<E extends Error>(error: E, { stack }: CallSite): E {
+  const frames = typeof stack === "string" ? stack.indexOf("\n    at ") : -1;
+  if (frames === -1) return error;
+  const own = error.stack ?? "";
+  const end = own.indexOf("\n    at ");
+  error.stack = (end === -1 ? own : own.slice(0, end)) + (stack as string).slice(frames);
+  return error;
 }
 
 /** The error that the core describes by `code`, `message` and `fields`. */

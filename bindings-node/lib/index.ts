@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
 /**
- * Drive the Kimi CLI agent from a program: sessions, streamed turns, approvals and tools of your own.
+ * Drive Kimi Code and kimi-cli from a program: sessions, streamed turns, approvals and tools of your own.
  *
  * @packageDocumentation
  */
@@ -9,11 +9,13 @@
 export { Agent, openAgent, type SessionInfo } from "./agent.js";
 export {
   AgentExited,
+  type AnyKimiAgentError,
   AuthExpired,
   type ErrorCode,
   EventBufferFull,
   HandshakeError,
   InvalidOption,
+  isKimiAgentError,
   KimiAgentError,
   LlmNotSet,
   LlmNotSupported,
@@ -22,6 +24,7 @@ export {
   NoActiveTurn,
   ProtocolError,
   RpcError,
+  type RpcErrorCode,
   SessionClosed,
   SpawnError,
   Timeout,
@@ -33,15 +36,18 @@ export { type Logger, type LogRecord, setLogger } from "./log.js";
 export type { LogLevel } from "./native.js";
 export {
   type AgentOptions,
+  type AgentSessionOptions,
   type ApprovalAnswer,
   type ApprovalHandler,
   Block,
   block,
+  type Dialect,
   type HandlerContext,
   Hook,
   hook,
   type HookAnswer,
   type HookDefinition,
+  type HookEvent,
   type HookHandler,
   type QuestionAnswer,
   type QuestionHandler,
@@ -52,13 +58,16 @@ export {
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
 export type { RequestReference } from "./requests.js";
+export type { WireVersion } from "./script.js";
 export { type Capabilities, type CloseOptions, createSession, prompt, type PromptOptions, Session } from "./session.js";
 export {
+  type AnyObject,
   type ExternalTool,
   type JsonSchema,
   type StandardSchema,
   tool,
   type ToolArguments,
+  type ToolDescription,
   type ToolOutcome,
 } from "./tool.js";
 export {
@@ -71,4 +80,5 @@ export {
   Turn,
   type TurnStatus,
 } from "./turn.js";
+export type { Usage } from "./usage.js";
 export type * from "./wire.js";

@@ -3,8 +3,9 @@
 import { InvalidOption, translated } from "./errors.js";
 import { toJson } from "./json.js";
 import { loadNative } from "./native.js";
+import type { WireVersion } from "./script.js";
 import { show } from "./show.js";
-import { checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
+import { type AnyObject, checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
   Event,
@@ -51,7 +52,7 @@ export function block(reason?: string): Block {
 export type ApprovalAnswer = "approve" | "approve_for_session" | "reject" | Reject;
 
 /** How questions can be answered: by their texts. Nothing at all dismisses them. */
-export type QuestionAnswer = Record<string, string | string[]> | null | undefined;
+export type QuestionAnswer = Readonly<Record<string, string | readonly string[]>> | null | undefined;
 
 /** How a hook can decide. */
 export type HookAnswer = "allow" | Block | null | undefined;
@@ -75,22 +76,42 @@ export type HookHandler = (
   // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing allows
 ) => MaybePromise<HookAnswer | void>;
 
-/** A hook: a function that the agent asks at a certain moment. */
+/** The events that hooks can be set on. `session.capabilities.hooks` lists those that the agent knows. */
+export type HookEvent =
+  | "PreToolUse"
+  | "PostToolUse"
+  | "PostToolUseFailure"
+  | "UserPromptSubmit"
+  | "Stop"
+  | "StopFailure"
+  | "SessionStart"
+  | "SessionEnd"
+  | "SubagentStart"
+  | "SubagentStop"
+  | "PreCompact"
+  | "PostCompact"
+  | "Notification";
+
+/** The protocols that the option `dialect` can name. */
+export type Dialect = "auto" | "acp" | "legacy" | WireVersion;
+
+/** A hook: a function that the agent calls before or after it does something. */
 export interface HookDefinition {
-  /** The moment, such as `"PreToolUse"`; see `session.capabilities` for what the agent knows. */
-  event: string;
-  /** A regular expression for what the event is about (a tool's name); without one, everything. */
+  /** When the hook is called. An event that the agent does not know fails the opening with {@link Unsupported}. */
+  event: HookEvent;
+  /** A regular expression for what the event is about: the tool's name, or the prompt's text. Default: everything. */
   matcher?: string | undefined;
+  /** Decides. It returns `"allow"` or nothing to allow, or a {@link Block}. */
   handler: HookHandler;
-  /** For the handler's decision, in milliseconds. */
+  /** How long the handler may take, in milliseconds. Default: 30,000. */
   timeout?: number | undefined;
-  /** What a handler that throws, answers nonsense or takes too long stands for. The default is `"allow"`. */
+  /** The decision if the handler throws, returns something else or takes too long. Default: `"allow"`. */
   onError?: "allow" | "block" | undefined;
 }
 
 /** A hook as an object; a plain {@link HookDefinition} does as well. */
 export class Hook implements HookDefinition {
-  readonly event: string;
+  readonly event: HookEvent;
   readonly matcher: string | undefined;
   readonly handler: HookHandler;
   readonly timeout: number | undefined;
@@ -109,100 +130,112 @@ export function hook(definition: HookDefinition): Hook {
   return new Hook(definition);
 }
 
-/** The options of {@link createSession} and of the one-shot `prompt`. Only what is set is passed on to the agent. */
+/**
+ * The options of {@link createSession} and of the one-shot {@link prompt}. An option that is not set, or `undefined`, is not
+ * passed on to the agent, so that the agent's own configuration decides. All times are in milliseconds, all sizes in bytes.
+ */
 export interface SessionOptions {
-  /** The directory that the agent works in. The default is the current one. */
+  /** The directory that the agent works in. Default: the current directory. */
   workDir?: string | undefined;
-  /** The session to resume, or the name for a new one. */
-  sessionId?: string | undefined;
-  /** The model's name in the agent's configuration. */
-  model?: string | undefined;
-  /** Whether the model is to think before it answers. */
-  thinking?: boolean | undefined;
-  /** Approves whatever the agent asks. */
-  yolo?: boolean | undefined;
-  /** A configuration file for the agent. */
-  configFile?: string | undefined;
-  /** The agent's configuration itself. It may hold keys: it travels in a private file. */
-  config?: JsonObject | undefined;
   /**
-   * The agent: a path, or a list of a path and first arguments. The default is `$KIMI_AGENT_EXECUTABLE`, then `kimi` on
-   * the PATH.
+   * The id of the conversation to resume, or the name of a new one: letters, digits, `.`, `_` and `-`. Default: a new
+   * conversation with a random id.
+   */
+  sessionId?: string | undefined;
+  /** The model's name in the agent's configuration. Default: the agent's default model. */
+  model?: string | undefined;
+  /** Whether the model thinks before it answers. Default: as the agent is configured. */
+  thinking?: boolean | undefined;
+  /** Whether everything is approved without asking. Default: `false`. */
+  yolo?: boolean | undefined;
+  /** The path of a configuration file: JSON if its name ends with `.json`, else TOML. Default: the user's own file. */
+  configFile?: string | undefined;
+  /**
+   * The agent's configuration itself, not together with `configFile`. It may hold keys: it travels in a private file.
+   * Default: none.
+   */
+  config?: AnyObject | undefined;
+  /**
+   * The agent: the path or name of a program, or a list of it and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`,
+   * then `kimi` on PATH.
    */
   executable?: string | readonly string[] | undefined;
-  /** Environment variables for the agent, on top of this process's. */
+  /** Environment variables for the agent, in addition to those of this process. Default: none. */
   env?: Readonly<Record<string, string | undefined>> | undefined;
-  /** Configurations of MCP servers. They may hold keys: they travel in private files. */
-  mcpConfigs?: readonly JsonObject[] | undefined;
-  /** The file that describes the agent. */
+  /**
+   * Configurations of MCP servers, each `{ mcpServers: { … } }`. They may hold keys: they travel in private files.
+   * Default: the user's own.
+   */
+  mcpConfigs?: readonly AnyObject[] | undefined;
+  /** The path of an agent specification. Default: the agent's default one. */
   agentFile?: string | undefined;
-  /** The directory with the agent's skills. */
+  /** The path of a directory with skills. Default: the agent's own directories. */
   skillsDir?: string | undefined;
-  /** Functions of this program that the model can call. */
+  /** Functions of this program that the model can call; see {@link tool}. Default: none. */
   tools?: readonly ExternalTool[] | undefined;
-  /** How many steps a turn may take. */
+  /** How many steps a turn may take, at least 1. Default: as the agent is configured. */
   maxStepsPerTurn?: number | undefined;
-  /** How often a step is tried again when the model's provider fails. */
+  /** How often a step asks the model's service, the first time included; at least 1. Default: as the agent is configured. */
   maxRetriesPerStep?: number | undefined;
   /**
-   * Answers approval requests. Without it, `yolo` approves and anything else is rejected. With `"manual"`, whoever reads
-   * the events answers through `turn.respond`, or `session.respond` outside a turn.
+   * Answers approval requests. With `"manual"`, the reader of the events answers through `turn.respond`, or
+   * `session.respond` outside a turn. Default: every request is rejected, or approved with `yolo`.
    */
   onApproval?: ApprovalHandler | "manual" | undefined;
-  /** Answers the agent's questions; `"manual"` as for `onApproval`. Without it, the agent is told not to ask. */
+  /** Answers the agent's questions; `"manual"` as for `onApproval`. Default: the agent cannot ask. */
   onQuestion?: QuestionHandler | "manual" | undefined;
-  /** Functions that the agent asks before or after it does something. */
+  /** Functions that the agent calls before or after it does something. Default: none. */
   hooks?: readonly HookDefinition[] | undefined;
-  /** Gets the events that come while no turn is running. */
+  /** Gets the events that come while no turn is running, one after the other. Default: they are dropped. */
   onEvent?: ((event: Event, context: HandlerContext) => unknown) | undefined;
-  /** Gets what the agent writes to stderr, by line. */
+  /** Gets the lines that the agent writes to stderr. Default: the last lines are kept for errors. */
   onStderr?: ((line: string, context: HandlerContext) => unknown) | undefined;
-  /** The name of your program, which the agent is told. */
+  /** The name of this program, for the agent. Default: `"kimi-agent"`. */
   clientName?: string | undefined;
-  /** Its version. */
+  /** The version of this program, for the agent. Default: the version of this package. */
   clientVersion?: string | undefined;
-  /** Further command-line arguments for the agent. */
+  /** Further command-line arguments for the agent, after all others. Default: none. */
   extraArgs?: readonly string[] | undefined;
-  /** The protocol to speak. The default, `"auto"`, finds out. */
-  dialect?: string | undefined;
-  /** For the agent to start and answer, in milliseconds; also to answer `steer()` and `setPlanMode()`. */
+  /** The protocol to speak. Default: `"auto"`, which finds out. */
+  dialect?: Dialect | undefined;
+  /**
+   * How long the agent may take to start and answer, in milliseconds; also to answer `steer()` and `setPlanMode()`, and to be
+   * silent in a `replay()`. Default: 60,000.
+   */
   handshakeTimeout?: number | undefined;
-  /** For a cancelled turn to end, in milliseconds; after that it is given up. */
+  /** How long a cancelled turn may take to end, in milliseconds, before the SDK ends it. Default: 10,000. */
   cancelTimeout?: number | undefined;
-  /** For each stage of closing, in milliseconds, before the next and firmer one. */
+  /**
+   * How long the agent may take to exit when the session closes, in milliseconds, before it gets TERM, and KILL two seconds
+   * later. Default: 10,000.
+   */
   closeTimeout?: number | undefined;
-  /** For silence in a turn, in milliseconds. Unlimited unless set. */
+  /** How long a turn may be silent, in milliseconds, while the agent does not wait for this program. Default: no limit. */
   idleTimeout?: number | undefined;
-  /** For a whole turn, in milliseconds. Unlimited unless set. */
+  /** How long a turn may take, in milliseconds. Default: no limit. */
   turnTimeout?: number | undefined;
-  /** The longest line that is accepted, in bytes. */
+  /** The longest line that the agent may send, in bytes; at least 1024. Default: 268,435,456 (256 MiB). */
   maxLineBytes?: number | undefined;
-  /** How many bytes of unread events are kept before the agent is made to wait. */
+  /** How many bytes of unread events of a turn are kept before the agent has to wait; at least 1024. Default: 262,144 (256 KiB). */
   eventBufferBytes?: number | undefined;
   /**
-   * Gives up the opening when it is aborted: its reason is thrown, and the agent goes. Once the session is open, it does
-   * nothing more. The one-shot `prompt` is cancelled by it from the beginning to the end, as a session's prompt is.
+   * Gives up the opening when it is aborted: the signal's reason is thrown, and the agent is ended. It has no effect on an open
+   * session. The one-shot {@link prompt} is cancelled by it at any time. Default: none.
    */
   signal?: AbortSignal | undefined;
 }
 
+/** The options that belong to an agent's process, which its sessions share. */
+type ProcessOption = "executable" | "env" | "extraArgs" | "dialect" | "onStderr" | "clientName" | "clientVersion";
+
 /**
- * The options of {@link openAgent}; everything else is an option of its sessions. Timeouts are the agent's own, and so is the
- * signal: an agent starts nothing before its first session, so there is little that it could give up.
+ * The options of {@link openAgent}. Timeouts and the signal are those of the agent; its sessions have their own. No process is
+ * started before the first session.
  */
-export type AgentOptions = Pick<
-  SessionOptions,
-  | "executable"
-  | "env"
-  | "extraArgs"
-  | "dialect"
-  | "onStderr"
-  | "clientName"
-  | "clientVersion"
-  | "handshakeTimeout"
-  | "closeTimeout"
-  | "signal"
->;
+export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
+
+/** The options of a session of an {@link Agent}: all but those of its process. */
+export type AgentSessionOptions = Omit<SessionOptions, ProcessOption>;
 
 /** The functions among the options, for the handlers to be called. */
 export interface HandlerFunctions {

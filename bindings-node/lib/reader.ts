@@ -2,7 +2,7 @@
 
 import { revealed } from "./added.js";
 import type { Bridge } from "./bridge.js";
-import { fromNative, translated } from "./errors.js";
+import { type CallSite, callSite, fromNative, raisedAt, translated } from "./errors.js";
 import type { Batch, ErrorFields, NativeTurn } from "./native.js";
 import { PullQueue } from "./pull.js";
 import { bindRequest } from "./requests.js";
@@ -102,6 +102,8 @@ export class Reader {
   #loop: object | undefined;
   #left = false;
   #ended = false;
+  /** Where the program began to read. */
+  #site: CallSite = {};
 
   #batch: Batch["events"] = [];
   /** So many of it the program has got; the core is told with the next call: one across the border is dear. */
@@ -198,6 +200,7 @@ export class Reader {
         this.#native.readerStarted(mode === "steps");
       });
     }
+    if (this.#mode === undefined) this.#site = callSite();
     this.#mode = mode;
     this.#loop ??= loop;
   }
@@ -309,6 +312,6 @@ export class Reader {
     const outcome = this.#native.outcome();
     if (outcome === null) return;
     const { error } = JSON.parse(outcome) as { error?: { code: string; message: string; fields?: ErrorFields } };
-    if (error) throw fromNative(error.code, error.message, error.fields);
+    if (error) throw raisedAt(fromNative(error.code, error.message, error.fields), this.#site);
   }
 }

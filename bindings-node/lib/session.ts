@@ -19,6 +19,7 @@ import {
 import { requestReference, type RequestReference } from "./requests.js";
 import { takeSignal, whenAborted } from "./signal.js";
 import { contentJson, type PromptContent, Replay, Turn } from "./turn.js";
+import { type Usage, withTotal } from "./usage.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
 /** The options of one prompt; they override the session's. */
@@ -174,8 +175,8 @@ export class Session implements AsyncDisposable {
   }
 
   /** The tokens that the session has taken so far. */
-  get usage(): TokenUsage {
-    return JSON.parse(this.#native.usage()) as TokenUsage;
+  get usage(): Usage {
+    return withTotal(JSON.parse(this.#native.usage()) as TokenUsage);
   }
 
   /** How things stand, all updates put together: context, plan mode, MCP servers. */

@@ -37,18 +37,18 @@ interface SchemaIssue {
 /** What a handler gets for arguments: the type that comes out of its schema. */
 export type ToolArguments<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["output"];
 
-/** A tool's outcome in full. What is left out is empty. */
+/** A tool's result in full. Omitted fields are empty. */
 export interface ToolOutcome {
-  /** Whether it failed. */
+  /** Whether the call failed. */
   is_error: boolean;
   /** What the model gets to read. */
   output: Content;
-  /** A note on it for the model. */
-  message?: string;
+  /** A note on the result, for the model. */
+  message?: string | undefined;
   /** Blocks for display. */
-  display?: DisplayBlock[];
-  /** More about it. */
-  extras?: JsonObject;
+  display?: readonly DisplayBlock[] | undefined;
+  /** Further fields. */
+  extras?: AnyObject | undefined;
 }
 
 /** A function of this program that the model can call. */
@@ -66,7 +66,7 @@ export interface ExternalTool {
    * The arguments are as the model sent them, unless the tool was made by {@link tool} with a schema that checks.
    */
   handler(args: JsonObject, context: HandlerContext): unknown;
-  /** For the handler, in milliseconds. Unlimited unless set. */
+  /** How long the handler may take, in milliseconds. Default: no limit. */
   timeout?: number | undefined;
 }
 

@@ -3,7 +3,7 @@
 import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
-import { fromNative, InvalidOption, translated } from "./errors.js";
+import { callSite, fromNative, InvalidOption, translated, TurnCancelled } from "./errors.js";
 import { FailedTurn } from "./failed-turn.js";
 import { decisionJson, servingJob } from "./handlers.js";
 import { toJson } from "./json.js";
@@ -13,6 +13,7 @@ import { EventIterator, Reader, type Step } from "./reader.js";
 import { requestReference, type RequestReference } from "./requests.js";
 import { show } from "./show.js";
 import { whenAborted } from "./signal.js";
+import { type Usage, withTotal } from "./usage.js";
 import type {
   Content,
   ContentPart,
@@ -107,7 +108,7 @@ export class PromptResult {
   /** The text of the last step. */
   readonly text: string;
   /** The tokens of this turn; the session's sum is `session.usage`. */
-  readonly usage: TokenUsage;
+  readonly usage: Usage;
   /**
    * The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
    * together take at most 4 MiB, and what does not fit is left out of the list's entries.
@@ -118,20 +119,34 @@ export class PromptResult {
   /** The handlers that failed while the turn ran, in order; at most the first 1,000. */
   readonly handlerFailures: readonly HandlerFailure[];
 
+  /** For the error of {@link raiseForStatus}: why the turn was cancelled, if a signal says so. */
+  readonly #cancelled: ErrorOptions | undefined;
+
   /** @internal */
-  constructor({ status, steps, text, usage, tool_calls, rejected, handler_failures }: ResultFields) {
+  constructor(fields: ResultFields, cancelled?: ErrorOptions) {
+    const { status, steps, text, usage, tool_calls, rejected, handler_failures } = fields;
+    this.#cancelled = cancelled;
     this.status = status;
     this.steps = steps;
     this.text = text;
-    this.usage = usage;
+    this.usage = withTotal(usage);
     this.toolCalls = tool_calls;
     this.rejected = rejected;
     this.handlerFailures = handler_failures;
   }
 
-  /** Throws {@link TurnCancelled} or {@link MaxStepsReached} unless the turn finished; returns the result itself. */
+  /**
+   * Returns the result itself if the turn finished.
+   *
+   * @throws {@link TurnCancelled} if the turn was cancelled. If the signal of `prompt()` cancelled it, `cause` is the signal's
+   * reason: for `AbortSignal.timeout()` a `DOMException` named `TimeoutError`, for `abort()` one named `AbortError`.
+   * @throws {@link MaxStepsReached} if the turn ended at its limit of steps.
+   */
   raiseForStatus(): this {
-    if (this.status === "cancelled") throw fromNative("turn_cancelled", "the turn was cancelled before it was finished; the session can still be used");
+    if (this.status === "cancelled") {
+      const message = "the turn was cancelled before it was finished; the session can still be used";
+      throw new TurnCancelled(message, this.#cancelled);
+    }
     if (this.status === "max_steps_reached") {
       const limit = `the turn reached its limit of ${String(this.steps)} steps`;
       const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
@@ -185,9 +200,13 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   // eslint-disable-next-line no-unused-private-class-members -- the session and its handlers live as long as this
   readonly #keep: readonly object[];
   readonly #remains: Remains;
+  readonly #signal: AbortSignal | undefined;
+  /** Whether the signal has cancelled the turn. */
+  #aborted = false;
 
   /** @internal */
   constructor(bridge: Bridge, native: NativeTurn, keep: readonly object[], signal?: AbortSignal) {
+    this.#signal = signal;
     this.#bridge = bridge;
     this.#native = native;
     this.#reader = new Reader(bridge, native, this, () => {
@@ -207,8 +226,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   }
 
   /** The tokens that this turn has taken so far. */
-  get usage(): TokenUsage {
-    return JSON.parse(this.#native.usage()) as TokenUsage;
+  get usage(): Usage {
+    return withTotal(JSON.parse(this.#native.usage()) as TokenUsage);
   }
 
   /**
@@ -268,12 +287,14 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
    */
   async result(): Promise<PromptResult> {
     const within = servingJob();
+    const site = callSite();
     if (!this.#reader.started && this.#native.outcome() === null) {
       // A loop that the program starts right after this call counts as a reader.
       await new Promise((resolve) => defer(resolve));
     }
     const ticket = translated(() => this.#native.result(within));
-    return new PromptResult(await this.#bridge.wait<ResultFields>(ticket, this));
+    const fields = await this.#bridge.wait<ResultFields>(ticket, this, site);
+    return new PromptResult(fields, this.#aborted ? { cause: this.#signal?.reason } : undefined);
   }
 
   /** Cancels the turn and waits until it has ended. */
@@ -318,6 +339,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   };
 
   static readonly #onAbort = (turn: Turn): void => {
+    turn.#aborted = true;
     turn.cancel().catch(() => undefined);
   };
 }

@@ -2,7 +2,7 @@
 
 /**
  * Wire's messages, as they come over the pipe. An optional field that is null on the wire is absent here; fields that
- * this SDK does not know are kept in the objects as they came.
+ * this SDK does not know are kept in the objects as they came. All of it is read-only: the SDK shares these objects.
  */
 
 declare enum Other {
@@ -19,51 +19,51 @@ export type UnknownWord = Other.Word;
 export type JsonObject = Record<string, unknown>;
 
 /** What a user says or a tool puts out: text, or a list of parts. */
-export type Content = string | ContentPart[];
+export type Content = string | readonly ContentPart[];
 
 /** A piece of text. Since Wire 1.0. */
 export interface TextPart {
-  type: "text";
+  readonly type: "text";
   /** The text. */
-  text: string;
+  readonly text: string;
 }
 
 /** A piece of the model's thinking. Since Wire 1.0. */
 export interface ThinkPart {
-  type: "think";
+  readonly type: "think";
   /** The thinking. */
-  think: string;
+  readonly think: string;
   /** Its encrypted form or signature, where a provider sends one. */
-  encrypted?: string;
+  readonly encrypted?: string | undefined;
 }
 
 /** An image. Since Wire 1.0. */
 export interface ImageURLPart {
-  type: "image_url";
+  readonly type: "image_url";
   /** Where it is. */
-  image_url: MediaURL;
+  readonly image_url: MediaURL;
 }
 
 /** A sound. Since Wire 1.0. */
 export interface AudioURLPart {
-  type: "audio_url";
+  readonly type: "audio_url";
   /** Where it is. */
-  audio_url: MediaURL;
+  readonly audio_url: MediaURL;
 }
 
 /** A video. Since Wire 1.0. */
 export interface VideoURLPart {
-  type: "video_url";
+  readonly type: "video_url";
   /** Where it is. */
-  video_url: MediaURL;
+  readonly video_url: MediaURL;
 }
 
 /** The address of an image, a sound or a video. Since Wire 1.0. */
 export interface MediaURL {
   /** A URL; a data URI (`data:image/png;base64,…`) carries the bytes themselves. */
-  url: string;
+  readonly url: string;
   /** Tells apart several of the same kind. */
-  id?: string;
+  readonly id?: string | undefined;
 }
 
 /**
@@ -71,69 +71,69 @@ export interface MediaURL {
  */
 export interface UnknownContentPart {
   /** The type that it says it is; empty if it says none. */
-  type: UnknownWord;
-  [field: string]: unknown;
+  readonly type: UnknownWord;
+  readonly [field: string]: unknown;
 }
 
 /** One line that says it all. Since Wire 1.0. */
 export interface BriefDisplayBlock {
-  type: "brief";
+  readonly type: "brief";
   /** The line. */
-  text: string;
+  readonly text: string;
 }
 
 /** A change of a file. Since Wire 1.0. */
 export interface DiffDisplayBlock {
-  type: "diff";
+  readonly type: "diff";
   /** The file. */
-  path: string;
+  readonly path: string;
   /** The text before. */
-  old_text: string;
+  readonly old_text: string;
   /** The text after. */
-  new_text: string;
+  readonly new_text: string;
   /** The line at which `old_text` starts, from 1. Since Wire 1.8. */
-  old_start?: number;
+  readonly old_start?: number | undefined;
   /** The line at which `new_text` starts, from 1. Since Wire 1.8. */
-  new_start?: number;
+  readonly new_start?: number | undefined;
   /** Whether the texts only sum up the change. Since Wire 1.8. */
-  is_summary?: boolean;
+  readonly is_summary?: boolean | undefined;
 }
 
 /** A list of things to do. Since Wire 1.0. */
 export interface TodoDisplayBlock {
-  type: "todo";
+  readonly type: "todo";
   /** The things. */
-  items: TodoDisplayItem[];
+  readonly items: readonly TodoDisplayItem[];
 }
 
 /** A thing to do. Since Wire 1.0. */
 export interface TodoDisplayItem {
   /** What. */
-  title: string;
+  readonly title: string;
   /** How far it is. */
-  status: "pending" | "in_progress" | "done" | UnknownWord;
+  readonly status: "pending" | "in_progress" | "done" | UnknownWord;
 }
 
 /** A command for a shell. Since Wire 1.1. */
 export interface ShellDisplayBlock {
-  type: "shell";
+  readonly type: "shell";
   /** For highlighting: `bash`, `powershell`. */
-  language: string;
+  readonly language: string;
   /** The command. */
-  command: string;
+  readonly command: string;
 }
 
 /** A task in the background. Since Wire 1.5. */
 export interface BackgroundTaskDisplayBlock {
-  type: "background_task";
+  readonly type: "background_task";
   /** The task. */
-  task_id: string;
+  readonly task_id: string;
   /** What kind of task. */
-  kind: string;
+  readonly kind: string;
   /** How far it is. */
-  status: string;
+  readonly status: string;
   /** What it does. */
-  description: string;
+  readonly description: string;
 }
 
 /**
@@ -142,34 +142,34 @@ export interface BackgroundTaskDisplayBlock {
  */
 export interface UnknownDisplayBlock {
   /** The type that it says it is; empty if it says none. */
-  type: UnknownWord;
-  [field: string]: unknown;
+  readonly type: UnknownWord;
+  readonly [field: string]: unknown;
 }
 
 /** A turn began. Since Wire 1.0. */
 export interface TurnBegin {
   /** What the user said. */
-  user_input: Content;
+  readonly user_input: Content;
   /** Set where the agent sent no such event and the SDK made it. */
-  synthesized?: boolean;
+  readonly synthesized?: boolean | undefined;
 }
 
 /** A turn ended. Events of the turn may still follow; only the turn's outcome ends the stream. Since Wire 1.2. */
 export interface TurnEnd {
   /** Set where the agent sent no such event and the SDK made it. */
-  synthesized?: boolean;
+  readonly synthesized?: boolean | undefined;
 }
 
 /** Something the user said while the turn ran has reached the model. Since Wire 1.5. */
 export interface SteerInput {
   /** What the user said. */
-  user_input: Content;
+  readonly user_input: Content;
 }
 
 /** A step began: one call of the model, and the tools that it asks for. Since Wire 1.0. */
 export interface StepBegin {
   /** Its number in the turn, from 1. */
-  n: number;
+  readonly n: number;
 }
 
 /** The step was broken off. Since Wire 1.0. */
@@ -178,17 +178,17 @@ export type StepInterrupted = JsonObject;
 /** The step's call of the model failed and is tried again. Since Wire 1.10. */
 export interface StepRetry {
   /** The step's number. */
-  n: number;
+  readonly n: number;
   /** Which attempt comes, from 1. */
-  next_attempt: number;
+  readonly next_attempt: number;
   /** How many there are at the most. */
-  max_attempts: number;
+  readonly max_attempts: number;
   /** Seconds until then. */
-  wait_s: number;
+  readonly wait_s: number;
   /** The name of the error. */
-  error_type: string;
+  readonly error_type: string;
   /** The HTTP status, if there was one. */
-  status_code?: number;
+  readonly status_code?: number | undefined;
 }
 
 /** The context is being compacted. Since Wire 1.0. */
@@ -206,206 +206,206 @@ export type MCPLoadingEnd = JsonObject;
 /** How things stand. A field that is absent has not changed. Since Wire 1.0. */
 export interface StatusUpdate {
   /** How full the context is, from 0 to 1. */
-  context_usage?: number;
+  readonly context_usage?: number | undefined;
   /** Tokens in the context. Since Wire 1.3. */
-  context_tokens?: number;
+  readonly context_tokens?: number | undefined;
   /** Tokens that fit in the context. Since Wire 1.3. */
-  max_context_tokens?: number;
+  readonly max_context_tokens?: number | undefined;
   /** Tokens that the current step took. */
-  token_usage?: TokenUsage;
+  readonly token_usage?: TokenUsage | undefined;
   /** The model's message of the current step. */
-  message_id?: string;
+  readonly message_id?: string | undefined;
   /** Whether plan mode is on. Since Wire 1.4. */
-  plan_mode?: boolean;
+  readonly plan_mode?: boolean | undefined;
   /** How far the MCP servers are. Since Wire 1.5. */
-  mcp_status?: MCPStatus;
+  readonly mcp_status?: MCPStatus | undefined;
 }
 
 /** Tokens that were used. Since Wire 1.0. */
 export interface TokenUsage {
   /** Input that came neither from a cache nor went into one. */
-  input_other: number;
+  readonly input_other: number;
   /** Output. */
-  output: number;
+  readonly output: number;
   /** Input read from a cache. */
-  input_cache_read: number;
+  readonly input_cache_read: number;
   /** Input that went into a cache. */
-  input_cache_creation: number;
+  readonly input_cache_creation: number;
 }
 
 /** How far the MCP servers are. Since Wire 1.5. */
 export interface MCPStatus {
   /** Whether some are still being connected. */
-  loading: boolean;
+  readonly loading: boolean;
   /** How many are connected. */
-  connected: number;
+  readonly connected: number;
   /** How many there are. */
-  total: number;
+  readonly total: number;
   /** How many tools they offer. */
-  tools: number;
+  readonly tools: number;
   /** Each of them. */
-  servers: MCPServer[];
+  readonly servers: readonly MCPServer[];
 }
 
 /** An MCP server. Since Wire 1.5. */
 export interface MCPServer {
   /** Its name in the configuration. */
-  name: string;
+  readonly name: string;
   /** How far it is. */
-  status: "pending" | "connecting" | "connected" | "failed" | "unauthorized" | UnknownWord;
+  readonly status: "pending" | "connecting" | "connected" | "failed" | "unauthorized" | UnknownWord;
   /** The names of its tools. */
-  tools: string[];
+  readonly tools: readonly string[];
 }
 
 /** A notice for whoever watches. Since Wire 1.5. */
 export interface Notification {
   /** The notice. */
-  id: string;
+  readonly id: string;
   /** What area it is from. */
-  category: string;
+  readonly category: string;
   /** What kind it is. */
-  type: string;
+  readonly type: string;
   /** What kind of thing sent it. */
-  source_kind: string;
+  readonly source_kind: string;
   /** Which of them. */
-  source_id: string;
+  readonly source_id: string;
   /** A headline. */
-  title: string;
+  readonly title: string;
   /** The text. */
-  body: string;
+  readonly body: string;
   /** How grave it is. */
-  severity: string;
+  readonly severity: string;
   /** When, in seconds since 1970. */
-  created_at: number;
+  readonly created_at: number;
   /** More about it. */
-  payload?: JsonObject;
+  readonly payload?: JsonObject | undefined;
 }
 
 /** A plan to show. Since Wire 1.7. */
 export interface PlanDisplay {
   /** The plan, in Markdown. */
-  content: string;
+  readonly content: string;
   /** The file that holds it. */
-  file_path: string;
+  readonly file_path: string;
 }
 
 /** Hooks are running. Since Wire 1.8. */
 export interface HookTriggered {
   /** The hook's event, as `PreToolUse`. */
-  event: string;
+  readonly event: string;
   /** What it is about: for tool hooks the tool's name. */
-  target?: string;
+  readonly target?: string | undefined;
   /** How many run. */
-  hook_count?: number;
+  readonly hook_count?: number | undefined;
 }
 
 /** Hooks have run. Since Wire 1.8. */
 export interface HookResolved {
   /** The hook's event, as `PreToolUse`. */
-  event: string;
+  readonly event: string;
   /** What it is about: for tool hooks the tool's name. */
-  target?: string;
+  readonly target?: string | undefined;
   /** `block` if any of them said so. */
-  action?: "allow" | "block" | UnknownWord;
+  readonly action?: "allow" | "block" | UnknownWord | undefined;
   /** Why, if blocked. */
-  reason?: string;
+  readonly reason?: string | undefined;
   /** How long they took, in milliseconds. */
-  duration_ms?: number;
+  readonly duration_ms?: number | undefined;
 }
 
 /** A side question is being answered. Since Wire 1.9. */
 export interface BtwBegin {
   /** Pairs it with its {@link BtwEnd}. */
-  id: string;
+  readonly id: string;
   /** The question. */
-  question: string;
+  readonly question: string;
 }
 
 /** A side question has been answered, or not. Since Wire 1.9. */
 export interface BtwEnd {
   /** Pairs it with its {@link BtwBegin}. */
-  id: string;
+  readonly id: string;
   /** The answer. */
-  response?: string;
+  readonly response?: string | undefined;
   /** Why there is none. */
-  error?: string;
+  readonly error?: string | undefined;
 }
 
 /** An approval request has been resolved, by whomever. Since Wire 1.1. */
 export interface ApprovalResponse {
   /** Which request. */
-  request_id: string;
+  readonly request_id: string;
   /** How. */
-  response: "approve" | "approve_for_session" | "reject" | UnknownWord;
+  readonly response: "approve" | "approve_for_session" | "reject" | UnknownWord;
   /** What was said with a reject. Since Wire 1.6. */
-  feedback?: string;
+  readonly feedback?: string | undefined;
 }
 
 /** Something happened in a subagent. Since Wire 1.0. */
 export interface SubagentEvent {
   /** The tool call that started the subagent. Since Wire 1.6. */
-  parent_tool_call_id?: string;
+  readonly parent_tool_call_id?: string | undefined;
   /** The subagent. Since Wire 1.6. */
-  agent_id?: string;
+  readonly agent_id?: string | undefined;
   /** What kind of subagent. Since Wire 1.6. */
-  subagent_type?: string;
+  readonly subagent_type?: string | undefined;
   /** What happened. */
-  event: Event;
+  readonly event: Event;
 }
 
 /** An event of a type that this SDK does not know, or one that it knows with a payload that it could not read. */
 export interface UnknownEvent {
   /** The type that it says it is. */
-  type: string;
+  readonly type: string;
   /** What it carried, as it came. */
-  payload: unknown;
+  readonly payload: unknown;
   /** For a known type: what was wrong with the payload, and where. */
-  error?: string;
+  readonly error?: string | undefined;
 }
 
 /** One of the program's own functions failed; the agent got a safe answer and goes on. Made by the SDK. */
 export interface HandlerFailed {
   /** Which kind of function. */
-  handler: "approval" | "question" | "tool" | "hook" | "event" | UnknownWord;
+  readonly handler: "approval" | "question" | "tool" | "hook" | "event" | UnknownWord;
   /** The tool's name or the hook's event. */
-  name?: string;
+  readonly name?: string | undefined;
   /** The request that it was to answer. */
-  request_id?: string;
+  readonly request_id?: string | undefined;
   /** What went wrong. */
-  message: string;
+  readonly message: string;
 }
 
 /** The model calls a tool. Since Wire 1.0. */
 export interface ToolCall {
-  type: "function";
+  readonly type: "function";
   /** The call; the model's own id, which may repeat in later turns. */
-  id: string;
+  readonly id: string;
   /** Which tool, with what. */
-  function: FunctionCall;
+  readonly function: FunctionCall;
   /** More about it. */
-  extras?: JsonObject;
+  readonly extras?: JsonObject | undefined;
 }
 
 /** A tool's name and arguments. Since Wire 1.0. */
 export interface FunctionCall {
   /** The tool. */
-  name: string;
+  readonly name: string;
   /** The arguments as JSON text; the rest follows as {@link ToolCallPart}s. */
-  arguments?: string;
+  readonly arguments?: string | undefined;
 }
 
 /** The next piece of the arguments of the last {@link ToolCall}. Since Wire 1.0. */
 export interface ToolCallPart {
   /** The piece. */
-  arguments_part?: string;
+  readonly arguments_part?: string | undefined;
 }
 
 /** A tool call has ended. Since Wire 1.0. */
 export interface ToolResult {
   /** Which call. */
-  tool_call_id: string;
+  readonly tool_call_id: string;
   /** What came of it. */
-  return_value: ToolReturnValue;
+  readonly return_value: ToolReturnValue;
   /**
    * The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK
    * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
@@ -419,53 +419,53 @@ export interface ToolResult {
  */
 export interface ToolCallInfo {
   /** The call; the model's own id, which may repeat in later turns. */
-  id: string;
+  readonly id: string;
   /** The tool. */
-  name: string;
+  readonly name: string;
   /** The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB. */
-  arguments?: JsonObject;
+  readonly arguments?: JsonObject | undefined;
   /** What the tool does, over ACP and if the agent says. */
-  kind?: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | UnknownWord;
+  readonly kind?: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | UnknownWord | undefined;
 }
 
 /** What comes of a tool call. Since Wire 1.0. */
 export interface ToolReturnValue {
   /** Whether it failed. */
-  is_error: boolean;
+  readonly is_error: boolean;
   /** What the model gets to read. */
-  output: Content;
+  readonly output: Content;
   /** A note on it for the model. */
-  message: string;
+  readonly message: string;
   /** Blocks for display. */
-  display: DisplayBlock[];
+  readonly display: readonly DisplayBlock[];
   /** More about it. */
-  extras?: JsonObject;
+  readonly extras?: JsonObject | undefined;
 }
 
 /** The agent wants to do something and asks whether it may. Since Wire 1.0. */
 export interface ApprovalRequest {
   /** The request. */
-  id: string;
+  readonly id: string;
   /** The tool call that wants it. */
-  tool_call_id: string;
+  readonly tool_call_id: string;
   /** Who asks: the tool's name. */
-  sender: string;
+  readonly sender: string;
   /** What kind of action. */
-  action: string;
+  readonly action: string;
   /** What exactly. */
-  description: string;
+  readonly description: string;
   /** Whether a turn or an agent in the background asks. Since Wire 1.6. */
-  source_kind?: "foreground_turn" | "background_agent" | UnknownWord;
+  readonly source_kind?: "foreground_turn" | "background_agent" | UnknownWord | undefined;
   /** Which of them. Since Wire 1.6. */
-  source_id?: string;
+  readonly source_id?: string | undefined;
   /** The subagent that asks. Since Wire 1.6. */
-  agent_id?: string;
+  readonly agent_id?: string | undefined;
   /** What kind of subagent. Since Wire 1.6. */
-  subagent_type?: string;
+  readonly subagent_type?: string | undefined;
   /** More about who asks. Since Wire 1.6. */
-  source_description?: string;
+  readonly source_description?: string | undefined;
   /** Blocks for display. */
-  display: DisplayBlock[];
+  readonly display: readonly DisplayBlock[];
   /**
    * The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK
    * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
@@ -476,119 +476,119 @@ export interface ApprovalRequest {
 /** The model calls a tool that the program registered. Since Wire 1.1. */
 export interface ToolCallRequest {
   /** The tool call; the model's own id, which may repeat in later turns. */
-  id: string;
+  readonly id: string;
   /** The tool. */
-  name: string;
+  readonly name: string;
   /** The arguments as JSON text. */
-  arguments?: string;
+  readonly arguments?: string | undefined;
 }
 
 /** The agent asks the user something. Since Wire 1.3. */
 export interface QuestionRequest {
   /** The request. */
-  id: string;
+  readonly id: string;
   /** The tool call that asks. */
-  tool_call_id: string;
+  readonly tool_call_id: string;
   /** The questions. */
-  questions: Question[];
+  readonly questions: readonly Question[];
 }
 
 /** A question with its choices. Since Wire 1.3. */
 export interface Question {
   /** The question; the answer is given under this text. */
-  question: string;
+  readonly question: string;
   /** A short label. */
-  header?: string;
+  readonly header?: string | undefined;
   /** The choices. */
-  options: QuestionOption[];
+  readonly options: readonly QuestionOption[];
   /** Whether several may be chosen. */
-  multi_select?: boolean;
+  readonly multi_select?: boolean | undefined;
   /** More to show above the choices, in Markdown. */
-  body?: string;
+  readonly body?: string | undefined;
   /** A label for an answer in one's own words. */
-  other_label?: string;
+  readonly other_label?: string | undefined;
   /** What such an answer would mean. */
-  other_description?: string;
+  readonly other_description?: string | undefined;
 }
 
 /** A choice. Since Wire 1.3. */
 export interface QuestionOption {
   /** The choice; this text is the answer. */
-  label: string;
+  readonly label: string;
   /** What it means. */
-  description?: string;
+  readonly description?: string | undefined;
 }
 
 /** The agent asks a hook of the program's. Since Wire 1.8. */
 export interface HookRequest {
   /** The request. */
-  id: string;
+  readonly id: string;
   /** Which of the session's hooks. */
-  subscription_id: string;
+  readonly subscription_id: string;
   /** The hook's event, as `PreToolUse`. */
-  event: string;
+  readonly event: string;
   /** What it is about: for tool hooks the tool's name. */
-  target?: string;
+  readonly target?: string | undefined;
   /** All about it. */
-  input_data?: JsonObject;
+  readonly input_data?: JsonObject | undefined;
 }
 
 /** The agent's answer to `initialize`. Since Wire 1.1. */
 export interface InitializeResult {
   /** The version that it speaks. */
-  protocol_version: string;
+  readonly protocol_version: string;
   /** What it is. */
-  server: ServerInfo;
+  readonly server: ServerInfo;
   /** Commands that a prompt may begin with. */
-  slash_commands: SlashCommand[];
+  readonly slash_commands: readonly SlashCommand[];
   /** What became of the program's tools. */
-  external_tools?: ExternalToolsResult;
+  readonly external_tools?: ExternalToolsResult | undefined;
   /** Which hooks there are; absent where there are none at all. Since Wire 1.8. */
-  hooks?: HooksInfo;
+  readonly hooks?: HooksInfo | undefined;
   /** What the agent can do. Since Wire 1.3. */
-  capabilities?: JsonObject;
+  readonly capabilities?: JsonObject | undefined;
 }
 
 /** Name and version of the agent. Since Wire 1.1. */
 export interface ServerInfo {
   /** Its name. */
-  name: string;
+  readonly name: string;
   /** Its version. */
-  version: string;
+  readonly version: string;
 }
 
 /** A command that a prompt may begin with, as `/compact`. Since Wire 1.1. */
 export interface SlashCommand {
   /** Its name, without the slash. */
-  name: string;
+  readonly name: string;
   /** What it does. */
-  description: string;
+  readonly description: string;
   /** Other names. */
-  aliases: string[];
+  readonly aliases: readonly string[];
 }
 
 /** What became of the program's tools. Since Wire 1.1. */
 export interface ExternalToolsResult {
   /** The names of those that the model can call. */
-  accepted: string[];
+  readonly accepted: readonly string[];
   /** Those it cannot. */
-  rejected: RejectedTool[];
+  readonly rejected: readonly RejectedTool[];
 }
 
 /** A tool that the agent refused. Since Wire 1.1. */
 export interface RejectedTool {
   /** Its name. */
-  name: string;
+  readonly name: string;
   /** Why. */
-  reason: string;
+  readonly reason: string;
 }
 
 /** Which hooks there are. Since Wire 1.8. */
 export interface HooksInfo {
   /** The events that hooks can be set on. */
-  supported_events: string[];
+  readonly supported_events: readonly string[];
   /** How many are set on each event. */
-  configured?: JsonObject;
+  readonly configured?: JsonObject | undefined;
 }
 
 /** A part of a message: of the user's input, of the model's answer, or of a tool's output. */
@@ -649,7 +649,9 @@ export type EventType = keyof EventPayloads;
 export type RequestType = "ApprovalRequest" | "ToolCallRequest" | "QuestionRequest" | "HookRequest";
 
 /** An event of one type (or of several): `EventOf<"ToolCall">`. */
-export type EventOf<T extends EventType> = T extends EventType ? { type: T; payload: EventPayloads[T] } : never;
+export type EventOf<T extends EventType> = T extends EventType
+  ? { readonly type: T; readonly payload: EventPayloads[T] }
+  : never;
 
 /**
  * Something that happened in a session. `switch (event.type)` can be exhaustive: what this SDK does not know comes as

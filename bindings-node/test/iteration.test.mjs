@@ -271,7 +271,7 @@ describe("a session", () => {
     assert.equal(session.protocolVersion, "1.10");
     assert.equal(session.pid, 4242);
     assert.deepEqual(session.server, { name: "fake", version: "1" });
-    assert.deepEqual(session.usage, USAGE);
+    assert.deepEqual(session.usage, { ...USAGE, total: 0 });
     assert.deepEqual(session.status, { plan_mode: true });
     assert.equal(session.prompt("hi").discarded, 7);
     assert.deepEqual(session.capabilities, { planMode: true, hooks: [] });

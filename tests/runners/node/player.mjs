@@ -6,7 +6,7 @@ import { setTimeout } from "node:timers/promises";
 import { answer, optionsOf, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
 import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
-import { canonical, errorLine, outcome, print, snakeCase } from "./trace.mjs";
+import { canonical, errorLine, outcome, print, snakeCase, tokens } from "./trace.mjs";
 
 /** Something is wrong with the scenario, not with what it tests. */
 class Problem extends Error {}
@@ -343,7 +343,7 @@ const OPERATIONS = {
   respond: (player, op) => player.respond(op),
   set_plan_mode: (player, op) => player.session(op).setPlanMode(op.on),
   replay: (player, op) => player.drain(player.session(op).replay()),
-  usage: (player, op) => ({ turn: player.anyTurn(op).usage, session: player.session(op).usage }),
+  usage: (player, op) => ({ turn: tokens(player.anyTurn(op).usage), session: tokens(player.session(op).usage) }),
   state: (player, op) => player.state(op),
   info: (player, op) => player.info(op),
   session: (player, op) => player.sessionFacts(op),
