@@ -32,6 +32,7 @@ export {
   TurnInProgress,
   Unsupported,
 } from "./errors.js";
+export { image } from "./image.js";
 export { type Logger, type LogRecord, setLogger } from "./log.js";
 export type { LogLevel } from "./native.js";
 export {

@@ -13,6 +13,7 @@ export const fs = own.getBuiltinModule?.("node:fs") ?? (require("node:fs") as ty
 export const nodeModule =
   own.getBuiltinModule?.("node:module") ?? (require("node:module") as typeof import("node:module"));
 export const path = own.getBuiltinModule?.("node:path") ?? (require("node:path") as typeof import("node:path"));
+export const nodeUrl = own.getBuiltinModule?.("node:url") ?? (require("node:url") as typeof import("node:url"));
 export const workerThreads =
   own.getBuiltinModule?.("node:worker_threads") ??
   (require("node:worker_threads") as typeof import("node:worker_threads"));

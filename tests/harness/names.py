@@ -74,6 +74,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "block": _OWN_TESTS,
         "hook": _OWN_TESTS,
         "Hook": _OWN_TESTS,
+        "image": _OWN_TESTS,
+        "isKimiAgentError": _OWN_TESTS,
         "reject": _OWN_TESTS,
         "tool": _OWN_TESTS,
         "Replay.return": _LOOPS,

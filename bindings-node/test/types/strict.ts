@@ -12,7 +12,7 @@ import {
   tool,
   type ToolOutcome,
 } from "kimi-agent";
-import { type Script, scriptedAgent } from "kimi-agent/testing";
+import { type Script, scriptedAgent, type ScriptTurn } from "kimi-agent/testing";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 function same<A, B>(_: Equal<A, B>): void {
@@ -71,7 +71,7 @@ export function frozen(request: ApprovalRequest): void {
   // @ts-expect-error -- events are read-only
   request.id = "other";
   // @ts-expect-error -- and so are their lists
-  request.display.push({ type: "brief", text: "" });
+  request.display[0] = { type: "brief", text: "" };
 }
 
 export function errors(error: unknown): string | number | null | undefined {
@@ -88,16 +88,17 @@ export function errors(error: unknown): string | number | null | undefined {
       return error.steps;
     default:
       // @ts-expect-error -- other errors have no such field
-      return error.exitCode as number;
+      return error.exitCode;
   }
 }
 
-const script: Script = [
+const script: ScriptTurn[] = [
   [{ text: ["a", "b"], delay_between: 0.1 }, { tool_call: { name: "Shell", approve: true, result: "ok" } }],
   { actions: [{ delay: 1 }, { exit: 3 }], status: "cancelled" },
 ];
-scriptedAgent({ wire: "acp", turns: script as never, cut: { lines: 2, actions: [{ stall: true }] } });
-scriptedAgent(script);
+scriptedAgent({ wire: "acp", turns: script, cut: { lines: 2, actions: [{ stall: true }] } });
+const whole: Script = script;
+scriptedAgent(whole);
 // @ts-expect-error -- there is no such action
 scriptedAgent([[{ txt: "a" }]]);
 // @ts-expect-error -- seconds, not text

@@ -1,0 +1,41 @@
+/** Images as parts of a prompt. */
+
+import { InvalidOption, translated } from "./errors.js";
+import { loadNative } from "./native.js";
+import { nodeUrl } from "./node.js";
+import { show } from "./show.js";
+import type { ImageURLPart } from "./wire.js";
+
+/**
+ * Makes a content part from an image: PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF or HEIC. The first bytes decide which, not the
+ * file's name. The part holds the image itself, as a `data:` URL. A model may accept fewer types.
+ *
+ * @param pathOrBytes - The path of a file, which is read at once, a `file:` URL, or the bytes of a file.
+ * @throws {@link InvalidOption} if the file cannot be read, is empty, or is not an image of a known type.
+ *
+ * @example
+ * ```ts
+ * await session.prompt(["What is in this picture?", image("screenshot.png")]).result();
+ * ```
+ */
+export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): ImageURLPart {
+  const native = loadNative();
+  const given: unknown = pathOrBytes;
+  const text = translated(() => {
+    if (typeof given === "string") return native.imageFile(given);
+    if (given instanceof URL) return native.imageFile(filePath(given));
+    if (given instanceof Uint8Array) return native.imageBytes(given);
+    if (given instanceof ArrayBuffer) return native.imageBytes(new Uint8Array(given));
+    throw wrongImage(`expected the path or the bytes of an image file; got ${show(given)}`);
+  });
+  return JSON.parse(text) as ImageURLPart;
+}
+
+function filePath(url: URL): string {
+  if (url.protocol === "file:") return nodeUrl.fileURLToPath(url);
+  throw wrongImage(`expected a \`file:\` URL, got \`${url.protocol}\`; download the image and pass its bytes`);
+}
+
+function wrongImage(problem: string): InvalidOption {
+  return new InvalidOption("image", `invalid option \`image\`: ${problem}`);
+}

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Runs the programs of this folder with the npm package as it is published: run.sh PYTHON DIST.
+set -euo pipefail
+cd "$(dirname "$0")"
+dist=$2
+[[ node_modules/.ready -nt package-lock.json ]] || { npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.ready; }
+rm -rf node_modules/kimi-agent node_modules/package
+tar -xzf "$dist"/*.tgz -C node_modules && mv node_modules/package node_modules/kimi-agent
+PYTHON=$1 npm test --silent
