@@ -32,5 +32,6 @@ export default defineConfig(
   {
     files: ["**/*.js", "**/*.mjs"],
     languageOptions: { globals: globals.nodeBuiltin },
+    rules: { "no-unused-vars": ["error", { varsIgnorePattern: "^_", argsIgnorePattern: "^_" }] },
   },
 );
