@@ -1,14 +1,16 @@
 //! A bridge: the mailbox of a JavaScript environment, and the bell by which its thread is called.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kimi_agent::Error;
-use kimi_agent::bridge::{LogLevel, Mailbox, install_log};
+use kimi_agent::bridge::{Delivery, LogLevel, Mailbox, install_log};
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status, sys};
 use napi_derive::napi;
 
+use crate::turn::check_length;
 use crate::{deliveries, parse, thrown};
 
 /// Weak: an idle bridge does not keep the process alive.
@@ -38,7 +40,27 @@ impl Bridge {
     /// Everything that waits, as a JSON array.
     #[napi]
     pub fn drain(&self) -> String {
-        deliveries::to_json(&self.mailbox.drain())
+        let deliveries = self.mailbox.drain();
+        let text = deliveries::to_json(&deliveries);
+        if check_length("a delivery", &text).is_ok() {
+            return text;
+        }
+        deliveries::to_json(&deliveries.into_iter().filter_map(|delivery| self.fitting(delivery)).collect())
+    }
+
+    /// A delivery that fits into a string: a failure instead of one that does not.
+    fn fitting(&self, delivery: Delivery) -> Option<Delivery> {
+        let alone = VecDeque::from([delivery]);
+        let error = check_length("what the agent sent", &deliveries::to_json(&alone)).err();
+        match (alone.into_iter().next()?, error) {
+            (delivery, None) => Some(delivery),
+            (Delivery::Done { ticket, .. }, Some(error)) => Some(Delivery::Done { ticket, outcome: Err(error) }),
+            (Delivery::Job { id, .. }, Some(error)) => {
+                self.mailbox.finish_job(id, Err(error.to_string()));
+                None
+            }
+            _ => None,
+        }
     }
 
     /// What came of a job: JSON, or the text of what went wrong.

@@ -1,5 +1,6 @@
 //! A turn, or a replay.
 
+use kimi_agent::Error;
 use kimi_agent::bridge::{Batch, BridgeTurn, Drained, RequestOrigin, origin_of};
 use kimi_agent::wire::Event;
 use napi_derive::napi;
@@ -50,6 +51,20 @@ impl Serialize for Packed {
             Self::Event(event) => event.serialize(serializer),
         }
     }
+}
+
+/// The longest text that a string of V8's can hold, in units of UTF-16.
+const LONGEST_STRING: usize = 0x1fff_ffe8;
+
+/// The error for a text that is too long for a string. Texts that may be are counted; no other has that many bytes.
+pub(crate) fn check_length(what: &str, text: &str) -> Result<(), Error> {
+    if text.len() <= LONGEST_STRING || text.encode_utf16().count() <= LONGEST_STRING {
+        return Ok(());
+    }
+    Err(Error::Protocol(format!(
+        "{what} of {} bytes is longer than a JavaScript string can be ({LONGEST_STRING} characters); lower maxLineBytes",
+        text.len()
+    )))
 }
 
 /// A batch: JSON, its short texts, one after the other, and each of the long ones.
@@ -106,15 +121,21 @@ impl NativeTurn {
     /// number in the JSON: its length; a long one is null. Nothing where nothing is there yet; then a `readable` follows.
     /// The program has got `got` of the events that it drained before.
     #[napi]
-    pub fn drain(&self, max: u32, step: Option<u32>, got: u32) -> Option<Vec<String>> {
+    pub fn drain(&self, max: u32, step: Option<u32>, got: u32) -> napi::Result<Option<Vec<String>>> {
         self.turn.acknowledge(got as usize);
         loop {
             let batch = self.turn.drain(max as usize, step);
             if !batch.events.is_empty() || batch.next.is_some() || batch.ended {
-                return Some(packed(batch));
+                let texts = packed(batch);
+                if let Err(error) = texts.iter().try_for_each(|text| check_length("an event", text)) {
+                    // Its text can't be told, so the rest of the turn is not, either.
+                    self.turn.abandon();
+                    return Err(thrown(&error));
+                }
+                return Ok(Some(texts));
             }
             if !self.turn.wait() {
-                return None;
+                return Ok(None);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kimi_agent::bridge::{BridgeTurn, Drained, RequestOrigin};
 use pyo3::IntoPyObjectExt;
@@ -35,6 +36,8 @@ pub(crate) struct PyTurn {
     turn: Arc<BridgeTurn>,
     fetch: Attached<Fetch>,
     texts: Attached<TextParts>,
+    /// Counts the calls of `interrupt`.
+    interrupts: AtomicU64,
 }
 
 impl Drop for PyTurn {
@@ -45,7 +48,12 @@ impl Drop for PyTurn {
 
 impl PyTurn {
     pub(crate) fn new(turn: BridgeTurn) -> Self {
-        Self { turn: Arc::new(turn), fetch: Attached::default(), texts: Attached::default() }
+        Self {
+            turn: Arc::new(turn),
+            fetch: Attached::default(),
+            texts: Attached::default(),
+            interrupts: AtomicU64::new(0),
+        }
     }
 
     /// The next of all events, if it is there.
@@ -123,9 +131,24 @@ impl PyTurn {
         self.turn.wait()
     }
 
-    /// Waits on this thread until there is something to fetch.
-    fn block(&self, py: Python<'_>) -> PyResult<()> {
-        bell::wait(py, |waker| self.turn.wait_with(waker))
+    /// Waits on this thread until there is something to fetch, or until an interrupt that the caller has not `seen`.
+    fn block(&self, py: Python<'_>, seen: u64) -> PyResult<()> {
+        bell::wait(py, |waker| {
+            let ready = self.turn.wait_with(waker);
+            // Looked at only after the waker is in its place.
+            ready || self.interrupts.load(Ordering::Acquire) != seen
+        })
+    }
+
+    #[getter]
+    fn interrupts(&self) -> u64 {
+        self.interrupts.load(Ordering::Acquire)
+    }
+
+    /// Ends a wait on another thread, if there is one.
+    fn interrupt(&self) {
+        self.interrupts.fetch_add(1, Ordering::AcqRel);
+        self.turn.wake_reader();
     }
 
     fn acknowledge(&self, py: Python<'_>) {

@@ -142,8 +142,14 @@ class Turn:
         """Drops what was fetched and not popped; how many events it was."""
     def wait(self) -> bool:
         """True: `fetch` has something to say. False: it has not, and "readable" will be delivered when it has."""
-    def block(self) -> None:
-        """Waits on this thread, with the GIL released, until `fetch` has something to say. Signals interrupt it."""
+    @property
+    def interrupts(self) -> int:
+        """How often `interrupt` was called."""
+    def interrupt(self) -> None:
+        """Ends a `block` on another thread, if there is one."""
+    def block(self, seen: int) -> None:
+        """Waits on this thread, with the GIL released, until `fetch` has something to say, or until there are more
+        `interrupts` than were `seen`. Signals interrupt it."""
     def acknowledge(self) -> None:
         """The program has got what was popped: there is room for more. Fetching tells it, too."""
     def reader_started(self, by_step: bool) -> None:

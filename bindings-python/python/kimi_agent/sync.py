@@ -13,6 +13,7 @@ threads of their own and may use them, too. Ctrl-C interrupts every wait.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Awaitable
 from functools import partial
@@ -60,15 +61,21 @@ Inner = TypeVar("Inner", _agent.Agent, _session.Session)
 
 
 class EventIterator(_native.BlockingReader):
-    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
+    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
 
-    __slots__ = ("_open", "_stream")
+    Several threads may take events from one iterator: each event goes to one of them, and all of them end with the turn, or
+    with `close()`.
+    """
+
+    __slots__ = ("_lock", "_open", "_stream")
 
     def __new__(cls, stream: _stream.Stream) -> Self:
         return super().__new__(cls, stream._native)
 
     def __init__(self, stream: _stream.Stream) -> None:
         self._open = False
+        # The core has a place for one thread that waits.
+        self._lock = threading.Lock()
         self._stream = stream
         stream._start_reading(self, by_step=False)
         self._open = True
@@ -76,14 +83,19 @@ class EventIterator(_native.BlockingReader):
     def _later(self) -> Event:
         native = self._stream._native
         try:
-            while self._open:
-                more = self._stream._fetch()
-                if more is None:
-                    block(native.block)
-                elif not more:
-                    self.close()
-                elif (event := native.pop()) is not None:
-                    return event
+            with self._lock:
+                while True:
+                    # Looked at before `_open`, so that a close in between ends the wait.
+                    seen = native.interrupts
+                    if not self._open:
+                        break
+                    more = self._stream._fetch()
+                    if more is None:
+                        block(partial(native.block, seen))
+                    elif not more:
+                        self.close()
+                    elif (event := native.pop()) is not None:
+                        return event
         except KimiAgentError:
             self.close()
             raise
@@ -99,6 +111,7 @@ class EventIterator(_native.BlockingReader):
             self._open = False
             self._leave_events()
             self._stream._stop_reading(self)
+            self._stream._native.interrupt()
 
     def __del__(self) -> None:
         if in_this_process():

@@ -171,6 +171,11 @@ impl BridgeTurn {
         self.lane().poll_ready(waker)
     }
 
+    /// Has a thread that waits by [`wait_with`](Self::wait_with) look again.
+    pub fn wake_reader(&self) {
+        self.lane().wake_reader();
+    }
+
     /// Somebody reads, by event or by step.
     ///
     /// # Errors

@@ -445,6 +445,13 @@ impl Lane {
         false
     }
 
+    /// Has whoever waits for events look again.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn wake_reader(&self) {
+        let reader = self.lock().reader.take();
+        reader.into_iter().for_each(Waker::wake);
+    }
+
     /// Has `waker` woken once there is an outcome, after the reader. There is one such waker.
     #[cfg(feature = "bridge")]
     pub(crate) fn wake_when_settled(&self, waker: Waker) {

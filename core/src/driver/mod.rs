@@ -40,7 +40,7 @@ use crate::session::shared::Shared;
 use crate::sync;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, read_some};
-use crate::wire::framing::LineBuffer;
+use crate::wire::framing::{LineBuffer, has_memory_for, no_memory};
 use crate::wire::{Content, Event, HandlerKind, Json};
 
 /// How much is read at a time.
@@ -402,6 +402,10 @@ impl Driver {
             batch.bytes = batch.bytes.saturating_sub(size + OVERHEAD);
             if size < LARGE || self.input_ended {
                 self.connection.receive(line, now);
+            } else if !has_memory_for(2 * size) {
+                // To read it may take a copy of what is in it, and one that grows meanwhile.
+                self.give_up(&no_memory(size));
+                return false;
             } else {
                 let line = self.lines.detach(size);
                 self.connection.receive_large(line, now);

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::error::Error;
 use crate::transport::{Exit, Transport, read_some};
-use crate::wire::framing::LineBuffer;
+use crate::wire::framing::{LineBuffer, has_memory_for, no_memory};
 pub(crate) use caller::Caller;
 use port::{Port, Wish};
 use router::{Key, Output, Router};
@@ -339,13 +339,25 @@ impl Multiplexer {
     fn route(&mut self) {
         loop {
             match self.lines.next_line() {
+                // The session gets a copy, and may need another one to read it.
+                Ok(Some(line)) if line.len() >= port::LARGE && !has_memory_for(2 * line.len()) => {
+                    let error = no_memory(line.len());
+                    self.end_all(&error);
+                    break;
+                }
                 Ok(Some(line)) => {
                     self.router.agent_says(line);
                     self.outputs();
                 }
                 Ok(None) => break,
                 Err(too_long) => {
-                    self.too_long(&Error::from(too_long));
+                    let no_memory = too_long.no_memory;
+                    let error = Error::from(too_long);
+                    if no_memory {
+                        self.end_all(&error)
+                    } else {
+                        self.too_long(&error)
+                    }
                     break;
                 }
             }
@@ -360,7 +372,12 @@ impl Multiplexer {
             self.ports.values().for_each(|peer| peer.port.push(rest));
             return;
         }
-        // Whose line it is nobody can tell. Whoever hears of it may open a next session at once.
+        self.end_all(error);
+    }
+
+    /// Whose line it is nobody can tell. Whoever hears of it may open a next session at once.
+    fn end_all(&mut self, error: &Error) {
+        self.lines.clear();
         self.spent.store(true, Ordering::Release);
         for peer in self.ports.values() {
             peer.port.end(Exit::because(error.clone()), "");

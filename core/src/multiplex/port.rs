@@ -15,7 +15,7 @@ use crate::transport::{Exit, Process, ProcessFuture, Transport};
 /// What a pipe would hold: with as much unread, a session does not read; with as much unsent, the process does not.
 pub(super) const FULL: usize = 64 << 10;
 /// So long is a line that is read for a while.
-const LARGE: usize = 1 << 20;
+pub(super) const LARGE: usize = 1 << 20;
 
 /// What a session has from the process, and the process from it.
 #[derive(Debug)]

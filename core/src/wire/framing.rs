@@ -5,6 +5,20 @@ use crate::error::Error;
 /// How much that was handed out may stay: lines are mostly short, and a large one is rare.
 const SPARE: usize = 64 * 1024;
 
+/// Whether there is memory for so many bytes more at the moment. To ask first turns most failures of large allocations into
+/// errors: one that fails unasked ends the process.
+pub(crate) fn has_memory_for(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
+/// The error for a line that there is no memory for.
+pub(crate) fn no_memory(size: usize) -> Error {
+    Error::Protocol(format!(
+        "there is not enough memory for a line of {size} bytes or more from the agent. The session is closed; lower \
+         `max_line_bytes`, or give the process more memory"
+    ))
+}
+
 /// Collects what was read and hands out whole lines, borrowed: whoever keeps one copies what it needs of it.
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
@@ -14,19 +28,25 @@ pub(crate) struct LineBuffer {
     /// Up to where it is known to hold no line end.
     scanned: usize,
     limit: usize,
+    /// There was no memory for the line that comes next, which has at least so many bytes.
+    lost: Option<usize>,
 }
 
-/// A line grew past the limit.
+/// A line grew past the limit, or past the memory that there is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LineTooLong {
     /// At least this many bytes.
     pub(crate) size: usize,
     pub(crate) limit: usize,
+    pub(crate) no_memory: bool,
 }
 
 impl From<LineTooLong> for Error {
     fn from(too_long: LineTooLong) -> Self {
-        let LineTooLong { size, limit } = too_long;
+        let LineTooLong { size, limit, no_memory } = too_long;
+        if no_memory {
+            return self::no_memory(size);
+        }
         Self::Protocol(format!(
             "the agent sent a line of {size} bytes or more; `max_line_bytes` is {limit}. The session is closed; raise the \
              option if the agent may send such lines"
@@ -36,7 +56,7 @@ impl From<LineTooLong> for Error {
 
 impl LineBuffer {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, scanned: 0, limit }
+        Self { bytes: Vec::new(), start: 0, scanned: 0, limit, lost: None }
     }
 
     /// From now on lines may be as long as this.
@@ -50,6 +70,18 @@ impl LineBuffer {
         self.bytes.drain(..self.start);
         self.scanned -= self.start;
         self.start = 0;
+        if self.lost.is_some() {
+            return;
+        }
+        // By doubling, and where that is too much, by what is needed.
+        if self.bytes.try_reserve(read.len()).is_err() && self.bytes.try_reserve_exact(read.len()).is_err() {
+            let begin = memchr::memrchr(b'\n', &self.bytes).map_or(0, |end| end + 1);
+            self.lost = Some(self.bytes.len() - begin + read.len());
+            self.bytes.truncate(begin);
+            self.bytes.shrink_to_fit();
+            self.scanned = self.scanned.min(begin);
+            return;
+        }
         self.bytes.extend_from_slice(read);
     }
 
@@ -60,9 +92,12 @@ impl LineBuffer {
         self.scanned = end;
         let size = end - self.start;
         if size > self.limit {
-            return Err(LineTooLong { size, limit: self.limit });
+            return Err(LineTooLong { size, limit: self.limit, no_memory: false });
         }
         if found.is_none() {
+            if let Some(size) = self.lost {
+                return Err(LineTooLong { size, limit: self.limit, no_memory: true });
+            }
             return Ok(None);
         }
         let line = &self.bytes[self.start..end];
@@ -127,7 +162,7 @@ mod tests {
         let mut buffer = LineBuffer::new(4);
         buffer.extend(b"1234\n12345");
         assert_eq!(buffer.next_line(), Ok(Some(&b"1234"[..])));
-        assert_eq!(buffer.next_line(), Err(LineTooLong { size: 5, limit: 4 }));
+        assert_eq!(buffer.next_line(), Err(LineTooLong { size: 5, limit: 4, no_memory: false }));
     }
 
     #[test]
