@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { inspect } from "node:util";
 
-import { createSession, prompt, reject, setLogger } from "../dist/index.mjs";
+import { createSession, printable, prompt, reject, setLogger } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const SECRETS = Object.fromEntries(["config", "mcp", "env"].map((name) => [name, `canary-of-${name}-${process.pid}`]));
@@ -53,7 +53,9 @@ after(() => {
 test("secrets are told nobody", LINUX, async () => {
   const records = [];
   setLogger((record) => void records.push(record), "trace");
-  const executable = scriptedAgent([[{ text: "fine" }, { exit: 3 }]]);
+  // What the agent echoes in lines that are no messages is logged without the values, and without control characters.
+  const echo = `\u001b]52;c;aGk=\u0007 \u202e${Object.values(SECRETS).join(" and ")}`;
+  const executable = scriptedAgent([[{ raw: echo }, { text: "fine" }, { exit: 3 }]]);
   const session = await createSession({ executable, ...secretive() });
   const argv = readFileSync(`/proc/${session.pid}/cmdline`, "utf8");
   assert.match(argv, /--config-file=/);
@@ -82,6 +84,18 @@ test("secrets are told nobody", LINUX, async () => {
   setLogger(null);
   assert.ok(records.some(({ message }) => message.includes("agent started")), shown(records));
   assert.deepEqual(foundIn(shown(records)), []);
+});
+
+test("printable() escapes control and bidirectional characters", () => {
+  for (const [text, expected] of [
+    ["ls\u001b[2J", "ls\\x1b[2J"],
+    ["a\u202eb\u2066c\u061c\u2028\u007f\u009b", "a\\u202eb\\u2066c\\u061c\\u2028\\x7f\\x9b"],
+    ["one\r\ntwo\tthree\rfour", "one\ntwo\tthree\\rfour"],
+    ["übung 🦀 日本", "übung 🦀 日本"],
+  ]) {
+    assert.equal(printable(text), expected);
+  }
+  assert.throws(() => printable(7), { code: "invalid_option", option: "text" });
 });
 
 test("what is wrong with a secret is said without it", async () => {

@@ -10,6 +10,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
 use crate::classes::Classes;
+use crate::long_text::check_memory;
 
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -62,7 +63,10 @@ fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAn
         Node::Bool(value) => Ok(PyBool::new(py, *value).to_owned().into_any()),
         Node::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
         Node::Float(value) => Ok(PyFloat::new(py, *value).into_any()),
-        Node::Str(value) => Ok(PyString::new(py, value).into_any()),
+        Node::Str(value) => {
+            check_memory(value)?;
+            Ok(PyString::new(py, value).into_any())
+        }
         Node::List(items) => {
             let list = PyList::empty(py);
             for item in items {

@@ -3,6 +3,7 @@
 
 use std::ptr::null_mut;
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -10,10 +11,20 @@ use pyo3::types::PyString;
 /// As much goes over at once.
 const PIECE: usize = 4 << 20;
 
+/// Raises `MemoryError` if there is no memory for a string of this text: to make one nevertheless would panic.
+pub(crate) fn check_memory(text: &str) -> PyResult<()> {
+    // Four bytes a character, at the most, of which a text has one a byte, at the most.
+    if text.len() > PIECE && Vec::<u8>::new().try_reserve_exact(4 * text.len()).is_err() {
+        return Err(PyMemoryError::new_err(format!("there is not enough memory for a text of {} bytes", text.len())));
+    }
+    Ok(())
+}
+
 /// A string of this text.
 pub(crate) fn string(py: Python<'_>, text: String) -> PyResult<Bound<'_, PyAny>> {
     // A string that has other characters grows by being made anew.
     if text.len() <= 2 * PIECE || !text.is_ascii() {
+        check_memory(&text)?;
         return Ok(PyString::new(py, &text).into_any());
     }
     let mut bytes = text.into_bytes();

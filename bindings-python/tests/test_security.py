@@ -30,6 +30,7 @@ from kimi_agent import (
     Reject,
     _native,
     create_session,
+    printable,
     prompt,
     sync,
     testing,
@@ -101,7 +102,8 @@ async def failure(**options: Any) -> KimiAgentError:
 @linux
 async def test_secrets_are_told_nobody(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    script = scripted_agent([[{"text": "fine"}, {"exit": 3}]])
+    # What the agent echoes in lines that are no messages is logged without the values.
+    script = scripted_agent([[{"raw": f"echo {SECRETS}"}, {"text": "fine"}, {"exit": 3}]])
     opening = create_session(executable=script, **secretive())
     assert found_in(shown(opening)) == []
     session = await opening
@@ -145,6 +147,44 @@ async def test_secrets_are_told_nobody(caplog: pytest.LogCaptureFixture) -> None
     messages = [record.getMessage() for record in caplog.records]
     assert any("agent started" in message for message in messages), messages
     assert found_in("\n".join([caplog.text, *messages, *(repr(vars(record)) for record in caplog.records)])) == []
+
+
+ESCAPES = "\x1b]52;c;aGk=\x07\x9b31m\u202etxt"
+
+
+async def test_control_characters_of_the_agent_are_escaped_in_logs_and_errors(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with open_session([{"raw": ESCAPES}, {"text": "fine"}]) as session:
+        assert (await session.prompt("go").result()).text == "fine"
+    shown = r"\x1b]52;c;aGk=\x07\x9b31m\u202etxt"
+    assert shown in caplog.text
+    code = f"import sys; print({ESCAPES!r}); sys.stderr.write({ESCAPES!r}); sys.exit(3)"
+    for error in (
+        await failure(executable=[sys.executable, "-c", code]),
+        await failure(executable=f"/no/such/{ESCAPES}"),
+    ):
+        assert shown in str(error)
+        assert not set("\x1b\x07\x9b\u202e") & set(str(error))
+    assert not set("\x1b\x07\x9b\u202e") & set(caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ls\x1b[2J", r"ls\x1b[2J"),
+        ("a\u202eb\u2066c\u061c\u2028\x7f", r"a\u202eb\u2066c\u061c\u2028\x7f"),
+        ("one\r\ntwo\tthree\rfour", "one\ntwo\tthree\\rfour"),
+        ("lone \ud800 half", r"lone \ud800 half"),
+        ("übung 🦀 日本", "übung 🦀 日本"),
+    ],
+)
+def test_printable(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_printable_takes_text_only() -> None:
+    with pytest.raises(TypeError, match="expected a str, got bytes"):
+        printable(b"x")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from support import DEADLINE, HANGING, LOOKUP, gone, interrupted, program, texts
 from kimi_agent import (
     AgentExited,
     ApprovalRequest,
+    Event,
     ExternalTool,
     InvalidOption,
     KimiAgentError,
@@ -163,6 +165,51 @@ def test_a_session_for_each_thread() -> None:
     for thread in threads:
         thread.join(DEADLINE)
     assert sorted(said) == [f"thread {n}" for n in range(4)]
+
+
+def test_threads_share_an_iterator() -> None:
+    for _ in range(5):
+        seen: list[list[str]] = [[], [], []]
+        with open_session([{"text": [str(n) for n in range(200)]}]) as session:
+            events = iter(session.prompt("Go"))
+
+            def take(mine: list[str], events: Iterator[Event] = events) -> None:
+                mine.extend(event.text for event in events if isinstance(event, TextPart))
+
+            threads = [threading.Thread(target=take, args=(mine,), daemon=True) for mine in seen]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(DEADLINE)
+                assert not thread.is_alive()
+        assert sorted(int(text) for mine in seen for text in mine) == list(range(200))
+
+
+@pytest.mark.parametrize("way", ["iterator", "session"])
+def test_threads_that_wait_for_an_event_end_with_a_close(way: str) -> None:
+    with open_session(HANGING) as session:
+        turn = session.prompt("Go")
+        events = iter(turn)
+        assert isinstance(next(events), TurnBegin)
+        ended: list[object] = []
+
+        def wait() -> None:
+            try:
+                ended.append(len(list(events)))
+            except KimiAgentError as error:
+                ended.append(error.code)
+
+        threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        if way == "iterator":
+            events.close()
+        else:
+            session.close()
+        for thread in threads:
+            thread.join(DEADLINE)
+            assert not thread.is_alive()
+        assert len(ended) == 3
 
 
 def test_a_session_from_another_thread() -> None:

@@ -132,9 +132,9 @@ impl LineBuffer {
         *self = Self::new(self.limit);
     }
 
-    /// Whether nothing is left, not even a part of a line.
+    /// Whether nothing is left, not even a part of a line, or word of one that was lost.
     pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.bytes.len()
+        self.start == self.bytes.len() && self.lost.is_none()
     }
 
     /// Gives back what is not needed any more: all of it when nothing is buffered, so that an idle session holds none.

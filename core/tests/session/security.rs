@@ -97,7 +97,9 @@ async fn secrets_are_in_no_argument_no_debug_output_no_log_and_no_error() {
     let dir = tempfile::TempDir::new().unwrap();
 
     // One that works, one that exits at once, one that can't be started, and one that is refused.
-    let agent = scripted_agent(json!([[{"text": "fine"}, {"exit": 3}]]));
+    // What it echoes in lines that are no messages is shown without the values.
+    let echo = format!("echo {CONFIG} and {MCP}, {ENV}");
+    let agent = scripted_agent(json!([[{"raw": echo}, {"text": "fine"}, {"exit": 3}]]));
     let options = secretive(SessionOptions::new().executable(&agent));
     holds_no_secret("the options' debug output", &format!("{options:?} {options:#?}"));
     let session = options.start().await.unwrap();
