@@ -10,9 +10,9 @@ __all__ = ["printable"]
 def printable(text: str) -> str:
     r"""Returns the text with control and bidirectional characters written as escapes, such as `\x1b` and `\u202e`.
 
-    What an agent sends (descriptions of approvals, outputs of tools, text) may hold what a model, a web page or a file made
-    up. Printed as it is, it can move the cursor, change the clipboard or show words in another order. Call this
-    before such text is shown in a terminal. The SDK does so for its own errors and log records.
+    What an agent sends (descriptions of approvals, outputs of tools, text) may hold what a model, a web page or a file
+    made up. Printed as it is, it can move the cursor, change the clipboard or show words in another order. Call
+    this before such text is shown in a terminal. The SDK does so for its own errors and log records.
 
     Line breaks and tabs stay; `\r\n` becomes `\n`. Backslashes are not escaped, so the text cannot be recovered from
     the result. A lone surrogate is escaped as well. Raises `TypeError` if `text` is not a `str`.

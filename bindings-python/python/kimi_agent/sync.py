@@ -63,8 +63,8 @@ Inner = TypeVar("Inner", _agent.Agent, _session.Session)
 class EventIterator(_native.BlockingReader):
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
 
-    Several threads may take events from one iterator: each event goes to one of them, and all of them end with the turn, or
-    with `close()`.
+    Several threads may take events from one iterator: each event goes to one of them, and all of them end with the
+    turn, or with `close()`.
     """
 
     __slots__ = ("_lock", "_open", "_stream")
