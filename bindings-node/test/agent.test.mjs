@@ -25,7 +25,10 @@ const ACP = `
     const { method, id, params = {} } = JSON.parse(line);
     const { sessionId, cwd = "/srv", prompt } = params;
     if (method === "initialize") say({ id, result: { protocolVersion: 1, agentCapabilities: able } });
-    else if (method === "session/new" || method === "session/fork") say({ id, result: { sessionId: "s" + ++count } });
+    else if (method === "session/new" || method === "session/fork") {
+      if (sessionId !== "again") count += 1;
+      say({ id, result: { sessionId: "s" + count } });
+    }
     else if (method === "session/list")
       say({ id, result: { sessions: [{ sessionId: "old", cwd, title: "An old one" }] } });
     else if (method === "session/cancel") say({ id: waiting.get(sessionId), result: { stopReason: "cancelled" } });
@@ -68,6 +71,20 @@ describe("an agent that speaks ACP", { timeout: 120_000 }, () => {
     await agent.close();
     assert.deepEqual([first.state, second.state], ["closed", "closed"]);
     await assert.rejects(agent.createSession(), { name: "SessionClosed" });
+  });
+
+  test("that gives a session the id of another one fails the second opening", async () => {
+    const agent = await openAgent(acp);
+    const first = await agent.createSession();
+    const hanging = first.prompt("hang");
+    await assert.rejects(agent.fork("again"), { code: "protocol_error", message: /id `s1`, which another session of this process has/ });
+    // The first session was neither closed nor cancelled.
+    assert.equal(first.state, "active");
+    await hanging.cancel();
+    assert.equal(await says(first, "who"), "I am s1");
+    const second = await agent.createSession();
+    assert.equal(await says(second, "who"), "I am s2");
+    await agent.close();
   });
 
   test("fails all of them when it dies, and starts anew for the next", async () => {

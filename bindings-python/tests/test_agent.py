@@ -16,6 +16,7 @@ from kimi_agent import (
     Agent,
     AgentExited,
     InvalidOption,
+    ProtocolError,
     Session,
     SessionClosed,
     SessionInfo,
@@ -47,7 +48,7 @@ _ACP = """
         if method == "initialize":
             say(id=id, result={"protocolVersion": 1, "agentCapabilities": ABLE})
         elif method in ("session/new", "session/fork"):
-            count += 1
+            count += session != "again"
             say(id=id, result={"sessionId": f"s{count}"})
         elif method == "session/list":
             known = {"sessionId": "old", "cwd": params.get("cwd", "/srv"), "title": "An old one"}
@@ -90,6 +91,20 @@ async def test_sessions_share_a_process_and_nothing_else(tmp_path: Path) -> None
     assert (first.state, second.state) == ("closed", "closed")
     with pytest.raises(SessionClosed):
         await agent.create_session()
+
+
+async def test_an_id_that_another_session_has_fails_the_second_opening(tmp_path: Path) -> None:
+    async with open_agent(**_acp(tmp_path)) as agent:
+        first = await agent.create_session()
+        hanging = first.prompt("hang")
+        with pytest.raises(ProtocolError, match="id `s1`, which another session of this process has"):
+            await agent.fork("again")
+        # The first session was neither closed nor cancelled.
+        assert first.state == "active"
+        await hanging.cancel()
+        assert await _says(first, "who") == "I am s1"
+        async with agent.create_session() as second:
+            assert await _says(second, "who") == "I am s2"
 
 
 async def _open(agent: Agent) -> Session:
