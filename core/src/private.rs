@@ -35,7 +35,7 @@ pub(crate) struct PrivateDir {
     owner: u32,
     /// Held as long as the folder is in use.
     lock: Option<File>,
-    /// All that was written there.
+    /// All that was written there, the lock first.
     files: Vec<PathBuf>,
     /// Where it stands, if that is the common folder.
     common: Option<PathBuf>,
@@ -70,21 +70,43 @@ impl PrivateDir {
             },
             None => None,
         };
-        let dir = match builder.tempdir_in(common.as_deref().unwrap_or(parent)) {
-            Err(error) if common.is_some() && error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            made => made?,
-        };
-        let lock = match create(&dir.path().join(LOCK)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            made => made?,
+        let made = Self::attempt_in(&builder, common.as_deref().unwrap_or(parent));
+        if let (Some(common), Err(_) | Ok(None)) = (&common, &made) {
+            remove_if_empty(common);
+        }
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && common.is_some() => Ok(None),
+            made => Ok(made?.map(|mut made| {
+                made.common = common;
+                made
+            })),
+        }
+    }
+
+    fn attempt_in(builder: &tempfile::Builder<'_, '_>, folder: &Path) -> io::Result<Option<Self>> {
+        let mut dir = builder.tempdir_in(folder)?;
+        let path = dir.path().join(LOCK);
+        let lock = match create(&path) {
+            Ok(lock) => lock,
+            Err(error) => {
+                // A folder without permissions, as an umask can make it, can only be removed while it is empty.
+                drop(std::fs::remove_dir(dir.path()));
+                dir.disable_cleanup(true);
+                return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
+            }
         };
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }
         // Where there are no locks, nothing is swept, either.
-        let path = dir.path().join(LOCK);
         let still_there = path.exists();
-        Ok(still_there.then(|| Self { owner: std::process::id(), lock: Some(lock), files: vec![path], common, dir }))
+        Ok(still_there.then(|| Self {
+            owner: std::process::id(),
+            lock: Some(lock),
+            files: vec![path],
+            common: None,
+            dir,
+        }))
     }
 
     /// Whether it is this process's, and not that of a parent that forked.
@@ -118,11 +140,14 @@ impl Drop for PrivateDir {
         if cfg!(windows) {
             self.lock = None;
         }
-        // What we know of by name goes also where no descriptor is left to list the folder with. If a link has taken the
-        // folder's place, those names lead elsewhere.
+        // If a link has taken the folder's place, the names of our files lead elsewhere.
         if std::fs::symlink_metadata(self.path()).is_ok_and(|metadata| metadata.is_dir()) {
-            for file in &self.files {
-                drop(std::fs::remove_file(file));
+            // The lock is the last to go: without it nobody could remove the rest. What we know of by name goes also where
+            // no descriptor is left to list the folder with.
+            let (lock, others) = self.files.split_at(1);
+            others.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            if !has_more_than_lock(self.path()) {
+                lock.iter().for_each(|file| drop(std::fs::remove_file(file)));
             }
         }
         if std::fs::remove_dir(self.path()).is_err() {
@@ -152,6 +177,12 @@ fn make_common(path: &Path) -> io::Result<bool> {
     }
     // Not what a link leads to.
     Ok(is_ours(&std::fs::symlink_metadata(path)?))
+}
+
+/// Whether an agent has put something there.
+fn has_more_than_lock(folder: &Path) -> bool {
+    std::fs::read_dir(folder)
+        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK)))
 }
 
 /// Removes a folder with all that is in it, and then the common folder if that was the last one in it. The lock is held
@@ -488,6 +519,26 @@ mod tests {
         let before = names(&common);
         sweep_in(parent.path());
         assert_eq!(names(&common), before);
+    }
+
+    /// A folder that cannot be written to is not left behind, nor is the common one.
+    #[cfg(unix)]
+    #[test]
+    fn folder_that_cannot_be_used_is_removed() {
+        let parent = TempDir::new().unwrap();
+        let missing = parent.path().join("missing");
+        assert_eq!(PrivateDir::new_in(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // The name of a private folder is too long for a path here, and that of the common one is not.
+        let limit = 4096 - common_in(Path::new("")).as_os_str().len() - 8;
+        let mut deep = parent.path().to_owned();
+        while deep.as_os_str().len() + 202 < limit {
+            deep.push("d".repeat(200));
+            std::fs::create_dir(&deep).unwrap();
+        }
+        deep.push("d".repeat(limit - deep.as_os_str().len() - 1));
+        std::fs::create_dir(&deep).unwrap();
+        assert!(PrivateDir::new_in(&deep).is_err());
+        assert_eq!(names(&deep), [""; 0]);
     }
 
     /// The folder goes when it is deep, in the background.

@@ -21,7 +21,8 @@ __all__ = ["block", "run", "run_call"]
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
 _PATIENCE = 1.0
-_lock = threading.Lock()
+# A signal handler may call this module while its thread is here.
+_lock = threading.RLock()
 _current: _Background | None = None
 
 
@@ -69,15 +70,25 @@ class _Background:
             self.thread.join(2 * _PATIENCE)
 
 
+def _is_usable(background: _Background | None) -> bool:
+    return background is not None and background.process == os.getpid()
+
+
 def _background() -> _Background:
     global _current
     check_process()
     with _lock:
         # A fork before the first use of the core leaves no thread, and no harm.
-        if _current is None or _current.process != os.getpid():
-            _current = _Background()
-            atexit.register(_current.stop)
+        if not _is_usable(_current):
+            made = _Background()
+            if _is_usable(_current):
+                # A signal handler has been faster.
+                made.stop()
+            else:
+                _current = made
+                atexit.register(made.stop)
         found = _current
+    assert found is not None
     if threading.current_thread() is found.thread:
         raise KimiAgentError(
             "a blocking call from an async handler would wait for itself; make the handler a plain function"

@@ -27,7 +27,8 @@ _wire_logger = logging.getLogger("kimi_agent.wire")
 _shows_messages = False
 _used = False
 _forked = False
-_lock = threading.Lock()
+# A signal handler or the garbage collector may call this module while its thread is here.
+_lock = threading.RLock()
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[LoopMailbox]] = weakref.WeakKeyDictionary()
 
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-/// Removes up to `budget` entries. `false` if more are left.
+/// Removes up to `budget` entries. `false` if more are left; then the lock is left, too.
 #[cfg(unix)]
 pub(super) fn remove_tree(path: &Path, budget: usize) -> io::Result<bool> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
@@ -14,9 +14,12 @@ pub(super) fn remove_tree(path: &Path, budget: usize) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(CWD, path, flags, Mode::empty()) {
         Ok(top) => {
-            if !(tree::Tree { top, flags, budget, moved: Vec::new(), number: 0, error: None }).empty()? {
+            let mut tree = tree::Tree { top, flags, budget, moved: Vec::new(), number: 0, error: None };
+            if !tree.empty()? {
                 return Ok(false);
             }
+            // Without the lock, nobody could remove the rest if this process ended before.
+            let _ = unlinkat(&tree.top, super::LOCK, AtFlags::empty());
             unlinkat(CWD, path, AtFlags::REMOVEDIR)?;
         }
         // A link or a file has taken its place.
@@ -56,13 +59,14 @@ mod tree {
 
     impl Tree {
         /// Removes what is in the top folder. `false` if the budget was too small.
-        pub(super) fn empty(mut self) -> io::Result<bool> {
+        pub(super) fn empty(&mut self) -> io::Result<bool> {
             for entry in Dir::read_from(&self.top)? {
                 if !self.spend() {
                     return Ok(false);
                 }
                 let entry = entry?;
-                if !is_dot(entry.file_name()) && !remove(&self.top, entry.file_name()) {
+                let name = entry.file_name();
+                if name.to_bytes() != super::super::LOCK.as_bytes() && !is_dot(name) && !remove(&self.top, name) {
                     self.moved.push(entry.file_name().to_owned());
                 }
             }
