@@ -220,7 +220,11 @@ class Generator:
         names = tuple(field["name"] for field in fields)
         added = (message["adds"],) if message["adds"] else ()
         if names:
-            lines += [f"    __slots__ = {tuple_text((*names, *added))}", f"    __match_args__ = {tuple_text(names)}", ""]
+            lines += [
+                f"    __slots__ = {tuple_text((*names, *added))}",
+                f"    __match_args__ = {tuple_text(names)}",
+                "",
+            ]
         else:
             lines += ["    __slots__ = ()", ""]
         for field in fields:
@@ -271,7 +275,9 @@ class Generator:
             if at > last_required:
                 # A list that is not given is an empty one, made anew.
                 text = f"{text} | None = None" if field["type"]["kind"] == "list" else f"{text} = None"
-            lines += [f"        {field['name']}: {text},"]
+            line = f"        {field['name']}: {text},"
+            # As the formatter breaks a union that is too long.
+            lines += [line] if len(line) <= WIDTH else line.replace(" | ", "\n        | ").split("\n")
         lines += ["        extra: Mapping[str, Any] | None = None,"]
         lines += [f"        {attribute}: ToolCallInfo | None = None," for attribute in added]
         lines += ["    ) -> None:"]

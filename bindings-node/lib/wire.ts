@@ -67,7 +67,8 @@ export interface MediaURL {
 }
 
 /**
- * A content part of a type that this SDK does not know, or of a known type that it could not read; its fields are kept.
+ * A content part of a type that this SDK does not know, or of a known type that it could not read;
+ * its fields are kept.
  */
 export interface UnknownContentPart {
   /** The type that it says it is; empty if it says none. */
@@ -137,8 +138,8 @@ export interface BackgroundTaskDisplayBlock {
 }
 
 /**
- * A display block of a type that this SDK does not know, or of a known type that it could not read; its fields are
- * kept.
+ * A display block of a type that this SDK does not know, or of a known type that it could not read;
+ * its fields are kept.
  */
 export interface UnknownDisplayBlock {
   /** The type that it says it is; empty if it says none. */
