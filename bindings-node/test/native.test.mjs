@@ -135,7 +135,7 @@ test("a tool with a schema is called, and told the model what is wrong", async (
     const { return_value } = events.find(({ type }) => type === "ToolResult").payload;
     assert.equal(return_value.is_error, true);
     assert.match(return_value.message, /^invalid arguments: b: /);
-    assert.equal(events.filter(({ type }) => type === "HandlerFailed").length, 1);
+    assert.equal(events.some(({ type }) => type === "HandlerFailed"), false);
   });
 });
 

@@ -91,7 +91,7 @@ test("a turn that a signal cancelled has the signal's reason as its cause", () =
   }));
 
 test("isKimiAgentError knows the errors of this package", async () => {
-  assert.equal(isKimiAgentError(await caught(() => prompt("hi", { workdir: "." }))), true);
+  assert.equal(isKimiAgentError(await caught(() => prompt("hi", { workdir: "." }).result())), true);
   assert.equal(isKimiAgentError(new KimiAgentError("x")), true);
   assert.equal(isKimiAgentError(new Error("x")), false);
   assert.equal(isKimiAgentError(undefined), false);

@@ -85,10 +85,8 @@ for (const [version, lib] of [
         }
         for (const [args, path] of bad) {
           assert.ok(!validate(args), JSON.stringify(args));
-          await assert.rejects(made.handler(args, context), ({ message }) => {
-            assert.ok(message.startsWith("invalid arguments: ") && message.includes(path), message);
-            return true;
-          });
+          const { is_error, message } = await made.handler(args, context);
+          assert.ok(is_error && message.startsWith("invalid arguments: ") && message.includes(path), message);
         }
       });
     }
@@ -114,13 +112,13 @@ test("checks that take their time are waited for", async () => {
   const parameters = z.object({ id: z.string().refine(async (id) => Promise.resolve(id !== "b"), "is taken") });
   const made = tool({ ...described, parameters, handler: ({ id }) => id });
   assert.equal(await made.handler({ id: "a" }, context), "a");
-  await assert.rejects(made.handler({ id: "b" }, context), { message: "invalid arguments: id: is taken" });
+  assert.equal((await made.handler({ id: "b" }, context)).message, "invalid arguments: id: is taken");
 });
 
 test("several faults are all named", async () => {
   const parameters = z.object({ a: z.string(), b: z.number() });
   const made = tool({ ...described, parameters, handler: () => "" });
-  await assert.rejects(made.handler({}, context), /a: .*; b: /);
+  assert.match((await made.handler({}, context)).message, /a: .*; b: /);
 });
 
 test("a schema of zod 3 is refused, with the way out", () => {
@@ -193,7 +191,7 @@ test("other libraries' schemas do when they can become JSON Schema", async () =>
   const parameters = { "~standard": { ...standard, jsonSchema: { input: () => ({ type: "object" }) } } };
   const made = tool({ ...described, parameters, handler: (args) => args.a });
   assert.equal(await made.handler({ a: 1 }, context), 1);
-  await assert.rejects(made.handler({}, context), { message: "invalid arguments: a: missing" });
+  assert.equal((await made.handler({}, context)).message, "invalid arguments: a: missing");
   const plain = { ...described, parameters: { "~standard": standard }, handler: () => "" };
   assert.throws(() => tool(plain), /other offers/);
 });
