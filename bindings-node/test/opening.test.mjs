@@ -201,7 +201,7 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
       const { signal, abort } = controlled();
       const turn = prompt("hi", { executable: agent.executable, closeTimeout, onStderr: () => abort(), signal });
       assert.equal((await turn.result()).status, "cancelled", name);
-      for await (const _ of turn);
+      for await (const event of turn) assert.ok(event);
       await agent.gone;
       assert.equal(listeners(signal), 0);
     }

@@ -49,7 +49,7 @@ for (const eventBufferBytes of [1024, 256 << 10]) {
 }
 
 testWith("Promise.all of result() and a loop gives every event", turns, {}, async (session) => {
-  for (const _ of turns) {
+  for (let index = 0; index < turns.length; index += 1) {
     const turn = session.prompt("Go");
     const [result, events] = await Promise.all([turn.result(), collect(turn)]);
     assert.equal(textOf(events), result.text);
@@ -134,7 +134,7 @@ testWith("session.cancel() cancels what runs", [waiting, waiting], {}, async (se
   await turn.next();
   await session.cancel();
   assert.equal((await turn.result()).status, "cancelled");
-  for await (const _ of session.prompt("Go")) break;
+  for await (const event of session.prompt("Go")) if (event) break;
   await session.cancel();
   assert.equal(session.state, "idle");
   await session.cancel();
@@ -167,7 +167,7 @@ test("a prompt on a closed session fails the turn, and one that is lost unread i
     await session.cancel();
     assert.match(String(logged), /warn,turn dropped unread/);
     logged.length = 0;
-    for await (const _ of session.prompt("Go")) break;
+    for await (const event of session.prompt("Go")) if (event) break;
     await session.close();
     assert.deepEqual(logged, []);
     await assert.rejects(collect(session.prompt("Go")), SessionClosed);
