@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Runs the trial programs in Python as a user would, with the wheel in an environment of their own: run.sh PYTHON DIST
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+python=${1:-python3}
+dist=${2:-$root/dist}
+venv=$root/.cache/venv-programs
+if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
+    "$python" -m venv --clear "$venv"
+    "$venv/bin/python" -m pip install -q -r "$here/requirements.txt"
+    cp "$here/requirements.txt" "$venv/.requirements"
+fi
+"$venv/bin/python" -m pip install -q --force-reinstall --no-deps "$dist"/*.whl
+exec "$venv/bin/python" -m pytest -q -p no:cacheprovider "$here"
