@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +63,14 @@ def errors(lines: list[dict[str, Any]]) -> list[Any]:
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for temporary files of the program."""
     folder = tmp_path / "tmp"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("TMPDIR", str(folder))
-    return folder
+    yield folder
+    # pytest cannot remove what is nested this deeply.
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
 
 
 def common(temporary: Path) -> Path:
@@ -172,12 +176,11 @@ def test_token_counts_do_not_overflow(language: str, tmp_path: Path) -> None:
     assert sum("event" in line for line in lines) == 2 * (4 + len(counts)) + 4
 
 
-# Nobody blocks the signals that end the agent, whatever the host has blocked and ignored.
 @pytest.mark.skipif(not can("env", "--block-signal=TERM"), reason="this env cannot block signals")
 @pytest.mark.parametrize("language", HOSTS)
-def test_agent_does_not_inherit_blocked_and_ignored_signals(language: str, tmp_path: Path) -> None:
-    prefix = ("env", "--block-signal=TERM,INT,CHLD,HUP", "--ignore-signal=HUP,INT,QUIT,USR1")
-    assert ran(language, tmp_path, TURN[language], *prefix, executable=agent("own", "mask", "")) == "0 0\n"
+def test_agent_does_not_inherit_blocked_signals(language: str, tmp_path: Path) -> None:
+    prefix = ("env", "--block-signal=TERM,INT,CHLD,HUP")
+    assert ran(language, tmp_path, TURN[language], *prefix, executable=agent("own", "mask", "")) == "0\n"
 
 
 @pytest.mark.skipif(not can("unshare", "--time", "--fork"), reason="the system allows no new clock")

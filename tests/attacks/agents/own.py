@@ -65,11 +65,10 @@ def flood():
 
 
 def mask():
-    """Says which signals are blocked or ignored here."""
-    rows = [row.split() for row in open("/proc/self/status") if row.startswith(("SigBlk", "SigIgn"))]  # noqa: SIM115
-    # The interpreter itself ignores these.
-    own = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1
-    event("ContentPart", {"type": "text", "text": " ".join(f"{int(value, 16) & ~own:x}" for _, value in rows)})
+    """Says which signals are blocked here."""
+    with open("/proc/self/status") as status:
+        blocked = next(row.split()[1] for row in status if row.startswith("SigBlk"))
+    event("ContentPart", {"type": "text", "text": f"{int(blocked, 16):x}"})
 
 
 call = hear()
