@@ -26,7 +26,9 @@ from types import MappingProxyType
 from typing import Any, Literal, Union
 
 from ._message import (
+    ApprovalRequestMethods,
     Message,
+    SynthesizedMethods,
     TokenUsageMethods,
     ToolReturnValueMethods,
     UnknownEventMethods,
@@ -121,6 +123,9 @@ SCALARS = {
     "object": "dict[str, Any]",
 }
 METHODS = {
+    "ApprovalRequest": "ApprovalRequestMethods",
+    "StepBegin": "SynthesizedMethods",
+    "ToolCall": "SynthesizedMethods",
     "TokenUsage": "TokenUsageMethods",
     "ToolReturnValue": "ToolReturnValueMethods",
     "UnknownContentPart": "UnknownItemMethods",
@@ -130,8 +135,8 @@ METHODS = {
 # Made by the SDK: no version of Wire brought them.
 OWN = {"UnknownEvent", "HandlerFailed", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
 ADDED = (
-    "The tool call that this is about, with its complete arguments; None if the agent never named the call. The SDK adds it: "
-    "it is not part of `to_dict()`, of pickles and of equality."
+    "The tool call that this is about, with its complete arguments; None if the agent never named the call. "
+    "The SDK adds it: it is not part of `to_dict()`, of pickles and of equality."
 )
 
 

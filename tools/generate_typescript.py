@@ -37,6 +37,16 @@ export type UnknownWord = Other.Word;
 /** A JSON object of any shape. */
 export type JsonObject = Record<string, unknown>;
 
+/** An option of a request for permission, over ACP. */
+export interface PermissionOption {
+  /** Its id. */
+  readonly optionId: string;
+  /** What people are shown. */
+  readonly name: string;
+  /** What it does. */
+  readonly kind: "allow_once" | "allow_always" | "reject_once" | "reject_always" | UnknownWord;
+}
+
 /** What a user says or a tool puts out: text, or a list of parts. */
 export type Content = string | readonly ContentPart[];
 """
@@ -80,9 +90,17 @@ SCALARS = {
 # Made by the SDK: no version of Wire brought them.
 OWN = {"UnknownEvent", "HandlerFailed", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
 ADDED = (
-    "The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK adds it: "
-    "it is not enumerable, so JSON, copies and comparisons do not contain it."
+    "The tool call that this is about, with its complete arguments; absent if the agent never named the call. "
+    "The SDK adds it: it is not enumerable, so JSON, copies and comparisons do not contain it."
 )
+# What agents send, or the SDK says, over ACP only.
+OVER_ACP = {
+    "ApprovalRequest": [
+        ("Over ACP the options that the agent offers, as it spells them.", "readonly options?: readonly PermissionOption[] | undefined"),
+    ],
+    "StepBegin": [("Set where the agent sent no such event and the SDK made it.", "readonly synthesized?: boolean | undefined")],
+    "ToolCall": [("Set where the agent sent no such event and the SDK made it.", "readonly synthesized?: boolean | undefined")],
+}
 
 
 def type_text(ref: dict[str, Any]) -> str:
@@ -130,6 +148,8 @@ def interface(message: dict[str, Any]) -> str:
         lines.append(f"  readonly {field['name']}{'?' if optional else ''}: {text}{' | undefined' if optional else ''};")
     if message["adds"]:
         lines += [comment(ADDED, "  "), f"  readonly {message['adds']}?: ToolCallInfo | undefined;"]
+    for text, declaration in OVER_ACP.get(message["name"], []):
+        lines += [comment(text, "  "), f"  {declaration};"]
     if unknown:
         lines.append("  readonly [field: string]: unknown;")
     if lines[-1].endswith("{"):

@@ -14,7 +14,7 @@ export function revealCall<T extends object>(message: T): T {
   const carrier = message as Carrier;
   const call = carrier[KEY];
   if (call === undefined) return message;
-  delete carrier[KEY];
+  Reflect.deleteProperty(carrier, KEY);
   if (call !== null) {
     Object.defineProperty(message, "tool_call", { value: call, enumerable: false, configurable: true });
   }

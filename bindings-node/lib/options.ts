@@ -99,7 +99,10 @@ export type Dialect = "auto" | "acp" | "legacy" | WireVersion;
 export interface HookDefinition {
   /** When the hook is called. An event that the agent does not know fails the opening with {@link Unsupported}. */
   event: HookEvent;
-  /** A regular expression for what the event is about: the tool's name, or the prompt's text. Default: everything. */
+  /**
+   * A regular expression, in Python's syntax, for what the event is about: the tool's name, or the prompt's text. Default:
+   * everything.
+   */
   matcher?: string | undefined;
   /** Decides. It returns `"allow"` or nothing to allow, or a {@link Block}. */
   handler: HookHandler;
@@ -320,6 +323,7 @@ function takeFunctions(name: string, value: unknown, functions: HandlerFunctions
     return `"${name}":[${described.join(",")}]`;
   }
   if (typeof value !== "function") return undefined;
+  checkParameters(name, value, "the function");
   switch (name) {
     case "onApproval":
       functions.approval = value as ApprovalHandler;
@@ -336,6 +340,14 @@ function takeFunctions(name: string, value: unknown, functions: HandlerFunctions
   }
 }
 
+/** Handlers are called with the request and a context: one that needs more could not work. */
+function checkParameters(option: string, handler: object, what: string): void {
+  const { length } = handler as { length: number };
+  if (length <= 2) return;
+  const reason = `${what} is called with two arguments, the request and a context, and takes ${String(length)}`;
+  throw wrongOption(option, reason);
+}
+
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
 function definition(option: string, item: unknown): JsonObject {
   if (option === "tools") checkDefinition(item);
@@ -343,6 +355,7 @@ function definition(option: string, item: unknown): JsonObject {
   const given = item as JsonObject;
   const name = String(given["name"] ?? given["event"]);
   if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is no function`);
+  checkParameters(option, given["handler"], `the handler of \`${name}\``);
   const { parameters } = given;
   if (option !== "tools" || !isStandardSchema(parameters)) return given;
   const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;

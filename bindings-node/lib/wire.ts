@@ -18,6 +18,16 @@ export type UnknownWord = Other.Word;
 /** A JSON object of any shape. */
 export type JsonObject = Record<string, unknown>;
 
+/** An option of a request for permission, over ACP. */
+export interface PermissionOption {
+  /** Its id. */
+  readonly optionId: string;
+  /** What people are shown. */
+  readonly name: string;
+  /** What it does. */
+  readonly kind: "allow_once" | "allow_always" | "reject_once" | "reject_always" | UnknownWord;
+}
+
 /** What a user says or a tool puts out: text, or a list of parts. */
 export type Content = string | readonly ContentPart[];
 
@@ -171,6 +181,8 @@ export interface SteerInput {
 export interface StepBegin {
   /** Its number in the turn, from 1. */
   readonly n: number;
+  /** Set where the agent sent no such event and the SDK made it. */
+  readonly synthesized?: boolean | undefined;
 }
 
 /** The step was broken off. Since Wire 1.0. */
@@ -385,6 +397,8 @@ export interface ToolCall {
   readonly function: FunctionCall;
   /** More about it. */
   readonly extras?: JsonObject | undefined;
+  /** Set where the agent sent no such event and the SDK made it. */
+  readonly synthesized?: boolean | undefined;
 }
 
 /** A tool's name and arguments. Since Wire 1.0. */
@@ -472,6 +486,8 @@ export interface ApprovalRequest {
    * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
    */
   readonly tool_call?: ToolCallInfo | undefined;
+  /** Over ACP the options that the agent offers, as it spells them. */
+  readonly options?: readonly PermissionOption[] | undefined;
 }
 
 /** The model calls a tool that the program registered. Since Wire 1.1. */

@@ -469,6 +469,18 @@ impl IntoToolReturn for Content {
     }
 }
 
+impl IntoToolReturn for Vec<ContentPart> {
+    fn into_tool_return(self) -> Result<ToolReturnValue, HandlerError> {
+        Ok(ToolReturnValue::ok(self))
+    }
+}
+
+impl IntoToolReturn for ContentPart {
+    fn into_tool_return(self) -> Result<ToolReturnValue, HandlerError> {
+        Ok(ToolReturnValue::ok(self))
+    }
+}
+
 impl IntoToolReturn for String {
     fn into_tool_return(self) -> Result<ToolReturnValue, HandlerError> {
         Ok(ToolReturnValue::ok(self))
@@ -528,9 +540,52 @@ impl IntoToolReturn for Value {
                     None => Ok(value),
                 }
             }
+            Value::Array(ref items) if items.iter().any(is_content_part) => match mixed_content(items)? {
+                Some(parts) => Ok(ToolReturnValue::ok(parts)),
+                None => Ok(ToolReturnValue::ok(serde_json::to_string(&self)?)),
+            },
+            ref part if is_media_part(part) => Ok(ToolReturnValue::ok(serde_json::from_value::<ContentPart>(self)?)),
             other => Ok(ToolReturnValue::ok(serde_json::to_string(&other)?)),
         }
     }
+}
+
+/// Whether JSON is a content part of a type that carries an image, audio or video.
+fn is_media_part(value: &Value) -> bool {
+    let Some(kind) = value["type"].as_str() else { return false };
+    matches!(kind, "image_url" | "audio_url" | "video_url") && value[kind]["url"].is_string()
+}
+
+/// Whether JSON is a content part.
+fn is_content_part(value: &Value) -> bool {
+    is_media_part(value) || ["text", "think"].iter().any(|kind| value["type"] == *kind && value[*kind].is_string())
+}
+
+/// A list of text and content parts, as `prompt()` takes it; nothing for JSON that only resembles one. A list with an image,
+/// audio or video is meant to be content, and its data must not be sent as JSON text.
+fn mixed_content(items: &[Value]) -> Result<Option<Vec<ContentPart>>, HandlerError> {
+    let other = items.iter().position(|item| !item.is_string() && !is_content_part(item));
+    if let Some(at) = other {
+        if !items.iter().any(is_media_part) {
+            return Ok(None);
+        }
+        let kind = match &items[at] {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::Array(_) => "a list",
+            _ => "an object that is not a content part",
+        };
+        return Err(format!(
+            "the handler returned a list with content parts whose item {at} is {kind}: expected text and content parts only"
+        )
+        .into());
+    }
+    let part = |item: &Value| match item {
+        Value::String(text) => Ok(ContentPart::text(text)),
+        part => serde_json::from_value(part.clone()).map_err(HandlerError::from),
+    };
+    items.iter().map(part).collect::<Result<_, _>>().map(Some)
 }
 
 /// A value of a type of one's own as a tool's result: the model reads it as JSON.

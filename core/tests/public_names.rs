@@ -132,6 +132,9 @@ names! {
         "PromptResult.steps" => result.steps;
         "PromptResult.text" => result.text.len();
         "PromptResult.usage" => result.usage.input();
+        "PromptResult.tool_calls" => result.tool_calls.iter().all(|call: &kimi_agent::ToolCallRecord| call.duration.is_none());
+        "PromptResult.rejected" => result.rejected.iter().all(|rejected| rejected.by == kimi_agent::RejectedBy::NoHandler);
+        "PromptResult.handler_failures" => result.handler_failures.iter().all(|failure| failure.message.is_empty());
         "PromptResult.raise_for_status" => result.raise_for_status()?;
     }
     capabilities(can: &Capabilities) {

@@ -20,7 +20,7 @@ from ._message import Message
 from ._options import Block, Hook, Reject
 from ._threads import in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
-from ._wire import ToolReturnValue
+from ._wire import TextPart, ToolReturnValue
 
 if TYPE_CHECKING:
     from ._interface import Callbacks
@@ -114,9 +114,16 @@ class Handlers:
         self.functions: dict[str, Any] = {}
         for name in (*_RESPONDERS, *_OBSERVERS):
             self.functions[name] = _function(name, options.get(name))
+            _check_parameters(name, self.functions[name])
         made = "an ExternalTool (@tool makes one of a function)"
         self.tools: list[ExternalTool] = _instances("tools", options.get("tools"), ExternalTool, made)
         self.hooks: list[Hook] = _instances("hooks", options.get("hooks"), Hook, "a Hook")
+        for at, tool in enumerate(self.tools):
+            _check_parameters(
+                "tools", tool.handler, f"the handler of tools[{at}] ({tool.name})", "the arguments as a dict"
+            )
+        for at, hook in enumerate(self.hooks):
+            _check_parameters("hooks", hook.handler, f"the handler of hooks[{at}] ({hook.event})")
         self._latest: dict[str, asyncio.Task[None]] = {}
         self._known: dict[tuple[str, int | None], _Handler] = {}
 
@@ -339,8 +346,8 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
         raise TypeError(
             f'the handler returned the class {value.__name__}, not an object of it: return {value.__name__}("{text}")'
         )
-    if kind == "tool" and _is_parts(value):
-        return ToolReturnValue.ok([value] if isinstance(value, Message) else list(value)).to_payload()
+    if kind == "tool" and (parts := _parts(value)) is not None:
+        return ToolReturnValue.ok(parts).to_payload()
     encoded = to_jsonable(value)
     if kind != "tool" and isinstance(encoded, str) and not isinstance(value, (str, enum.Enum)):
         # Only what a program plainly says decides, not what something else happens to be in JSON.
@@ -348,9 +355,22 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
     return encoded
 
 
-def _is_parts(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return bool(value) and all(_is_parts(part) and isinstance(part, Message) for part in value)
+def _parts(value: Any) -> list[Any] | None:
+    """A tool's result as content parts: a part, or a list of parts and text. None if it is something else."""
+    if isinstance(value, Message):
+        return [value] if _is_part(value) else None
+    if not isinstance(value, (list, tuple)) or not any(_is_part(item) for item in value):
+        return None
+    for at, item in enumerate(value):
+        if not isinstance(item, str) and not _is_part(item):
+            raise TypeError(
+                f"the handler returned a list with content parts whose item {at} is {kind_of(item)}: "
+                "expected text and content parts only"
+            )
+    return [TextPart(item) if isinstance(item, str) else item for item in value]
+
+
+def _is_part(value: Any) -> bool:
     return isinstance(value, Message) and value._wire_type == "ContentPart"
 
 
@@ -359,6 +379,26 @@ def _function(name: str, value: Any) -> Any:
         return value
     manual = ' or "manual"' if name in _RESPONDERS else ""
     raise InvalidOption(f"invalid option `{name}`: expected a function{manual}, got {kind_of(value)}", name)
+
+
+def _check_parameters(option: str, function: Any, what: str | None = None, given: str | None = None) -> None:
+    """Refuses a function that cannot be called with one argument, as all handlers are."""
+    if function is None or function == "manual":
+        return
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Of functions written in C it may not be known.
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        given = given or {"on_event": "the event", "on_stderr": "the line"}.get(option, "the request")
+        raise InvalidOption(
+            f"invalid option `{option}`: {what or 'the function'} is called with one argument, {given}, and takes "
+            f"{signature}: {error}",
+            option,
+        ) from None
 
 
 def _instances(name: str, values: Sequence[Any] | None, kind: type, expected: str) -> list[Any]:

@@ -15,7 +15,9 @@ else:
 
 
 __all__ = [
+    "ApprovalRequestMethods",
     "Message",
+    "SynthesizedMethods",
     "TokenUsageMethods",
     "ToolReturnValueMethods",
     "UnknownEventMethods",
@@ -203,6 +205,29 @@ class TokenUsageMethods(Message):
     def total(self) -> int:
         """Input and output together."""
         return self.input + self.output
+
+
+class ApprovalRequestMethods(Message):
+    """What an `ApprovalRequest` has over ACP only."""
+
+    __slots__ = ()
+
+    @property
+    def options(self) -> list[dict[str, Any]] | None:
+        """Over ACP the options that the agent offers, each with `optionId`, `name` and `kind`; otherwise None."""
+        found = self.extra.get("options")
+        return found if isinstance(found, list) else None
+
+
+class SynthesizedMethods(Message):
+    """What a `ToolCall` or a `StepBegin` has over ACP only."""
+
+    __slots__ = ()
+
+    @property
+    def synthesized(self) -> bool:
+        """Whether the agent sent no such event and the SDK made it."""
+        return self.extra.get("synthesized") is True
 
 
 class ToolReturnValueMethods(Message):

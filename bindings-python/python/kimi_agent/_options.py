@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from ._errors import InvalidOption
 
@@ -28,19 +28,29 @@ class Hook:
     """A function that the agent asks before or after it does something (from Wire 1.8 on).
 
     Args:
-        event: the agent's event, as `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`.
-        matcher: a regular expression of the agent's for the target (for tool hooks the tool's name); None or
-            "": whatever the target is.
+        event: the agent's event, for example `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`.
         handler: a plain or async function that takes the `HookRequest` and returns None to go on, or a `Block`.
+        matcher: a regular expression, in the syntax of Python's `re`, for the target (for tool hooks the tool's name);
+            None or "" (the default): any target. It may also stand before the handler.
         timeout: seconds that it may take; None: the agent's own 30.
         on_error: what counts where the function fails or takes too long.
 
-    >>> Hook("PreToolUse", "Shell", lambda request: Block("not today"))
+    >>> Hook("PreToolUse", lambda request: Block("not today"), "Shell")
     Hook('PreToolUse', 'Shell')
     """
 
     __slots__ = ("_event", "_handler", "_matcher", "_on_error", "_timeout")
 
+    @overload
+    def __init__(
+        self,
+        event: HookEvent,
+        handler: HookHandler,
+        matcher: str | None = None,
+        timeout: float | None = None,
+        on_error: Literal["allow", "block"] = "allow",
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         event: HookEvent,
@@ -48,13 +58,32 @@ class Hook:
         handler: HookHandler,
         timeout: float | None = None,
         on_error: Literal["allow", "block"] = "allow",
-    ) -> None:
+    ) -> None: ...
+    def __init__(self, event: HookEvent, *given: Any, **named: Any) -> None:
+        first = ("handler", "matcher") if not given or callable(given[0]) else ("matcher", "handler")
+        order = (*first, "timeout", "on_error")
+        if len(given) > len(order):
+            raise TypeError(f"Hook() takes at most {len(order) + 1} arguments, got {len(given) + 1}")
+        values = {"handler": None, "matcher": None, "timeout": None, "on_error": "allow"}
+        for name in named:
+            if name not in values:
+                raise TypeError(
+                    f"Hook() has no parameter {name!r}; it has event, handler, matcher, timeout and on_error"
+                )
+            if name in order[: len(given)]:
+                raise TypeError(f"Hook() got two values for {name!r}")
+        values.update(zip(order, given))
+        values.update(named)
+        handler: Any = values["handler"]
+        matcher: Any = values["matcher"]
+        timeout: Any = values["timeout"]
+        on_error: Any = values["on_error"]
         if not callable(handler):
             raise InvalidOption(f"hooks: the handler of {event!r} is no function: {handler!r}", "hooks")
         self._event: HookEvent = event
-        self._matcher = matcher
-        self._handler = handler
-        self._timeout = timeout
+        self._matcher: str | None = matcher
+        self._handler: HookHandler = handler
+        self._timeout: float | None = timeout
         self._on_error: Literal["allow", "block"] = on_error
 
     @property

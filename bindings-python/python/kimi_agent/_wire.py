@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Any, Literal, Union
 
 from ._message import (
+    ApprovalRequestMethods,
     Message,
+    SynthesizedMethods,
     TokenUsageMethods,
     ToolReturnValueMethods,
     UnknownEventMethods,
@@ -559,7 +561,7 @@ class SteerInput(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
-class StepBegin(Message):
+class StepBegin(SynthesizedMethods):
     """A step began: one call of the model, and the tools that it asks for.
 
     Since Wire 1.0.
@@ -1287,7 +1289,7 @@ class FunctionCall(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
-class ToolCall(Message):
+class ToolCall(SynthesizedMethods):
     """The model calls a tool.
 
     Since Wire 1.0.
@@ -1456,7 +1458,7 @@ class ToolCallInfo(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
-class ApprovalRequest(Message):
+class ApprovalRequest(ApprovalRequestMethods):
     """The agent wants to do something and asks whether it may.
 
     Since Wire 1.0.

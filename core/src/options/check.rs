@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::pattern;
 use super::spec::tool_name_problem;
 use super::{Naming, SessionOptions};
 use crate::{Error, Result};
@@ -156,6 +157,16 @@ impl SessionOptions {
         for hook in &self.hooks {
             if hook.event.is_empty() {
                 return Err(self.invalid("hooks", "a hook's event is empty"));
+            }
+            if let Some(matcher) = &hook.matcher
+                && let Err(problem) = pattern::check(matcher)
+            {
+                let reason = format!(
+                    "the matcher of the hook on `{}` is not a regular expression in the syntax of Python: {matcher:?}: {} at \
+                     position {}",
+                    hook.event, problem.reason, problem.position
+                );
+                return Err(self.invalid("hooks", reason));
             }
             if let Some(problem) = hook.timeout.and_then(duration_problem) {
                 return Err(self.invalid("hooks", format!("the timeout of a hook on `{}`: {problem}", hook.event)));

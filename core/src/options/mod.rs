@@ -8,6 +8,7 @@ mod check;
 mod dialect;
 mod executable;
 mod json;
+mod pattern;
 mod prompt;
 mod spec;
 

@@ -6,7 +6,7 @@ import { setTimeout } from "node:timers/promises";
 import { answer, optionsOf, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
 import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
-import { canonical, errorLine, outcome, print, snakeCase, tokens } from "./trace.mjs";
+import { canonical, errorLine, outcome, print, printToolCall, snakeCase, tokens } from "./trace.mjs";
 
 /** Something is wrong with the scenario, not with what it tests. */
 class Problem extends Error {}
@@ -249,8 +249,11 @@ export class Player {
     return undefined;
   }
 
-  async drain(events) {
-    for await (const event of events) this.#show(event);
+  async drain(events, op = {}) {
+    for await (const event of events) {
+      this.#show(event);
+      if (op.tool_calls === true) printToolCall(event);
+    }
   }
 
   async steps(op) {
@@ -332,9 +335,9 @@ const OPERATIONS = {
   close_agent: (player, op) => player.closeAgent(op),
   prompt: (player, op) => player.prompt(op),
   next: (player, op) => player.next(op),
-  drain: (player, op) => player.drain(player.turn(op)),
+  drain: (player, op) => player.drain(player.turn(op), op),
   steps: (player, op) => player.steps(op),
-  result: async (player, op) => outcome(await player.turn(op).result()),
+  result: async (player, op) => outcome(await player.turn(op).result(), op.details),
   raise_for_status: async (player, op) => void (await player.turn(op).result()).raiseForStatus(),
   text_stream: (player, op) => player.textStream(op),
   cancel_session: (player, op) => player.session(op).cancel(),

@@ -52,8 +52,17 @@ function present(fields) {
 }
 
 /** What an operation prints that gave a result. */
-export function outcome({ status, steps, text, usage }) {
-  return { status, steps, text, usage: tokens(usage) };
+export function outcome({ status, steps, text, usage, toolCalls, rejected, handlerFailures }, details) {
+  const line = { status, steps, text, usage: tokens(usage) };
+  if (details !== true) return line;
+  const calls = toolCalls.map(({ duration, ...call }) => ({ ...call, timed: duration >= 0 }));
+  return { ...line, tool_calls: calls, rejected, handler_failures: handlerFailures };
+}
+
+/** Prints the tool call that the package has added to an event, if there is one. */
+export function printToolCall({ payload }) {
+  if (payload.event) printToolCall(payload.event);
+  else if (payload.tool_call) print({ tool_call: payload.tool_call });
 }
 
 /** Usage without its sum, which a test of the package checks. */

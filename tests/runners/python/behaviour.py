@@ -75,9 +75,20 @@ def _answerer(kind: str, answers: list[Any], records: Records) -> Decide:
         with lock:
             answer = answers[min(used, len(answers) - 1)] if answers else None
             used += 1
-        return answer_of(_given(answer))
+        given = _given(answer)
+        returned = isinstance(answer, dict) and "return" in answer
+        return answer_of(given if returned else _to_question(request, given))
 
     return decide
+
+
+def _to_question(request: Any, answer: Any) -> Any:
+    """An only label for an only question, whatever the scenario calls it: a real agent's text may have a path in it."""
+    questions = getattr(request, "questions", None) or []
+    if len(questions) == 1 and isinstance(answer, dict) and len(answer) == 1:
+        (label,) = answer.values()
+        return {questions[0].question: label}
+    return answer
 
 
 def _given(behaviour: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kimi_agent import Event, KimiAgentError, PromptResult
 
-__all__ = ["Line", "canonical", "outcome", "print_done", "print_error", "print_event", "print_line"]
+__all__ = ["Line", "canonical", "outcome", "print_done", "print_error", "print_event", "print_line", "print_tool_call"]
 
 Line = dict[str, Any]
 _lock = threading.Lock()
@@ -52,6 +52,41 @@ def print_error(op: Line, error: KimiAgentError) -> None:
     print_line(line)
 
 
-def outcome(result: PromptResult) -> Line:
-    """What came of a turn."""
-    return {"status": result.status, "steps": result.steps, "text": result.text, "usage": result.usage.to_payload()}
+def outcome(result: PromptResult, details: bool = False) -> Line:
+    """What came of a turn; `details` are its tool calls, rejections and failures."""
+    line: Line = {
+        "status": result.status,
+        "steps": result.steps,
+        "text": result.text,
+        "usage": result.usage.to_payload(),
+    }
+    if details:
+        line["tool_calls"] = [
+            {**_told(call), "timed": call.duration is not None and call.duration >= 0} for call in result.tool_calls
+        ]
+        line["rejected"] = [_told(rejection) for rejection in result.rejected]
+        line["handler_failures"] = [_told(failure) for failure in result.handler_failures]
+    return line
+
+
+def _told(record: Any) -> Line:
+    """A record as JSON, without what is absent, and without its duration."""
+    line: Line = {}
+    for name, value in vars(record).items():
+        if value is None or name == "duration":
+            continue
+        if isinstance(value, list):
+            line[name] = [part.to_payload() for part in value]
+        else:
+            line[name] = value.to_payload() if hasattr(value, "to_payload") else value
+    return line
+
+
+def print_tool_call(event: Event) -> None:
+    """Prints the tool call that the package has added to an event, if there is one."""
+    inner = getattr(event, "event", None)
+    call = getattr(event, "tool_call", None)
+    if inner is not None:
+        print_tool_call(inner)
+    elif call is not None:
+        print_line({"tool_call": call.to_payload()})

@@ -13,7 +13,7 @@ from typing import Any
 
 from apis import Api, Job
 from behaviour import Records, answer_of, make_options
-from output import Line, canonical, outcome, print_done, print_error, print_event, print_line
+from output import Line, canonical, outcome, print_done, print_error, print_event, print_line, print_tool_call
 
 from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest, testing
 
@@ -135,6 +135,8 @@ class Player:
     async def _do_drain(self, op: Line) -> None:
         async for event in self._events(self._held(op)):
             self._show(event)
+            if op.get("tool_calls") is True:
+                print_tool_call(event)
 
     async def _do_steps(self, op: Line) -> None:
         async for step in self._api.iterate(self._held(op).turn.steps):
@@ -147,7 +149,8 @@ class Player:
                 self._show(event)
 
     async def _do_result(self, op: Line) -> Line:
-        return outcome(await self._api.call(self._held(op).turn.result))
+        result = await self._api.call(self._held(op).turn.result)
+        return outcome(result, details=op.get("details") is True)
 
     async def _do_raise_for_status(self, op: Line) -> None:
         (await self._api.outcome(self._held(op).turn)).raise_for_status()

@@ -284,6 +284,13 @@ words! {
     }
 }
 
+impl StepBegin {
+    /// Whether the agent sent no such event and the SDK made it, which happens over ACP.
+    pub fn is_synthesized(&self) -> bool {
+        self.extra.get("synthesized").is_some_and(|value| value == true)
+    }
+}
+
 impl std::ops::AddAssign<&TokenUsage> for TokenUsage {
     fn add_assign(&mut self, other: &TokenUsage) {
         self.input_other = self.input_other.saturating_add(other.input_other);

@@ -101,3 +101,17 @@ words! {
         BackgroundAgent = "background_agent",
     }
 }
+
+impl ApprovalRequest {
+    /// Over ACP the options that the agent offers, each an object with `optionId`, `name` and `kind`; otherwise nothing.
+    ///
+    /// ```
+    /// use kimi_agent::wire::ApprovalRequest;
+    /// fn names(request: &ApprovalRequest) -> Vec<&str> {
+    ///     request.options().unwrap_or_default().iter().filter_map(|option| option["name"].as_str()).collect()
+    /// }
+    /// ```
+    pub fn options(&self) -> Option<&[Value]> {
+        self.extra.get("options")?.as_array().map(Vec::as_slice)
+    }
+}

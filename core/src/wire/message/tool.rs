@@ -89,6 +89,13 @@ words! {
     }
 }
 
+impl ToolCall {
+    /// Whether the agent sent no such event and the SDK made it, which happens over ACP.
+    pub fn is_synthesized(&self) -> bool {
+        self.extra.get("synthesized").is_some_and(|value| value == true)
+    }
+}
+
 impl ToolReturnValue {
     /// A success with this output.
     ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kimi_agent::wire::{Event, ToolReturnValue};
+use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
 use kimi_agent::{
     AgentOptions, Answers, Approval, Executable, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn,
     Naming, Result, SessionOptions, parse_hook, parse_tool,
@@ -90,8 +90,8 @@ pub(crate) fn options(
     if let Some(answers) = on_question {
         let records = records.clone();
         options = options.on_question(move |request| {
-            records.called(|| json!({"handler": "question", "request": payload(request)}));
-            let answer = answers.next();
+            records.called(|| json!({"handler": "question", "request": payload(request.clone())}));
+            let answer = to_question(&request, answers.next());
             async move { Answers::from_json(&given(answer).await?) }
         });
     }
@@ -104,6 +104,18 @@ pub(crate) fn options(
         options = options.on_stderr(move |line| drop(stderr.send(line.to_owned())));
     }
     Ok(options)
+}
+
+/// An only label for an only question, whatever the scenario calls it: a real agent's text may have a path in it.
+fn to_question(request: &QuestionRequest, answer: Value) -> Value {
+    match (&*request.questions, answer.as_object()) {
+        ([question], Some(map))
+            if map.len() == 1 && !["return", "raise", "hang"].iter().any(|key| map.contains_key(*key)) =>
+        {
+            map.values().map(|label| (question.question.clone(), label.clone())).collect::<Map<_, _>>().into()
+        }
+        _ => answer,
+    }
 }
 
 fn payload(request: impl Into<Event>) -> Value {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use crate::behaviour::{Records, agent_options, options};
 use crate::case::{Case, Problem, text};
-use crate::trace::{outcome, print, print_done, print_error, print_event};
+use crate::trace::{detailed_outcome, outcome, print, print_done, print_error, print_event, print_tool_call};
 use crate::turns::Held;
 
 /// Plays one scenario.
@@ -97,11 +97,12 @@ impl<'a> Player<'a> {
             "next" => self.next(op).await?,
             "drain" => {
                 let mut requests = Vec::new();
-                let read = drain(self.turn(op)?, &mut requests).await;
+                let read = drain(self.turn(op)?, &mut requests, op["tool_calls"] == true).await;
                 self.requests.append(&mut requests);
                 read
             }
             "steps" => self.steps(op).await?,
+            "result" if op["details"] == true => self.turn(op)?.result().await.map(|result| detailed_outcome(&result)),
             "result" => self.turn(op)?.result().await.map(|result| outcome(&result)),
             "raise_for_status" => match self.turn(op)?.result().await {
                 Ok(result) => result.raise_for_status().map(|_| Value::Null),
@@ -375,7 +376,7 @@ impl<'a> Player<'a> {
             Err(error) => return Ok(Err(error)),
         };
         let mut turn = kimi_agent::prompt(prompt_options(op)?, options);
-        if let Err(error) = drain(&mut turn, &mut self.requests).await {
+        if let Err(error) = drain(&mut turn, &mut self.requests, false).await {
             return Ok(Err(error));
         }
         Ok(turn.result().await.map(|result| outcome(&result)))
@@ -456,9 +457,12 @@ fn show(event: Event, requests: &mut Vec<Event>) {
     }
 }
 
-async fn drain(turn: &mut Turn, requests: &mut Vec<Event>) -> Result<Value> {
+async fn drain(turn: &mut Turn, requests: &mut Vec<Event>, tool_calls: bool) -> Result<Value> {
     while let Some(event) = turn.next().await {
-        show(event?, requests);
+        let event = event?;
+        let seen = tool_calls.then(|| event.clone());
+        show(event, requests);
+        seen.iter().for_each(print_tool_call);
     }
     Ok(Value::Null)
 }

@@ -77,3 +77,32 @@ pub(crate) fn print_error(op: &Value, error: &Error) {
 pub(crate) fn outcome(result: &PromptResult) -> Value {
     json!({"status": result.status, "steps": result.steps, "text": result.text, "usage": result.usage})
 }
+
+/// The same with the turn's tool calls, rejections and failures.
+pub(crate) fn detailed_outcome(result: &PromptResult) -> Value {
+    let mut line = outcome(result);
+    let mut calls = json!(result.tool_calls);
+    for call in calls.as_array_mut().into_iter().flatten() {
+        if let Some(call) = call.as_object_mut() {
+            let timed = call.remove("duration").is_some();
+            call.insert("timed".to_owned(), timed.into());
+        }
+    }
+    line["tool_calls"] = calls;
+    line["rejected"] = json!(result.rejected);
+    line["handler_failures"] = json!(result.handler_failures);
+    line
+}
+
+/// Prints the tool call that the SDK has added to an event, if there is one.
+pub(crate) fn print_tool_call(event: &Event) {
+    let call = match event {
+        Event::ApprovalRequest(request) => request.tool_call.get(),
+        Event::ToolResult(result) => result.tool_call.get(),
+        Event::SubagentEvent(subagent) => return print_tool_call(&subagent.event),
+        _ => None,
+    };
+    if let Some(call) = call {
+        print(&json!({"tool_call": call}));
+    }
+}
