@@ -255,6 +255,7 @@ def test_every_class_is_documented_and_exported() -> None:
         assert getattr(kimi_agent, each.__name__) is each
         assert each.__name__ in kimi_agent.__all__
         assert each.__doc__
-        assert each.__slots__ == each.__match_args__ == tuple(each._fields)
+        assert each.__match_args__ == tuple(each._fields)
+        assert each.__slots__ == (*each.__match_args__, *each._added)
         names = list(inspect.signature(each.__init__).parameters)
-        assert names == ["self", *each._fields, "extra"]
+        assert names == ["self", *each._fields, "extra", *each._added]

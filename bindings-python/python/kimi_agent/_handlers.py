@@ -44,13 +44,14 @@ _NAMES = {"approval": "on_approval", "question": "on_question", "event": "on_eve
 class _Handler:
     """A function of the program's."""
 
-    __slots__ = ("asynchronous", "function", "name")
+    __slots__ = ("asynchronous", "function", "has_failed", "name")
 
     def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
         self.name = name
         self.function = function
         # Looked at once: it takes longer than many a handler.
         self.asynchronous = is_async(function)
+        self.has_failed = False
 
 
 class Job:
@@ -280,7 +281,10 @@ def _give_up(job: Job, handler: _Handler, kind: str, failure: BaseException) -> 
 
 def _failed(handler: _Handler, failure: BaseException) -> str:
     """Logs that a handler failed, and says why."""
-    _logger.error("%s failed", handler.name, exc_info=failure)
+    # Once is enough for the traceback, however many requests follow.
+    level = logging.DEBUG if handler.has_failed else logging.WARNING
+    handler.has_failed = True
+    _logger.log(level, "%s failed", handler.name, exc_info=failure)
     return _said(failure)
 
 
