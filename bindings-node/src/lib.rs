@@ -18,20 +18,16 @@ use kimi_agent::wire::ContentPart;
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
 use serde_json::{Map, Value, json};
-
-/// The process's one runtime, shared by all of its JavaScript environments.
-static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+use tokio::runtime::{Handle, Runtime};
 
 /// How long agents may take to end by themselves when the process exits, before they are ended.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
 
-pub(crate) fn runtime() -> napi::Result<tokio::runtime::Handle> {
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime.handle().clone());
-    }
-    let runtime = bridge::runtime_builder()
-        .build()
-        .map_err(|error| thrown(&Error::Spawn(format!("no thread can be started: {error}"))))?;
+/// The process's one runtime, shared by all of its JavaScript environments.
+static RUNTIME: OnceLock<&'static Runtime> = OnceLock::new();
+
+pub(crate) fn runtime() -> napi::Result<Handle> {
+    let runtime = bridge::runtime().map_err(|error| thrown(&error))?;
     Ok(RUNTIME.get_or_init(|| runtime).handle().clone())
 }
 

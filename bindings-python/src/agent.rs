@@ -35,8 +35,9 @@ impl PyAgent {
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
         let (map, callbacks) = given(options, callbacks)?;
-        let agent = BridgeAgent::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks)
-            .map_err(|error| raise(options.py(), &error))?;
+        let agent =
+            BridgeAgent::open(key, mailbox.mailbox.clone(), runtime(options.py())?, map, Naming::Snake, callbacks)
+                .map_err(|error| raise(options.py(), &error))?;
         Ok(Self { agent: Arc::new(agent) })
     }
 

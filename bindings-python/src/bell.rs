@@ -8,6 +8,8 @@ use std::task::{Wake, Waker};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
+use crate::lacking;
+
 /// What is written into it is readable at its other end.
 #[cfg(target_os = "linux")]
 pub(crate) type End = Arc<std::fs::File>;
@@ -116,7 +118,7 @@ thread_local! {
 pub(crate) fn wait(py: Python<'_>, ready: impl Fn(&Waker) -> bool) -> PyResult<()> {
     BELL.with(|bell| {
         if bell.get().is_none() {
-            let made = Bell::new().map_err(|error| PyOSError::new_err(error.to_string()))?;
+            let made = Bell::new().map_err(|error| lacking(py, "descriptor", &error))?;
             // Nobody else sets what is this thread's own.
             drop(bell.set(made));
         }

@@ -53,13 +53,22 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     }
 }
 
+/// The error for something that a session needs and the system does not have now, such as a descriptor.
+pub(crate) fn lacking(py: Python<'_>, what: &str, error: &std::io::Error) -> PyErr {
+    let text = format!("can't start the agent: no {what} for it: {error}. Call again when there is one");
+    raise(py, &Error::Spawn(text))
+}
+
 /// The process that the runtime's threads are in; 0 before there are any.
 static HOME: AtomicU32 = AtomicU32::new(0);
 
-pub(crate) fn runtime() -> tokio::runtime::Handle {
+/// The process's one runtime, which pyo3-async-runtimes keeps.
+pub(crate) fn runtime(py: Python<'_>) -> PyResult<tokio::runtime::Handle> {
+    let runtime = bridge::runtime().map_err(|error| raise(py, &error))?;
     // Whichever came first stays.
     let _ = HOME.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
-    pyo3_async_runtimes::tokio::get_runtime().handle().clone()
+    let _ = pyo3_async_runtimes::tokio::init_with_runtime(runtime);
+    Ok(pyo3_async_runtimes::tokio::get_runtime().handle().clone())
 }
 
 /// Lets go of something of the core's; but in a forked child, which has none of the core's threads and all of the
@@ -75,7 +84,8 @@ pub(crate) fn let_go<T>(kept: &Arc<T>) {
 #[pyfunction]
 fn shutdown(py: Python<'_>) {
     if HOME.load(Ordering::Relaxed) != 0 {
-        py.detach(|| runtime().block_on(bridge::close_all(EXIT_GRACE)));
+        let runtime = pyo3_async_runtimes::tokio::get_runtime();
+        py.detach(|| runtime.block_on(bridge::close_all(EXIT_GRACE)));
     }
 }
 
@@ -180,7 +190,6 @@ fn check_gil(py: Python<'_>) -> PyResult<()> {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     check_interpreter(module.py())?;
     check_gil(module.py())?;
-    pyo3_async_runtimes::tokio::init(bridge::runtime_builder());
     bridge::install_log(Some(bridge::LogLevel::Debug));
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     module.add_class::<mailbox::PyMailbox>()?;

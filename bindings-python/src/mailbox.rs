@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Mailbox, Payload, Reply};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyOSError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::bell::{End, Reading, descriptor, ends, ring};
 use crate::convert::{event_to_py, json_to_py, outcome_to_py, py_to_json};
-use crate::error_parts;
+use crate::{error_parts, lacking};
 
 /// Where the core leaves what an event loop is to know.
 #[pyclass(frozen, name = "Mailbox", module = "kimi_agent._native")]
@@ -24,8 +23,8 @@ pub(crate) struct PyMailbox {
 #[pymethods]
 impl PyMailbox {
     #[new]
-    fn new() -> PyResult<Self> {
-        let (reader, writer) = ends(Reading::IsAtOnce).map_err(|error| PyOSError::new_err(error.to_string()))?;
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let (reader, writer) = ends(Reading::IsAtOnce).map_err(|error| lacking(py, "descriptor", &error))?;
         let mailbox = Mailbox::new(move || ring(&writer));
         Ok(Self { mailbox, reader })
     }

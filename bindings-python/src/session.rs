@@ -80,7 +80,8 @@ impl PySession {
         callbacks: &Bound<'_, PyDict>,
     ) -> PyResult<(Self, u64)> {
         let (map, callbacks) = given(options, callbacks)?;
-        let opened = BridgeSession::open(key, mailbox.mailbox.clone(), runtime(), map, Naming::Snake, callbacks);
+        let opened =
+            BridgeSession::open(key, mailbox.mailbox.clone(), runtime(options.py())?, map, Naming::Snake, callbacks);
         let (session, ticket) = opened.map_err(|error| raise(options.py(), &error))?;
         Ok((Self::new(session), ticket))
     }
@@ -98,7 +99,7 @@ impl PySession {
         let prompt_options = self::options(prompt_options)?;
         let (map, callbacks) = given(options, callbacks)?;
         let mailbox = mailbox.mailbox.clone();
-        BridgeSession::one_shot(key, mailbox, runtime(), (content, prompt_options), map, Naming::Snake, callbacks)
+        BridgeSession::one_shot(key, mailbox, runtime(options.py())?, (content, prompt_options), map, Naming::Snake, callbacks)
             .map(PyTurn::new)
             .map_err(|error| raise(options.py(), &error))
     }

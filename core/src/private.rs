@@ -28,6 +28,16 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// must hold up neither the other sessions nor the start of agents.
 const REMOVED_AT_ONCE: usize = 64;
 
+/// The folder for temporary files, as an absolute path: agents may have another working directory. An empty `TMPDIR` counts
+/// as unset; the standard library takes it for the working directory.
+pub(crate) fn temp_dir() -> PathBuf {
+    let dir = std::env::temp_dir();
+    if dir.as_os_str().is_empty() {
+        return PathBuf::from("/tmp");
+    }
+    std::path::absolute(&dir).unwrap_or(dir)
+}
+
 /// A private folder, removed on drop.
 #[derive(Debug)]
 pub(crate) struct PrivateDir {
@@ -45,7 +55,7 @@ pub(crate) struct PrivateDir {
 impl PrivateDir {
     /// Makes one.
     pub(crate) fn new() -> io::Result<Self> {
-        Self::new_in(&std::env::temp_dir())
+        Self::new_in(&temp_dir())
     }
 
     fn new_in(parent: &Path) -> io::Result<Self> {
@@ -237,7 +247,7 @@ pub(crate) fn is_sweep_due() -> bool {
 
 /// Removes what processes left behind that ended without doing so.
 pub(crate) fn sweep() {
-    sweep_in(&std::env::temp_dir());
+    sweep_in(&temp_dir());
 }
 
 fn sweep_in(parent: &Path) {
@@ -294,9 +304,8 @@ fn is_ours(metadata: &Metadata) -> bool {
 }
 
 #[cfg(unix)]
-fn user() -> libc::uid_t {
-    // SAFETY: a system call that always succeeds.
-    unsafe { libc::geteuid() }
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// The folder for temporary files is the user's own there.

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
 
-from ._errors import KimiAgentError
-from ._loop import check_process, mailbox_of
+from ._errors import KimiAgentError, SpawnError
+from ._loop import called, check_process, mailbox_of
 
 __all__ = ["block", "run", "run_call"]
 
@@ -30,10 +30,17 @@ class _Background:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.stopping = False
-        # Windows' default loop watches no descriptors.
-        self.loop = asyncio.SelectorEventLoop()
+        try:
+            # Windows' default loop watches no descriptors.
+            self.loop = asyncio.SelectorEventLoop()
+        except OSError as error:
+            raise _lacking("descriptor", error) from None
         self.thread = threading.Thread(target=self._run, name="kimi-agent", daemon=True)
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError as error:
+            self.loop.close()
+            raise _lacking("thread", error) from None
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -72,6 +79,10 @@ class _Background:
 
 def _is_usable(background: _Background | None) -> bool:
     return background is not None and background.process == os.getpid()
+
+
+def _lacking(what: str, error: Exception) -> SpawnError:
+    return SpawnError(f"can't start the agent: no {what} for it: {error}. Call again when there is one")
 
 
 def _background() -> _Background:
@@ -184,7 +195,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def block(wait: Callable[[], None]) -> None:
     """Waits on the caller's own thread for what needs no loop; Ctrl-C interrupts the wait."""
     background = _background()
-    wait()
+    called(wait)
     if background.stopping:
         _too_late()
 

@@ -84,8 +84,8 @@ def current_mailbox() -> LoopMailbox:
         known = _mailboxes.get(loop)
         found = known() if known is not None else None
         if found is None:
-            _used = True
             found = LoopMailbox(loop)
+            _used = True
             # The loop keeps the mailbox, as its reader; a strong value here would keep the loop for ever.
             _mailboxes[loop] = weakref.ref(found)
     return found
@@ -128,7 +128,7 @@ class LoopMailbox:
     """Hands out what the core delivers, on the thread of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.native = _native.Mailbox()
+        self.native = called(_native.Mailbox)
         self._loop = weakref.ref(loop)
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._jobs: dict[int, Job] = {}

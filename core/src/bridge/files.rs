@@ -17,8 +17,9 @@ impl PrivateFolder {
     /// # Errors
     /// What the system says.
     pub fn write(&self, name: &str, content: &str) -> Result<PathBuf> {
-        let failed =
-            |error| Error::Spawn(format!("can't write a private file in {}: {error}", std::env::temp_dir().display()));
+        let failed = |error| {
+            Error::Spawn(format!("can't write a private file in {}: {error}", crate::private::temp_dir().display()))
+        };
         let mut folder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = match &mut *folder {
             // A fork leaves its parent's alone.

@@ -22,6 +22,9 @@ pub use session::{BridgeSession, Callbacks, Mode, parse_options};
 pub use turn::{Batch, BridgeTurn, Drained, Tag};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::runtime::Runtime;
 
 use crate::sync;
 
@@ -47,12 +50,37 @@ pub async fn close_all(grace: std::time::Duration) {
     }
 }
 
-/// A runtime as all bindings want it: one worker, which costs a quarter of what several cost for this work.
+/// The runtime of this process, shared by all bindings: one thread runs everything, which costs a quarter of what several
+/// cost for this work. It is started by the first call. Where no descriptor or no thread is left that call fails, and a later
+/// one tries again.
 ///
 /// # Errors
-/// What the system says where no thread can be had.
-pub fn runtime_builder() -> tokio::runtime::Builder {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).thread_name("kimi-agent").enable_all();
-    builder
+/// [`Error::Spawn`](crate::Error::Spawn) says what the system lacks.
+pub fn runtime() -> crate::Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let _one_at_a_time = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let runtime = start_runtime().map_err(|error| {
+        crate::Error::Spawn(format!(
+            "can't start the agent: the SDK's own runtime cannot be started, which takes a thread and a few descriptors: \
+             {error}. Call again when they are available"
+        ))
+    })?;
+    Ok(RUNTIME.get_or_init(|| runtime))
+}
+
+/// Not a runtime with a worker: tokio panics if it can't start the thread for one.
+fn start_runtime() -> std::io::Result<Arc<Runtime>> {
+    let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
+    let driven = Arc::clone(&runtime);
+    std::thread::Builder::new()
+        .name("kimi-agent".to_owned())
+        .spawn(move || driven.block_on(std::future::pending::<()>()))?;
+    Ok(runtime)
 }

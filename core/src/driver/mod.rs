@@ -48,6 +48,9 @@ const CHUNK: usize = 32 * 1024;
 /// A line of this size is taken in with the memory that it is in, so that there are not two of it.
 const LARGE: usize = 1 << 20;
 
+/// How much is read after a deadline has passed, before it counts: the most that Linux lets a pipe hold.
+const MAX_READ_LATE: usize = 1 << 20;
+
 /// What a session's handles ask of its driver.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -156,6 +159,8 @@ pub(crate) struct Driver {
     tools_server: Option<(ToolsServer, ToolCalls)>,
     /// As much was read as is read at a time: more is there.
     full_read: bool,
+    /// A deadline that has passed and does not count yet, and how much was read since.
+    read_late: (Option<Instant>, usize),
     /// A reader was woken, which may have what there is before more is read.
     gives_way: bool,
 }
@@ -182,7 +187,8 @@ enum Woken {
     Written(std::io::Result<usize>),
     Handled(handlers::Handled),
     Exited(crate::transport::Exit),
-    Deadline,
+    /// This deadline has passed.
+    Deadline(Option<Instant>),
     Room,
     OpenerLeft,
     ToolCall(tool_calls::Next),
@@ -213,6 +219,7 @@ impl Driver {
             input_ended: false,
             tools_server: setup.tools_server,
             full_read: false,
+            read_late: (None, 0),
             gives_way: false,
         });
         if let Some(outside) = &driver.outside {
@@ -262,7 +269,10 @@ impl Driver {
                     }
                     self.shutdown.exited(exit, now());
                 }
-                Woken::Deadline => self.on_deadline(),
+                Woken::Deadline(passed) => match self.read_before_deadline(passed).await {
+                    Some(read) => self.has_read(read),
+                    None => self.on_deadline(),
+                },
                 Woken::Room => {}
                 Woken::OpenerLeft => {
                     self.opened = None;
@@ -307,13 +317,45 @@ impl Driver {
             read = read_some::<CHUNK>(&mut transport.reader, |bytes| lines.extend(bytes)), if readable => Woken::Read(read),
             exit = transport.process.wait(), if !self.shutdown.has_exited() => Woken::Exited(exit),
             () = self.room.notified() => Woken::Room,
-            () = sleep_until(deadline) => Woken::Deadline,
+            () = sleep_until(deadline) => Woken::Deadline(deadline),
             // Whoever opens the session does not wait for it any more.
             () = poll_fn(|cx| opened.as_mut().map_or(Poll::Pending, |opened| opened.poll_closed(cx))) => Woken::OpenerLeft,
             call = poll_fn(|cx| tool_calls.as_mut().map_or(Poll::Pending, |calls| calls.poll_next(cx, room))) => {
                 Woken::ToolCall(call)
             }
         }
+    }
+
+    /// Reads what the agent has written by the time a deadline has passed: the host may have been suspended since. None if
+    /// nothing is left to read, or as much was read since as a pipe can hold.
+    async fn read_before_deadline(&mut self, passed: Option<Instant>) -> Option<std::io::Result<usize>> {
+        if self.read_late.0 != passed {
+            self.read_late = (passed, 0);
+        }
+        if self.input_ended || self.read_late.1 >= MAX_READ_LATE || self.room().is_none() {
+            return None;
+        }
+        let mut read = self.read_at_once().await;
+        if read.is_none() {
+            // The task that has the process of several sessions may have something for this one.
+            tokio::task::yield_now().await;
+            read = self.read_at_once().await;
+        }
+        if let Some(Ok(n)) = &read {
+            self.read_late.1 += n;
+        }
+        read
+    }
+
+    /// Reads what is there without waiting.
+    async fn read_at_once(&mut self) -> Option<std::io::Result<usize>> {
+        let (reader, lines) = (&mut self.transport.reader, &mut self.lines);
+        let mut read = std::pin::pin!(read_some::<CHUNK>(reader, |bytes| lines.extend(bytes)));
+        poll_fn(|cx| match read.as_mut().poll(cx) {
+            Poll::Ready(read) => Poll::Ready(Some(read)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
     }
 
     fn has_read(&mut self, read: std::io::Result<usize>) {

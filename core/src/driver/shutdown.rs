@@ -226,8 +226,14 @@ impl Driver {
         // Its group may have members that outlived it.
         self.transport.process.kill();
         self.transport.process.release();
+        let still_running = self.shutdown.exit.as_mut().and_then(|exit| exit.still_running.take());
+        if let Some(error) = &still_running {
+            self.shared.still_running((**error).clone());
+        }
         let error = if self.shutdown.asked {
             Error::SessionClosed
+        } else if let Some(error) = still_running {
+            *error
         } else {
             let stderr_ended = self.transport.process.stderr_done();
             drop(tokio::time::timeout(STDERR_GRACE, stderr_ended).await);

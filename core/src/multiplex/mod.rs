@@ -14,8 +14,8 @@ mod router_tests;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
@@ -71,6 +71,7 @@ pub(crate) struct Handle {
     next: AtomicU64,
     pid: Option<u32>,
     spent: Arc<AtomicBool>,
+    still_running: Arc<OnceLock<Error>>,
 }
 
 impl Handle {
@@ -97,9 +98,10 @@ impl Handle {
         self.commands.is_closed()
     }
 
-    /// Waits until the process is gone and reaped.
-    pub(crate) async fn until_over(&self) {
+    /// Waits until the process is gone and reaped. The error says that it could not be ended.
+    pub(crate) async fn until_over(&self) -> Result<(), Error> {
         self.commands.closed().await;
+        self.still_running.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     #[cfg(feature = "bridge")]
@@ -148,6 +150,8 @@ pub(crate) struct Multiplexer {
     drain_until: Option<Instant>,
     /// It is of no use to a session that has not begun.
     spent: Arc<AtomicBool>,
+    /// Why the process could not be ended.
+    still_running: Arc<OnceLock<Error>>,
 }
 
 struct Peer {
@@ -177,12 +181,14 @@ pub(crate) fn share(transport: Transport, close_timeout: Duration) -> (Handle, M
     let (commands, receiver) = mpsc::unbounded_channel();
     let bell = Arc::new(Notify::new());
     let spent = Arc::new(AtomicBool::new(false));
+    let still_running = Arc::new(OnceLock::new());
     let handle = Handle {
         commands,
         bell: Arc::clone(&bell),
         next: AtomicU64::new(1),
         pid: transport.process.pid(),
         spent: Arc::clone(&spent),
+        still_running: Arc::clone(&still_running),
     };
     let task = Multiplexer {
         transport,
@@ -203,6 +209,7 @@ pub(crate) fn share(transport: Transport, close_timeout: Duration) -> (Handle, M
         exit: None,
         drain_until: None,
         spent,
+        still_running,
     };
     (handle, task)
 }
@@ -540,7 +547,12 @@ impl Multiplexer {
         let stderr = self.transport.process.stderr_tail();
         // How we ended it is no news; that it closed a pipe is.
         let terminated = matches!(self.stage, Stage::Terminating { .. } | Stage::Killed);
-        let exit = self.exit.take().filter(|_| !(self.forced && terminated)).unwrap_or_default();
+        let mut exit = self.exit.take().unwrap_or_default();
+        if let Some(error) = &exit.still_running {
+            drop(self.still_running.set((**error).clone()));
+        } else if self.forced && terminated {
+            exit = Exit::default();
+        }
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             self.obey(command);

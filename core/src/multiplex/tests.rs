@@ -80,11 +80,11 @@ async fn a_death_reaches_every_session_after_what_was_said() {
     assert_eq!(b.hears().await, update("b", 3));
     for (session, process) in [(&mut a, &mut of_a), (&mut b, &mut of_b)] {
         session.hears_the_end().await;
-        assert_eq!(process.wait().await, Exit { code: None, signal: Some("SIGKILL".into()), reason: None });
+        assert_eq!(process.wait().await, Exit { signal: Some("SIGKILL".into()), ..Exit::default() });
         assert_eq!(process.stderr_tail(), "it broke");
         assert!(session.writer.write_all(b"{}\n").await.is_err());
     }
-    handle.until_over().await;
+    handle.until_over().await.expect("ended");
     assert!(handle.is_over() && handle.attach(1 << 20).is_none());
 }
 
@@ -122,7 +122,7 @@ async fn an_agent_without_sessions_ends_when_nobody_can_come() {
     agent.hears_the_end().await;
     exit.code(0);
     drop(agent);
-    handle.until_over().await;
+    handle.until_over().await.expect("ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,5 +253,5 @@ async fn a_line_without_end_ends_them_all() {
     }
     // Whoever has heard of it does not get into a process that is being ended.
     assert!(handle.attach(1 << 20).is_none());
-    handle.until_over().await;
+    handle.until_over().await.expect("ended");
 }

@@ -137,7 +137,7 @@ impl PrivateFiles {
     fn write(&mut self, name: &str, content: &Value) -> Result<PathBuf> {
         let dir = match &mut self.0 {
             Some(dir) => dir,
-            empty => empty.insert(PrivateDir::new().map_err(|error| no_file(&std::env::temp_dir(), &error))?),
+            empty => empty.insert(PrivateDir::new().map_err(|error| no_file(&crate::private::temp_dir(), &error))?),
         };
         let written = dir.write(name, content.to_string().as_bytes());
         written.map_err(|error| no_file(&dir.path().join(name), &error))

@@ -196,8 +196,6 @@ enum Found {
 
 #[cfg(unix)]
 fn look_at(path: &Path) -> Found {
-    use std::os::unix::ffi::OsStrExt;
-
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Found::Refused("is a directory"),
         Ok(_) => {}
@@ -206,11 +204,9 @@ fn look_at(path: &Path) -> Found {
         }
         Err(_) => return Found::Missing,
     }
-    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return Found::Missing };
-    // SAFETY: `name` is a C string that outlives the call.
-    match unsafe { libc::access(name.as_ptr(), libc::X_OK) } {
-        0 => Found::Program(path.to_owned()),
-        _ => Found::Refused("is not executable (its file mode does not allow it)"),
+    match rustix::fs::access(path, rustix::fs::Access::EXEC_OK) {
+        Ok(()) => Found::Program(path.to_owned()),
+        Err(_) => Found::Refused("is not executable (its file mode does not allow it)"),
     }
 }
 

@@ -113,22 +113,21 @@ impl Agent {
     /// Closes the sessions, ends the agent's processes and waits until they are gone. Twice is fine.
     ///
     /// # Errors
-    /// None at present.
+    /// [`Error::Timeout`] if a process of the agent still runs 5 seconds after SIGKILL, for example because it runs as another
+    /// user. The error names its process id. The agent is closed all the same.
     pub async fn close(&self) -> Result<()> {
         self.begin_close();
-        self.processes.close_within(None).await;
-        Ok(())
+        self.processes.close_within(None).await
     }
 
     /// Closes the agent as [`Agent::close`] does, with this time instead of `close_timeout`, for its sessions and its
     /// processes. [`Duration::ZERO`] kills the processes at once.
     ///
     /// # Errors
-    /// None at present.
+    /// Those of [`Agent::close`].
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.closed.send_replace(true);
-        self.processes.close_within(Some(timeout)).await;
-        Ok(())
+        self.processes.close_within(Some(timeout)).await
     }
 
     /// Closes it in the background.

@@ -182,11 +182,11 @@ impl Session {
     /// Cancels what runs, ends the agent and waits until it is gone: politely at first, then firmly. Twice is fine.
     ///
     /// # Errors
-    /// None at present.
+    /// [`Error::Timeout`](crate::Error::Timeout) if the agent still runs 5 seconds after SIGKILL, for example because it runs
+    /// as another user. The error names its process id. The session is closed all the same.
     pub async fn close(&self) -> Result<()> {
         self.shared.begin_close();
-        self.shared.until_ended().await;
-        Ok(())
+        self.shared.until_ended().await
     }
 
     /// Closes the session as [`Session::close`] does, with this time instead of `close_timeout`. [`Duration::ZERO`] kills
@@ -194,11 +194,10 @@ impl Session {
     /// shorten the time.
     ///
     /// # Errors
-    /// None at present.
+    /// Those of [`Session::close`].
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.shared.begin_close_within(Some(timeout));
-        self.shared.until_ended().await;
-        Ok(())
+        self.shared.until_ended().await
     }
 
     /// The session's id: give it as `session_id` to resume.

@@ -85,18 +85,20 @@ impl Processes {
         self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
     }
 
-    /// Closes the sessions, and waits until no process is left.
-    pub(super) async fn close_within(&self, timeout: Option<Duration>) {
+    /// Closes the sessions, and waits until no process is left. The error names a process that could not be ended.
+    pub(super) async fn close_within(&self, timeout: Option<Duration>) -> Result<()> {
         // The sessions first: an agent that is being started answers to them.
         self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
         let mut shared = self.shared.lock().await;
         shared.iter().for_each(|process| process.close(timeout));
         self.begin_close(timeout);
+        let mut closed = Ok(());
         for session in self.sessions() {
-            session.until_ended().await;
+            closed = closed.and(session.until_ended().await);
         }
         for process in shared.drain(..) {
-            process.until_over().await;
+            closed = closed.and(process.until_over().await);
         }
+        closed
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     over: AtomicBool,
     over_notice: Notify,
+    /// Why the agent still runs although the session is over.
+    still_running: OnceLock<Error>,
 }
 
 impl Shared {
@@ -77,6 +79,7 @@ impl Shared {
             state: Mutex::new(state),
             over: AtomicBool::new(false),
             over_notice: Notify::new(),
+            still_running: OnceLock::new(),
         }
     }
 
@@ -117,7 +120,12 @@ impl Shared {
         self.lock().closed.get_or_insert(reason);
     }
 
-    /// The agent is gone and reaped.
+    /// The agent could not be ended.
+    pub(crate) fn still_running(&self, error: Error) {
+        drop(self.still_running.set(error));
+    }
+
+    /// The agent is gone and reaped, or could not be ended.
     pub(crate) fn ended(&self) {
         self.over.store(true, Ordering::Release);
         self.over_notice.notify_waiters();
@@ -125,14 +133,15 @@ impl Shared {
 
     // --- the handles' side ---
 
-    /// Waits until the agent is gone and reaped.
-    pub(crate) async fn until_ended(&self) {
+    /// Waits until the agent is gone and reaped. The error says that it could not be ended.
+    pub(crate) async fn until_ended(&self) -> Result<()> {
         let notice = self.over_notice.notified();
         tokio::pin!(notice);
         notice.as_mut().enable();
         if !self.over.load(Ordering::Acquire) {
             notice.await;
         }
+        self.still_running.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     pub(crate) fn lane(&self) -> Arc<Lane> {

@@ -1,4 +1,4 @@
-//! The agent as a child process, in a process group of its own.
+//! The agent as a child process, in a session of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -16,20 +16,18 @@ use crate::{Error, Result};
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let runtime = Handle::try_current().map_err(|_| no_runtime())?;
     let started = spawner::run(move || {
-        let _guard = runtime.enter();
-        let started = sys::start(&launch).map_err(|error| failure::describe(&launch, &error))?;
-        // Dropped in order, if nobody waits any more: the process is killed before its files go.
-        Ok::<_, Error>((started, launch))
+        let _context = runtime.enter();
+        // Panics with nothing started if the runtime refuses to register the pipes.
+        let started = catch_unwind(AssertUnwindSafe(|| sys::start(&launch))).map_err(|_| no_runtime())?;
+        let (running, pipes) = started.map_err(|error| failure::describe(&launch, &error))?;
+        // Dropped in order, if nobody waits any more: the process is killed before its files are deleted.
+        Ok::<_, Error>((running, pipes, launch))
     });
-    let (started, launch) = match started.await {
+    let (running, pipes, launch) = match started.await {
         Ok(Some(started)) => started?,
-        Ok(None) => return Err(no_runtime()),
+        Ok(None) => return Err(Error::Internal("the thread that starts agents panicked".to_owned())),
         Err(error) => return Err(Error::Spawn(format!("can't start the agent: no thread for it: {error}"))),
     };
-    // Nothing but the runtime's refusal to register the pipes panics there, and above.
-    let (running, pipes) = catch_unwind(AssertUnwindSafe(|| started.register()))
-        .map_err(|_| no_runtime())?
-        .map_err(|error| failure::describe(&launch, &error))?;
     tracing::debug!(pid = running.pid(), program = %launch.program.display(), "agent started");
     if private::is_sweep_due() {
         spawner::submit_if_running(Box::new(private::sweep));
@@ -37,7 +35,7 @@ pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> R
     let stderr = Stderr::drain(pipes.stderr, on_stderr);
     Ok(Transport {
         reader: Box::new(pipes.stdout),
-        writer: Box::new(pipes.stdin),
+        writer: sys::writer(pipes.stdin),
         process: Box::new(ChildProcess { running, stderr, private: launch.private }),
     })
 }

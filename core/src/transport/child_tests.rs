@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Pid;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
 use crate::SessionOptions;
@@ -78,25 +79,25 @@ async fn the_program_gets_what_the_launch_says() {
     let mut out = String::new();
     reader.read_to_string(&mut out).await.unwrap();
     assert_eq!(out, format!("--flag=-x y\n\nü\"$'\nlast\ninherited\n{}\n", here.display()));
-    assert_eq!(process.wait().await, Exit { code: Some(0), signal: None, reason: None });
+    assert_eq!(process.wait().await, Exit { code: Some(0), ..Exit::default() });
 }
 
 #[tokio::test]
 async fn ends_are_told_apart() {
     let mut agent = sh("exit 3").await;
-    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None, reason: None });
-    assert_eq!(agent.process.wait().await, Exit { code: Some(3), signal: None, reason: None });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(3), ..Exit::default() });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(3), ..Exit::default() });
     // Its id is free for others by now; these must do nothing.
     agent.process.terminate();
     agent.process.kill();
 
     let mut agent = sh("kill -SEGV $$").await;
-    assert_eq!(agent.process.wait().await, Exit { code: None, signal: Some("SIGSEGV".into()), reason: None });
+    assert_eq!(agent.process.wait().await, Exit { signal: Some("SIGSEGV".into()), ..Exit::default() });
 
     let mut agent = sh("trap 'exit 5' TERM; echo ready; sleep 100000 & wait").await;
     assert_eq!(line(&mut agent.reader).await, "ready");
     agent.process.terminate();
-    assert_eq!(agent.process.wait().await, Exit { code: Some(5), signal: None, reason: None });
+    assert_eq!(agent.process.wait().await, Exit { code: Some(5), ..Exit::default() });
 }
 
 #[tokio::test]
@@ -122,15 +123,202 @@ async fn killing_reaches_descendants() {
     assert_eq!(agent.reader.read(&mut [0]).await.unwrap(), 0);
 }
 
+/// This test once more, in a process of its own: it changes what belongs to the whole process.
+fn alone(name: &str) -> bool {
+    const ALONE: &str = "KIMI_AGENT_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("transport::child::tests::{name}"), "--nocapture"]).env(ALONE, "1");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{}: {text}", output.status);
+    false
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
+
 #[tokio::test]
-async fn an_interrupt_from_the_terminal_is_not_for_the_agent() {
-    // It would end by that, with exit code 0; a terminal interrupts the program's process group.
-    let agent = sh("cat").await;
-    let pid = agent.process.pid().unwrap() as libc::pid_t;
-    // SAFETY: asks about a process that isn't reaped before `agent` is dropped, and about this one.
-    let (agents, ours) = unsafe { (libc::getpgid(pid), libc::getpgrp()) };
-    assert_eq!(agents, pid);
-    assert_ne!(agents, ours);
+async fn agent_leads_a_session_without_a_terminal() {
+    // An interrupt at a terminal is sent to the program's process group. A process without a terminal cannot open one, and
+    // the leader of a session cannot leave its group, be it for that of its parent or of a child.
+    let script = "exec 2>&1; (: </dev/tty) && echo opened; python3 -c 'import os\n\
+        for group in (0, os.getppid()):\n try: os.setpgid(0, group); print(group)\n except OSError: pass'; echo end; cat";
+    let mut agent = sh(script).await;
+    let pid = Pid::from_raw(agent.process.pid().unwrap() as i32);
+    assert_eq!(rustix::process::getsid(pid).ok(), pid);
+    assert_eq!(rustix::process::getpgid(pid).ok(), pid);
+    let mut output = String::new();
+    while !output.ends_with("end") {
+        output += &line(&mut agent.reader).await;
+    }
+    assert!(!output.contains("opened") && output.contains("/dev/tty"), "{output}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn closed_pipe_raises_no_sigpipe() {
+    if !alone("closed_pipe_raises_no_sigpipe") {
+        return;
+    }
+    // As command lines have it. Nothing else in this process may write to a closed pipe, and nothing does.
+    // SAFETY: the default action of a signal.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    run(async {
+        for _ in 0..10 {
+            let mut agent = sh("exec 0<&-; echo ready; sleep 100000").await;
+            assert_eq!(line(&mut agent.reader).await, "ready");
+            let error = agent.writer.write_all(b"hello").await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+        }
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let pending = |name: &str| signal_set(&status, name) & 1 << (libc::SIGPIPE - 1);
+        assert_eq!([pending("SigPnd"), pending("ShdPnd"), pending("SigBlk")], [0; 3]);
+    });
+}
+
+#[cfg(target_os = "linux")]
+fn signal_set(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    u64::from_str_radix(line.unwrap(), 16).unwrap()
+}
+
+#[cfg(target_os = "linux")]
+extern "C" fn ignored(_: i32) {}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn agent_inherits_neither_mask_nor_handlers() {
+    if !alone("agent_inherits_neither_mask_nor_handlers") {
+        return;
+    }
+    // SAFETY: the handler does nothing; the set is initialized by the first call.
+    unsafe {
+        libc::signal(libc::SIGUSR1, ignored as *const () as libc::sighandler_t);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        // Threads inherit the mask, also the one that starts agents.
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+    run(async {
+        let mut agent = spawn(launch("/bin/cat", &["/proc/self/status"]), None).await.unwrap();
+        let mut status = String::new();
+        agent.reader.read_to_string(&mut status).await.unwrap();
+        let set = |name: &str| signal_set(&status, name);
+        assert_eq!((set("SigBlk"), set("SigCgt")), (0, 0));
+        assert_eq!(set("SigIgn") & 1 << (libc::SIGPIPE - 1), 0);
+    });
+}
+
+#[test]
+fn host_may_have_closed_its_own_streams() {
+    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+
+    if !alone("host_may_have_closed_its_own_streams") {
+        return;
+    }
+    std::io::Write::flush(&mut std::io::stdout()).unwrap();
+    run(async {
+        // SAFETY: these three are put back below, before anybody writes to them.
+        let kept = [0, 1, 2].map(|number| unsafe {
+            let kept = OwnedFd::from_raw_fd(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 100));
+            libc::close(number);
+            kept
+        });
+        let mut agent = sh("read line; echo \"$line\"; echo \"$line\" >&2; read line; exit 3").await;
+        // What others write to these does not reach the agent.
+        for number in [0, 1, 2] {
+            // SAFETY: writes a constant.
+            unsafe { libc::write(number, c"noise\n".as_ptr().cast(), 6) };
+        }
+        agent.writer.write_all(b"hello\n").await.unwrap();
+        let answer = line(&mut agent.reader).await;
+        drop(agent.writer);
+        let exit = agent.process.wait().await;
+        agent.process.stderr_done().await;
+        let told = agent.process.stderr_tail();
+        drop((agent.reader, agent.process));
+        for (kept, number) in kept.into_iter().zip(0..) {
+            // SAFETY: nobody has this number any more.
+            assert_eq!(unsafe { libc::dup2(kept.into_raw_fd(), number) }, number);
+        }
+        assert_eq!((&*answer, exit.code, &*told), ("hello", Some(3), "hello\n"));
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn failed_start_leaves_nothing() {
+    if !alone("failed_start_leaves_nothing") {
+        return;
+    }
+    run(async {
+        // The first start makes what all of them use, and looks for old private folders.
+        drop(sh("exit").await.process.wait().await);
+        spawner::run(|| ()).await.unwrap().unwrap();
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = descriptors();
+        for (program, dir) in [("/no/such/program", "/"), ("/", "/"), ("/bin/sh", "/no/such/folder")] {
+            let mut launch = launch(program, &[]);
+            launch.current_dir = dir.into();
+            refused(launch).await;
+        }
+        assert_eq!(descriptors(), before);
+        // No child is left, not even one that nobody has reaped.
+        assert_eq!(rustix::process::wait(rustix::process::WaitOptions::NOHANG).unwrap_err(), rustix::io::Errno::CHILD);
+    });
+}
+
+/// Makes the system refuse all signals that this process sends, and what it starts.
+#[cfg(target_os = "linux")]
+fn refuse_signals() {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let equal = libc::BPF_JMP | libc::BPF_JEQ;
+    let filter = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(equal, 1, 0, libc::SYS_kill as u32),
+        statement(equal, 0, 1, libc::SYS_pidfd_send_signal as u32),
+        statement(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the program and its statements are local variables, which the system copies.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn agent_that_cannot_be_signalled_is_given_up_after_a_deadline() {
+    if !alone("agent_that_cannot_be_signalled_is_given_up_after_a_deadline") {
+        return;
+    }
+    run(async {
+        refuse_signals();
+        tokio::time::pause();
+        let mut agent = sh("echo ready; read line; exit 3").await;
+        assert_eq!(line(&mut agent.reader).await, "ready");
+        let pid = agent.process.pid().unwrap();
+        agent.process.terminate();
+        agent.process.kill();
+        let before = tokio::time::Instant::now();
+        let exit = agent.process.wait().await;
+        assert!(before.elapsed() >= std::time::Duration::from_secs(5));
+        let error = exit.still_running.clone().unwrap();
+        assert_eq!(error.code(), "timeout");
+        let text = error.to_string();
+        assert!(text.contains(&format!("process {pid} still runs")) && text.contains("another user"), "{text}");
+        assert_eq!(agent.process.wait().await, exit);
+        // It is reaped all the same once it ends.
+        drop(agent);
+        tokio::task::spawn_blocking(move || await_reaped(pid)).await.unwrap();
+    });
 }
 
 #[tokio::test]

@@ -28,11 +28,7 @@ fn work_dir_problem(path: &Path) -> Option<String> {
 
 #[cfg(unix)]
 fn may_enter(path: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-
-    // SAFETY: `access` is given a C string that outlives the call.
-    std::ffi::CString::new(path.as_os_str().as_bytes())
-        .is_ok_and(|path| unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 })
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 #[cfg(not(unix))]

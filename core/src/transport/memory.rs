@@ -35,12 +35,12 @@ struct State {
 impl ExitHandle {
     /// Exits with a code. The streams are the test's to drop.
     pub(crate) fn code(&self, code: i32) {
-        self.end(Exit { code: Some(code), signal: None, reason: None });
+        self.end(Exit { code: Some(code), ..Exit::default() });
     }
 
     /// Ends by a signal, as `SIGKILL`.
     pub(crate) fn signal(&self, signal: &str) {
-        self.end(Exit { code: None, signal: Some(signal.to_owned()), reason: None });
+        self.end(Exit { signal: Some(signal.to_owned()), ..Exit::default() });
     }
 
     /// From now on the process ends when it is terminated or killed.
@@ -94,7 +94,7 @@ impl MemoryProcess {
         self.control.0.send_modify(|state| {
             action(state);
             if state.obeys && state.exit.is_none() {
-                state.exit = Some(Exit { code: None, signal: Some(signal.to_owned()), reason: None });
+                state.exit = Some(Exit { signal: Some(signal.to_owned()), ..Exit::default() });
             }
         });
     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(agent.reader.read(&mut got).await.unwrap(), 0);
         agent.exit.stderr("note");
         agent.exit.code(3);
-        assert_eq!(ours.process.wait().await, Exit { code: Some(3), signal: None, reason: None });
+        assert_eq!(ours.process.wait().await, Exit { code: Some(3), ..Exit::default() });
         assert_eq!(ours.process.stderr_tail(), "note");
     }
 

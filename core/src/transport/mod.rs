@@ -4,8 +4,8 @@ pub(crate) mod child;
 mod failure;
 #[cfg(any(test, feature = "measured"))]
 pub(crate) mod memory;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod shared;
+#[cfg(all(unix, not(target_vendor = "apple")))]
+mod sigpipe;
 mod spawner;
 mod stderr;
 #[cfg(unix)]
@@ -14,16 +14,6 @@ mod sys;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod sys;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod vfork;
-#[cfg(all(unix, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
-#[path = "vfork_none.rs"]
-mod vfork;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod watcher;
-#[cfg(all(unix, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
-#[path = "watcher_none.rs"]
-mod watcher;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -66,6 +56,8 @@ pub(crate) struct Exit {
     pub(crate) signal: Option<String>,
     /// Why it is gone for whoever shares it with others, where it may be there for them.
     pub(crate) reason: Option<Box<Error>>,
+    /// It has not ended: KILL did not end it in time, and nobody waits for it any more.
+    pub(crate) still_running: Option<Box<Error>>,
 }
 
 impl Exit {
@@ -82,13 +74,13 @@ pub(crate) trait Process: Send {
     /// Its id, also after it has ended.
     fn pid(&self) -> Option<u32>;
 
-    /// Waits for its end; what is left of its group is killed then. Goes on telling it.
+    /// Waits for its end, or for the deadline after `kill`; what is left of its group is killed then. Goes on telling it.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit>;
 
     /// Asks the whole group to end.
     fn terminate(&mut self);
 
-    /// Ends the whole group.
+    /// Ends it, and the whole group.
     fn kill(&mut self);
 
     /// The end of what it wrote to stderr.

@@ -1,127 +1,221 @@
-//! Processes as Unix has them.
+//! Child processes on Unix: how one is started, signalled and reaped.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char};
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::ExitStatusExt;
-use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
-use std::ptr;
-use std::sync::Arc;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::pin::{Pin, pin};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::AtomicPtr;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, kill_process_group, setsid, waitpgid};
+use tokio::io::AsyncWrite;
+#[cfg(target_os = "linux")]
+use tokio::io::{Interest, unix::AsyncFd};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::Sleep;
 
-use super::{Exit, vfork, watcher};
+use super::Exit;
+use crate::error::Error;
 use crate::options::Launch;
 
+/// How long a process may take to end after KILL. It ends within moments unless the system cannot end it yet, or this user
+/// may not signal it.
+const KILL_DEADLINE: Duration = Duration::from_secs(5);
+/// How often a thread that reaps a killed process looks for its end.
+const REAP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// This process's ends of the child's pipes.
 pub(super) struct Pipes {
     pub(super) stdin: ChildStdin,
     pub(super) stdout: ChildStdout,
     pub(super) stderr: ChildStderr,
 }
 
-/// How a child's end is told.
-enum Told {
-    /// By tokio.
-    Tokio(Box<Child>),
-    /// By a descriptor of its own.
-    Pidfd(vfork::Pidfd),
-}
-
-/// A child that leads a process group.
+/// A child process that leads a session and a process group of its own. Dropped, it is killed and reaped.
 pub(super) struct Running {
-    pid: u32,
-    /// None once it has ended.
-    child: Option<Told>,
+    pid: Pid,
+    /// None once it has ended, or could not be ended.
+    child: Option<Child>,
     exit: Option<Exit>,
-    /// Given up when nothing of the group is left to be watched.
-    place: Option<Arc<watcher::Place>>,
+    killed: Option<Killed>,
 }
 
-/// A child that runs, and whose pipes the runtime may not know of yet. Dropped, it is ended.
-pub(super) enum Started {
-    Known(Running, Pipes),
-    Unknown(Running, vfork::Pipes),
+/// KILL was sent.
+struct Killed {
+    until: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Why the signal was refused.
+    refused: Option<io::Error>,
 }
 
-/// Starts the program. The calling thread must outlive the child, which dies with it (on Linux), and must be in the
-/// runtime's context. What it takes is made here, for one child after the other: who opens many sessions at once would
-/// have as many copies of the environment.
-pub(super) fn start(launch: &Launch) -> io::Result<Started> {
-    let exec = Exec::new(launch)?;
-    let place = watcher::place().map(Arc::new);
-    if vfork::is_possible() {
-        match vfork::start(&exec, c_string(launch.current_dir.as_os_str())?, place.as_deref()) {
-            Err(error) if vfork::is_refused(&error) => tracing::debug!(%error, "agents are forked, which costs more"),
-            Err(error) => return Err(error),
-            Ok(vfork::Started { pid, pidfd, pipes }) => {
-                let child = Some(Told::Pidfd(pidfd));
-                return Ok(Started::Unknown(Running { pid, child, exit: None, place }, pipes));
-            }
-        }
-    }
-    let (running, pipes) = fork(launch, exec, place)?;
-    Ok(Started::Known(running, pipes))
-}
-
-fn fork(launch: &Launch, exec: Exec, place: Option<Arc<watcher::Place>>) -> io::Result<(Running, Pipes)> {
+/// A child process and how its end is noticed.
+enum Child {
+    /// By a descriptor that becomes readable. SIGCHLD belongs to the host: asyncio and libuv handle it themselves.
     #[cfg(target_os = "linux")]
-    let host = libc::pid_t::try_from(std::process::id()).map_err(io::Error::other)?;
-    let entered = place.clone();
+    Pidfd { child: std::process::Child, pidfd: AsyncFd<OwnedFd> },
+    /// By tokio, on systems without such descriptors.
+    Tokio(Box<tokio::process::Child>),
+}
+
+/// Starts the program. On Linux the agent gets KILL when the calling thread ends, so that thread must live as long as the
+/// process. The thread must be in the context of a runtime; panics, with nothing started, if that runtime has no I/O.
+pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
+    let (stdin, our_stdin) = pipe()?;
+    let (our_stdout, stdout) = pipe()?;
+    let (our_stderr, stderr) = pipe()?;
+    let pipes = Pipes {
+        stdin: ChildStdin::from_std(our_stdin.into())?,
+        stdout: ChildStdout::from_std(our_stdout.into())?,
+        stderr: ChildStderr::from_std(our_stderr.into())?,
+    };
+    let exec = Exec::new(launch)?;
+    let host = getpid();
     let mut command = Command::new(&launch.program);
-    command
-        .current_dir(&launch.current_dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    // SAFETY: between fork and exec only system calls are made; all memory has been allocated before.
+    command.current_dir(&launch.current_dir).stdin(stdin).stdout(stdout).stderr(stderr);
+    // SAFETY: between fork and exec the closure makes system calls only; all memory was allocated before. `exec` keeps the
+    // strings, and its lists end with a null pointer.
     unsafe {
         command.pre_exec(move || {
-            #[cfg(target_os = "linux")]
-            {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
-                    return Err(io::Error::last_os_error());
-                }
-                // The host may have died before the signal was set.
-                if libc::getppid() != host {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-            }
-            if let Some(place) = &entered {
-                place.enter();
-            }
-            let error = exec.run();
-            if let Some(place) = &entered {
-                place.leave();
-            }
-            Err(error)
+            // Without a controlling terminal: a tool that opens /dev/tty gets an error instead of stopping the agent. The
+            // leader of a session cannot leave its process group.
+            setsid()?;
+            die_with(host)?;
+            // The agent must not inherit which signals a thread of the host blocks.
+            let mut none = MaybeUninit::uninit();
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            // Not the standard library's `execvp`: it hands files that the kernel refuses to the shell.
+            libc::execve(exec.program.as_ptr(), exec.args.as_ptr(), exec.env.as_ptr());
+            Err(io::Error::last_os_error())
         });
     }
-    let mut child = command.spawn()?;
-    // With it goes its share in the place.
-    drop(command);
-    let pid = child.id();
-    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(pid), (Some(stdin), Some(stdout), Some(stderr))) = (pid, pipes) else {
-        return Err(io::Error::other("the child has no pipes"));
-    };
-    let child = Some(Told::Tokio(Box::new(child)));
-    Ok((Running { pid, child, exit: None, place }, Pipes { stdin, stdout, stderr }))
+    let (pid, child) = Child::spawn(command)?;
+    Ok((Running { pid, child: Some(child), exit: None, killed: None }, pipes))
 }
 
-impl Started {
-    /// Makes its pipes and its end known to the runtime. Panics where that has no I/O.
-    pub(super) fn register(self) -> io::Result<(Running, Pipes)> {
+/// Writes to the agent. A closed pipe is an error, never SIGPIPE.
+#[cfg(not(target_vendor = "apple"))]
+pub(super) fn writer(stdin: ChildStdin) -> Box<dyn AsyncWrite + Send + Unpin> {
+    Box::new(super::sigpipe::WithoutSigpipe(stdin))
+}
+
+#[cfg(target_vendor = "apple")]
+pub(super) fn writer(stdin: ChildStdin) -> Box<dyn AsyncWrite + Send + Unpin> {
+    // SAFETY: a system call without pointers. The descriptor is open.
+    unsafe { libc::fcntl(stdin.as_raw_fd(), libc::F_SETNOSIGPIPE, 1) };
+    Box::new(stdin)
+}
+
+/// A pipe whose ends are above the descriptors 0 to 2, which a host may have closed and may open again.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let above = |end: OwnedFd| if end.as_raw_fd() > libc::STDERR_FILENO { Ok(end) } else { end.try_clone() };
+    let (reader, writer) = io::pipe()?;
+    Ok((above(reader.into())?, above(writer.into())?))
+}
+
+/// Asks the system to kill the calling process when the thread that started it ends.
+#[cfg(target_os = "linux")]
+fn die_with(host: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The host may have died before the signal was set.
+    if getppid() == Some(host) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with(_: Pid) -> io::Result<()> {
+    Ok(())
+}
+
+impl Child {
+    fn spawn(command: Command) -> io::Result<(Pid, Self)> {
+        #[cfg(target_os = "linux")]
+        if pidfd::is_supported() {
+            return pidfd::spawn(command);
+        }
+        let mut command = tokio::process::Command::from(command);
+        let child = command.spawn()?;
+        let pid = child.id().and_then(|id| Pid::from_raw(id as i32)).ok_or_else(no_id)?;
+        Ok((pid, Self::Tokio(Box::new(child))))
+    }
+
+    fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
         match self {
-            Self::Known(running, pipes) => Ok((running, pipes)),
-            Self::Unknown(mut running, pipes) => {
-                if let Some(Told::Pidfd(pidfd)) = &mut running.child {
-                    pidfd.register()?;
+            #[cfg(target_os = "linux")]
+            Self::Pidfd { child, pidfd } => loop {
+                let mut ready = ready!(pidfd.poll_read_ready(cx))?;
+                match child.try_wait() {
+                    Ok(None) => ready.clear_ready(),
+                    Ok(Some(status)) => return Poll::Ready(Ok(status)),
+                    Err(error) => return Poll::Ready(Err(error)),
                 }
-                Ok((running, pipes.register()?))
+            },
+            // All that it knows of who waits is in the child.
+            Self::Tokio(child) => pin!(child.wait()).poll(cx),
+        }
+    }
+
+    /// Whether it has ended; reaps it.
+    fn try_wait(&mut self) -> bool {
+        let ended = match self {
+            #[cfg(target_os = "linux")]
+            Self::Pidfd { child, .. } => child.try_wait(),
+            Self::Tokio(child) => child.try_wait(),
+        };
+        !matches!(ended, Ok(None))
+    }
+
+    fn kill(&self, pid: Pid) -> io::Result<()> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Pidfd { pidfd, .. } => Ok(rustix::process::pidfd_send_signal(pidfd, Signal::KILL)?),
+            Self::Tokio(_) => Ok(kill_process(pid, Signal::KILL)?),
+        }
+    }
+}
+
+fn no_id() -> io::Error {
+    io::Error::other("the child process has no id")
+}
+
+#[cfg(target_os = "linux")]
+mod pidfd {
+    use std::io;
+    use std::process::Command;
+    use std::sync::OnceLock;
+
+    use rustix::io::Errno;
+    use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+    use super::{AsyncFd, Child, Interest};
+
+    /// Whether the system has such descriptors; Linux before 5.3 and some sandboxes do not.
+    pub(super) fn is_supported() -> bool {
+        static SUPPORTED: OnceLock<bool> = OnceLock::new();
+        // Having no descriptor left now says nothing against it.
+        let open = || !matches!(pidfd_open(getpid(), PidfdFlags::empty()), Err(error) if error != Errno::MFILE);
+        *SUPPORTED.get_or_init(open)
+    }
+
+    pub(super) fn spawn(mut command: Command) -> io::Result<(Pid, Child)> {
+        let mut child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from);
+        // SAFETY: what is registered owns the descriptor, and never exchanges it.
+        let register =
+            |pidfd| unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.map_err(Into::into);
+        match pidfd.and_then(register) {
+            Ok(pidfd) => Ok((pid, Child::Pidfd { child, pidfd })),
+            Err(error) => {
+                // Its end could not be noticed.
+                child.kill()?;
+                child.wait()?;
+                Err(error)
             }
         }
     }
@@ -129,111 +223,139 @@ impl Started {
 
 impl Running {
     pub(super) fn pid(&self) -> u32 {
-        self.pid
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     pub(super) fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit> {
         if let (None, Some(child)) = (&self.exit, &mut self.child) {
-            let status = match child {
-                // All that it knows of who waits is in the child.
-                Told::Tokio(child) => ready!(pin!(child.wait()).poll(cx)),
-                Told::Pidfd(pidfd) => ready!(pidfd.poll_exit(self.pid, cx)),
+            let exit = match child.poll_exit(cx) {
+                Poll::Ready(status) => {
+                    self.child = None;
+                    end_group(self.pid);
+                    status.map(exit_of).unwrap_or_else(|error| {
+                        tracing::warn!(pid = self.pid(), %error, "the agent's exit status is lost: this program ignores \
+                            SIGCHLD, or reaps children that are not its own");
+                        Exit::default()
+                    })
+                }
+                Poll::Pending => {
+                    let error = ready!(self.poll_still_running(cx));
+                    tracing::warn!(%error, "the agent is left running");
+                    if let Some(child) = self.child.take() {
+                        reap_in_background(self.pid, child);
+                    }
+                    Exit { still_running: Some(Box::new(error)), ..Exit::default() }
+                }
             };
-            // Fails if somebody else in this program has reaped it; then nobody knows.
-            self.exit = Some(status.map(exit_of).unwrap_or_default());
-            self.child = None;
-            // Nobody is there any more to end its descendants in good order.
-            signal_group(self.pid, libc::SIGKILL);
-            self.place = None;
-            if !reap_group(self.pid, libc::WNOHANG) {
-                let pid = self.pid;
-                in_background(move || {
-                    reap_group(pid, 0);
-                });
-            }
+            self.exit = Some(exit);
         }
         Poll::Ready(self.exit.clone().unwrap_or_default())
     }
 
+    /// Ready if KILL has not ended it in time.
+    fn poll_still_running(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let Some(killed) = &mut self.killed else { return Poll::Pending };
+        let until = killed.until;
+        let timer = killed.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until.into())));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(still_running(self.pid, killed.refused.as_ref()))
+    }
+
     pub(super) fn terminate(&mut self) {
-        self.signal(libc::SIGTERM);
+        // Until it has been reaped its id, which is also the group's, belongs to nobody else. To the group alone: the
+        // process must not get the signal twice.
+        if self.exit.is_none() {
+            signal_group(self.pid, Signal::TERM);
+        }
     }
 
     pub(super) fn kill(&mut self) {
-        self.signal(libc::SIGKILL);
-    }
-
-    fn signal(&self, signal: i32) {
-        // Until it has been reaped its id, which is the group's, can't be anybody else's.
-        if self.exit.is_none() {
-            signal_group(self.pid, signal);
-        }
+        let (None, Some(child)) = (&self.exit, &self.child) else { return };
+        signal_group(self.pid, Signal::KILL);
+        let refused = child.kill(self.pid).err();
+        let until = tokio::time::Instant::now().into_std() + KILL_DEADLINE;
+        let killed = self.killed.get_or_insert(Killed { until, timer: None, refused: None });
+        killed.refused = refused;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(child) = self.child.take() else { return };
-        signal_group(self.pid, libc::SIGKILL);
-        let (pid, place) = (self.pid, self.place.take());
-        let known = match child {
-            Told::Tokio(child) => Some(child),
-            Told::Pidfd(_) => None,
-        };
-        in_background(move || {
-            await_exit(pid);
-            drop(place);
-            drop(known.map(|mut child| child.try_wait()));
-            reap_group(pid, 0);
-        });
-    }
-}
-
-/// Runs what takes as long as the system needs to end a killed process: moments, but not on the caller's time.
-fn in_background(job: impl FnOnce() + Send + 'static) {
-    if let Err(error) = std::thread::Builder::new().name("kimi-agent-reap".to_owned()).spawn(job) {
-        tracing::warn!(%error, "an agent that was killed is not reaped");
-    }
-}
-
-fn signal_group(leader: u32, signal: i32) {
-    if let Ok(group) = libc::pid_t::try_from(leader) {
-        // SAFETY: a system call without pointers. It fails where the group is gone, which is as good.
-        unsafe { libc::killpg(group, signal) };
-    }
-}
-
-/// Blocks until the child has ended, and leaves it to be reaped.
-fn await_exit(pid: u32) {
-    loop {
-        // SAFETY: `waitid` writes to `info`, for which zeros are valid.
-        let result = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid, &mut info, libc::WEXITED | libc::WNOWAIT)
-        };
-        if result == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
+        if let Some(child) = self.child.take() {
+            signal_group(self.pid, Signal::KILL);
+            drop(child.kill(self.pid));
+            reap_in_background(self.pid, child);
         }
     }
 }
 
-/// Reaps what the group's leader left behind: orphans become our children where we are the first process, as in a
-/// container. Whether none is left.
-fn reap_group(leader: u32, flags: i32) -> bool {
-    let Ok(group) = libc::pid_t::try_from(leader) else { return true };
+fn signal_group(leader: Pid, signal: Signal) {
+    if let Err(error) = kill_process_group(leader, signal) {
+        // Mostly nobody is left in it.
+        tracing::trace!(pid = %leader, ?signal, %error, "a process group was not signalled");
+    }
+}
+
+fn still_running(pid: Pid, refused: Option<&io::Error>) -> Error {
+    let why = match refused {
+        Some(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            format!("this program may not signal it, because it runs as another user ({error})")
+        }
+        Some(error) => format!("the signal was refused ({error})"),
+        None => "the system has not ended it yet; it may wait for a device or a network file system".to_owned(),
+    };
+    Error::Timeout(format!(
+        "the agent could not be ended: process {pid} still runs {KILL_DEADLINE:?} after SIGKILL: {why}. The session is \
+         closed; end the process with `kill -KILL {pid}` as a user who may"
+    ))
+}
+
+/// Waits for the end of a process that was killed, and reaps it: moments usually, but not on the caller's time.
+fn reap_in_background(pid: Pid, mut child: Child) {
+    let reap = move || {
+        let until = Instant::now() + KILL_DEADLINE;
+        let mut warned = false;
+        while !child.try_wait() {
+            if Instant::now() >= until && !warned {
+                warned = true;
+                tracing::warn!(%pid, "the agent still runs after SIGKILL");
+            }
+            std::thread::sleep(if warned { Duration::from_secs(1) } else { REAP_INTERVAL });
+        }
+        end_group(pid);
+    };
+    if let Err(error) = std::thread::Builder::new().name("kimi-agent-reap".to_owned()).spawn(reap) {
+        tracing::warn!(%pid, %error, "the killed agent is not reaped: no thread for it");
+    }
+}
+
+/// Kills what a process that has ended left in its group, and reaps it if it has become ours: orphans do so if this is the
+/// first process of a container.
+fn end_group(leader: Pid) {
+    signal_group(leader, Signal::KILL);
+    if !reap_group(leader, WaitOptions::NOHANG) {
+        let reap = move || {
+            reap_group(leader, WaitOptions::empty());
+        };
+        if let Err(error) = std::thread::Builder::new().name("kimi-agent-reap".to_owned()).spawn(reap) {
+            tracing::warn!(pid = %leader, %error, "what the agent started is not reaped: no thread for it");
+        }
+    }
+}
+
+/// Whether nothing of the group is left to reap.
+fn reap_group(leader: Pid, options: WaitOptions) -> bool {
     loop {
-        // SAFETY: the status may be null.
-        match unsafe { libc::waitpid(-group, ptr::null_mut(), flags) } {
-            0 => return false,
-            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-            -1 => return true,
-            _ => {}
+        match waitpgid(leader, options) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
         }
     }
 }
 
 fn exit_of(status: ExitStatus) -> Exit {
-    Exit { code: status.code(), signal: status.signal().map(signal_name), reason: None }
+    Exit { code: status.code(), signal: status.signal().map(signal_name), ..Exit::default() }
 }
 
 fn signal_name(signal: i32) -> String {
@@ -261,54 +383,41 @@ fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// All that `execve` takes, allocated before the fork. The standard library's own `execvp` would hand a file that the
-/// kernel refuses to the shell, which reports something else, or nothing.
-pub(super) struct Exec {
+/// What `execve` takes, allocated before the fork.
+struct Exec {
     program: CString,
-    argv: Pointers,
-    envp: Pointers,
+    args: Strings,
+    env: Strings,
 }
 
 impl Exec {
     fn new(launch: &Launch) -> io::Result<Self> {
         let program = launch.program.as_os_str();
-        let argv = std::iter::once(program).chain(launch.args.iter().map(OsString::as_os_str)).map(c_string);
-        let laid_over: BTreeMap<&OsStr, &OsStr> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let inherited = std::env::vars_os().filter(|(name, _)| !laid_over.contains_key(&**name));
-        let own = laid_over.iter().map(|(name, value)| variable((*name).to_owned(), value));
-        let envp = inherited.map(|(name, value)| variable(name, &value)).chain(own);
-        Ok(Self { program: c_string(program)?, argv: Pointers::new(argv)?, envp: Pointers::new(envp)? })
-    }
-
-    /// The program, its arguments and its environment. Valid as long as `self` is.
-    pub(super) fn pointers(&self) -> (*const c_char, *const *const c_char, *const *const c_char) {
-        (self.program.as_ptr(), self.argv.pointers.as_ptr(), self.envp.pointers.as_ptr())
-    }
-
-    /// Returns only if it fails.
-    fn run(&self) -> io::Error {
-        let (program, argv, envp) = self.pointers();
-        // SAFETY: all of it lives in `self`, and both lists end with a null pointer.
-        unsafe { libc::execve(program, argv, envp) };
-        io::Error::last_os_error()
+        let args = std::iter::once(program).chain(launch.args.iter().map(OsString::as_os_str)).map(c_string);
+        let own: BTreeMap<&OsStr, &OsStr> = launch.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let inherited = std::env::vars_os().filter(|(name, _)| !own.contains_key(&**name));
+        let own = own.iter().map(|(name, value)| variable((*name).to_owned(), value));
+        let env = inherited.map(|(name, value)| variable(name, &value)).chain(own);
+        Ok(Self { program: c_string(program)?, args: Strings::new(args)?, env: Strings::new(env)? })
     }
 }
 
-struct Pointers {
+/// C strings, and the list of pointers to them that ends with a null pointer.
+struct Strings {
     _strings: Vec<CString>,
-    pointers: Vec<*const c_char>,
+    /// These pointers may go to another thread, and look like plain ones in memory.
+    pointers: Vec<AtomicPtr<c_char>>,
 }
 
-// SAFETY: the pointers are to the strings beside them, which are never changed.
-unsafe impl Send for Pointers {}
-// SAFETY: as above.
-unsafe impl Sync for Pointers {}
-
-impl Pointers {
+impl Strings {
     fn new(strings: impl Iterator<Item = io::Result<CString>>) -> io::Result<Self> {
         let strings = strings.collect::<io::Result<Vec<CString>>>()?;
-        let pointers = strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect();
-        Ok(Self { _strings: strings, pointers })
+        let pointers = strings.iter().map(|string| string.as_ptr().cast_mut()).chain([std::ptr::null_mut()]);
+        Ok(Self { pointers: pointers.map(AtomicPtr::new).collect(), _strings: strings })
+    }
+
+    fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr().cast()
     }
 }
 

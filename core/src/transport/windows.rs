@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::task::{Context, Poll, ready};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, JobObject, KillOnDrop};
+use tokio::io::AsyncWrite;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Exit;
@@ -24,18 +25,8 @@ pub(super) struct Running {
     exit: Option<Exit>,
 }
 
-/// A child that runs.
-pub(super) struct Started(Running, Pipes);
-
-impl Started {
-    /// The runtime knows of all this already.
-    pub(super) fn register(self) -> io::Result<(Running, Pipes)> {
-        Ok((self.0, self.1))
-    }
-}
-
 /// Starts the program, within the runtime's context.
-pub(super) fn start(launch: &Launch) -> io::Result<Started> {
+pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let mut command = CommandWrap::with_new(&launch.program, |command| {
         command
             .args(&launch.args)
@@ -50,7 +41,12 @@ pub(super) fn start(launch: &Launch) -> io::Result<Started> {
     let (Some(pid), (Some(stdin), Some(stdout), Some(stderr))) = (child.id(), pipes) else {
         return Err(io::Error::other("the child has no pipes"));
     };
-    Ok(Started(Running { pid, child, exit: None }, Pipes { stdin, stdout, stderr }))
+    Ok((Running { pid, child, exit: None }, Pipes { stdin, stdout, stderr }))
+}
+
+/// Writes to the agent.
+pub(super) fn writer(stdin: ChildStdin) -> Box<dyn AsyncWrite + Send + Unpin> {
+    Box::new(stdin)
 }
 
 impl Running {
@@ -82,5 +78,5 @@ impl Running {
 }
 
 fn exit_of(status: ExitStatus) -> Exit {
-    Exit { code: status.code(), signal: None, reason: None }
+    Exit { code: status.code(), ..Exit::default() }
 }

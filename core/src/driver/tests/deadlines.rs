@@ -63,3 +63,54 @@ async fn a_replay_that_falls_silent_ends_the_session_but_not_one_whose_reader_is
     assert_eq!(session.prompt("hi").unwrap_err(), error);
     drop(agent.await);
 }
+
+/// The host is suspended: time passes, and the agent writes, while the driver does not run.
+async fn while_suspended(agent: &mut Agent, messages: &[Value], time: Duration) {
+    for message in messages {
+        agent.send(message.clone()).await;
+    }
+    tokio::time::advance(time).await;
+}
+
+fn text(text: &str) -> Value {
+    json!({"method": "event", "params": {"type": "ContentPart", "payload": {"type": "text", "text": text}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_wait_when_the_host_resumes_are_read_before_idle_timeout_counts() {
+    let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().idle_timeout(10 * SECOND)).await;
+    for n in 0..30 {
+        while_suspended(&mut agent, &[text(&n.to_string())], 11 * SECOND).await;
+        let event = turn.next().await.expect("an event").expect("no timeout");
+        assert_eq!(text_of(&event), Some(n.to_string()));
+    }
+    let before = Instant::now();
+    assert!(turn.next().await.expect("an end").unwrap_err().is_timeout());
+    assert!(Instant::now() - before >= 10 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_that_waits_when_the_host_resumes_is_read_before_turn_timeout_counts() {
+    for _ in 0..10 {
+        let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().turn_timeout(10 * SECOND)).await;
+        let id = agent.ids["prompt"].clone();
+        let result = json!({"jsonrpc": "2.0", "id": id, "result": {"status": "finished"}});
+        while_suspended(&mut agent, &[text("done"), result], 3600 * SECOND).await;
+        assert_eq!(turn.result().await.expect("an outcome").text, "done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agent_that_writes_without_end_does_not_put_off_a_deadline() {
+    let (_session, agent, mut turn) = in_turn(SessionOptions::new().turn_timeout(10 * SECOND)).await;
+    let Agent { mut writer, mut reader, .. } = agent;
+    let line = format!("{}\n", text("word")).repeat(8);
+    let flood = tokio::spawn(async move { while writer.write_all(line.as_bytes()).await.is_ok() {} });
+    let reading = tokio::spawn(async move { while turn.next().await.is_some_and(|event| event.is_ok()) {} });
+    tokio::time::advance(11 * SECOND).await;
+    let mut cancel = String::new();
+    reader.read_line(&mut cancel).await.expect("a line");
+    assert!(cancel.contains("cancel"), "{cancel}");
+    flood.abort();
+    reading.abort();
+}
