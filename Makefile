@@ -79,7 +79,7 @@ demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; A
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-bundles test-programs test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-bundles test-programs test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs everything but test-real.
@@ -123,6 +123,11 @@ test-faults: build ## Faults of agents and systems through all three languages; 
 	$(call say,Trying what can go wrong)
 	@$(PY) -m pytest -q tests/faults
 	@$(PY) tests/faults/run.py
+
+.PHONY: test-attacks
+test-attacks: build ## Agents, hosts and systems that work against the promises of docs/reliability.md and docs/security.md.
+	$(call say,Attacking)
+	@$(PY) -m pytest -q tests/attacks
 
 .PHONY: test-breakage
 test-breakage: build ## Broken copies of the core, each of which the scenarios have to notice in all languages.

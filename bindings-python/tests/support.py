@@ -140,23 +140,15 @@ async def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def children() -> set[int]:
-    """What this process has started and still runs (Linux), but for the watcher, which comes and goes
-    with agents: tests/limits counts it."""
+    """What this process has started and still runs (Linux)."""
     found: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         try:
             pids = [int(pid) for pid in (thread / "children").read_text().split()]
         except OSError:
             continue
-        found.update(pid for pid in pids if not _is_watcher(pid))
+        found.update(pids)
     return found
-
-
-def _is_watcher(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text() == "kimi-watcher\n"
-    except OSError:
-        return False
 
 
 def told(records: list[str]) -> Callable[[Any], None]:

@@ -1,0 +1,46 @@
+// A program that uses the SDK as it is told: operations come as JSON on stdin, a line each, and so do the answers.
+import { createInterface } from "node:readline";
+import { createSession, setLogger } from "../../bindings-node/dist/index.mjs";
+
+const kept = {};
+
+const operations = {
+  become({ uid }) {
+    // There is no way back.
+    process.setgroups([]);
+    process.setgid(uid);
+    process.setuid(uid);
+  },
+  log() {
+    setLogger((record) => process.stderr.write(`${record.level.toUpperCase()} ${record.message}\n`), "warn");
+  },
+  async open({ options }) {
+    kept.session = await createSession(options);
+    return { pid: kept.session.pid };
+  },
+  async prompt({ input }) {
+    const { status, text } = await kept.session.prompt(input).result();
+    return { status, text };
+  },
+  async close() {
+    await kept.session.close();
+  },
+  drop() {
+    delete kept.session;
+    globalThis.gc();
+  },
+};
+
+function say(answer) {
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}
+
+say({});
+for await (const line of createInterface({ input: process.stdin })) {
+  const op = JSON.parse(line);
+  try {
+    say((await operations[op.op](op)) ?? {});
+  } catch (error) {
+    say({ error: error.code ?? error.name, message: error.message, exit_code: error.exitCode, signal: error.signal });
+  }
+}
