@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A program that uses the SDK as it is told: operations come as JSON on stdin, a line each, and so do the answers.
 
-    host.py --api async
-    host.py --api sync
+host.py --api async
+host.py --api sync
 """
 
 from __future__ import annotations

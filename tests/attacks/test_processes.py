@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faults.squeeze import nth_free
-
 from attacks.support import Host, gone, kill, limited, scripted, shared_folder
+from faults.squeeze import nth_free
 
 Start = Callable[..., Host]
 FRIENDLY = [[{"text": "Hello"}]]
@@ -164,7 +163,7 @@ def test_first_use_without_threads_is_a_spawn_error(host: Start, language: str) 
     with shared_folder() as folder:
         it = host(TMPDIR=str(folder))
         agent = [str(folder / "agent"), *scripted(folder, FRIENDLY)[1:]]
-        options = {"executable": agent, **{"workDir" if language == "node" else "work_dir": str(folder)}}
+        options = {"executable": agent, "workDir" if language == "node" else "work_dir": str(folder)}
         # The limit does not hold for root.
         it.do("become", uid=NOBODY)
         with limited(it.pid, resource.RLIMIT_NPROC, 0):
