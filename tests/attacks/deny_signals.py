@@ -36,9 +36,8 @@ def main() -> None:
     code = b"".join(struct.pack("HBBI", *row) for row in rows)
     libc = ctypes.CDLL(None, use_errno=True)
     program = Program(len(rows), code)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
-        PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)
-    ):
+    failed = libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if failed or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program)):
         sys.exit(f"deny_signals: {os.strerror(ctypes.get_errno())}")
     os.execvp(sys.argv[1], sys.argv[1:])
 

@@ -83,7 +83,9 @@ class Host:
 
     def end(self) -> int:
         """Ends it as programs end; returns its exit code."""
-        assert self.process.stdin and self.process.stdout and self.process.stderr
+        assert self.process.stdin
+        assert self.process.stdout
+        assert self.process.stderr
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         try:
