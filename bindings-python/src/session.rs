@@ -102,6 +102,18 @@ impl PySession {
         BridgeSession::one_shot(key, mailbox, runtime(options.py())?, (content, prompt_options), map, Naming::Snake, callbacks)
             .map(PyTurn::new)
             .map_err(|error| raise(options.py(), &error))
+        BridgeSession::one_shot(
+            key,
+            mailbox,
+            runtime(options.py())?,
+            content,
+            prompt_options,
+            map,
+            Naming::Snake,
+            callbacks,
+        )
+        .map(PyTurn::new)
+        .map_err(|error| raise(options.py(), &error))
     }
 
     #[getter]

@@ -62,7 +62,8 @@ pub struct BridgeSession {
     mailbox: Arc<Mailbox>,
     runtime: Handle,
     naming: Naming,
-    _route: log::Route,
+    /// Where its log records go.
+    route: Option<log::Route>,
 }
 
 impl BridgeSession {
@@ -116,7 +117,7 @@ impl BridgeSession {
             mailbox: Arc::clone(&mailbox),
             runtime: runtime.clone(),
             naming,
-            _route: route,
+            route: Some(route),
         };
         let name = session.id.clone();
         let ticket = mailbox.run(&runtime, async move {
@@ -303,6 +304,14 @@ impl BridgeSession {
 impl Drop for BridgeSession {
     fn drop(&mut self) {
         self.abandon();
+        if let (Some(session), Some(route)) = (self.slot.get(), self.route.take()) {
+            let shared = Arc::clone(session.shared());
+            // Until the agent is gone, its warnings reach the host.
+            self.runtime.spawn(async move {
+                drop(shared.until_ended().await);
+                drop(route);
+            });
+        }
     }
 }
 

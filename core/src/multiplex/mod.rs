@@ -407,6 +407,8 @@ impl Multiplexer {
             Some(Wish::Kill) if alone => self.kill(),
             Some(Wish::Terminate) if alone => self.terminate(),
             Some(_) => self.router.drop_session(key),
+            // The process is about to end, and the session has not heard how.
+            None if done.hung_up && self.input_ended => {}
             None if done.hung_up && alone => self.hang_up(self.close_timeout),
             None if done.hung_up && self.closing => self.router.drop_session(key),
             None if done.hung_up => self.router.leave(key),

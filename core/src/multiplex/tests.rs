@@ -88,6 +88,19 @@ async fn a_death_reaches_every_session_after_what_was_said() {
     assert!(handle.is_over() && handle.attach(1 << 20).is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn exit_reaches_a_session_that_is_opening() {
+    let (handle, agent, exit) = agent();
+    let Transport { mut reader, writer, mut process } = handle.attach(1 << 20).expect("a process");
+    // The agent's output ends before its exit is known, and the session hangs up meanwhile.
+    drop(agent);
+    assert_eq!(reader.read(&mut [0]).await.expect("an end"), 0);
+    drop(writer);
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    exit.code(3);
+    assert_eq!(process.wait().await.code, Some(3));
+}
+
 #[tokio::test]
 async fn one_is_closed_while_another_goes_on_and_the_last_ends_the_process() {
     let (handle, mut agent, exit) = agent();
