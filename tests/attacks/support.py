@@ -102,7 +102,8 @@ class Host:
 
 @cache
 def _agent() -> Path:
-    return runners.built("kimi-scripted-agent")
+    given = os.environ.get("KIMI_SCRIPTED_AGENT")
+    return Path(given) if given else runners.built("kimi-scripted-agent")
 
 
 def scripted(folder: Path, script: Any) -> list[str]:

@@ -21,6 +21,7 @@ pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};
 pub use turn::{Batch, BridgeTurn, Drained, Tag};
 
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -75,9 +76,13 @@ pub fn runtime() -> crate::Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
-/// Not a runtime with a worker: tokio panics if it can't start the thread for one.
+/// Not a runtime with a worker: tokio panics if it can't start the thread for one, or make the descriptors for signals.
 fn start_runtime() -> std::io::Result<Arc<Runtime>> {
-    let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
+    // So many descriptors are free, or the system says that they are not.
+    drop((0..4).map(|_| std::io::pipe()).collect::<std::io::Result<Vec<_>>>()?);
+    // Somebody else may have taken them meanwhile.
+    let built = catch_unwind(|| tokio::runtime::Builder::new_current_thread().enable_all().build());
+    let runtime = Arc::new(built.unwrap_or_else(|_| Err(std::io::Error::other("no descriptor is left")))?);
     let driven = Arc::clone(&runtime);
     std::thread::Builder::new()
         .name("kimi-agent".to_owned())
