@@ -18,7 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "language" in metafunc.fixturenames:
+    if "host" in metafunc.fixturenames:
         marker = metafunc.definition.get_closest_marker("needs")
         metafunc.parametrize("language", marker.args if marker else LANGUAGES)
 
