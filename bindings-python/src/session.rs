@@ -99,15 +99,11 @@ impl PySession {
         let prompt_options = self::options(prompt_options)?;
         let (map, callbacks) = given(options, callbacks)?;
         let mailbox = mailbox.mailbox.clone();
-        BridgeSession::one_shot(key, mailbox, runtime(options.py())?, (content, prompt_options), map, Naming::Snake, callbacks)
-            .map(PyTurn::new)
-            .map_err(|error| raise(options.py(), &error))
         BridgeSession::one_shot(
             key,
             mailbox,
             runtime(options.py())?,
-            content,
-            prompt_options,
+            (content, prompt_options),
             map,
             Naming::Snake,
             callbacks,
