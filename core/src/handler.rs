@@ -162,8 +162,7 @@ impl Answers {
     /// What is wrong with these as answers to these questions: an answer to a question that was not asked, or, unless `free`
     /// allows any text, one that is not among the choices.
     pub(crate) fn problem(&self, questions: &[Question], free: bool) -> Option<String> {
-        let listed =
-            |texts: &mut dyn Iterator<Item = &str>| texts.map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
+        let listed = |texts: &mut dyn Iterator<Item = &str>| texts.map(quoted).collect::<Vec<_>>().join(", ");
         for (text, answer) in &self.0 {
             let Some(question) = questions.iter().find(|question| question.question == *text) else {
                 let asked = listed(&mut questions.iter().map(|question| &*question.question));

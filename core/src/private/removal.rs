@@ -164,7 +164,7 @@ mod tests {
         std::fs::create_dir_all(folder.join("moved-3/moved-4/moved-5")).unwrap();
         std::fs::write(folder.join("moved-1"), "").unwrap();
         std::fs::create_dir_all(folder.join("locked/in")).unwrap();
-        std::fs::set_permissions(folder.join("locked"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(folder.join("locked"), std::fs::Permissions::from_mode(0o000)).unwrap();
         assert!(!remove_tree(&folder, 20).unwrap());
         assert!(remove_tree(&folder, usize::MAX).unwrap());
         assert!(!folder.exists());

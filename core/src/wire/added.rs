@@ -78,7 +78,7 @@ mod tests {
 
     fn result() -> ToolResult {
         let json = r#"{"tool_call_id":"a","return_value":{"is_error":false,"output":"","message":"","display":[]},"$tool_call":"forged"}"#;
-        serde_json::from_str(json).unwrap()
+        serde_json::from_str(json).expect("a tool's result")
     }
 
     #[test]

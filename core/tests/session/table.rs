@@ -21,7 +21,7 @@ fn check(row: &Value, error: &Error) {
         words.iter().map(|word| word.as_str().unwrap().replace("`{", "`").replace("}`", "`")).collect()
     };
     for word in words("words") {
-        let word = word.replace('{', "").replace('}', "");
+        let word = word.replace(['{', '}'], "");
         assert!(text.replace(['{', '}'], "").contains(&word), "{name}: no {word:?} in {text}");
     }
     for word in words("never") {

@@ -128,7 +128,9 @@ fn ambiguous_options_never_allow_more_than_was_meant() {
     let (yes, always) = (Answer::Approval(Approval::Approve), Answer::Approval(Approval::ApproveForSession));
     let no = Answer::Approval(Approval::reject("no"));
     let nothing: Option<&str> = None;
-    let cases: &[(&[(&str, &str, &str)], &Answer, Option<&str>)] = &[
+    // The options (id, label, kind), the answer, and the id that is sent; none for `cancelled`.
+    type Case<'a> = (&'a [(&'a str, &'a str, &'a str)], &'a Answer, Option<&'a str>);
+    let cases: &[Case<'_>] = &[
         // One id for two options of an approval.
         (&[("x", "Yes", "allow_once"), ("x", "No", "reject_once")], &no, nothing),
         (&[("x", "Yes", "allow_once"), ("x", "No", "reject_once")], &yes, nothing),
