@@ -2,19 +2,17 @@
 
 import type { Event, ToolCallInfo } from "./wire.js";
 
-/** Under this name the addon hands out the call, after all fields of the agent's. */
-const KEY = "$tool_call";
-
+/** The addon hands out the call in this property, after all fields of the agent's. */
 interface Carrier {
-  [KEY]?: ToolCallInfo | null;
+  $tool_call?: ToolCallInfo | null;
 }
 
 /** Makes the call that came with a message its property `tool_call`, which is not enumerable. */
 export function revealCall<T extends object>(message: T): T {
   const carrier = message as Carrier;
-  const call = carrier[KEY];
+  const call = carrier.$tool_call;
   if (call === undefined) return message;
-  Reflect.deleteProperty(carrier, KEY);
+  delete carrier.$tool_call;
   if (call !== null) {
     Object.defineProperty(message, "tool_call", { value: call, enumerable: false, configurable: true });
   }

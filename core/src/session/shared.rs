@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     over_notice: Notify,
     /// Why the agent still runs although the session is over.
     still_running: OnceLock<Error>,
+    /// The span in which the session was opened: log records in it belong to this session.
+    span: tracing::Span,
 }
 
 impl Shared {
@@ -80,7 +82,13 @@ impl Shared {
             over: AtomicBool::new(false),
             over_notice: Notify::new(),
             still_running: OnceLock::new(),
+            span: tracing::Span::current(),
         }
+    }
+
+    /// Runs `log`, whose records are this session's, on whatever thread this is.
+    pub(crate) fn in_span(&self, log: impl FnOnce()) {
+        self.span.in_scope(log);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -74,19 +74,32 @@ impl TurnInner {
 
     /// Nobody reads this turn any more: it is cancelled in the background.
     pub(crate) fn leave(&self) {
-        match self.lane.lost_unread() {
-            Some(None) => tracing::warn!(
-                turn = self.id,
-                "turn dropped unread, and cancelled; iterate over its events or wait for its result()"
-            ),
-            Some(Some(Err(error))) => {
-                tracing::warn!(turn = self.id, %error, "failed turn dropped unread; iterate over it or wait for result()");
-            }
-            _ => {}
+        if let Some(outcome) = self.lane.lost_unread() {
+            self.warn_of_loss(outcome);
         }
         self.lane.discard();
         if !self.lane.is_settled() {
             self.link.cancel();
+        }
+    }
+}
+
+impl TurnInner {
+    /// Logs that the program lost this turn before it read anything of it.
+    fn warn_of_loss(&self, outcome: Option<Result<PromptResult>>) {
+        let warn = || match outcome {
+            None => tracing::warn!(
+                turn = self.id,
+                "turn dropped unread, and cancelled; iterate over its events or wait for its result()"
+            ),
+            Some(Err(error)) => {
+                tracing::warn!(turn = self.id, %error, "failed turn dropped unread; iterate over it or wait for result()");
+            }
+            Some(Ok(_)) => {}
+        };
+        match self.link.target() {
+            Some((session, _)) => session.in_span(warn),
+            None => warn(),
         }
     }
 }

@@ -249,7 +249,8 @@ async fn late_answer_is_not_taken_for_a_later_request_with_the_same_id() {
 #[tokio::test(start_paused = true)]
 async fn id_alone_is_refused_if_several_requests_have_it() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_question_manual()).await;
-    let payload = json!({"id": "q", "tool_call_id": "t", "questions": []});
+    let question = json!({"question": "Which?", "options": []});
+    let payload = json!({"id": "q", "tool_call_id": "t", "questions": [question]});
     agent.request("1", "QuestionRequest", payload.clone()).await;
     agent.request("2", "QuestionRequest", payload).await;
     let mut requests = Vec::new();

@@ -118,7 +118,7 @@ async fn a_call_is_a_request_of_the_running_turn() {
     assert_eq!(call(&client, "add", json!({})).await, (true, "no a".to_owned()));
     assert_eq!(call(&client, "panics", json!({})).await, (true, "the handler panicked: boom".to_owned()));
     let (failed, reason) = call(&client, "nonsense", json!({})).await;
-    assert!(failed && reason.starts_with("the handler returned a ToolReturnValue that is none"), "{reason}");
+    assert!(failed && reason.starts_with("the handler returned an invalid ToolReturnValue"), "{reason}");
     assert_eq!(call(&client, "slow", json!({})).await, (true, "the handler took longer than its 1ms".to_owned()));
     assert_eq!(call(&client, "other", json!({})).await, (true, "other: the program has no such tool".to_owned()));
     agent.finish().await;
