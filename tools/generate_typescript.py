@@ -94,12 +94,19 @@ ADDED = (
     "The SDK adds it: it is not enumerable, so JSON, copies and comparisons do not contain it."
 )
 # What agents send, or the SDK says, over ACP only.
+SYNTHESIZED = (
+    "Set where the agent sent no such event and the SDK made it.",
+    "readonly synthesized?: boolean | undefined",
+)
 OVER_ACP = {
     "ApprovalRequest": [
-        ("Over ACP the options that the agent offers, as it spells them.", "readonly options?: readonly PermissionOption[] | undefined"),
+        (
+            "Over ACP the options that the agent offers, as it spells them.",
+            "readonly options?: readonly PermissionOption[] | undefined",
+        ),
     ],
-    "StepBegin": [("Set where the agent sent no such event and the SDK made it.", "readonly synthesized?: boolean | undefined")],
-    "ToolCall": [("Set where the agent sent no such event and the SDK made it.", "readonly synthesized?: boolean | undefined")],
+    "StepBegin": [SYNTHESIZED],
+    "ToolCall": [SYNTHESIZED],
 }
 
 
@@ -145,7 +152,8 @@ def interface(message: dict[str, Any]) -> str:
         optional = field["type"]["kind"] == "optional"
         text = "UnknownWord" if unknown and field["name"] == "type" else type_text(field["type"])
         # `undefined` is written out for programs with `exactOptionalPropertyTypes`.
-        lines.append(f"  readonly {field['name']}{'?' if optional else ''}: {text}{' | undefined' if optional else ''};")
+        mark, absent = ("?", " | undefined") if optional else ("", "")
+        lines.append(f"  readonly {field['name']}{mark}: {text}{absent};")
     if message["adds"]:
         lines += [comment(ADDED, "  "), f"  readonly {message['adds']}?: ToolCallInfo | undefined;"]
     for text, declaration in OVER_ACP.get(message["name"], []):

@@ -16,15 +16,16 @@ const CALL = {
   },
 };
 
-test("approval and result have their tool call beside their fields", async () => {
+test("approval and result have their tool call beside their fields", async (t) => {
   const requests = [];
-  await using session = await createSession({
+  const session = await createSession({
     executable: scriptedAgent([[CALL]]),
     onApproval: (request) => {
       requests.push(request);
       return "approve";
     },
   });
+  t.after(() => session.close());
   const results = [];
   for await (const event of session.prompt("Go")) if (event.type === "ToolResult") results.push(event.payload);
   assert.deepEqual(requests[0].tool_call, { id: "c1", name: "WriteFile", arguments: { path: "a.txt" } });
@@ -33,8 +34,9 @@ test("approval and result have their tool call beside their fields", async () =>
   assert.ok(!Object.keys(requests[0]).some((key) => key.startsWith("$") || key === "tool_call"));
 });
 
-test("outcome lists calls and rejections", async () => {
-  await using session = await createSession({ executable: scriptedAgent([[CALL]]) });
+test("outcome lists calls and rejections", async (t) => {
+  const session = await createSession({ executable: scriptedAgent([[CALL]]) });
+  t.after(() => session.close());
   const { toolCalls, rejected, handlerFailures } = await session.prompt("Go").result();
   assert.equal(toolCalls.length, 1);
   assert.deepEqual(toolCalls[0].arguments, { path: "a.txt" });

@@ -445,7 +445,7 @@ impl Driver {
             if size < LARGE || self.input_ended {
                 self.connection.receive(line, now);
             } else if !has_memory_for(2 * size) {
-                // To read it may take a copy of what is in it, and one that grows meanwhile.
+                // Reading it may take a copy of what is in it, and a buffer that grows meanwhile.
                 self.give_up(&no_memory(size));
                 return false;
             } else {
