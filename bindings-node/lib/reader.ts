@@ -188,7 +188,8 @@ export class Reader {
   }
 
   #start(mode: "events" | "steps", loop: object | undefined): void {
-    if (this.#left || this.#ended) {
+    // A turn that has been read to its end stays one that is read by event or by step.
+    if (this.#left || (this.#ended && this.#mode === mode)) {
       this.#mode ??= mode;
       return;
     }

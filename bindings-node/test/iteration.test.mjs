@@ -313,6 +313,14 @@ describe("a session", () => {
     assert.deepEqual(await collect(replay), [text("a")]);
   });
 
+  test("replays events one by one", async () => {
+    const replay = session.replay();
+    module.session.turn.push("a");
+    module.session.turn.settle({ result: {} });
+    assert.deepEqual(await replay.next(), { done: false, value: text("a") });
+    assert.equal((await replay.next()).done, true);
+  });
+
   test("for one prompt takes options and signal together", async () => {
     const controller = new AbortController();
     const turn = promptOnce(new Bridge(module), "hi", { workDir: "/x", signal: controller.signal });
