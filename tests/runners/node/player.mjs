@@ -224,7 +224,8 @@ export class Player {
 
   async twoLoops(op) {
     const turn = this.turn(op);
-    await turn[Symbol.asyncIterator]().next();
+    const first = turn[Symbol.asyncIterator]();
+    while (canonical((await first.next()).value).type !== op.until);
     await turn[Symbol.asyncIterator]().next();
   }
 

@@ -29,9 +29,9 @@ export function errorLine(op, error) {
   // Node shows an error's properties beside its message; elsewhere the number is a part of the text.
   const hint = error.hint ? `; ${error.hint}` : "";
   const said = hint ? error.message.slice(0, -hint.length) : error.message;
-  // Names of options stand in backticks, as each language spells them.
+  // Names of options stand in backticks, as each language spells them; those of events begin with a capital everywhere.
   const text = typeof rpcCode === "number" ? `${said} (${rpcCode})${hint}` : error.message;
-  const message = text.replace(/`[A-Za-z.]+(\(\))?`/g, snakeCase);
+  const message = text.replace(/`[a-z][A-Za-z.]*(\(\))?`/g, snakeCase);
   const fields = present({
     message: rpcCode === undefined ? undefined : said,
     data: error.data,

@@ -310,7 +310,8 @@ class Player:
     async def _do_two_loops(self, op: Line) -> None:
         turn = self._held(op).turn
         first = self._api.iterate(turn)
-        await anext(first)
+        while canonical(await anext(first))["type"] != op["until"]:
+            pass
         await anext(self._api.iterate(turn))
 
     async def _do_join(self, op: Line) -> Line | None:
