@@ -381,3 +381,15 @@ def test_task_of_an_async_handler_does_not_end_the_shared_loop(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         f"{failure.__name__} in a task of a handler is ignored"
     ]
+
+
+def test_text_is_read_piece_by_piece_and_left_early() -> None:
+    with open_session([{"text": ["Hel", "lo"]}]) as session:
+        turn = session.prompt("Go")
+        stream = turn.text_stream
+        # Before anything is read there is nothing to leave.
+        stream.close()
+        assert next(stream) == "Hel"
+        stream.close()
+        # What is left is for a later reader.
+        assert list(turn.text_stream) == ["lo"]

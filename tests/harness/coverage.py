@@ -76,7 +76,20 @@ def seen(package: Path, scenarios: list[Scenario], traces: Iterable[list[Line]])
         described=described(scenarios),
         agent_options={name for op in programs if op["op"] == "open_agent" for name in op.get("options", {})}
         | {"executable"},
+        call_options=_call_options(programs),
     )
+
+
+def _call_options(programs: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """The options that calls are given, by the type that has them. Those that nothing knows are there to be refused."""
+    given: dict[str, set[str]] = {"PromptOptions": set(), "OneShotOptions": set(), "CloseOptions": set()}
+    for op in programs:
+        options = {"prompt": "PromptOptions", "one_shot": "OneShotOptions"}.get(op["op"])
+        if options:
+            given[options] |= op.get("prompt_options", {}).keys()
+        if op["op"] in ("close", "close_agent") and "timeout" in op:
+            given["CloseOptions"].add("timeout")
+    return given
 
 
 def _done_by(op: dict[str, Any]) -> Iterator[str]:

@@ -17,7 +17,8 @@ from .scenario import Scenario
 
 # Python's classes that are only put into others; a program meets their methods there.
 _MIXINS = {"TokenUsageMethods": "TokenUsage", "ToolReturnValueMethods": "ToolReturnValue",
-           "UnknownEventMethods": "UnknownEvent", "UnknownItemMethods": "UnknownDisplayBlock"}  # fmt: skip
+           "UnknownEventMethods": "UnknownEvent", "UnknownItemMethods": "UnknownDisplayBlock",
+           "ApprovalRequestMethods": "ApprovalRequest", "SynthesizedMethods": "ToolCall"}  # fmt: skip
 
 RUST = {
     "Agent": "open_agent", "Agent.builder": "open_agent", "AgentOptions.open": "open_agent",
@@ -57,6 +58,9 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "ToolArgumentError": _OWN_TESTS,
         "event_from_dict": _OWN_TESTS,
         "image": _OWN_TESTS,
+        "printable": _OWN_TESTS,
+        "ApprovalRequest.options": _OWN_TESTS,
+        "ToolCall.synthesized": _OWN_TESTS,
         "Message.from_dict": _OWN_TESTS,
         "UnknownEvent.from_dict": _OWN_TESTS,
         "TokenUsage.input": _OWN_TESTS,
@@ -65,8 +69,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "ToolReturnValue.error": _OWN_TESTS,
         "EventIterator.aclose": _LOOPS,
         "TextStream.aclose": _LOOPS,
-        "OneShotOptions": _ONLY_A_TYPE,
-        "PromptOptions": _ONLY_A_TYPE,
+        "sync.TextStream.close": _LOOPS,
         "Steps.aclose": _LOOPS,
         "HooksInfo": _HANDSHAKE,
         "InitializeResult": _HANDSHAKE,
@@ -77,8 +80,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "Hook": _OWN_TESTS,
         "image": _OWN_TESTS,
         "isKimiAgentError": _OWN_TESTS,
+        "printable": _OWN_TESTS,
+        "PromptOptions.signal": "an AbortSignal, which only JavaScript has, in the tests of its package",
         "reject": _OWN_TESTS,
         "tool": _OWN_TESTS,
+        "Replay.next": _OWN_TESTS,
         "Replay.return": _LOOPS,
         "Replay.throw": _LOOPS,
         "Step.return": _LOOPS,
@@ -88,6 +94,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "rust": {
         "ExternalTool.typed": _OWN_TESTS,
+        "printable": _OWN_TESTS,
         "wire.ContentPart.image_bytes": _OWN_TESTS,
         "wire.ContentPart.image_file": _OWN_TESTS,
         "Approval.reject": "a constructor; the runner makes it of JSON",
@@ -128,6 +135,8 @@ class Seen:
     described: dict[str, set[str]]
     """The keys that tools and hooks are described with, by `ExternalTool` and `Hook`."""
     agent_options: set[str] = field(default_factory=set)
+    call_options: dict[str, set[str]] = field(default_factory=dict)
+    """What single calls are given, by `PromptOptions`, `OneShotOptions` and `CloseOptions`."""
 
 
 def described(scenarios: list[Scenario]) -> dict[str, set[str]]:
@@ -167,6 +176,9 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
         return not member or _snake(member).removesuffix("_manual") in seen.options
     if top == "AgentOptions":
         return _snake(member) in seen.agent_options
+    if language != "rust" and top in seen.call_options:
+        given = seen.call_options[top]
+        return _snake(member) in given if owner else bool(given)
     if top == "SessionInfo":
         return "list_sessions" in seen.ops
     if language != "python" and (name.startswith("wire.") or top in seen.events):
@@ -182,9 +194,11 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 _TYPES = {
     "python": dict.fromkeys(
         ["AgentOptions", "Answer", "Answers", "Approval", "Content", "ContentPart", "DisplayBlock", "Event",
-         "HookDecision", "Request", "SessionOptions", "UserInput"], _ONLY_A_TYPE),
+         "HookDecision", "Request", "SessionOptions", "UserInput", "testing.ScriptAction", "testing.ScriptObject"],
+        _ONLY_A_TYPE),
     "node": dict.fromkeys(
-        ["AgentOptions", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue"], _ONLY_A_TYPE),
+        ["AgentOptions", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue", "HandlerFailure",
+         "RejectedApproval", "ToolCallInfo", "ToolCallRecord"], _ONLY_A_TYPE),
 }  # fmt: skip
 _EVENT_NAMES = {"Text": "TextPart", "Think": "ThinkPart", "ImageUrl": "ImageURLPart", "AudioUrl": "AudioURLPart",
                 "VideoUrl": "VideoURLPart", "Unknown": "UnknownEvent"}  # fmt: skip

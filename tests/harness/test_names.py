@@ -19,6 +19,7 @@ SEEN = Seen(
     ops={"open", "prompt"},
     described={"ExternalTool": {"name"}, "Hook": set()},
     agent_options={"env"},
+    call_options={"PromptOptions": {"idle_timeout"}, "CloseOptions": set()},
 )
 
 
@@ -55,6 +56,11 @@ class Untouched(unittest.TestCase):
         self.assertEqual(complaints("node", shown), [])
         missing = ["SessionOptions.yolo", "AgentOptions.closeTimeout", "TurnEnd", "ExternalTool.handler"]
         self.assertEqual(len(complaints("node", missing)), 4)
+
+    def test_options_of_calls_are_in_the_programs(self) -> None:
+        self.assertEqual(complaints("node", ["PromptOptions", "PromptOptions.idleTimeout"]), [])
+        missing = ["PromptOptions.timeout", "CloseOptions", "CloseOptions.timeout"]
+        self.assertEqual(len(complaints("node", missing)), 3)
 
     def test_a_table_says_what_calls_rusts_names(self) -> None:
         self.assertEqual(complaints("rust", ["Session.prompt", "Error.Timeout", "wire.ContentPart.Text"]), [])
