@@ -217,17 +217,25 @@ def permissions() -> Iterator[Fault]:
 
     odd = ["allow_once", "allow_on_sundays", "reject_once"]
     plain = ["allow_once", "reject_once"]
-    handlers = {"on_approval": {"answers": ["approve"]}, "on_question": {"answers": [{"Bash": "Allow_on_sundays"}]}}
+
+    def chosen(option: str) -> dict[str, Any]:
+        # One that the question has: a failed handler's event may come after the turn's end, for which nothing waits.
+        return {"on_approval": {"answers": ["approve"]}, "on_question": {"answers": [{"Bash": option}]}}
+
+    handlers = chosen("Allow_on_sundays")
     question = {"event": {"type": "QuestionRequest", "payload": {"questions": [{"question": "Bash"}]}}}
     approval = {"event": {"type": "ApprovalRequest"}}
     family = "ACP: permissions with odd options"
     # The turn, its step and its text, the call that nobody told of, and the request.
-    for name, kinds, event in (("unknown_kind", odd, question), ("none", [], approval),
-                               ("twice_allowed", ["allow_once", "allow_once", "reject_once"], question),
-                               ("for_good_twice", ["allow_always", "allow_always", *plain], approval)):  # fmt: skip
+    for name, kinds, event, answered in (
+        ("unknown_kind", odd, question, handlers),
+        ("none", [], approval, handlers),
+        ("twice_allowed", ["allow_once", "allow_once", "reject_once"], question, chosen("Allow_once")),
+        ("for_good_twice", ["allow_always", "allow_always", *plain], approval, handlers),
+    ):
         for with_handlers in (True, False):
             yield Fault(family, f"acp_permission_{name}_{'asked' if with_handlers else 'unasked'}", TURN,
-                        script([[ask(kinds), {"text": "b"}]]), options={**ACP, **(handlers if with_handlers else {})},
+                        script([[ask(kinds), {"text": "b"}]]), options={**ACP, **(answered if with_handlers else {})},
                         events=(event,), total=6)  # fmt: skip
     family = "ACP: permissions with odd ids, or of another session"
     for name, raw, total in (("text", ask(plain, '"a"'), 6), ("same_as_ours", ask(plain, MINE), 6),

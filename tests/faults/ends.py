@@ -270,7 +270,7 @@ def stalls() -> Iterator[Fault]:
     # Each with the deadline that is meant to pass: what has to be done within it before has time enough.
     steer = error("timeout", "did not answer `steer` within 2s")
     plan = error("timeout", "did not answer `set_plan_mode` within 2s")
-    replay = error("timeout", "nothing of the `replay` was heard for 2s")
+    replay = error("timeout", "the agent sent nothing of the replay for 2s")
     cancelled = (step("cancel"), step("result", {"status": "cancelled"}), CLOSE)
     for method, options, steps in (
         ("steer", {"handshake_timeout": 2.0}, (OPEN, PROMPT, step("steer", steer, input="more"), *cancelled)),
