@@ -220,7 +220,7 @@ def begin(handler):
     ("code", "status"),
     [
         ("kept = begin(plain)", 0),
-        ("with begin(plain)[0]: sys.exit(3)", 3),
+        ("with (kept := begin(plain))[0]: sys.exit(3)", 3),
         # It blocks the loop of the blocking API, so that nothing can be closed any more.
         pytest.param("kept = begin(asynchronous); sys.exit(3)", 3, marks=newest_only),
     ],

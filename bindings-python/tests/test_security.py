@@ -371,7 +371,7 @@ DOUBTS: dict[str, Any] = {
     "is cancelled": raises(asyncio.CancelledError()),
     "cancels itself": cancels_itself,
     "times out": times_out,
-    "takes no argument": lambda: "approve",
+    "takes no argument inside": lambda *given: (lambda: "approve")(*given),
 }
 
 
@@ -385,6 +385,12 @@ async def test_a_doubt_is_a_reject(doubt: str, tmp_path: Path) -> None:
     (failed,) = [event for event in events if isinstance(event, HandlerFailed)]
     assert failed.handler == "approval"
     assert not (tmp_path / "out.txt").exists()
+
+
+async def test_a_handler_that_takes_no_argument_is_refused() -> None:
+    handler: Any = lambda: "approve"  # noqa: E731
+    with pytest.raises(InvalidOption, match=r"on_approval.*is called with one argument, the request, and takes"):
+        await open_session(ASKS, on_approval=handler)
 
 
 @pytest.mark.parametrize("answer", ["approve", "approve_for_session"])

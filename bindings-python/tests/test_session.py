@@ -459,7 +459,6 @@ async def test_a_turn_is_awaitable_and_its_text_a_stream() -> None:
         async for piece in session.prompt("Go").text_stream:
             assert piece
             break
-        del piece
         assert (await session.prompt("Go")).text == "x"
 
 

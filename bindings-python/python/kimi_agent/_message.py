@@ -211,6 +211,7 @@ class ApprovalRequestMethods(Message):
     """What an `ApprovalRequest` has over ACP only."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     @property
     def options(self) -> list[dict[str, Any]] | None:
@@ -223,6 +224,7 @@ class SynthesizedMethods(Message):
     """What a `ToolCall` or a `StepBegin` has over ACP only."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     @property
     def synthesized(self) -> bool:

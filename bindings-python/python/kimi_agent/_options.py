@@ -64,7 +64,7 @@ class Hook:
         order = (*first, "timeout", "on_error")
         if len(given) > len(order):
             raise TypeError(f"Hook() takes at most {len(order) + 1} arguments, got {len(given) + 1}")
-        values = {"handler": None, "matcher": None, "timeout": None, "on_error": "allow"}
+        values: dict[str, Any] = {"handler": None, "matcher": None, "timeout": None, "on_error": "allow"}
         for name in named:
             if name not in values:
                 raise TypeError(
@@ -82,7 +82,7 @@ class Hook:
             raise InvalidOption(f"hooks: the handler of {event!r} is no function: {handler!r}", "hooks")
         self._event: HookEvent = event
         self._matcher: str | None = matcher
-        self._handler: HookHandler = handler
+        self._handler: HookHandler = values["handler"]
         self._timeout: float | None = timeout
         self._on_error: Literal["allow", "block"] = on_error
 
