@@ -203,6 +203,10 @@ impl PyTurn {
         self.turn.respond(request.0, origin, json).map_err(|error| raise(answer.py(), &error))
     }
 
+    fn note_used(&self) {
+        self.turn.note_used();
+    }
+
     fn abandon(&self) {
         self.turn.abandon();
     }

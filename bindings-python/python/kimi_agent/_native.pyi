@@ -169,6 +169,8 @@ class Turn:
         """A ticket, done with None."""
     def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
         """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
+    def note_used(self) -> None:
+        """The program knows that it loses the turn, which then brings no warning."""
     def abandon(self) -> None:
         """The program has left the turn: cancels it in the background."""
 

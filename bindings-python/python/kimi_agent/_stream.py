@@ -60,7 +60,8 @@ class Stream:
             native.abandon()
 
     def _abandon(self) -> None:
-        """Leaves it, as its loss does; once it has ended this does nothing."""
+        """Leaves it after an exception, which only is why it is lost; once it has ended this does nothing."""
+        self._native.note_used()
         self._native.abandon()
 
     def _wait_cancelled(self) -> None:

@@ -280,7 +280,8 @@ class Turn(_Events):
         try:
             return run(self._turn._result(serving_job()))
         except BaseException:
-            # As in EventIterator.
+            # As in EventIterator. Ctrl-C may come before the wait has begun.
+            self._turn._native.note_used()
             del self
             raise
 

@@ -254,6 +254,13 @@ impl BridgeTurn {
         }))
     }
 
+    /// The program knows that it loses the turn, for example by an exception: that is not worth a warning.
+    pub fn note_used(&self) {
+        if let Source::Turn(turn) = &self.source {
+            turn.lane.note_used();
+        }
+    }
+
     /// The program has left it: what is unread goes, and the turn is cancelled in the background.
     pub fn abandon(&self) {
         match &self.source {

@@ -444,8 +444,7 @@ impl Driver {
             batch.bytes = batch.bytes.saturating_sub(size + OVERHEAD);
             if size < LARGE || self.input_ended {
                 self.connection.receive(line, now);
-            } else if !has_memory_for(2 * size) {
-                // Reading it may take a copy of what is in it, and a buffer that grows meanwhile.
+            } else if !has_memory_for(memory_to_read(line)) {
                 self.give_up(&no_memory(size));
                 return false;
             } else {
@@ -660,6 +659,12 @@ impl Driver {
             Err(error) => drop(reply.send(Err(error))),
         }
     }
+}
+
+/// How many bytes reading a large line may take, at the most: a copy of what is in it. Where it has escapes, also the
+/// buffer that they are resolved in, which may be twice as large as the text, as it grows by doubling.
+fn memory_to_read(line: &[u8]) -> usize {
+    line.len().saturating_mul(if line.contains(&b'\\') { 3 } else { 2 })
 }
 
 /// The clock of the runtime's timers, which tests may stop.

@@ -92,6 +92,8 @@ impl TurnInner {
                 turn = self.id,
                 "turn dropped unread, and cancelled; iterate over its events or wait for its result()"
             ),
+            // The program has closed the session itself.
+            Some(Err(Error::SessionClosed)) => {}
             Some(Err(error)) => {
                 tracing::warn!(turn = self.id, %error, "failed turn dropped unread; iterate over it or wait for result()");
             }
