@@ -1,6 +1,6 @@
 /** What the addon offers, and how it is found. Nothing here is public: the package's surface is in index.ts. */
 
-import { KimiAgentError } from "./errors.js";
+import { KimiAgentError, SpawnError } from "./errors.js";
 import { installedFile } from "./installed.js";
 import { fs, nodeModule } from "./node.js";
 import type { Event } from "./wire.js";
@@ -251,6 +251,10 @@ export function loadNative(): NativeModule {
   } catch (error) {
     const platform = `${process.platform}-${process.arch}`;
     const text = `kimi-agent could not load its native module for ${platform}, ${file}: ${String(error)}`;
+    // The package is intact. The call can be repeated when there are descriptors again.
+    if (text.includes("Too many open files")) {
+      throw new SpawnError(`${text}; close files or sessions, or raise the limit (\`ulimit -n\`)`, { cause: error });
+    }
     throw new KimiAgentError(text, { cause: error });
   }
   return loaded;

@@ -22,10 +22,12 @@ HOSTS = ("python", "python-sync", "node")
 """Languages that small host programs are written in."""
 DEADLINE = 180
 """Nothing takes that long; waiting ends there, so that a test fails instead of hanging."""
+_NODE_PACKAGE = json.dumps(str(ROOT / "bindings-node/dist/index.mjs"))
+_PYTHON_IMPORTS = "import asyncio, json, os, signal, sys, threading, time\nfrom kimi_agent import KimiAgentError\n"
 PRELUDE = {
-    "python": "import asyncio, json, os, signal, sys, threading, time\nimport kimi_agent\nfrom kimi_agent import KimiAgentError",  # noqa: E501
-    "python-sync": "import json, os, signal, sys, threading, time\nimport kimi_agent.sync as kimi_agent\nfrom kimi_agent import KimiAgentError",  # noqa: E501
-    "node": f'import fs from "node:fs";\nimport * as kimi from {json.dumps(str(ROOT / "bindings-node/dist/index.mjs"))};',  # noqa: E501
+    "python": f"{_PYTHON_IMPORTS}import kimi_agent",
+    "python-sync": f"{_PYTHON_IMPORTS}import kimi_agent.sync as kimi_agent",
+    "node": f'import fs from "node:fs";\nimport * as kimi from {_NODE_PACKAGE};',
 }
 
 
@@ -78,7 +80,13 @@ def ran(
     interpreter = ["node", "--expose-gc", *flags] if language == "node" else [sys.executable, *flags]
     done = subprocess.run(
         [*prefix, *interpreter, str(path)],
-        capture_output=True, text=True, errors="replace", timeout=DEADLINE, check=False, cwd=folder, env={**os.environ, **(env or {})},  # noqa: E501
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=DEADLINE,
+        check=False,
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+    )
     assert expected is None or done.returncode == expected, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

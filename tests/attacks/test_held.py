@@ -1,4 +1,5 @@
-"""Attacks that found nothing: odd ids, malformed HTTP, closed descriptors, an init process, no new privileges, interrupts."""  # noqa: E501
+"""Attacks that found nothing: unusual ids, malformed HTTP, closed descriptors, an init process, no new privileges,
+interrupts."""
 
 from __future__ import annotations
 
@@ -143,6 +144,8 @@ def agents():
             if open(f"/proc/{{pid}}/comm").read().strip() != "kimi-watcher":
                 found.append(pid)
     return found
+# SIGINT is ignored if the tests run as a background job of a shell. Then there would be no KeyboardInterrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 hit = 0
 for _ in range({times}):
     timer = threading.Timer(rng.random() ** 2 * {longest}, os.kill, (os.getpid(), signal.SIGINT))

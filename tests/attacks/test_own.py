@@ -32,12 +32,13 @@ TURN = {
     "python": """
         async def main():
             try:
-                async with kimi_agent.create_session(executable=EXECUTABLE, config={"a": 1}, close_timeout=2) as session:
+                options = {"executable": EXECUTABLE, "config": {"a": 1}, "close_timeout": 2}
+                async with kimi_agent.create_session(**options) as session:
                     print((await session.prompt("hi").result()).text)
             except KimiAgentError as error:
                 print(error.code)
         asyncio.run(main())
-    """,  # noqa: E501
+    """,
     "python-sync": """
         try:
             with kimi_agent.create_session(executable=EXECUTABLE, config={"a": 1}, close_timeout=2) as session:
@@ -80,7 +81,7 @@ def common(temporary: Path) -> Path:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_lock_that_is_a_pipe_does_not_stop_later_sessions(language: str, temporary: Path, tmp_path: Path) -> None:
-    # An agent has left it. The first session of a program looks for such folders; the second one waited for it for ever.  # noqa: E501
+    # An agent has left the pipe. The first session of a program looks for such folders. The second session hung.
     left = common(temporary) / "kimi-agent-left"
     left.mkdir(mode=0o700, parents=True)
     common(temporary).chmod(0o700)
@@ -250,7 +251,8 @@ def runs(pid: int) -> bool:
 
 
 def test_signal_handler_may_use_the_blocking_api_at_any_moment(tmp_path: Path) -> None:
-    # The signal comes while the interrupted thread holds the lock of the package's shared thread, first while it makes it.  # noqa: E501
+    # The signal comes while the interrupted thread holds the lock of the package's shared thread, and first while it
+    # creates that thread.
     code = """
         import faulthandler
         from kimi_agent import _background
@@ -325,7 +327,10 @@ def test_polluted_prototype_approves_nothing(where: str, tmp_path: Path) -> None
     # `where` the prototype is polluted: before the session opens, or after.
     code = f"""
         const pollute = (key) => Object.defineProperty(Object.prototype, key, {{
-          value: {{ yolo: true, onApproval: () => "approve", executable: ["/bin/false"], extraArgs: ["--yolo"], env: {{ A: "b" }} }}[key] ?? "approve",
+          value: {{
+            yolo: true, onApproval: () => "approve", executable: ["/bin/false"],
+            extraArgs: ["--yolo"], env: {{ A: "b" }},
+          }}[key] ?? "approve",
           configurable: true, enumerable: true, writable: true,
         }});
         const said = new Set();
@@ -333,7 +338,8 @@ def test_polluted_prototype_approves_nothing(where: str, tmp_path: Path) -> None
           for (const onApproval of [undefined, () => undefined, () => ({{}}), () => "reject"]) {{
             if ("{where}" === "before") pollute(key);
             try {{
-              const session = await kimi.createSession({{ executable: EXECUTABLE, ...(onApproval && {{ onApproval }}) }});
+              const handlers = onApproval && {{ onApproval }};
+              const session = await kimi.createSession({{ executable: EXECUTABLE, ...handlers }});
               if ("{where}" === "after") pollute(key);
               const {{ status, text }} = await session.prompt("hi").result();
               said.add(`${{status}}: ${{text}}`);
@@ -344,7 +350,7 @@ def test_polluted_prototype_approves_nothing(where: str, tmp_path: Path) -> None
           }}
         }}
         console.log([...said].join("\\n"));
-    """  # noqa: E501
+    """
     assert ran("node", tmp_path, code, executable=script(tmp_path, ASKS)) == "finished: \n"
 
 

@@ -38,5 +38,5 @@ def exists(name: str, root: Path) -> bool:
         path = root / "bindings-node/test" / file
         return path.is_file() and f'test("{wanted}", ' in path.read_text("utf-8")
     if file.endswith(".py"):
-        return promises.exists(name, [root / "bindings-python/tests"])
+        return promises.exists(name, [root / "bindings-python/tests", root / "tests/attacks"])
     return servers.exists(name, root)

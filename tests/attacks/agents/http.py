@@ -1,7 +1,7 @@
-"""Speaks ACP, sends malformed requests to the program's tool server, then calls the tool as it should: `http.py REPORT`.
+"""Speaks ACP, sends malformed requests to the program's tool server, then calls the tool correctly: `http.py REPORT`.
 
 The report is a JSON object: for each malformed request the status of its answer (0: none), and what the tool said.
-"""  # noqa: E501
+"""
 
 import json
 import os
@@ -42,9 +42,11 @@ def status(answer):
 def requests(host, secret):
     """37 malformed requests, by name. Each but the last ten carries the secret."""
     body = json.dumps(INITIALIZE).encode()
-    usual = f"Host: {host}\r\nAuthorization: {secret}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream"  # noqa: E501
+    size_of_body = len(body)
+    usual = f"Host: {host}\r\nAuthorization: {secret}\r\nContent-Type: application/json\r\n"
+    usual += "Accept: application/json, text/event-stream"
 
-    def post(head=usual, length=len(body), content=body, line="POST /mcp HTTP/1.1", more=""):  # noqa: B008
+    def post(head=usual, length=size_of_body, content=body, line="POST /mcp HTTP/1.1", more=""):
         size = "" if length is None else f"\r\nContent-Length: {length}"
         return f"{line}\r\n{head}{size}{more}\r\nConnection: close\r\n\r\n".encode("latin-1") + content
 
@@ -103,7 +105,8 @@ def call(address, host, secret):
     def post(message):
         body = json.dumps(message).encode()
         head = f"POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: {secret}\r\nContent-Type: application/json\r\n"
-        head += f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\nConnection: close\r\n{session}\r\n"  # noqa: E501
+        head += f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n"
+        head += f"Connection: close\r\n{session}\r\n"
         return exchange(address, head.encode() + body, finish=False).decode()
 
     opened = post(INITIALIZE)

@@ -9,8 +9,10 @@ import sys
 
 # As they stand in the line. The last two kinds cannot be answered.
 IDS = [
-    "7", "0", "-1", "1.5", "1e3", "-0.0", "12345678901234567890", "1" + "0" * 300, "0.1000000000000000055511151231257827",  # noqa: E501
-    '"7"', '""', '" "', '"a\\u0000b"', '"\\u00fc\\u0301\\ud83d\\ude00"', '"\\u202eevil"', '"__proto__"', '"constructor"',  # noqa: E501
+    "7", "0", "-1", "1.5", "1e3", "-0.0", "12345678901234567890", "1" + "0" * 300,
+    "0.1000000000000000055511151231257827",
+    '"7"', '""', '" "', '"a\\u0000b"', '"\\u00fc\\u0301\\ud83d\\ude00"', '"\\u202eevil"',
+    '"__proto__"', '"constructor"',
     '"' + "x" * 70_000 + '"', '"{\\"id\\": 7}"', '"\\n{\\"jsonrpc\\": \\"2.0\\"}\\n"', '"prompt"',
     "null", "",
 ]  # fmt: skip
@@ -57,9 +59,8 @@ for place, text in enumerate(IDS):
         "description": "ls",
     }
     ident = f'"id": {text}, ' if text else ""
-    say(
-        f'{{"jsonrpc": "2.0", {ident}"method": "request", "params": {{"type": "ApprovalRequest", "payload": {json.dumps(payload)}}}}}'  # noqa: E501
-    )
+    params = json.dumps({"type": "ApprovalRequest", "payload": payload})
+    say(f'{{"jsonrpc": "2.0", {ident}"method": "request", "params": {params}}}')
 answers = []
 while len(answers) < len(IDS) - 2:
     message = hear()

@@ -72,8 +72,13 @@ def mask():
 
 
 call = hear()
-say({"id": call["id"], "result": {"protocol_version": "1.10", "server": {"name": "own", "version": "1.0"}, "slash_commands": [],  # noqa: E501
-                                  "external_tools": {"accepted": [], "rejected": []}}})  # fmt: skip
+result = {
+    "protocol_version": "1.10",
+    "server": {"name": "own", "version": "1.0"},
+    "slash_commands": [],
+    "external_tools": {"accepted": [], "rejected": []},
+}
+say({"id": call["id"], "result": result})
 prompt = hear()
 event("TurnBegin", {"user_input": "hi"})
 event("StepBegin", {"n": 1})
