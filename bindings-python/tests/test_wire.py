@@ -262,14 +262,21 @@ def test_every_class_is_documented_and_exported() -> None:
 
 
 def test_what_agents_of_acp_add_is_read_by_properties() -> None:
-    payload = {"id": "1", "sender": "Shell", "tool_call_id": "c1", "action": "run", "description": "ls", "display": []}
+    payload: dict[str, Any] = {
+        "id": "1",
+        "sender": "Shell",
+        "tool_call_id": "c1",
+        "action": "run",
+        "description": "ls",
+        "display": [],
+    }
     offered = [{"optionId": "a", "name": "Allow", "kind": "allow_once"}]
     plain = kimi_agent.event_from_dict({"type": "ApprovalRequest", "payload": payload})
     acp = kimi_agent.event_from_dict({"type": "ApprovalRequest", "payload": {**payload, "options": offered}})
     assert isinstance(plain, kimi_agent.ApprovalRequest)
     assert isinstance(acp, kimi_agent.ApprovalRequest)
     assert (plain.options, acp.options) == (None, offered)
-    call = {"type": "function", "id": "c1", "function": {"name": "Shell", "arguments": "{}"}}
+    call: dict[str, Any] = {"type": "function", "id": "c1", "function": {"name": "Shell", "arguments": "{}"}}
     for kind, told in (("ToolCall", call), ("StepBegin", {"n": 1})):
         for made in (False, True):
             payload = {**told, "synthesized": True} if made else told

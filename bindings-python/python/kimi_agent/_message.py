@@ -196,6 +196,8 @@ class TokenUsageMethods(Message):
         input_cache_read: int
         input_cache_creation: int
 
+        def __init__(self, extra: Mapping[str, Any] | None = None) -> None: ...
+
     @property
     def input(self) -> int:
         """All input tokens, cached or not."""
@@ -276,9 +278,12 @@ class UnknownItemMethods(Message):
     """An item of an unknown type, or one that can't be read: on the wire it stands as it came."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
         type: str
+
+        def __init__(self, extra: Mapping[str, Any] | None = None) -> None: ...
 
     def to_payload(self) -> dict[str, Any]:
         """The item as it came."""
@@ -300,6 +305,8 @@ class UnknownEventMethods(Message):
         type: str
         payload: Any
         error: str | None
+
+        def __init__(self, extra: Mapping[str, Any] | None = None) -> None: ...
 
     def to_dict(self) -> dict[str, Any]:
         """What came: `{"type": …, "payload": …}`, and `error` where the type is known and the payload is wrong."""

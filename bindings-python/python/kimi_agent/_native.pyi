@@ -27,10 +27,14 @@ __all__ = [
     "Reader",
     "Session",
     "Turn",
+    "check_names",
     "image_bytes",
     "image_file",
+    "printable",
     "run_scripted_agent",
+    "set_wire_log",
     "shutdown",
+    "wrong_type",
 ]
 
 class NativeError(Exception):
