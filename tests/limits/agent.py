@@ -22,6 +22,7 @@ from typing import Any
 
 # What a pipe that has room takes without blocking.
 PIECE = 4096
+BETWEEN_TOOLS = 1000
 LINE = 64 * 1024
 TEXT = "sixty-four bytes of text, as much as a model's delta often has.."
 
@@ -143,7 +144,7 @@ def flood(count: int, approval: bool) -> None:
     """So many small events, in pieces that the pipe takes whole, so that `blocked` is told before it blocks."""
     one = text(TEXT)
     per_piece = PIECE // len(one) - 1
-    sent = 0
+    sent = next_step = 0
     if approval:
         write(one)
         write(permission_request() if acp else approval_request())
@@ -154,9 +155,13 @@ def flood(count: int, approval: bool) -> None:
         if not select.select([], [1], [], 0)[1]:
             report("blocked", sent=sent)
             select.select([], [1], [])
-        # A step for each piece, in place of its first event; over ACP a tool, which is two events.
-        first = min(2 if acp else 1, events)
-        write((step(2 + sent) if events > 1 else one) + one * (events - first))
+        # A step for each piece, in place of its first event. Over ACP a tool, which is two events, begins a new text;
+        # the turn's result lists each call, so it is not for every piece.
+        if events > 1 and sent >= next_step:
+            write(step(2 + sent) + one * (events - (2 if acp else 1)))
+            next_step = sent + (BETWEEN_TOOLS if acp else 1)
+        else:
+            write(one * events)
         sent += events
     report("ended", sent=sent)
 
