@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,6 +64,8 @@ def _take_terminal() -> None:
     import fcntl
     import termios
 
+    # The tests may run as a background job of a shell, which ignores SIGINT. Programs in a terminal do not.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
