@@ -289,6 +289,25 @@ def test_ctrl_c_in_the_blocking_api_leaves_the_turn_although_the_traceback_is_ke
     assert out.splitlines() == [f"{name} Fresh" for name in names]
 
 
+def test_a_turn_that_an_exception_leaves_brings_no_warning(tmp_path: Path) -> None:
+    code = """
+    agent = scripted_agent([HANGING, [{"text": "Fresh"}]])
+
+    def fails(session):
+        turn = session.prompt("Go")
+        raise KeyboardInterrupt
+
+    with kimi_agent.sync.create_session(executable=agent) as session:
+        try:
+            fails(session)
+        except KeyboardInterrupt as error:
+            kept = error
+        print(session.prompt("Again").result().text)
+    """
+    out, err = program(code.replace("HANGING", repr(HANGING)), tmp_path).communicate(timeout=DEADLINE)
+    assert (out, err) == ("Fresh\n", "")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
 def test_ctrl_c_in_the_blocking_api_keeps_a_turn_that_is_held(tmp_path: Path) -> None:
     code = """
