@@ -192,10 +192,20 @@ function refuseOtherSchemas(what: string, parameters: object): void {
     const upgrade = 'install zod 4, or with zod 3.25 import `z` from "zod/v4"';
     throw wrongTool(`the parameters of ${what} are a schema of zod 3.23 or older, which has no JSON Schema; ${upgrade}`);
   }
+  const shape = Object.keys(schema).find((key) => isStandardSchema(schema[key]) || isZod3(schema[key]));
+  if (shape !== undefined) {
+    const wrap = "wrap it in z.object({…})";
+    throw wrongTool(`the parameters of ${what} are a plain object with a schema in \`${shape}\`, not a schema; ${wrap}`);
+  }
   if (has("safeParse") || has("validate") || has("parse")) {
     const accepted = "a zod 4 schema, another Standard Schema with a JSON Schema converter, or a plain JSON Schema";
     throw wrongTool(`the parameters of ${what} are a schema object of an unknown library; expected ${accepted}`);
   }
+}
+
+/** Whether a value is a schema of a zod that has no Standard Schema. */
+function isZod3(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "_def" in value && "safeParse" in value;
 }
 
 /** Whether a value is a Standard Schema, as zod's are. */

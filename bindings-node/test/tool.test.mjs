@@ -162,6 +162,8 @@ for (const [problem, definition] of [
   [/tool `t` needs `parameters`.*got nothing.*properties: \{\}/, { ...described, handler }],
   [/needs `parameters`.*got an array/, { ...described, parameters: [], handler }],
   [/a schema object of an unknown library/, { ...described, parameters: { validate: () => true }, handler }],
+  [/plain object with a schema in `x`.*wrap it in z\.object\(/, { ...described, parameters: { x: z.string() }, handler }],
+  [/plain object with a schema in `x`.*wrap it in z\.object\(/, { ...described, parameters: { x: z323.string() }, handler }],
   [/tool `t` needs a `description`.*got nothing/, { name: "t", parameters, handler }],
   [/a tool's `name` must have 1 to 64 letters.*got nothing/, { description: "", parameters, handler }],
   [/`name` must have.*got "a b"/, { name: "a b", description: "", parameters, handler }],

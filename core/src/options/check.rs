@@ -150,6 +150,14 @@ impl SessionOptions {
                 let reason = format!("the parameters of `{}` are {got}, where a JSON Schema is an object", tool.name);
                 return Err(self.invalid("tools", reason));
             }
+            if let Some(key) = not_a_schema(&tool.parameters) {
+                let reason = format!(
+                    "the parameters of `{}` are no JSON Schema of an object: they have `{key}`, and no `type`; expected \
+                     {{\"type\": \"object\", \"properties\": {{…}}}}",
+                    tool.name
+                );
+                return Err(self.invalid("tools", reason));
+            }
             if let Some(problem) = tool.timeout.and_then(duration_problem) {
                 return Err(self.invalid("tools", format!("the timeout of `{}`: {problem}", tool.name)));
             }
@@ -284,6 +292,20 @@ pub(super) fn duration_problem(duration: Duration) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// What makes an object a schema of an object's properties, or may do so.
+const SCHEMA_KEYS: [&str; 10] =
+    ["type", "$ref", "anyOf", "allOf", "oneOf", "properties", "additionalProperties", "required", "$schema", "$defs"];
+
+/// The first key of an object that is no JSON Schema, such as properties without the schema around them. An empty schema
+/// takes everything.
+fn not_a_schema(parameters: &Value) -> Option<&str> {
+    let map = parameters.as_object()?;
+    if SCHEMA_KEYS.iter().any(|&key| map.contains_key(key)) {
+        return None;
+    }
+    map.keys().next().map(String::as_str)
 }
 
 fn contains_nul(text: &OsStr) -> bool {

@@ -127,6 +127,7 @@ fn wrong_values_are_named() {
         ("tools", new().tool(tool("a b", object())), "\"a b\""),
         ("tools", new().tool(tool(&"x".repeat(65), object())), "at most 64"),
         ("tools", new().tool(tool("a", json!("x"))), "the parameters of `a` are text"),
+        ("tools", new().tool(tool("a", json!({"x": {"type": "string"}}))), "they have `x`, and no `type`"),
         ("tools", new().tool(tool("a", object())).tool(tool("a", object())), "two named `a`"),
         ("tools", new().tool(tool("a", object()).timeout(Duration::ZERO)), "the timeout of `a`"),
         ("hooks", new().hook(hook("")), "event is empty"),
@@ -269,6 +270,22 @@ fn unknown_names_come_with_a_suggestion() {
     assert_eq!(reason("mcpServers", Naming::Camel), suggests("mcpConfigs"));
     assert_eq!(reason("temperature", Naming::Snake), "there is no such option");
     assert_eq!(reason("", Naming::Snake), "there is no such option");
+}
+
+#[test]
+fn schemas_that_say_their_type_elsewhere_are_taken() {
+    for schema in [
+        json!({}),
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}),
+        json!({"anyOf": [{"type": "object"}]}),
+        json!({"properties": {"x": {}}}),
+        json!({"type": "strange"}),
+    ] {
+        SessionOptions::new()
+            .tool(tool("a", schema.clone()))
+            .validate()
+            .unwrap_or_else(|error| panic!("{schema}: {error}"));
+    }
 }
 
 #[test]
