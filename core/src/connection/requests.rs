@@ -26,6 +26,8 @@ const INVALID_PARAMS: i64 = -32602;
 const MAX_PENDING: usize = 1024;
 
 const SAME_ID: &str = "another request has the same id: an answer could be meant for either";
+/// How the bindings report that the host cancelled a handler, for example because its event loop ends.
+const HANDLER_CANCELLED: &str = "cancelled";
 
 /// One of the agent's requests. Not its id: ids may repeat.
 pub(crate) type RequestKey = u64;
@@ -263,7 +265,9 @@ impl Connection {
     pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {
         // A warning about a missing handler has no name, or that of a tool that is not there.
         let handler = kind.as_str();
-        if self.warns(kind, Some(name.unwrap_or_default())) {
+        if error == HANDLER_CANCELLED {
+            tracing::debug!(handler, name, "a handler was cancelled; the agent got the default answer");
+        } else if self.warns(kind, Some(name.unwrap_or_default())) {
             tracing::warn!(
                 handler,
                 name,
