@@ -22,7 +22,10 @@ export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): Ima
   const native = loadNative();
   const given: unknown = pathOrBytes;
   const text = translated(() => {
-    if (typeof given === "string") return native.imageFile(given);
+    if (typeof given === "string") {
+      if (/^https?:\/\//i.test(given)) throw wrongImage(`${show(given)} is a URL, not a path; ${AS_URL}`);
+      return native.imageFile(given);
+    }
     if (given instanceof URL) return native.imageFile(filePath(given));
     if (given instanceof Uint8Array) return native.imageBytes(given);
     if (given instanceof ArrayBuffer) return native.imageBytes(new Uint8Array(given));
@@ -30,6 +33,8 @@ export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): Ima
   });
   return JSON.parse(text) as ImageURLPart;
 }
+
+const AS_URL = 'write `{ type: "image_url", image_url: { url } }`, or download the image and pass its bytes';
 
 function filePath(url: URL): string {
   if (url.protocol === "file:") return nodeUrl.fileURLToPath(url);

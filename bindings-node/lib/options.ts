@@ -348,12 +348,33 @@ function checkParameters(option: string, handler: object, what: string): void {
   throw wrongOption(option, reason);
 }
 
+const HOOK_KEYS = ["event", "matcher", "handler", "timeout", "onError"];
+
+/** Keys of hooks that are written otherwise elsewhere, and the name that the same thing has here. */
+const FOREIGN_HOOK_KEYS: Partial<Record<string, string>> = {
+  callback: "handler",
+  on_error: "onError",
+  onerror: "onError",
+  match: "matcher",
+  pattern: "matcher",
+  tool: "matcher",
+};
+
+function checkHookKeys(hook: JsonObject, name: string): void {
+  const unknown = Object.keys(hook).find((key) => hook[key] !== undefined && !HOOK_KEYS.includes(key));
+  if (unknown === undefined) return;
+  const meant = FOREIGN_HOOK_KEYS[unknown];
+  const hint = meant === undefined ? `expected only ${HOOK_KEYS.join(", ")}` : `did you mean \`${meant}\`?`;
+  throw wrongOption("hooks", `the hook on \`${name}\` has an unknown key \`${unknown}\`; ${hint}`);
+}
+
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
 function definition(option: string, item: unknown): JsonObject {
   if (option === "tools") checkDefinition(item);
   if (typeof item !== "object" || item === null) throw wrongOption(option, `there is ${String(item)} in it`);
   const given = item as JsonObject;
   const name = String(given["name"] ?? given["event"]);
+  if (option === "hooks") checkHookKeys(given, name);
   if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is no function`);
   checkParameters(option, given["handler"], `the handler of \`${name}\``);
   const { parameters } = given;

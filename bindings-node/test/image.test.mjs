@@ -32,7 +32,7 @@ for (const [problem, given] of [
   [/is a directory; pass the path of an image file/, folder],
   [/is not an image of a known type: it starts with 68 65 6c 6c 6f; expected PNG, JPEG/, Buffer.from("hello")],
   [/is empty/, new Uint8Array()],
-  [/is a URL, not a path/, "https://example.org/picture.png"],
+  [/is a URL, not a path; write `\{ type: "image_url"/, "https://example.org/picture.png"],
   [/expected a `file:` URL, got `https:`/, new URL("https://example.org/picture.png")],
   [/expected the path or the bytes of an image file; got nothing/, undefined],
   [/expected the path or the bytes of an image file; got 7/, 7],

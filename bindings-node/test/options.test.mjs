@@ -4,7 +4,7 @@ import { inspect } from "node:util";
 
 import { z } from "zod";
 
-import { Hook, InvalidOption } from "../dist/index.mjs";
+import { createSession, Hook, InvalidOption } from "../dist/index.mjs";
 import optionsModule from "../dist/options.js";
 
 const { prepareOptions } = optionsModule;
@@ -15,6 +15,16 @@ const prepare = (options) => {
 };
 
 const handler = () => undefined;
+
+test("an unknown key of a hook is refused, with a suggestion", async () => {
+  const refused = async (key, message) => {
+    const hook = { event: "Stop", handler: () => null, [key]: "block" };
+    const wrong = { name: "InvalidOption", option: "hooks", message };
+    await assert.rejects(createSession({ executable: "/no/such/agent", hooks: [hook] }), wrong);
+  };
+  await refused("on_error", /the hook on `Stop` has an unknown key `on_error`; did you mean `onError`\?/);
+  await refused("strict", /unknown key `strict`; expected only event, matcher/);
+});
 
 test("only what is set is passed on, under its own name", () => {
   assert.deepEqual(prepare({}).options, {});

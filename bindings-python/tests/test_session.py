@@ -467,7 +467,7 @@ async def test_options_of_a_prompt() -> None:
         with pytest.raises(Timeout, match="the prompt's `timeout`"):
             await session.prompt("Go", timeout=0.05)
         with pytest.raises(Timeout):
-            await session.prompt("Go", idle_timeout=datetime.timedelta(seconds=0.05))  # type: ignore[arg-type]
+            await session.prompt("Go", idle_timeout=datetime.timedelta(seconds=0.05))
         with pytest.raises(InvalidOption, match="did you mean `timeout`"):
             session.prompt("Go", timout=1)  # type: ignore[call-arg]
         with pytest.raises(InvalidOption, match="expected a number of seconds"):

@@ -6,11 +6,12 @@ import asyncio
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import pytest
 
-from kimi_agent import ExternalTool, FunctionTool, ToolArgumentError, tool
+from kimi_agent import ExternalTool, FunctionTool, Hook, ToolArgumentError, tool
 
 
 def call(made: ExternalTool, **arguments: Any) -> Any:
@@ -309,3 +310,16 @@ def test_an_external_tool_by_hand() -> None:
 def test_a_wrong_external_tool_is_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         ExternalTool(*arguments)
+
+
+def test_timeout_may_be_a_timedelta() -> None:
+    @tool(timeout=timedelta(minutes=1))
+    def wait() -> None:
+        """Waits."""
+
+    assert wait.timeout == 60
+    made = ExternalTool("a", "", {"type": "object"}, lambda arguments: None, timeout=timedelta(milliseconds=500))
+    assert made.timeout == 0.5
+    assert Hook("Stop", lambda request: None, timeout=timedelta(seconds=2)).timeout == 2
+    with pytest.raises(TypeError, match="expected seconds above 0"):
+        ExternalTool("a", "", {}, print, timeout=timedelta(0))

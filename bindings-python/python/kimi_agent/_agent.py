@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._interface import Begin, Callbacks
-    from ._option_types import AgentOptions, AgentSessionOptions, StrPath
+    from ._option_types import AgentOptions, AgentSessionOptions, Seconds, StrPath
     from ._results import SessionInfo
 
 __all__ = ["Agent", "AgentOpening", "open_agent"]
@@ -58,7 +58,7 @@ class Agent(Owner[_native.Agent]):
 
         return [SessionInfo(**session) for session in found]
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, timeout: Seconds = None) -> None:
         """Closes all sessions and waits until no process is left. Closing twice is fine.
 
         `timeout`, in seconds, overrides `close_timeout` for the sessions and the processes. 0 kills at once.

@@ -7,12 +7,15 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from . import _docstring
 from ._schema import Mismatch, Object, Resolver, member, render
 from ._schema.nodes import Renderer
 from ._tool import ExternalTool, ToolArgumentError, is_async
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 __all__ = ["FunctionTool", "tool"]
 
@@ -30,7 +33,7 @@ class FunctionTool(ExternalTool, Generic[P, R]):
     __slots__ = ("__wrapped__", "_call")
 
     def __init__(
-        self, function: Callable[P, R], name: str, description: str, timeout: float | None, call: _Call
+        self, function: Callable[P, R], name: str, description: str, timeout: float | timedelta | None, call: _Call
     ) -> None:
         handler = _refuse_unbound(name) if call.skips_self else _handler(function, call)
         super().__init__(name, description, call.schema, handler, timeout)
@@ -80,7 +83,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 @overload
 def tool(
@@ -89,7 +92,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
 ) -> FunctionTool[P, R]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -97,7 +100,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    timeout: float | None = None,
+    timeout: float | timedelta | None = None,
 ) -> Any:
     """Makes an `ExternalTool` from a function's signature and docstring.
 
@@ -109,7 +112,7 @@ def tool(
         function: a plain or async function, method, `functools.partial` or object with `__call__`.
         name: instead of the function's name.
         description: instead of the docstring's text.
-        timeout: seconds a call may take; None: as long as it likes.
+        timeout: seconds a call may take, or a `timedelta`; None: as long as it likes.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
@@ -131,7 +134,7 @@ def _make(
     function: Callable[..., Any],
     name: str | None,
     description: str | None,
-    timeout: float | None,
+    timeout: float | timedelta | None,
     localns: Mapping[str, Any],
 ) -> FunctionTool[..., Any]:
     if isinstance(function, staticmethod):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ._interface import Begin
+    from ._option_types import Seconds
 
 __all__ = ["Opening", "Owner", "begun", "encode_options"]
 
@@ -39,7 +40,7 @@ class Owner(Generic[N]):
         self._handlers = handlers
         self._closing = False
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, timeout: Seconds = None) -> None:
         self._closing = True
         await self._mailbox.call(self._native.close, seconds(timeout))
 

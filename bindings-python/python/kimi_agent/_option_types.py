@@ -145,16 +145,16 @@ class SessionOptions(AgentSessionOptions, total=False):
 class PromptOptions(TypedDict, total=False):
     """All options of `session.prompt()`; they override the session's."""
 
-    timeout: float | None
+    timeout: Seconds
     """Seconds that the turn may take; unset: the session's `turn_timeout`."""
-    idle_timeout: float | None
+    idle_timeout: Seconds
     """Seconds that the agent may send nothing; unset: the session's `idle_timeout`."""
 
 
 class OneShotOptions(SessionOptions, total=False):
     """All options of `prompt()`, which has a session of its own."""
 
-    timeout: float | None
+    timeout: Seconds
     """Seconds that the turn may take, without the start of the agent; unset: `turn_timeout`."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
+from ._encode import seconds
 from ._errors import InvalidOption
 
 if TYPE_CHECKING:
-    from ._option_types import HookEvent, HookHandler
+    from ._option_types import HookEvent, HookHandler, Seconds
 
 __all__ = ["Block", "Hook", "Reject"]
 
@@ -32,7 +33,7 @@ class Hook:
         handler: a plain or async function that takes the `HookRequest` and returns None to go on, or a `Block`.
         matcher: a regular expression, in the syntax of Python's `re`, for the target (for tool hooks the tool's name);
             None or "" (the default): any target. It may also stand before the handler.
-        timeout: seconds that it may take; None: the agent's own 30.
+        timeout: seconds that it may take, or a `timedelta`; None: the agent's own 30.
         on_error: what counts where the function fails or takes too long.
 
     >>> Hook("PreToolUse", lambda request: Block("not today"), "Shell")
@@ -47,7 +48,7 @@ class Hook:
         event: HookEvent,
         handler: HookHandler,
         matcher: str | None = None,
-        timeout: float | None = None,
+        timeout: Seconds = None,
         on_error: Literal["allow", "block"] = "allow",
     ) -> None: ...
     @overload
@@ -56,7 +57,7 @@ class Hook:
         event: HookEvent,
         matcher: str | None,
         handler: HookHandler,
-        timeout: float | None = None,
+        timeout: Seconds = None,
         on_error: Literal["allow", "block"] = "allow",
     ) -> None: ...
     def __init__(self, event: HookEvent, *given: Any, **named: Any) -> None:
@@ -83,7 +84,7 @@ class Hook:
         self._event: HookEvent = event
         self._matcher: str | None = matcher
         self._handler: HookHandler = values["handler"]
-        self._timeout: float | None = timeout
+        self._timeout: float | None = seconds(timeout)
         self._on_error: Literal["allow", "block"] = on_error
 
     @property

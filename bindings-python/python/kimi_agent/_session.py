@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._interface import Answer, Begin, Callbacks, Request
-    from ._option_types import OneShotOptions, PromptOptions, SessionOptions, UserInput
+    from ._option_types import OneShotOptions, PromptOptions, Seconds, SessionOptions, UserInput
     from ._results import Capabilities, PromptResult
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -285,7 +285,7 @@ class Session(Owner[_native.Session]):
         """
         await self._mailbox.call(self._native.cancel)
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, timeout: Seconds = None) -> None:
         """Stops the turn that runs, if any, and ends the agent. Closing twice is fine.
 
         `timeout`, in seconds, overrides `close_timeout`. 0 kills the agent at once; a turn that runs then fails with

@@ -5,7 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ._encode import seconds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 __all__ = ["ExternalTool", "ToolArgumentError", "is_async"]
 
@@ -24,7 +29,7 @@ class ExternalTool:
         handler: a plain or async function that takes the arguments as a dict and returns text, any JSON
             value, a list of content parts or a `ToolReturnValue`. What it raises becomes an error result
             that the model sees. Plain functions run in a thread of their own and may block.
-        timeout: seconds the handler may take; None: as long as it likes.
+        timeout: seconds the handler may take, or a `timedelta`; None: as long as it likes.
 
     `tool` makes one from a function's signature instead.
 
@@ -40,7 +45,7 @@ class ExternalTool:
         description: str,
         parameters: Mapping[str, Any],
         handler: Callable[[dict[str, Any]], Any],
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected text, got {name!r}")
@@ -50,6 +55,7 @@ class ExternalTool:
             raise TypeError(f"tool {name}: parameters: expected a JSON Schema as a dict, got {parameters!r}")
         if not callable(handler):
             raise TypeError(f"tool {name}: handler: expected a function, got {handler!r}")
+        timeout = seconds(timeout)
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0
         ):

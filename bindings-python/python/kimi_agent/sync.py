@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         AgentSessionOptions,
         OneShotOptions,
         PromptOptions,
+        Seconds,
         SessionOptions,
         StrPath,
         UserInput,
@@ -320,7 +321,7 @@ class _Owner(Generic[Inner]):
     def __init__(self, inner: Inner) -> None:
         self._inner: Inner = inner
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: Seconds = None) -> None:
         run(self._inner.close(timeout))
 
     def __enter__(self) -> Self:
@@ -445,7 +446,7 @@ class Session(_Owner[_session.Session]):
         """
         run(self._inner.cancel())
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: Seconds = None) -> None:
         """Stops the turn that runs, if any, and ends the agent. Closing twice is fine.
 
         `timeout`, in seconds, overrides `close_timeout`. 0 kills the agent at once; a turn that runs then fails with
@@ -497,7 +498,7 @@ class Agent(_Owner[_agent.Agent]):
         """The sessions that the agent keeps, those of other processes included; only those of `work_dir`, if given."""
         return run(self._inner.list_sessions(work_dir))
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: Seconds = None) -> None:
         """Closes all sessions and waits until no process is left. Closing twice is fine.
 
         `timeout`, in seconds, overrides `close_timeout` for the sessions and the processes. 0 kills at once.
