@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::options::Naming;
+use crate::naming::Naming;
 use crate::printable::printable;
 use crate::wire::Json;
 

@@ -30,6 +30,7 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+mod answers;
 #[cfg(feature = "bridge")]
 #[doc(hidden)]
 pub mod bridge;
@@ -48,6 +49,7 @@ pub mod measured;
 #[cfg(all(test, feature = "bridge"))]
 mod models;
 mod multiplex;
+mod naming;
 mod options;
 mod printable;
 mod private;
@@ -60,10 +62,11 @@ mod tools_server;
 mod transport;
 pub mod wire;
 
+pub use answers::{Answers, Approval, HandlerError, HookDecision, OnError};
 pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy, ToolCallRecord, TurnStatus};
 pub use dialect::{Capabilities, SessionInfo, VersionError, WireVersion};
 pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
-pub use handler::{Answers, Approval, AsJson, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn, OnError};
+pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
 #[doc(hidden)]
 pub use options::{HookSpec, Naming, ToolSpec, parse_hook, parse_tool};

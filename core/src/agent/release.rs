@@ -2,8 +2,8 @@
 //! that it has not yet, or not any more.
 
 use super::types::Profile;
+use crate::dialect::Release;
 use crate::dialect::WireVersion;
-use crate::session::Release;
 
 /// From which release on there is which minor version of Wire.
 const WIRE: [((u32, u32), u32); 11] = [

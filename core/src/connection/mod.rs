@@ -32,7 +32,8 @@ use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::printable::printable_line;
 use crate::wire::{
-    Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, UnknownEvent,
+    Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue,
+    UnknownEvent,
 };
 
 /// The target of the log records that show each message between the SDK and the agent, at the level `trace`.
@@ -74,6 +75,8 @@ pub(crate) enum Output {
     Ask { key: RequestKey, scope: Scope, request: Box<Event> },
     /// The request needs no answer any more.
     Withdrawn(RequestKey),
+    /// The result of a tool that was called with [`Connection::call_tool`].
+    ToolAnswered { key: RequestKey, result: ToolReturnValue },
     /// A call has ended.
     CallEnded { call: CallKey, outcome: Result<Json> },
     /// A turn has ended.

@@ -3,14 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use tokio::sync::oneshot;
-
 use super::tool_calls::{Known, RejectedBy, short};
 use super::{Connection, Output, Scope};
+use crate::answers::{Answers, Approval, HookDecision, OnError};
 use crate::dialect::Answer;
 use crate::error::{Error, Result};
-use crate::handler::{Answers, Approval, HookDecision, OnError};
-use crate::options::Naming;
+use crate::naming::Naming;
 use crate::secrets::Secrets;
 use crate::wire::value::RequestOrigin;
 use crate::wire::{
@@ -99,8 +97,8 @@ pub(crate) struct Policy {
 enum Asker {
     /// To the agent, under this id.
     Agent(String),
-    /// To whoever called a tool in another way than over the connection.
-    Caller(oneshot::Sender<ToolReturnValue>),
+    /// To the caller of a tool that did not call over the connection, by [`Output::ToolAnswered`].
+    Caller(RequestKey),
     /// It has been answered.
     Nobody,
 }
@@ -342,25 +340,21 @@ impl Connection {
         self.ask(key, Asker::Agent(rpc_id), scope, request, now);
     }
 
-    /// A tool is called in another way than over the connection. That is of the present, also while a replay tells of
-    /// the past.
+    /// Takes in a call of a tool that does not come over the connection. It belongs to the present, also during a replay.
+    /// The result comes as [`Output::ToolAnswered`] with the returned key; [`Output::Withdrawn`] says that none will come.
+    /// Returns `None` if the connection is closed.
     #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "without the server of the tools nobody calls"))]
-    pub(crate) fn call_tool(
-        &mut self,
-        call: ToolCallRequest,
-        size: usize,
-        reply: oneshot::Sender<ToolReturnValue>,
-        now: Instant,
-    ) {
+    pub(crate) fn call_tool(&mut self, call: ToolCallRequest, size: usize, now: Instant) -> Option<RequestKey> {
         if self.is_closed() {
-            return;
+            return None;
         }
         self.heard(now);
         let scope = self.present();
         let request = Event::from(call);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         let key = self.new_key();
-        self.ask(key, Asker::Caller(reply), scope, request, now);
+        self.ask(key, Asker::Caller(key), scope, request, now);
+        Some(key)
     }
 
     /// Nobody waits for the answer to such a call any more.
@@ -456,10 +450,9 @@ impl Connection {
                 let bytes = self.dialect.answer(&rpc_id, request_id, answer);
                 self.transmit(bytes);
             }
-            Asker::Caller(reply) => {
+            Asker::Caller(key) => {
                 if let Answer::Tool(result) = answer {
-                    // Whoever has left needs none.
-                    drop(reply.send(result.clone()));
+                    self.outputs.push_back(Output::ToolAnswered { key, result: result.clone() });
                 }
             }
             Asker::Nobody => {}

@@ -186,6 +186,7 @@ fn short(output: &Output) -> String {
         Output::Event { scope, event, .. } => format!("{} {}", place(*scope), event.type_name()),
         Output::Ask { request, .. } => format!("ask {}", request.type_name()),
         Output::Withdrawn(_) => "withdrawn".to_owned(),
+        Output::ToolAnswered { .. } => "tool answered".to_owned(),
         Output::CallEnded { outcome, .. } => format!("call {}", ended(outcome, |json| json.get().to_owned())),
         Output::TurnEnded { turn, outcome } => {
             format!("turn {turn} {}", ended(outcome, |result| result.status.as_str().to_owned()))

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, wire};
+use crate::answers::Approval;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::handler::Approval;
 use crate::wire::envelope::{self, RpcFailure};
 use crate::wire::value::object;
 use crate::wire::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};

@@ -2,6 +2,7 @@
 //! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
 
 mod acp;
+mod agents;
 mod compact;
 mod legacy;
 #[cfg(test)]
@@ -10,20 +11,21 @@ mod version;
 mod wire;
 
 pub(crate) use acp::{Acp, Listing, Wishes};
+pub(crate) use agents::{AgentKind, Release};
 pub(crate) use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
 pub(crate) use wire::Wire;
 #[cfg(any(test, fuzzing))]
 pub(crate) use wire::read_generally;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::answers::{Answers, Approval, HookDecision};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::handler::{Answers, Approval, HookDecision};
-use crate::tools_server::Endpoint;
 use crate::wire::envelope::RpcFailure;
 use crate::wire::{
     Content, Event, ExternalToolsResult, Json, Parcel, ServerInfo, SlashCommand, ToolKind, ToolReturnValue,
@@ -73,7 +75,7 @@ pub(crate) struct Hello {
     pub(crate) hooks: Vec<HookOffer>,
     pub(crate) supports_question: bool,
     /// Where the tools are, for agents that take them from an MCP server.
-    pub(crate) tools_server: Option<Endpoint>,
+    pub(crate) tools_server: Option<ToolsEndpoint>,
     /// The option `model`, for errors. It is not sent here.
     pub(crate) model: Option<String>,
 }
@@ -94,6 +96,22 @@ pub(crate) struct HookOffer {
     /// Whole seconds: the agent takes no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<u64>,
+}
+
+/// Where the agent finds the program's tools.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ToolsEndpoint {
+    /// By this the agent tells it from other servers.
+    pub(crate) name: String,
+    pub(crate) url: String,
+    /// Headers of every request, as (name, value). They hold the secret.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl fmt::Debug for ToolsEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolsEndpoint").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// What the agent says of itself when the session opens.

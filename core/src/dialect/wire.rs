@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion, compact};
+use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::handler::{Approval, HookDecision};
 use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
 use crate::wire::value::{Key, object};
 use crate::wire::{Event, InitializeResult, Json, Parcel, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};

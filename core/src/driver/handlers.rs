@@ -13,9 +13,10 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use super::Command;
 use super::hosted::Hosted;
 use super::lane::{Lane, Reader};
+use crate::answers::HandlerError;
 use crate::connection::{Connection, RequestKey};
 use crate::dialect::Answer;
-use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, HandlerError, Hook, QuestionHandler, Responder};
+use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, Hook, QuestionHandler, Responder};
 use crate::session::shared::Shared;
 use crate::wire::{Event, HandlerKind, ToolCallRequest};
 

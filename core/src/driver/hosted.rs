@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::answers::HandlerError;
 use crate::connection::RequestKey;
 use crate::dialect::Answer;
-use crate::handler::HandlerError;
 
 /// Those that run, with what they answer. There are few, so all are polled; at most as many as requests may be open.
 #[derive(Default)]

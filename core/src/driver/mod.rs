@@ -41,7 +41,7 @@ use crate::sync;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, read_some};
 use crate::wire::framing::{LineBuffer, has_memory_for, no_memory};
-use crate::wire::{Content, Event, HandlerKind, Json};
+use crate::wire::{Content, Event, HandlerKind, Json, ToolReturnValue};
 
 /// How much is read at a time.
 const CHUNK: usize = 32 * 1024;
@@ -157,6 +157,8 @@ pub(crate) struct Driver {
     shutdown: Shutdown,
     input_ended: bool,
     tools_server: Option<(ToolsServer, ToolCalls)>,
+    /// The callers of tools that wait for a result.
+    tool_callers: HashMap<RequestKey, oneshot::Sender<ToolReturnValue>>,
     /// As much was read as is read at a time: more is there.
     full_read: bool,
     /// A deadline that has passed and does not count yet, and how much was read since.
@@ -218,6 +220,7 @@ impl Driver {
             shutdown: Shutdown::new(setup.close_timeout),
             input_ended: false,
             tools_server: setup.tools_server,
+            tool_callers: HashMap::new(),
             full_read: false,
             read_late: (None, 0),
             gives_way: false,
@@ -280,7 +283,9 @@ impl Driver {
                 }
                 Woken::ToolCall(tool_calls::Next::Call(call)) => {
                     let size = call.request.name.len() + call.request.arguments.as_ref().map_or(0, String::len);
-                    self.connection.call_tool(call.request, size, call.reply, now());
+                    if let Some(key) = self.connection.call_tool(call.request, size, now()) {
+                        self.tool_callers.insert(key, call.reply);
+                    }
                 }
                 Woken::ToolCall(tool_calls::Next::Left(id)) => self.connection.tool_call_left(&id, now()),
             }
@@ -554,6 +559,13 @@ impl Driver {
             Output::Withdrawn(key) => {
                 self.held.retain(|held| held.key != key);
                 self.handlers.withdraw(key);
+                self.tool_callers.remove(&key);
+            }
+            Output::ToolAnswered { key, result } => {
+                if let Some(caller) = self.tool_callers.remove(&key) {
+                    // A caller that has left needs no result.
+                    drop(caller.send(result));
+                }
             }
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
             Output::TurnEnded { turn, outcome } => {

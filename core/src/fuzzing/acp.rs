@@ -9,10 +9,10 @@ use arbitrary::Arbitrary;
 use serde_json::{Value, json};
 
 use super::scenario::{Answering, Deed};
+use crate::answers::{Answers, Approval};
 use crate::connection::{Connection, Output, Policy, Scope, Timing};
 use crate::dialect::{Acp, Answer, Hello, Wishes};
 use crate::error::Error;
-use crate::handler::{Answers, Approval};
 use crate::wire::Event;
 
 /// What of each kind there may be under one name.
@@ -315,6 +315,7 @@ impl Books {
                     assert!(self.asked.last().is_none_or(|older| older.key < key), "asked twice");
                     self.asked.push(Asked { key, request: *request, open: true });
                 }
+                Output::ToolAnswered { .. } => unreachable!("tools are called over the connection only"),
                 Output::Withdrawn(key) => {
                     assert!(self.withdrawn.insert(key), "withdrawn twice");
                     if let Some(asked) = self.asked.iter_mut().find(|asked| asked.key == key) {

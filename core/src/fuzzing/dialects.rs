@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::scenario::Spoken;
+use crate::answers::{Answers, Approval, HookDecision};
 use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, Wire, WireVersion, read_generally};
-use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::envelope::{Envelope, parse};
 use crate::wire::{Event, Node, SlashCommand, ToolReturnValue};
 

@@ -160,6 +160,7 @@ impl Books {
                     assert!(self.asked.last().is_none_or(|(older, _)| *older < key), "asked twice");
                     self.asked.push((key, Asked { request: *request, rpc_id, open: true }));
                 }
+                Output::ToolAnswered { .. } => unreachable!("tools are called over the connection only"),
                 Output::Withdrawn(key) => {
                     assert!(self.withdrawn.insert(key), "withdrawn twice");
                     if let Some(asked) = self.asked(key) {

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::model::{Books, Expected};
 use super::scenario::{Deed, Reply, Scenario, Spoken, Step};
+use crate::answers::{Answers, Approval, HookDecision};
 use crate::connection::{Connection, ManualAnswer};
 use crate::dialect::{Answer, Dialect, Hello, Incoming, Legacy};
 use crate::error::{AgentExit, Error};
-use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::framing::LineBuffer;
 use crate::wire::{ContentPart, Event, HandlerKind, ToolReturnValue, UnknownEvent};
 

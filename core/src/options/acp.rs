@@ -7,16 +7,16 @@ use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Map, Value};
 
 use super::{Dialect, Launch, PrivateFiles, SessionOptions};
+use crate::dialect::AgentKind;
 use crate::dialect::Wishes;
-use crate::session::Product;
 use crate::tools_server;
 use crate::{Error, Executable, Result};
 
 impl SessionOptions {
-    pub(crate) fn speaks_acp(&self, agent: Option<Product>) -> bool {
+    pub(crate) fn speaks_acp(&self, agent: Option<AgentKind>) -> bool {
         match self.dialect {
             Dialect::Acp => true,
-            Dialect::Auto => matches!(agent, Some(Product::KimiCode(_))),
+            Dialect::Auto => matches!(agent, Some(AgentKind::KimiCode(_))),
             _ => false,
         }
     }

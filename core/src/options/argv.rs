@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::executable::{Surroundings, resolve};
 use super::{Dialect, SessionOptions};
+use crate::dialect::{AgentKind, Release};
 use crate::private::PrivateDir;
-use crate::session::{Product, Release};
 use crate::{Error, Result, WireVersion};
 
 /// How the agent is started. Without `Debug`: values of variables may be secrets.
@@ -91,9 +91,9 @@ impl SessionOptions {
     }
 
     /// Whether this agent is given a name for its session, also where the program has none.
-    pub(crate) fn names_sessions(&self, agent: Option<Product>) -> bool {
+    pub(crate) fn names_sessions(&self, agent: Option<AgentKind>) -> bool {
         match (self.dialect, agent) {
-            (Dialect::Auto, Some(Product::KimiCli(release))) => release >= SESSION_SINCE,
+            (Dialect::Auto, Some(AgentKind::KimiCli(release))) => release >= SESSION_SINCE,
             (Dialect::Auto, None) => true,
             (Dialect::Wire(version), _) => version > WireVersion::V1_0,
             _ => false,

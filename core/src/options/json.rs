@@ -7,63 +7,8 @@ use serde_json::{Map, Value};
 use super::check::{LONGEST, duration_problem, is_too_deep, kind_of, too_deep};
 use super::{Dialect, Executable, SessionOptions};
 use crate::handler::Responder;
+use crate::naming::{Naming, OPTION_NAMES};
 use crate::{Error, Result};
-
-/// The habits of the calling language.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Naming {
-    /// `handshake_timeout`, in seconds.
-    #[default]
-    Snake,
-    /// `handshakeTimeout`, in milliseconds.
-    Camel,
-}
-
-impl Naming {
-    /// The unit of durations, and its length in seconds.
-    fn unit(self) -> (&'static str, f64) {
-        match self {
-            Self::Snake => ("seconds", 1.0),
-            Self::Camel => ("milliseconds", 1e-3),
-        }
-    }
-}
-
-/// Every option, in the order of the documentation.
-pub(super) const NAMES: [&str; 31] = [
-    "work_dir",
-    "session_id",
-    "model",
-    "thinking",
-    "yolo",
-    "config_file",
-    "config",
-    "executable",
-    "env",
-    "mcp_configs",
-    "agent_file",
-    "skills_dir",
-    "tools",
-    "max_steps_per_turn",
-    "max_retries_per_step",
-    "on_approval",
-    "on_question",
-    "hooks",
-    "on_event",
-    "on_stderr",
-    "client_name",
-    "client_version",
-    "extra_args",
-    "dialect",
-    "handshake_timeout",
-    "cancel_timeout",
-    "close_timeout",
-    "idle_timeout",
-    "turn_timeout",
-    "max_line_bytes",
-    "event_buffer_bytes",
-];
 
 impl SessionOptions {
     /// Reads plain options. What is a function in the host language (tools, hooks and handlers) is set afterwards; of
@@ -87,7 +32,7 @@ impl SessionOptions {
     pub fn from_json(map: Map<String, Value>, naming: Naming) -> Result<Self> {
         let mut options = Self { naming, ..Self::default() };
         for (given, value) in map {
-            let Some(name) = NAMES.iter().copied().find(|name| naming.name(name) == given) else {
+            let Some(name) = OPTION_NAMES.iter().copied().find(|name| naming.name(name) == given) else {
                 return Err(unknown(&given, naming));
             };
             if !value.is_null() {
@@ -302,14 +247,14 @@ const ALIASES: [(&str, &str); 25] = [
 /// `InvalidOption` names the first that is unknown, with a suggestion.
 #[cfg(feature = "bridge")]
 pub fn check_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
-    let is_known = |given: &str| NAMES.iter().any(|name| naming.name(name) == given);
+    let is_known = |given: &str| OPTION_NAMES.iter().any(|name| naming.name(name) == given);
     given.into_iter().find(|given| !is_known(given)).map_or(Ok(()), |given| Err(unknown(given, naming)))
 }
 
 /// The error for a value that a binding can't hand over, since it has no form as JSON; `got` is its type.
 #[cfg(feature = "bridge")]
 pub fn wrong_type(option: &str, got: &str, naming: Naming) -> Error {
-    let Some(name) = NAMES.iter().copied().find(|name| naming.name(name) == option) else {
+    let Some(name) = OPTION_NAMES.iter().copied().find(|name| naming.name(name) == option) else {
         return unknown(option, naming);
     };
     let unit = naming.unit().0;
@@ -341,7 +286,7 @@ pub(crate) fn close_timeout(value: &Value, naming: Naming) -> Result<Option<Dura
 }
 
 fn unknown(given: &str, naming: Naming) -> Error {
-    match suggestion(given, &NAMES, &ALIASES) {
+    match suggestion(given, &OPTION_NAMES, &ALIASES) {
         Some(name) => Error::option(given, format!("there is no such option; did you mean `{}`?", naming.name(name))),
         None => Error::option(given, "there is no such option"),
     }

@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, StderrHandler};
 use crate::{ExternalTool, Hook};
 
+pub use crate::naming::Naming;
 pub use agent::AgentOptions;
 #[cfg(feature = "bridge")]
 pub(crate) use agent::for_session;
@@ -30,7 +31,6 @@ pub(crate) use argv::{Launch, PrivateFiles};
 pub(crate) use check::{kind_of, too_deep};
 pub use dialect::Dialect;
 pub use executable::Executable;
-pub use json::Naming;
 #[cfg(feature = "bridge")]
 pub(crate) use json::close_timeout;
 #[cfg(feature = "bridge")]

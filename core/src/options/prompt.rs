@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::check::duration_problem;
-use super::json::{Field, Naming, suggestion};
+use super::json::{Field, suggestion};
 use crate::Result;
 use crate::connection::TurnLimits;
 use crate::error::Error;
+use crate::naming::Naming;
 use crate::wire::Content;
 
 /// The names of the options, in the order of the documentation.

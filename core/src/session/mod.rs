@@ -12,18 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use agent::Agent;
-pub(crate) use detect::{Product, Release};
 pub use open::prompt;
 #[cfg(feature = "bridge")]
 pub(crate) use open::{LIVE, one_shot_on};
 pub(crate) use turn::TurnInner;
 pub use turn::{Replay, Step, Steps, TextStream, Turn};
 
+use crate::answers::{Answers, Approval};
 use crate::connection::ManualAnswer;
 use crate::dialect::{Capabilities, Welcome};
 use crate::driver::Command;
 use crate::error::Result;
-use crate::handler::{Answers, Approval};
 use crate::options::{PromptOptions, SessionOptions};
 use crate::wire::{
     ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,

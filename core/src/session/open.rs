@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument as _;
 
-use super::detect::{self, Product, Release, Subject};
+use super::detect::{self, Subject};
 use super::processes::Processes;
 use super::shared::{Link, Shared, in_common};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
 use crate::dialect::{
-    Acp, Dialect as Protocol, Hello, HookOffer, Legacy, ToolOffer, Welcome, Wire, WireVersion, agent_name,
-    unsupported_option,
+    Acp, AgentKind, Dialect as Protocol, Hello, HookOffer, Legacy, Release, ToolOffer, Welcome, Wire, WireVersion,
+    agent_name, unsupported_option,
 };
 use crate::driver::lane::Lane;
 use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
@@ -185,7 +185,7 @@ impl SessionOptions {
         mut self: Box<Self>,
         processes: &Processes,
         subject: &Subject,
-        agent: Option<Product>,
+        agent: Option<AgentKind>,
         id: &str,
     ) -> Result<Session> {
         let dialect = self.dialect_for(agent)?;
@@ -222,13 +222,13 @@ impl SessionOptions {
     }
 
     /// The protocol to begin with, if this agent can do what the options want.
-    fn dialect_for(&self, agent: Option<Product>) -> Result<Box<dyn Protocol>> {
+    fn dialect_for(&self, agent: Option<AgentKind>) -> Result<Box<dyn Protocol>> {
         if self.speaks_acp(agent) {
             let name = agent.map_or_else(|| "an agent that speaks ACP".to_owned(), |agent| agent.to_string());
             return Ok(Box::new(Acp::new(self.wishes(&name)?)));
         }
         let release = match agent {
-            Some(Product::KimiCli(release)) => Some(release),
+            Some(AgentKind::KimiCli(release)) => Some(release),
             _ => None,
         };
         if let Some(release) = release {
@@ -442,7 +442,7 @@ async fn find_out(
                 return Ok(welcome);
             }
             // It knows no handshake: 1.0, of some release.
-            let Some(Product::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
+            let Some(AgentKind::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
             let told = release.dialect().unasked();
             shared.commands.send(Command::Assume { dialect: release.dialect() });
             return Ok(told.unwrap_or(welcome));

@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::shared::Link;
+use crate::answers::{Answers, Approval};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::driver::lane::{Lane, Reader};
 use crate::driver::{Command, served_turn};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::handler::{Answers, Approval};
 use crate::wire::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
 
 /// What all handles of one turn share. Dropping the last one leaves the turn, which cancels it.

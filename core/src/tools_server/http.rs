@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::clients::Clients;
 use super::offer::offer;
 use super::service::Tools;
-use super::{Endpoint, NAME, Offer};
+use super::{NAME, Offer, ToolsEndpoint};
 use crate::driver::tool_calls::Caller;
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
@@ -122,7 +122,7 @@ impl ToolsServer {
         let headers = vec![("Authorization".to_owned(), secret.clone())];
         let door = Arc::new(Door { secret, mcp });
         let main = tokio::spawn(run(listener, door, limits, stop.clone(), ended));
-        let endpoint = Endpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
+        let endpoint = ToolsEndpoint { name: NAME.to_owned(), url: format!("http://{address}{PATH}"), headers };
         Ok((Self { stop, main: Some(main) }, Offer { endpoint, tools: told }))
     }
 

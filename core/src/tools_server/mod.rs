@@ -15,36 +15,19 @@ mod service;
 #[cfg(all(test, feature = "mcp"))]
 pub(crate) mod tests;
 
-use std::fmt;
-
 #[cfg(feature = "mcp")]
 pub(crate) use http::ToolsServer;
 
+use crate::dialect::ToolsEndpoint;
 use crate::wire::ExternalToolsResult;
 
 /// The server's name; the model reads it as part of its tools' names.
 pub(crate) const NAME: &str = "program";
 
-/// Where the agent finds the program's tools.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Endpoint {
-    /// By this the agent tells it from other servers.
-    pub(crate) name: String,
-    pub(crate) url: String,
-    /// Headers of every request, as (name, value). They hold the secret.
-    pub(crate) headers: Vec<(String, String)>,
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("name", &self.name).field("url", &self.url).finish_non_exhaustive()
-    }
-}
-
 /// What a server has to tell whoever opens the session.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: ToolsEndpoint,
     /// Which tools it has, and why not the others.
     pub(crate) tools: ExternalToolsResult,
 }

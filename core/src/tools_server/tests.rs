@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::http::Limits;
-use super::{Endpoint, Offer, ToolsServer, content};
+use super::{Offer, ToolsEndpoint, ToolsServer, content};
 use crate::ExternalTool;
 use crate::driver::tool_calls::{self, Next, ToolCalls};
 use crate::wire::{Content, ContentPart, ToolReturnValue};
@@ -23,7 +23,7 @@ use crate::wire::{Content, ContentPart, ToolReturnValue};
 const LIMIT: usize = 64 << 10;
 
 /// A client that knows the secret, of the protocol's versions with sessions or without.
-pub(crate) async fn client(endpoint: &Endpoint, sessions: bool) -> RunningService<RoleClient, ()> {
+pub(crate) async fn client(endpoint: &ToolsEndpoint, sessions: bool) -> RunningService<RoleClient, ()> {
     let secret = endpoint.headers[0].1.strip_prefix("Bearer ").expect("a secret");
     let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.as_str())
         .auth_header(secret)
@@ -68,7 +68,7 @@ fn serve(mut calls: ToolCalls, answer: impl Fn(String, String) -> ToolReturnValu
 }
 
 /// Sends a request as it is; the status and the rest of what comes back until the server closes.
-async fn raw(endpoint: &Endpoint, head: &str, body: &str) -> (u16, String) {
+async fn raw(endpoint: &ToolsEndpoint, head: &str, body: &str) -> (u16, String) {
     let address = endpoint.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("an address");
     let mut stream = TcpStream::connect(address).await.expect("connected");
     let length = body.len();
@@ -82,7 +82,7 @@ async fn raw(endpoint: &Endpoint, head: &str, body: &str) -> (u16, String) {
     (status, answer)
 }
 
-fn head(endpoint: &Endpoint, secret: &str, more: &str) -> String {
+fn head(endpoint: &ToolsEndpoint, secret: &str, more: &str) -> String {
     let host = endpoint.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a host");
     let host = if more.contains("Host:") { String::new() } else { format!("\r\nHost: {host}") };
     let secret = if secret.is_empty() { String::new() } else { format!("\r\nAuthorization: {secret}") };
@@ -267,12 +267,12 @@ fn is_listening(port: &str) -> bool {
     std::fs::read_to_string("/proc/net/tcp").expect("a table").contains(&port)
 }
 
-fn address(endpoint: &Endpoint) -> &str {
+fn address(endpoint: &ToolsEndpoint) -> &str {
     endpoint.url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("an address")
 }
 
 /// A connection that sends this, and waits.
-async fn stranger(endpoint: &Endpoint, sent: &str) -> TcpStream {
+async fn stranger(endpoint: &ToolsEndpoint, sent: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address(endpoint)).await.expect("connected");
     stream.write_all(sent.as_bytes()).await.expect("written");
     stream

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::OnError;
+use crate::answers::{Answers, Approval, HookDecision};
 use crate::dialect::recorded::{self, Line, Recording};
 use crate::dialect::{Answer, HookOffer, ToolOffer};
-use crate::handler::{Answers, Approval, HookDecision};
 use crate::wire::Content;
 use crate::wire::framing::LineBuffer;
 
@@ -251,7 +251,7 @@ impl Player {
                     let outcome = outcome.map_or_else(|error| told(&error), |json| json.get().to_owned());
                     assert_eq!(self.calls.insert(call, outcome), None, "call {call} ended twice");
                 }
-                Output::Opened(_) | Output::Withdrawn(_) | Output::Hopeless(_) => {}
+                Output::Opened(_) | Output::Withdrawn(_) | Output::ToolAnswered { .. } | Output::Hopeless(_) => {}
             }
         }
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Approval;
+use crate::answers::{Answers, HookDecision, OnError};
 use crate::dialect::Answer;
-use crate::handler::{Answers, HookDecision, OnError};
 use crate::wire::ToolReturnValue;
 
 const ALL: Who = Who::Handler;

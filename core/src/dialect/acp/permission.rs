@@ -8,8 +8,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Acp, content, shallow, unknown, updates};
+use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
-use crate::handler::Approval;
 use crate::printable::printable;
 use crate::wire::envelope::{self, is_too_deep};
 use crate::wire::value::object;

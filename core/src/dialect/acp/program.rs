@@ -4,16 +4,16 @@ use agent_client_protocol_schema::v1 as acp;
 
 use super::Acp;
 use crate::dialect::ToolOffer;
-use crate::tools_server::Endpoint;
+use crate::dialect::ToolsEndpoint;
 
 #[derive(Debug)]
 pub(super) struct Program {
-    server: Endpoint,
+    server: ToolsEndpoint,
     tools: Vec<String>,
 }
 
 impl Program {
-    pub(super) fn new(server: Endpoint, tools: &[ToolOffer]) -> Self {
+    pub(super) fn new(server: ToolsEndpoint, tools: &[ToolOffer]) -> Self {
         Self { server, tools: tools.iter().map(|tool| tool.name.clone()).collect() }
     }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::answers::{Answers, Approval};
 use crate::connection::{Connection, Output, Policy, Scope, Timing, Who};
 use crate::dialect::Hello;
-use crate::handler::{Answers, Approval};
 use crate::wire::ContentPart;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -71,6 +71,7 @@ impl Player {
                     self.asked.retain(|(asked, _)| *asked != key);
                     continue;
                 }
+                Output::ToolAnswered { .. } => unreachable!("tools are called over the connection only"),
                 Output::CallEnded { outcome, .. } => format!("call {}", outcome.map_or_else(|e| e.code(), |_| "ok")),
                 Output::TurnEnded { outcome: Ok(result), .. } => {
                     format!("turn {} {} {:?}", result.status.as_str(), result.steps, result.text)

@@ -9,9 +9,9 @@ use rmcp::service::PeerRequestOptions;
 
 use super::*;
 use crate::ExternalTool;
+use crate::dialect::ToolsEndpoint;
 use crate::dialect::{Answer, Call, Dialect, Hello, Incoming, Welcome, Wire, WireVersion};
 use crate::error::RpcErrorKind;
-use crate::tools_server::Endpoint;
 use crate::tools_server::tests::{call, client};
 use crate::wire::Json;
 use crate::wire::envelope::RpcFailure;
@@ -20,7 +20,7 @@ use crate::wire::envelope::RpcFailure;
 #[derive(Debug)]
 struct Served {
     wire: Wire,
-    endpoint: Arc<OnceLock<Endpoint>>,
+    endpoint: Arc<OnceLock<ToolsEndpoint>>,
 }
 
 impl Dialect for Served {
@@ -57,7 +57,7 @@ impl Dialect for Served {
     }
 }
 
-async fn served(options: SessionOptions) -> (Session, Agent, Endpoint) {
+async fn served(options: SessionOptions) -> (Session, Agent, ToolsEndpoint) {
     let (transport, end) = memory::pair(4096);
     let mut agent =
         Agent { reader: BufReader::new(end.reader), writer: end.writer, exit: end.exit, ids: Default::default() };
@@ -68,7 +68,7 @@ async fn served(options: SessionOptions) -> (Session, Agent, Endpoint) {
     (session.expect("open"), agent, endpoint.get().expect("a server").clone())
 }
 
-async fn served_in_turn(options: SessionOptions) -> (Session, Agent, Turn, Endpoint) {
+async fn served_in_turn(options: SessionOptions) -> (Session, Agent, Turn, ToolsEndpoint) {
     let (session, mut agent, endpoint) = served(options).await;
     let turn = session.prompt("hi").expect("a turn");
     agent.expect("prompt").await;

@@ -5,7 +5,7 @@ use super::*;
 /// A session of a program with a tool `add`, of an agent that takes MCP servers over HTTP or does not.
 fn with_tool(http: bool) -> (Player, Value) {
     let tool = crate::dialect::ToolOffer { name: "add".into(), description: "Adds".into(), parameters: json!({}) };
-    let endpoint = crate::tools_server::Endpoint {
+    let endpoint = crate::dialect::ToolsEndpoint {
         name: "program".into(),
         url: "http://127.0.0.1:1/mcp".into(),
         headers: vec![("Authorization".into(), "Bearer secret".into())],
