@@ -28,8 +28,8 @@ pub fn framing(bytes: &[u8], chunk: usize) -> usize {
 pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut dialect = Wire::new(WireVersion::LATEST);
     lines
-        .filter(|line| match std::hint::black_box(dialect.read(line)) {
-            Incoming::Event(event) => !matches!(event.open(), Event::Unknown(_)),
+        .filter(|line| match std::hint::black_box(dialect.read_line(line)) {
+            Incoming::Event(event) => !matches!(*event, Event::Unknown(_)),
             _ => false,
         })
         .count()

@@ -12,7 +12,7 @@ use super::types::{Client, Failure, HookSubscription, Incoming, Outcome, Profile
 use super::{legacy, spelling, tools};
 use crate::dialect::WireVersion;
 use crate::error::RpcErrorKind;
-use crate::wire::envelope::RpcFailure;
+use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Content, Event, HooksInfo, InitializeResult, StatusUpdate};
 
 const INITIALIZE: WireVersion = WireVersion::new(1, 1);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::tools::BUILTIN_TOOLS;
 use crate::dialect::WireVersion;
-use crate::wire::envelope::RpcFailure;
+use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Content, Json, ServerInfo, SlashCommand};
 
 /// What the server says of itself, and how it behaves.

@@ -13,7 +13,7 @@ use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::driver::lane::Lane;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::session::{Replay, TurnInner};
-use crate::wire::{Content, Event, Parcel, TokenUsage};
+use crate::wire::{Content, ContentPart, Event, TextPart, TokenUsage};
 
 /// A step, told apart from all others of its turn by `index`; `n` is the agent's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,13 @@ pub enum Drained {
     Other(Box<Event>),
 }
 
-impl From<Parcel> for Drained {
-    fn from(parcel: Parcel) -> Self {
-        match parcel {
-            Parcel::Text(text) => Self::Text(text),
-            Parcel::Other(event) => Self::Other(event),
+impl From<Box<Event>> for Drained {
+    fn from(mut event: Box<Event>) -> Self {
+        match &mut *event {
+            Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => {
+                Self::Text(std::mem::take(text))
+            }
+            _ => Self::Other(event),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{CallKey, Connection, Output, Phase, TurnKey, replay};
 use crate::dialect::Call;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::envelope::RpcFailure;
+use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Content, Json};
 
 #[derive(Debug)]

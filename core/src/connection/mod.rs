@@ -31,9 +31,9 @@ pub(crate) use turn::{StepTag, TurnKey, TurnLimits};
 use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::printable::printable_line;
+use crate::wire::jsonrpc::{self, Message};
 use crate::wire::{
-    Event, HandlerFailed, HandlerKind, Json, Parcel, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue,
-    UnknownEvent,
+    Event, HandlerFailed, HandlerKind, Json, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue, UnknownEvent,
 };
 
 /// The target of the log records that show each message between the SDK and the agent, at the level `trace`.
@@ -70,7 +70,7 @@ pub(crate) enum Output {
     /// The handshake has ended.
     Opened(Result<Box<Welcome>>),
     /// Something happened. `size` is about what it takes in memory.
-    Event { scope: Scope, event: Parcel, size: usize },
+    Event { scope: Scope, event: Box<Event>, size: usize },
     /// A function of the program's is to answer this; nothing waits for it meanwhile.
     Ask { key: RequestKey, scope: Scope, request: Box<Event> },
     /// The request needs no answer any more.
@@ -268,32 +268,23 @@ impl Connection {
     }
 
     /// Takes in a line of the agent's.
-    pub(crate) fn receive(&mut self, line: &[u8], now: Instant) {
-        if line.iter().all(u8::is_ascii_whitespace) || self.is_closed() {
+    pub(crate) fn handle_line(&mut self, line: &[u8], now: Instant) {
+        if !line.iter().all(u8::is_ascii_whitespace) {
+            self.handle_message(jsonrpc::parse(line), line, now);
+        }
+    }
+
+    /// Takes in a message of the agent's; `line` is the line that it was read from.
+    pub(crate) fn handle_message(&mut self, message: Message<'_>, line: &[u8], now: Instant) {
+        if self.is_closed() {
             return;
         }
         self.heard(now);
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('<', line);
         }
-        let incoming = self.dialect.read(line);
+        let incoming = self.dialect.read(message);
         self.take_in(incoming, line, now);
-    }
-
-    /// The same with a large line, which may be handed on with the memory that it is in.
-    pub(crate) fn receive_large(&mut self, line: Vec<u8>, now: Instant) {
-        let size = line.len();
-        if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
-            return self.receive(&line, now);
-        }
-        match self.dialect.read_large(line) {
-            Ok(_) if self.is_closed() => {}
-            Ok(parcel) => {
-                self.heard(now);
-                self.take_in_event(parcel, size, now);
-            }
-            Err(line) => self.receive(&line, now),
-        }
     }
 
     /// Logs messages as they are on the wire: `>` to the agent, `<` from it. Values of options that may be secrets are
@@ -313,11 +304,9 @@ impl Connection {
     /// Takes in what a line says.
     fn take_in(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
-            Incoming::Event(parcel) => self.take_in_event(parcel, line.len(), now),
+            Incoming::Event(event) => self.take_in_event(event, line.len(), now),
             Incoming::Aside(event) => {
-                if let Parcel::Other(event) = &event {
-                    self.observe(event);
-                }
+                self.observe(&event);
                 self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size: line.len() });
             }
             Incoming::Commands(commands) => {
@@ -379,15 +368,10 @@ impl Connection {
         self.close(&error);
     }
 
-    fn take_in_event(&mut self, mut parcel: Parcel, mut size: usize, now: Instant) {
-        match &mut parcel {
-            Parcel::Text(text) => self.text(text),
-            Parcel::Other(event) => {
-                size += self.add_tool_call(event, now);
-                self.event(event);
-            }
-        }
-        self.tell(parcel, size);
+    fn take_in_event(&mut self, mut event: Box<Event>, size: usize, now: Instant) {
+        let added = self.add_tool_call(&mut event, now);
+        self.event(&event);
+        self.tell(event, size + added);
     }
 
     /// Adds to an event the tool call that it is about. Returns how much larger it has become.
@@ -408,21 +392,12 @@ impl Connection {
     }
 
     fn emit(&mut self, event: Event, size: usize) {
-        self.tell(event.into(), size);
+        self.tell(Box::new(event), size);
     }
 
-    fn tell(&mut self, event: Parcel, size: usize) {
+    fn tell(&mut self, event: Box<Event>, size: usize) {
         let scope = self.scope();
         self.outputs.push_back(Output::Event { scope, event, size });
-    }
-
-    /// A piece of the answer: nothing else is to be learnt of it.
-    fn text(&mut self, text: &str) {
-        match (&mut self.replay, &mut self.turn) {
-            (Some(replay), _) => replay.told(),
-            (None, Some(turn)) => turn.take_text(text),
-            (None, None) => {}
-        }
     }
 
     fn event(&mut self, event: &Event) {
@@ -472,7 +447,7 @@ impl Connection {
         let size = message.len();
         let event = HandlerFailed { handler, name, request_id, message, extra: Default::default() };
         let scope = self.present();
-        self.outputs.push_back(Output::Event { scope, event: event.into(), size });
+        self.outputs.push_back(Output::Event { scope, event: Box::new(event.into()), size });
     }
 
     /// A function that answers nothing (`on_event`) failed.

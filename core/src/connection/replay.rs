@@ -57,12 +57,8 @@ impl Replaying {
     }
 
     /// Something has come that is no request, and resolves none.
-    pub(super) fn told(&mut self) {
-        self.told = true;
-    }
-
     pub(super) fn event(&mut self, event: &Event) {
-        self.told();
+        self.told = true;
         self.release(|held| !held.is_resolved_by(event));
     }
 

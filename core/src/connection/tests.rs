@@ -74,11 +74,11 @@ impl Peer {
     }
 
     fn line(&mut self, message: &Value) {
-        self.connection.receive(message.to_string().as_bytes(), self.now);
+        self.connection.handle_line(message.to_string().as_bytes(), self.now);
     }
 
     fn text(&mut self, line: &str) {
-        self.connection.receive(line.as_bytes(), self.now);
+        self.connection.handle_line(line.as_bytes(), self.now);
     }
 
     fn event(&mut self, kind: &str, payload: &Value) {

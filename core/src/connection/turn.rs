@@ -183,7 +183,7 @@ impl ActiveTurn {
         }
     }
 
-    pub(super) fn take_text(&mut self, text: &str) {
+    fn take_text(&mut self, text: &str) {
         // What comes after a cut is left out, too.
         let room = if self.cut == 0 { MAX_TEXT - self.text.len() } else { 0 };
         let mut kept = room.min(text.len());

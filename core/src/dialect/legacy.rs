@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, wire};
 use crate::answers::Approval;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::envelope::{self, RpcFailure};
+use crate::wire::jsonrpc::{self, Message, RpcFailure};
 use crate::wire::value::object;
 use crate::wire::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
 
@@ -158,15 +158,15 @@ impl Dialect for Legacy {
                 if !only_text {
                     return Err(self.unsupported("prompts of anything but text"));
                 }
-                envelope::request(id, "run", &json!({"input": input.text()}))
+                jsonrpc::request(id, "run", &json!({"input": input.text()}))
             }
-            Call::Cancel => envelope::request(id, "interrupt", &json!({})),
+            Call::Cancel => jsonrpc::request(id, "interrupt", &json!({})),
             other => return Err(self.unsupported(other.name())),
         })
     }
 
-    fn read(&mut self, line: &[u8]) -> Incoming {
-        wire::read_with(line, decode)
+    fn read(&mut self, message: Message<'_>) -> Incoming {
+        wire::read_with(message, decode)
     }
 
     fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
@@ -176,11 +176,11 @@ impl Dialect for Legacy {
             Answer::Approval(Approval::ApproveForSession) => "approve_for_session",
             _ => "reject",
         };
-        envelope::answer(rpc_id, &json!({"response": response}))
+        jsonrpc::answer(rpc_id, &json!({"response": response}))
     }
 
     fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
-        envelope::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
+        jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
     fn welcome(&mut self, _outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
@@ -205,8 +205,8 @@ mod tests {
 
     fn read(kind: &str, payload: Value) -> Value {
         let line = json!({"jsonrpc": "2.0", "method": "event", "params": {"type": kind, "payload": payload}});
-        match Legacy::new(None).read(line.to_string().as_bytes()) {
-            Incoming::Event(event) => json!(event.open()),
+        match Legacy::new(None).read_line(line.to_string().as_bytes()) {
+            Incoming::Event(event) => json!(event),
             other => panic!("{other:?}"),
         }
     }

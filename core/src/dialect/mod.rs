@@ -3,7 +3,6 @@
 
 mod acp;
 mod agents;
-mod compact;
 mod legacy;
 #[cfg(test)]
 pub(crate) mod recorded;
@@ -15,8 +14,6 @@ pub(crate) use agents::{AgentKind, Release};
 pub(crate) use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
 pub(crate) use wire::Wire;
-#[cfg(any(test, fuzzing))]
-pub(crate) use wire::read_generally;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,10 +23,8 @@ use serde_json::Value;
 
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::envelope::RpcFailure;
-use crate::wire::{
-    Content, Event, ExternalToolsResult, Json, Parcel, ServerInfo, SlashCommand, ToolKind, ToolReturnValue,
-};
+use crate::wire::jsonrpc::{Message, RpcFailure};
+use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolKind, ToolReturnValue};
 
 /// What the agent can do, as its handshake and version tell. A call for something that is not there fails with
 /// [`Error::Unsupported`](crate::Error::Unsupported), without asking the agent.
@@ -154,9 +149,9 @@ impl Call {
 /// A line of the agent's, in no protocol's words.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    Event(Parcel),
+    Event(Box<Event>),
     /// An event of the session's own, whatever turn is running.
-    Aside(Parcel),
+    Aside(Box<Event>),
     /// The commands that a prompt may begin with now, in place of those that were told before.
     Commands(Vec<SlashCommand>),
     /// `rpc_id` is JSON text and must go back as it came.
@@ -180,6 +175,16 @@ pub(crate) enum Incoming {
     Several(Vec<Self>),
     /// Not of the protocol; the reason is for the log.
     Noise(String),
+}
+
+impl Incoming {
+    fn event(event: impl Into<Event>) -> Self {
+        Self::Event(Box::new(event.into()))
+    }
+
+    fn aside(event: impl Into<Event>) -> Self {
+        Self::Aside(Box::new(event.into()))
+    }
 }
 
 /// Our answer to a request of the agent's.
@@ -289,11 +294,12 @@ pub(crate) trait Dialect: Send + std::fmt::Debug {
     }
     /// The bytes of a call, or `Unsupported` where this agent has no such thing.
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>>;
+    /// Reads a message of the agent's.
+    fn read(&mut self, message: Message<'_>) -> Incoming;
     /// Reads a line.
-    fn read(&mut self, line: &[u8]) -> Incoming;
-    /// Makes an event of a large line without a second copy of it, or gives the line back as it was.
-    fn read_large(&mut self, line: Vec<u8>) -> std::result::Result<Parcel, Vec<u8>> {
-        Err(line)
+    #[cfg(any(test, fuzzing, feature = "measured"))]
+    fn read_line(&mut self, line: &[u8]) -> Incoming {
+        self.read(crate::wire::jsonrpc::parse(line))
     }
     /// The bytes of an answer. `request_id` is the request's own, `rpc_id` the envelope's.
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;

@@ -212,8 +212,8 @@ fn each_line_arrives_as_its_type() {
             let title = recording.title();
             let raw: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{title}: {error}: {line}"));
             let kind = modern(raw["params"]["type"].as_str().unwrap_or_default());
-            let event = match (raw["method"].as_str(), dialect.read(line.as_bytes())) {
-                (Some("event"), Incoming::Event(event)) => event.open(),
+            let event = match (raw["method"].as_str(), dialect.read_line(line.as_bytes())) {
+                (Some("event"), Incoming::Event(event)) => *event,
                 (Some("request"), Incoming::Request { rpc_id, request }) => {
                     assert_eq!(rpc_id, raw["id"].to_string(), "{title}");
                     *request
@@ -303,10 +303,10 @@ fn other_dialects_read_it_without_harm() {
             for line in recording.said() {
                 let raw: Value = serde_json::from_str(line).expect("JSON");
                 let title = || format!("{} as {spoken}: {line}", recording.title());
-                match dialect.read(line.as_bytes()) {
+                match dialect.read_line(line.as_bytes()) {
                     Incoming::Event(event) => {
                         assert_eq!(raw["method"], "event", "{}", title());
-                        unharmed(&event.open(), &raw["params"], &title);
+                        unharmed(&event, &raw["params"], &title);
                     }
                     Incoming::Request { rpc_id, request } => {
                         assert_eq!(rpc_id, raw["id"].to_string(), "{}", title());

@@ -4,12 +4,12 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion, compact};
+use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
 use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::envelope::{self, Envelope, MAX_DEPTH, RpcFailure, is_too_deep};
+use crate::wire::jsonrpc::{self, MAX_DEPTH, Message, RpcFailure, is_too_deep};
 use crate::wire::value::{Key, object};
-use crate::wire::{Event, InitializeResult, Json, Parcel, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
+use crate::wire::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -83,9 +83,9 @@ impl Wire {
     }
 }
 
-/// Reads a line of an agent that wraps messages as Wire does; `decode` knows their types.
-pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) -> Incoming {
-    let message = |params: &RawValue| -> std::result::Result<Event, String> {
+/// Reads a message of an agent that wraps events as Wire does; `decode` knows their types.
+pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &RawValue) -> Event) -> Incoming {
+    let event = |params: &RawValue| -> std::result::Result<Event, String> {
         #[derive(serde::Deserialize)]
         struct Params<'a> {
             #[serde(borrow, rename = "type")]
@@ -105,13 +105,13 @@ pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) 
         }
         Ok(decode(&params.kind.0, payload))
     };
-    match envelope::parse(line) {
-        Envelope::Notification { method, params } if method == "event" => match message(params) {
-            Ok(event) => Incoming::Event(event.into()),
+    match message {
+        Message::Notification { method, params } if method == "event" => match event(params) {
+            Ok(event) => Incoming::event(event),
             Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
         },
-        Envelope::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
-        Envelope::Request { id, method, params } => match message(params) {
+        Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+        Message::Request { id, method, params } => match event(params) {
             Ok(request) if method == "request" => {
                 Incoming::Request { rpc_id: id.to_owned(), request: Box::new(request) }
             }
@@ -121,10 +121,10 @@ pub(super) fn read_with(line: &[u8], decode: impl Fn(&str, &RawValue) -> Event) 
                 params: if is_too_deep(params.get()) { Json::null() } else { Json::from_raw(params) },
             },
         },
-        Envelope::Response { id, outcome } => {
+        Message::Response { id, outcome } => {
             Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
         }
-        Envelope::Malformed(reason) => Incoming::Noise(reason),
+        Message::Invalid(reason) => Incoming::Noise(reason),
     }
 }
 
@@ -145,15 +145,6 @@ fn modernise(event: &mut Event) {
         }
         modernise(&mut subagent.event);
     }
-}
-
-/// Reads a line however it is spelled.
-pub(crate) fn read_generally(line: &[u8]) -> Incoming {
-    read_with(line, |kind, payload| {
-        let mut event = Event::decode(kind, payload);
-        modernise(&mut event);
-        event
-    })
 }
 
 impl Dialect for Wire {
@@ -181,39 +172,27 @@ impl Dialect for Wire {
                 if !hello.hooks.is_empty() {
                     params["hooks"] = json!(hello.hooks);
                 }
-                envelope::request(id, "initialize", &params)
+                jsonrpc::request(id, "initialize", &params)
             }
-            Call::Prompt(input) => envelope::request(id, "prompt", &json!({"user_input": input})),
+            Call::Prompt(input) => jsonrpc::request(id, "prompt", &json!({"user_input": input})),
             // Agents of 1.0 take no parameters there, not even none.
-            Call::Cancel if self.version == WireVersion::V1_0 => envelope::bare_request(id, "cancel"),
-            Call::Cancel => envelope::request(id, "cancel", &json!({})),
+            Call::Cancel if self.version == WireVersion::V1_0 => jsonrpc::bare_request(id, "cancel"),
+            Call::Cancel => jsonrpc::request(id, "cancel", &json!({})),
             Call::Steer(_) if !can.steer => return Err(self.unsupported("steer")),
-            Call::Steer(input) => envelope::request(id, "steer", &json!({"user_input": input})),
+            Call::Steer(input) => jsonrpc::request(id, "steer", &json!({"user_input": input})),
             Call::SetPlanMode(_) if !can.plan_mode => return Err(self.unsupported("set_plan_mode")),
-            Call::SetPlanMode(on) => envelope::request(id, "set_plan_mode", &json!({"enabled": on})),
+            Call::SetPlanMode(on) => jsonrpc::request(id, "set_plan_mode", &json!({"enabled": on})),
             Call::Replay if !can.replay => return Err(self.unsupported("replay")),
-            Call::Replay => envelope::request(id, "replay", &json!({})),
+            Call::Replay => jsonrpc::request(id, "replay", &json!({})),
         })
     }
 
-    fn read(&mut self, line: &[u8]) -> Incoming {
-        match compact::event(line) {
-            Some(Parcel::Other(mut event)) => {
-                modernise(&mut event);
-                return Incoming::Event(Parcel::Other(event));
-            }
-            Some(text) => return Incoming::Event(text),
-            None => {}
-        }
-        if let Some((rpc_id, mut request)) = compact::request(line) {
-            modernise(&mut request);
-            return Incoming::Request { rpc_id, request: Box::new(request) };
-        }
-        read_generally(line)
-    }
-
-    fn read_large(&mut self, line: Vec<u8>) -> std::result::Result<Parcel, Vec<u8>> {
-        compact::large_text(line)
+    fn read(&mut self, message: Message<'_>) -> Incoming {
+        read_with(message, |kind, payload| {
+            let mut event = Event::decode(kind, payload);
+            modernise(&mut event);
+            event
+        })
     }
 
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {
@@ -232,7 +211,7 @@ impl Dialect for Wire {
                     Approval::Reject { feedback } => ("reject", feedback.as_deref()),
                 };
                 let feedback = feedback.filter(|_| self.capabilities.approval_feedback);
-                return envelope::answer(rpc_id, &Approved { request_id, response, feedback });
+                return jsonrpc::answer(rpc_id, &Approved { request_id, response, feedback });
             }
             Answer::Question(answers) => {
                 json!({"request_id": request_id, "answers": answers.clone().unwrap_or_default()})
@@ -244,7 +223,7 @@ impl Dialect for Wire {
                     tool_call_id: &'a str,
                     return_value: &'a ToolReturnValue,
                 }
-                return envelope::answer(rpc_id, &Returned { tool_call_id: request_id, return_value: value });
+                return jsonrpc::answer(rpc_id, &Returned { tool_call_id: request_id, return_value: value });
             }
             Answer::Hook(decision) => {
                 let (action, reason) = match decision {
@@ -254,11 +233,11 @@ impl Dialect for Wire {
                 json!({"request_id": request_id, "action": action, "reason": reason})
             }
         };
-        envelope::answer(rpc_id, &result)
+        jsonrpc::answer(rpc_id, &result)
     }
 
     fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
-        envelope::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
+        jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
     fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {

@@ -11,7 +11,7 @@ use super::sync::atomic::{AtomicBool, Ordering};
 use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::{PromptResult, StepTag, TurnStatus};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Event, Parcel, TokenUsage};
+use crate::wire::{Event, TokenUsage};
 
 /// Beside the bound in bytes: an event takes some memory however short its line.
 const MAX_ITEMS: usize = 4096;
@@ -26,7 +26,7 @@ const PORTION: usize = 32;
 /// An event on its way, with the step that it belongs to.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    pub(crate) event: Parcel,
+    pub(crate) event: Box<Event>,
     pub(crate) step: StepTag,
     size: usize,
 }
@@ -145,7 +145,7 @@ pub(crate) struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    pub(crate) fn push(&mut self, event: Parcel, step: StepTag, size: usize) {
+    pub(crate) fn push(&mut self, event: Box<Event>, step: StepTag, size: usize) {
         let state = &mut *self.state;
         let size = size + OVERHEAD;
         let fits = state.bytes + size <= self.limit && state.items < MAX_ITEMS;
@@ -228,7 +228,7 @@ impl Lane {
     }
 
     /// Takes an event.
-    pub(crate) fn push(&self, event: Parcel, step: StepTag, size: usize) {
+    pub(crate) fn push(&self, event: Box<Event>, step: StepTag, size: usize) {
         self.intake().push(event, step, size);
     }
 
@@ -618,7 +618,7 @@ impl Reader {
                     self.lane.give_back(&mut self.lane.lock(), bytes, items);
                 }
                 // Unpacked where it is handed out: it is large, and moved no more.
-                return Poll::Ready(Some(Ok(delivery.event.open())));
+                return Poll::Ready(Some(Ok(*delivery.event)));
             }
             if let Some(end) = ready!(self.poll_take(cx)) {
                 return Poll::Ready(end.map(Err));

@@ -447,15 +447,11 @@ impl Driver {
             let size = line.len();
             batch.lines -= 1;
             batch.bytes = batch.bytes.saturating_sub(size + OVERHEAD);
-            if size < LARGE || self.input_ended {
-                self.connection.receive(line, now);
-            } else if !has_memory_for(memory_to_read(line)) {
+            if size >= LARGE && !has_memory_for(memory_to_read(line)) {
                 self.give_up(&no_memory(size));
                 return false;
-            } else {
-                let line = self.lines.detach(size);
-                self.connection.receive_large(line, now);
             }
+            self.connection.handle_line(line, now);
             if self.connection.has_news() {
                 // Programs may ask for it once they have the event, and no later than the turn's end.
                 break;

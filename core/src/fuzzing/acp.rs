@@ -169,7 +169,7 @@ impl Books {
             Move::Ask { ours, id, tool, options } => self.ask(*ours, *id, *tool, *options),
             Move::Line(line) => {
                 self.odd = true;
-                self.connection.receive(line, self.now);
+                self.connection.handle_line(line, self.now);
             }
             Move::Wait(seconds) => self.now += Duration::from_secs(u64::from(*seconds)),
             Move::Deadline => self.deadline(),
@@ -288,7 +288,7 @@ impl Books {
     }
 
     fn hear(&mut self, line: &Value) {
-        self.connection.receive(line.to_string().as_bytes(), self.now);
+        self.connection.handle_line(line.to_string().as_bytes(), self.now);
         self.look();
     }
 

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::scenario::Spoken;
 use crate::answers::{Answers, Approval, HookDecision};
-use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, Wire, WireVersion, read_generally};
-use crate::wire::envelope::{Envelope, parse};
+use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, Wire, WireVersion};
+use crate::wire::jsonrpc::{Message, parse};
 use crate::wire::{Event, Node, SlashCommand, ToolReturnValue};
 
 /// The byte that picks ACP. Its dialect remembers what was told, so the rest is lines.
@@ -17,13 +17,8 @@ pub(super) fn check(which: u8, line: &[u8]) {
     }
     let spoken = Spoken::all()[usize::from(which) % Spoken::all().len()];
     let mut dialect = spoken.dialect();
-    if !spoken.is_legacy() {
-        // However it is spelled: there is a faster way for one spelling.
-        assert_eq!(format!("{:?}", dialect.read(line)), format!("{:?}", read_generally(line)));
-    }
-    match dialect.read(line) {
+    match dialect.read_line(line) {
         Incoming::Event(event) => {
-            let event = event.open();
             stable(&event);
             if !spoken.is_legacy() {
                 kept(&event, line);
@@ -53,14 +48,14 @@ fn check_acp(lines: &[u8]) {
     let mut dialect = Acp::open("s");
     dialect.call("prompt-1", &Call::Prompt("hi".into())).expect("a prompt");
     for line in lines.split(|byte| *byte == b'\n') {
-        let mut told = vec![dialect.read(line)];
+        let mut told = vec![dialect.read_line(line)];
         while let Some(incoming) = told.pop() {
             match incoming {
                 Incoming::Several(several) => told.extend(several),
                 Incoming::Answered(bytes) => {
                     assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
                 }
-                Incoming::Event(event) | Incoming::Aside(event) => stable(&event.open()),
+                Incoming::Event(event) | Incoming::Aside(event) => stable(&*event),
                 Incoming::Commands(commands) => {
                     let text = serde_json::to_string(&commands).expect("JSON");
                     let again: Vec<SlashCommand> = serde_json::from_str(&text).expect("what was written");
@@ -97,8 +92,8 @@ fn stable(event: &Event) {
         Event::Unknown(_) => serde_json::from_str(&text).expect("what was written can be read"),
         _ => {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"event","params":{text}}}"#);
-            match Wire::new(WireVersion::LATEST).read(line.as_bytes()) {
-                Incoming::Event(event) => event.open(),
+            match Wire::new(WireVersion::LATEST).read_line(line.as_bytes()) {
+                Incoming::Event(event) => *event,
                 other => panic!("{text} is read as {other:?}"),
             }
         }
@@ -120,7 +115,7 @@ fn walk(node: &Node<'_>) {
 
 /// Nothing that the agent wrote is missing from what the program gets.
 fn kept(event: &Event, line: &[u8]) {
-    let Envelope::Notification { params, .. } = parse(line) else { return };
+    let Message::Notification { params, .. } = parse(line) else { return };
     let Ok(params) = serde_json::from_str::<Value>(params.get()) else { return };
     if matches!(event, Event::Unknown(_)) || renamed(&params) {
         return;
@@ -199,5 +194,5 @@ fn written(bytes: &[u8], rpc_id: &str) {
     assert!(!line.contains(&b'\n'), "two lines");
     let answer: Answer<'_> = serde_json::from_slice(line).expect("an answer");
     assert_eq!(answer.id.get(), rpc_id);
-    assert!(matches!(parse(line), Envelope::Response { id: Some(_), .. }), "no answer");
+    assert!(matches!(parse(line), Message::Response { id: Some(_), .. }), "no answer");
 }

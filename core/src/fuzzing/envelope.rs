@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wire::envelope::{Envelope, is_too_deep, parse};
+use crate::wire::jsonrpc::{Message, is_too_deep, parse};
 
 /// What a line is, with everything in it as values.
 #[derive(Debug, PartialEq)]
@@ -56,17 +56,17 @@ fn value(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).expect("a part of what could be read")
 }
 
-fn found(envelope: Envelope<'_>) -> Kind {
+fn found(envelope: Message<'_>) -> Kind {
     match envelope {
-        Envelope::Notification { method, params } => {
+        Message::Notification { method, params } => {
             Kind::Notification { method: method.into_owned(), params: value(params) }
         }
-        Envelope::Request { id, method, params } => Kind::Request {
+        Message::Request { id, method, params } => Kind::Request {
             id: serde_json::from_str(id).expect("JSON"),
             method: method.into_owned(),
             params: value(params),
         },
-        Envelope::Response { id, outcome } => Kind::Response {
+        Message::Response { id, outcome } => Kind::Response {
             // An id that is no string is never one of ours: only its text is known.
             id: id.map(|id| match serde_json::from_str::<Value>(&id) {
                 Ok(value) if !value.is_string() => value.to_string(),
@@ -76,7 +76,7 @@ fn found(envelope: Envelope<'_>) -> Kind {
                 .map(value)
                 .map_err(|failure| (failure.code, failure.message, failure.data.map(|data| data.to_value()))),
         },
-        Envelope::Malformed(reason) => {
+        Message::Invalid(reason) => {
             assert!(!reason.is_empty());
             Kind::Malformed
         }
@@ -115,11 +115,11 @@ fn repeats_a_member(text: &str) -> bool {
 pub(super) fn check(line: &[u8]) {
     let envelope = parse(line);
     let Ok(text) = std::str::from_utf8(line) else {
-        return assert!(matches!(envelope, Envelope::Malformed(_)), "not UTF-8: {envelope:?}");
+        return assert!(matches!(envelope, Message::Invalid(_)), "not UTF-8: {envelope:?}");
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if serde_json::from_str::<&RawValue>(text).is_err() {
-        return assert!(matches!(envelope, Envelope::Malformed(_)), "not JSON: {envelope:?}");
+        return assert!(matches!(envelope, Message::Invalid(_)), "not JSON: {envelope:?}");
     }
     // Text that no value can hold (half a surrogate pair, a number beyond all measure) may be inside a message.
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };

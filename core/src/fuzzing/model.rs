@@ -153,7 +153,7 @@ impl Books {
                     self.capabilities = outcome.map(|welcome| welcome.capabilities).unwrap_or_default();
                 }
                 Output::Event { scope, event, size } => {
-                    last_request = self.event(scope, event.open(), size).or(last_request);
+                    last_request = self.event(scope, *event, size).or(last_request);
                 }
                 Output::Ask { key, request, .. } => {
                     let rpc_id = last_request.take().expect("it was shown before it is asked");

@@ -440,9 +440,9 @@ impl Play {
     fn receive(&mut self, line: &[u8]) {
         let size = line.len();
         if !line.iter().all(u8::is_ascii_whitespace) {
-            match self.reader.read(line) {
+            match self.reader.read_line(line) {
                 Incoming::Event(event) => {
-                    self.books.expected.push_back(Expected { event: event.open(), rpc_id: None, size });
+                    self.books.expected.push_back(Expected { event: *event, rpc_id: None, size });
                 }
                 Incoming::Request { rpc_id, request } => {
                     self.books.expected.push_back(Expected { event: *request, rpc_id: Some(rpc_id), size });
@@ -456,7 +456,7 @@ impl Play {
                 other => panic!("no line of Wire is {other:?}"),
             }
         }
-        self.connection.receive(line, self.now);
+        self.connection.handle_line(line, self.now);
         self.look();
         assert!(self.books.expected.is_empty(), "{:?} did not arrive", self.books.expected);
     }

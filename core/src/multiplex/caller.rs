@@ -9,8 +9,8 @@ use crate::dialect::echo_error;
 use crate::error::{AgentExit, Error, Result};
 use crate::transport::{Process, Transport, read_some};
 use crate::wire::Json;
-use crate::wire::envelope::{self, Envelope, RpcFailure};
 use crate::wire::framing::LineBuffer;
+use crate::wire::jsonrpc::{self, Message, RpcFailure};
 
 /// Asks one thing after the other. Dropped, it leaves the process.
 pub(crate) struct Caller {
@@ -42,11 +42,11 @@ impl Caller {
         let awaited = id.to_string();
         loop {
             while let Some(line) = self.lines.next_line()? {
-                match envelope::parse(line) {
-                    Envelope::Response { id: Some(id), outcome } if id == awaited => {
+                match jsonrpc::parse(line) {
+                    Message::Response { id: Some(id), outcome } if id == awaited => {
                         return Ok(outcome.map(Json::from_raw));
                     }
-                    Envelope::Request { method: echoed, .. } if echoed == "initialize" => {
+                    Message::Request { method: echoed, .. } if echoed == "initialize" => {
                         return Err(Error::Handshake(echo_error("the Agent Client Protocol", &echoed)));
                     }
                     _ => {}

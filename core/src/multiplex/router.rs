@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 use crate::printable::printable_line;
-use crate::wire::envelope::{self, Envelope, RpcFailure};
+use crate::wire::jsonrpc::{self, Message, RpcFailure};
 use crate::wire::value::{Key as Text, object};
 
 /// How much is kept of what names a session that is about to be told its name.
@@ -111,8 +111,8 @@ impl Router {
     /// A line of a session's, for the agent.
     pub(super) fn session_says(&mut self, key: Key, line: &[u8]) {
         let Some(slot) = self.sessions.get_mut(&key).filter(|slot| !slot.leaving) else { return };
-        match envelope::parse(line) {
-            Envelope::Request { id, method, params } => {
+        match jsonrpc::parse(line) {
+            Message::Request { id, method, params } => {
                 let id = id.to_owned();
                 match &*method {
                     "initialize" => self.greet(key, id, params),
@@ -122,14 +122,14 @@ impl Router {
                     _ => self.call(key, id, &method, params, Kind::Other),
                 }
             }
-            Envelope::Response { id, .. } => {
+            Message::Response { id, .. } => {
                 if let Some(id) = id {
                     slot.requests.remove(&*id);
                 }
                 self.outputs.push_back(Output::ToAgent(line.to_owned()));
             }
-            Envelope::Notification { .. } => self.outputs.push_back(Output::ToAgent(line.to_owned())),
-            Envelope::Malformed(reason) => tracing::error!(reason, "a session wrote what is no message"),
+            Message::Notification { .. } => self.outputs.push_back(Output::ToAgent(line.to_owned())),
+            Message::Invalid(reason) => tracing::error!(reason, "a session wrote what is no message"),
         }
     }
 
@@ -142,7 +142,7 @@ impl Router {
             }
             Greeting::Said(others) => others.push((key, id)),
             Greeting::Answered(answer) => {
-                let line = bare(envelope::answer(&id, answer));
+                let line = bare(jsonrpc::answer(&id, answer));
                 self.outputs.push_back(Output::ToSession(key, line));
             }
         }
@@ -153,7 +153,7 @@ impl Router {
         if self.names.get(&name).is_some_and(|other| *other != key) {
             // Whose the updates were could not be told.
             let message = format!("the session `{name}` is open already");
-            let line = bare(envelope::refusal(&id, &RpcFailure { code: INVALID_PARAMS, message, data: None }));
+            let line = bare(jsonrpc::refusal(&id, &RpcFailure { code: INVALID_PARAMS, message, data: None }));
             return self.outputs.push_back(Output::ToSession(key, line));
         }
         // Its past comes before the answer.
@@ -198,9 +198,9 @@ impl Router {
 
     /// A line of the agent's, for whom it belongs to.
     pub(super) fn agent_says(&mut self, line: &[u8]) {
-        let (request, params) = match envelope::parse(line) {
-            Envelope::Response { id: None, .. } => return self.for_eldest(line, None),
-            Envelope::Response { id: Some(id), outcome } => {
+        let (request, params) = match jsonrpc::parse(line) {
+            Message::Response { id: None, .. } => return self.for_eldest(line, None),
+            Message::Response { id: Some(id), outcome } => {
                 return match id.parse().ok().and_then(|number: u64| self.calls.remove(&number)) {
                     Some(call) => self.answered(call, outcome),
                     // To a session it might look like the answer to a call of its own.
@@ -209,10 +209,10 @@ impl Router {
                     }
                 };
             }
-            Envelope::Request { id, params, .. } => (Some(id), params),
-            Envelope::Notification { params, .. } => (None, params),
+            Message::Request { id, params, .. } => (Some(id), params),
+            Message::Notification { params, .. } => (None, params),
             // It is noted where all noise is.
-            Envelope::Malformed(_) => return self.for_eldest(line, None),
+            Message::Invalid(_) => return self.for_eldest(line, None),
         };
         let request = request.map(str::to_owned);
         let Some(name) = session_of(params) else { return self.for_eldest(line, request) };
@@ -259,7 +259,7 @@ impl Router {
 
     fn refuse(&mut self, id: &str) {
         let message = "the session is closed".to_owned();
-        let line = bare(envelope::refusal(id, &RpcFailure { code: CANCELLED, message, data: None }));
+        let line = bare(jsonrpc::refusal(id, &RpcFailure { code: CANCELLED, message, data: None }));
         self.outputs.push_back(Output::ToAgent(line));
     }
 
@@ -337,8 +337,8 @@ impl Router {
 
     fn answer(&mut self, key: Key, id: &str, outcome: &Result<&RawValue, RpcFailure>) {
         let line = match outcome {
-            Ok(result) => envelope::answer(id, result),
-            Err(failure) => envelope::refusal(id, failure),
+            Ok(result) => jsonrpc::answer(id, result),
+            Err(failure) => jsonrpc::refusal(id, failure),
         };
         self.outputs.push_back(Output::ToSession(key, bare(line)));
     }

@@ -61,15 +61,6 @@ macro_rules! events {
                 decoded.unwrap_or_else(|error| Self::unknown(kind, Json::from_raw(payload), Some(error)))
             }
 
-            /// Decodes a payload of a known type; nothing where it can't be read, or is of another type.
-            pub(crate) fn decode_known(kind: &str, payload: &str) -> Option<Self> {
-                match kind {
-                    $(stringify!($name) => serde_json::from_str(payload).ok().map(Self::$name),)*
-                    $(stringify!($request) => serde_json::from_str(payload).ok().map(Self::$request),)*
-                    _ => None,
-                }
-            }
-
             fn inner(&self) -> Node<'_> {
                 match self {
                     $(Self::$name(inner) => inner.node(),)*

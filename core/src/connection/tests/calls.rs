@@ -185,7 +185,7 @@ fn noise_changes_nothing() {
         assert_eq!(peer.trace(), [""; 0], "{line:.60}");
         assert_eq!(peer.said(), [""; 0], "{line:.60}");
     }
-    peer.connection.receive(b"{\"method\":\"\xff\"}", peer.now);
+    peer.connection.handle_line(b"{\"method\":\"\xff\"}", peer.now);
     assert_eq!(peer.trace(), [""; 0]);
 }
 
@@ -196,7 +196,7 @@ fn what_is_not_known_is_delivered_whole() {
     peer.event("StepBegin", &json!({"n": "one"}));
     let unknown: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
         .map(|output| match output {
-            Output::Event { event, .. } => match event.open() {
+            Output::Event { event, .. } => match *event {
                 Event::Unknown(event) => event,
                 other => panic!("{other:?}"),
             },

@@ -5,7 +5,7 @@ use super::*;
 fn events(peer: &mut Peer) -> Vec<Event> {
     std::iter::from_fn(|| peer.connection.poll_output())
         .map(|output| match output {
-            Output::Event { event, .. } => event.open(),
+            Output::Event { event, .. } => *event,
             other => panic!("{other:?}"),
         })
         .collect()

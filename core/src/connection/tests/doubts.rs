@@ -247,7 +247,7 @@ impl Witness {
         while let Some(output) = self.peer.connection.poll_output() {
             match output {
                 Output::Event { event, .. } => {
-                    if let Event::ApprovalRequest(request) = event.open() {
+                    if let Event::ApprovalRequest(request) = *event {
                         seen.push(request.tool_call_id);
                     }
                 }

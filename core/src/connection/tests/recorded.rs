@@ -123,7 +123,7 @@ impl Player {
             let (piece, rest) = bytes.split_at(size);
             self.buffer.extend(piece);
             while let Some(line) = self.buffer.next_line().expect("short lines") {
-                self.connection.receive(line, self.now);
+                self.connection.handle_line(line, self.now);
                 self.look();
             }
             bytes = rest;
@@ -229,7 +229,7 @@ impl Player {
                     if let Scope::Turn(turn, _) = scope {
                         assert!(!self.ended.contains_key(&turn), "after the end of turn {turn}: {event:?}");
                     }
-                    let event = event.open();
+                    let event = *event;
                     let made_up = match &event {
                         Event::TurnBegin(event) => event.synthesized == Some(true),
                         Event::TurnEnd(event) => event.synthesized == Some(true),

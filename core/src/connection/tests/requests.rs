@@ -167,7 +167,7 @@ fn a_function_that_fails_gives_the_safe_answer_and_the_program_is_told() {
         let Some(Output::Event { scope: Scope::Turn(1, _), event, .. }) = peer.connection.poll_output() else {
             panic!("nothing was told of {kind}")
         };
-        let Event::HandlerFailed(event) = event.open() else { panic!("something else was told of {kind}") };
+        let Event::HandlerFailed(event) = *event else { panic!("something else was told of {kind}") };
         assert_eq!(event.handler.as_str(), handler);
         assert_eq!(event.name.as_deref(), name);
         assert_eq!((event.request_id.as_deref(), event.message.as_str()), (Some("x"), "boom"));

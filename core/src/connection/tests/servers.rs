@@ -352,7 +352,7 @@ fn a_subagents_approval_is_a_request_like_any_other() {
     peer.request("x", "ApprovalRequest", &request);
     let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
     let Output::Event { event, .. } = &outputs[0] else { panic!("{outputs:?}") };
-    let Event::SubagentEvent(outer) = event.clone().open() else { panic!("{event:?}") };
+    let Event::SubagentEvent(outer) = *event.clone() else { panic!("{event:?}") };
     let Event::SubagentEvent(middle) = &*outer.event else { panic!("{outer:?}") };
     assert_eq!((outer.parent_tool_call_id.as_deref(), middle.event.type_name()), (Some("a"), "ToolCall"));
     let Some(Output::Ask { key, request, .. }) = outputs.last() else { panic!("{outputs:?}") };
@@ -427,9 +427,9 @@ fn a_separator_of_unicodes_does_not_end_a_line() {
     let line = event("ContentPart", &json!({"type": "text", "text": text}));
     buffer.extend(format!("{line}\n").as_bytes());
     while let Some(line) = buffer.next_line().expect("a short line") {
-        peer.connection.receive(line, peer.now);
+        peer.connection.handle_line(line, peer.now);
     }
     let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("nothing") };
-    assert_eq!(event.open().text(), Some(text));
+    assert_eq!(event.text(), Some(text));
     assert_eq!(peer.trace(), [""; 0]);
 }

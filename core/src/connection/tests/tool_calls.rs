@@ -33,7 +33,7 @@ impl Peer {
     fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.connection.poll_output())
             .filter_map(|output| match output {
-                Output::Event { event, .. } => Some(event.open()),
+                Output::Event { event, .. } => Some(*event),
                 Output::Ask { request, .. } => Some(*request),
                 _ => None,
             })

@@ -43,7 +43,7 @@ fn a_missing_end_is_made_once_and_marked() {
         peer.prompt(turn);
         peer.finish();
         let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("no end") };
-        let Event::TurnEnd(end) = event.open() else { panic!("another event") };
+        let Event::TurnEnd(end) = *event else { panic!("another event") };
         assert_eq!(end.synthesized, Some(true));
         assert_eq!(peer.trace(), [format!("turn {turn} finished")]);
     }
@@ -207,7 +207,7 @@ fn what_is_nested_too_deep_is_told_but_left_out() {
         r#"{{"method":"event","params":{{"type":"ContentPart","payload":{{"type":"text","more":{deep}}}}}}}"#
     ));
     let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("none") };
-    let Event::Unknown(event) = event.open() else { panic!("it is known") };
+    let Event::Unknown(event) = *event else { panic!("it is known") };
     assert_eq!((event.kind.as_str(), event.payload.get()), ("ContentPart", "null"));
     assert_eq!(event.error.as_deref(), Some("nested deeper than 100 levels, and left out"));
     // A request is refused, as one is whose payload can't be read otherwise.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::opening;
 use crate::dialect::{Hello, SessionInfo, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::envelope::RpcFailure;
+use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Json, ServerInfo, decode_body};
 
 /// A method, and its parameters.

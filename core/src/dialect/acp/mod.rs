@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::envelope::{self, Envelope, RpcFailure, is_too_deep};
+use crate::wire::jsonrpc::{self, Message, RpcFailure, is_too_deep};
 use crate::wire::value::object;
 use crate::wire::{Event, Json, ServerInfo, StepBegin, ToolKind};
 pub(crate) use listing::Listing;
@@ -150,7 +150,7 @@ impl Acp {
         let mut open: Vec<_> = self.permissions.extract_if(|_, permission| permission.of_turn).collect();
         open.sort_by_key(|(_, permission)| permission.order);
         for (rpc_id, _) in open {
-            bytes.extend(envelope::answer(&rpc_id, &permission::cancelled()));
+            bytes.extend(jsonrpc::answer(&rpc_id, &permission::cancelled()));
         }
         self.cancelling = Some(id.to_owned());
         Ok(bytes)
@@ -196,7 +196,7 @@ impl Acp {
             self.stepped = true;
             let mut step = StepBegin { n: 1, extra: Default::default() };
             step.extra.insert("synthesized", json!(true));
-            events.push(Incoming::Event(step.into()));
+            events.push(Incoming::event(step));
         }
     }
 
@@ -300,18 +300,18 @@ impl Dialect for Acp {
         }
     }
 
-    fn read(&mut self, line: &[u8]) -> Incoming {
-        match envelope::parse(line) {
-            Envelope::Notification { method, params } if method == "session/update" => self.read_update(params),
-            Envelope::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
-            Envelope::Request { id, method, params } if method == "session/request_permission" => {
+    fn read(&mut self, message: Message<'_>) -> Incoming {
+        match message {
+            Message::Notification { method, params } if method == "session/update" => self.read_update(params),
+            Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+            Message::Request { id, method, params } if method == "session/request_permission" => {
                 self.read_permission(id, params)
             }
-            Envelope::Request { id, method, params } => {
+            Message::Request { id, method, params } => {
                 Incoming::UnknownMethod { rpc_id: id.to_owned(), method: method.into_owned(), params: shallow(params) }
             }
-            Envelope::Response { id, outcome } => self.read_response(id.as_deref(), outcome.map(Json::from_raw)),
-            Envelope::Malformed(reason) => Incoming::Noise(reason),
+            Message::Response { id, outcome } => self.read_response(id.as_deref(), outcome.map(Json::from_raw)),
+            Message::Invalid(reason) => Incoming::Noise(reason),
         }
     }
 
@@ -321,12 +321,12 @@ impl Dialect for Acp {
             Some(permission) if self.cancelling.is_none() || !permission.of_turn => permission.outcome(answer),
             _ => permission::cancelled(),
         };
-        envelope::answer(rpc_id, &outcome)
+        jsonrpc::answer(rpc_id, &outcome)
     }
 
     fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
         self.permissions.remove(rpc_id);
-        envelope::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
+        jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
     fn goes_on(&mut self, id: &str, outcome: &std::result::Result<Json, RpcFailure>) -> Option<Vec<u8>> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Acp, Wishes};
 use crate::dialect::{Capabilities, Hello, Welcome, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::envelope::RpcFailure;
+use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Json, ServerInfo, decode_body};
 
 /// The protocol's name where a version is asked for.

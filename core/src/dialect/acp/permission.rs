@@ -11,7 +11,7 @@ use super::{Acp, content, shallow, unknown, updates};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
 use crate::printable::printable;
-use crate::wire::envelope::{self, is_too_deep};
+use crate::wire::jsonrpc::{self, is_too_deep};
 use crate::wire::value::object;
 use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 
@@ -276,7 +276,7 @@ impl Acp {
         let ask = !own || !is_approval(options) || self.cancelling.is_some();
         let outcome = acp::SelectedPermissionOutcome::new(once.option_id.clone());
         let answer = RequestPermissionResponse::new(RequestPermissionOutcome::Selected(outcome));
-        (!ask).then(|| envelope::answer(rpc_id, &answer))
+        (!ask).then(|| jsonrpc::answer(rpc_id, &answer))
     }
 
     /// A choice among options that no approval has: each is offered by its name.

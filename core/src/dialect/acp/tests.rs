@@ -62,7 +62,7 @@ impl Player {
             let told = match output {
                 Output::Opened(Ok(welcome)) => format!("opened {}", welcome.session_id.unwrap_or_default()),
                 Output::Opened(Err(error)) => format!("not opened: {}: {error}", error.code()),
-                Output::Event { scope, event, .. } => told(scope, &event.open()),
+                Output::Event { scope, event, .. } => told(scope, &event),
                 Output::Ask { key, request, .. } => {
                     self.asked.push((key, *request));
                     continue;
@@ -84,7 +84,7 @@ impl Player {
     }
 
     fn hear(&mut self, line: &str) {
-        self.connection.receive(line.as_bytes(), self.now);
+        self.connection.handle_line(line.as_bytes(), self.now);
         self.look();
     }
 

@@ -138,7 +138,7 @@ impl Acp {
         if made_here {
             call.extra.insert("synthesized", json!(true));
         }
-        all.push(Incoming::Event(call.into()));
+        all.push(Incoming::event(call));
     }
 
     /// The agent tells of a new call, or again of one.
@@ -232,7 +232,7 @@ impl Acp {
             Some("") => return,
             Some(new) if last => {
                 let part = ToolCallPart { arguments_part: Some(new.to_owned()), extra: Default::default() };
-                all.push(Incoming::Event(part.into()));
+                all.push(Incoming::event(part));
             }
             None if is_same_json(&call.arguments, whole) => return,
             // Parts belong to the last call, and they only add: otherwise the call is told anew, in whole.
@@ -268,7 +268,7 @@ impl Acp {
             tool_call: Default::default(),
         };
         call.arguments = String::new();
-        all.push(Incoming::Event(result.into()));
+        all.push(Incoming::event(result));
     }
 }
 

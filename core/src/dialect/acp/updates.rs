@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::opening::{Stage, mode_option};
 use super::{Acp, content, unknown};
 use crate::dialect::Incoming;
-use crate::wire::envelope::{MAX_DEPTH, is_too_deep};
+use crate::wire::jsonrpc::{MAX_DEPTH, is_too_deep};
 use crate::wire::value::{Key, object};
 use crate::wire::{ContentPart, Event, Json, SlashCommand, StatusUpdate, ThinkPart, UnknownEvent};
 
@@ -63,7 +63,7 @@ impl Acp {
                 error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
                 extra: Default::default(),
             });
-            return Incoming::Event(left_out.into());
+            return Incoming::event(left_out);
         }
         if matches!(self.stage, Stage::Session) && self.wishes.session_id.is_some() && !ASIDE.contains(&&*kind) {
             // A session that is loaded tells of its past.
@@ -85,10 +85,10 @@ impl Acp {
     fn pass_on(&mut self, kind: &str, update: &RawValue, error: Option<String>, all: &mut Vec<Incoming>) {
         let event = unknown(kind, update, error);
         if ASIDE.contains(&kind) {
-            all.push(Incoming::Aside(event.into()));
+            all.push(Incoming::aside(event));
         } else {
             self.begin_step(all);
-            all.push(Incoming::Event(event.into()));
+            all.push(Incoming::event(event));
         }
     }
 
@@ -123,7 +123,7 @@ impl Acp {
                 self.pass_on(kind, raw, None, all);
             }
             // It comes after the turn that it tells of, maybe when the next has begun.
-            SessionUpdate::UsageUpdate(usage) => all.push(Incoming::Aside(context(&usage).into())),
+            SessionUpdate::UsageUpdate(usage) => all.push(Incoming::aside(context(&usage))),
             SessionUpdate::AvailableCommandsUpdate(update) => {
                 all.push(Incoming::Commands(update.available_commands.into_iter().map(command).collect()));
                 // Programs see in it that the list has changed, and what the list has no word for.
@@ -135,12 +135,12 @@ impl Acp {
 
     fn part(&mut self, part: ContentPart, all: &mut Vec<Incoming>) {
         self.begin_step(all);
-        all.push(Incoming::Event(part.into()));
+        all.push(Incoming::event(part));
     }
 
     fn tell_mode(&self, all: &mut Vec<Incoming>) {
         let update = StatusUpdate { plan_mode: Some(self.modes.in_plan()), ..StatusUpdate::unchanged() };
-        all.push(Incoming::Aside(update.into()));
+        all.push(Incoming::aside(update));
     }
 }
 

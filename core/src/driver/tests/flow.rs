@@ -372,7 +372,7 @@ async fn reader_that_starts_right_after_result_can_answer_by_hand() {
     // The person who is asked takes an hour.
     tokio::time::sleep(3600 * SECOND).await;
     let (events, ..) = turn.lane.drain(64, None);
-    let Event::ApprovalRequest(request) = events.into_iter().next().expect("an event").event.open() else {
+    let Event::ApprovalRequest(request) = *events.into_iter().next().expect("an event").event else {
         panic!("no request")
     };
     session.respond(&request, Approval::Approve).await.expect("an answer");

@@ -14,7 +14,7 @@ use crate::dialect::{Answer, Call, Dialect, Hello, Incoming, Welcome, Wire, Wire
 use crate::error::RpcErrorKind;
 use crate::tools_server::tests::{call, client};
 use crate::wire::Json;
-use crate::wire::envelope::RpcFailure;
+use crate::wire::jsonrpc::RpcFailure;
 
 /// Wire as an agent would speak it that takes tools from an MCP server.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl Dialect for Served {
         self.wire.call(id, &Call::Initialize(Hello { tools: Vec::new(), ..hello.clone() }))
     }
 
-    fn read(&mut self, line: &[u8]) -> Incoming {
-        self.wire.read(line)
+    fn read(&mut self, message: crate::wire::jsonrpc::Message<'_>) -> Incoming {
+        self.wire.read(message)
     }
 
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {

@@ -316,14 +316,14 @@ proptest! {
             if telling["sessionUpdate"] == "agent_message_chunk" {
                 said.push_str(telling["content"]["text"].as_str().unwrap());
             }
-            let mut events = vec![acp.read(update(telling.clone()).as_bytes())];
+            let mut events = vec![acp.read_line(update(telling.clone()).as_bytes())];
             while !events.is_empty() {
                 let event = match events.remove(0) {
                     Incoming::Several(several) => {
                         events.splice(0..0, several);
                         continue;
                     }
-                    Incoming::Event(event) => event.open(),
+                    Incoming::Event(event) => *event,
                     other => return Err(TestCaseError::fail(format!("{other:?}"))),
                 };
                 match event {

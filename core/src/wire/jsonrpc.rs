@@ -1,4 +1,4 @@
-//! The JSON-RPC 2.0 envelope of a line, borrowed from it.
+//! JSON-RPC 2.0: reads a line as a message that borrows from it, and writes requests, answers and refusals.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 use super::Json;
 use super::value::{Key, object};
 
-/// What a line is, as far as the envelope tells.
-#[derive(Debug)]
-pub(crate) enum Envelope<'a> {
+/// A message of JSON-RPC, borrowed from its line. Parameters and results are slices of the line, not yet decoded.
+#[derive(Clone, Debug)]
+pub(crate) enum Message<'a> {
     Notification {
         method: Cow<'a, str>,
         params: &'a RawValue,
@@ -26,8 +26,8 @@ pub(crate) enum Envelope<'a> {
         id: Option<Cow<'a, str>>,
         outcome: Result<&'a RawValue, RpcFailure>,
     },
-    /// Nothing that JSON-RPC knows; the reason is for the log.
-    Malformed(String),
+    /// The line is not a JSON-RPC message; the reason is for the log.
+    Invalid(String),
 }
 
 /// An error object of JSON-RPC.
@@ -87,35 +87,35 @@ struct Members<'a> {
     error: Member<'a>,
 }
 
-/// Reads the envelope of a line.
-pub(crate) fn parse(line: &[u8]) -> Envelope<'_> {
+/// Reads a line.
+pub(crate) fn parse(line: &[u8]) -> Message<'_> {
     let text = match std::str::from_utf8(line) {
         Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
-        Err(error) => return Envelope::Malformed(format!("not UTF-8 at byte {}", error.valid_up_to())),
+        Err(error) => return Message::Invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
     };
     if !text.trim_start().starts_with('{') {
         let what = if text.trim_start().starts_with('[') { "a batch" } else { "not a JSON object" };
-        return Envelope::Malformed(what.to_owned());
+        return Message::Invalid(what.to_owned());
     }
     let members: Members<'_> = match object(text) {
         Ok(members) => members,
-        Err(error) => return Envelope::Malformed(error.to_string()),
+        Err(error) => return Message::Invalid(error.to_string()),
     };
     let params = members.params.0.unwrap_or(RawValue::NULL);
     let id = members.id.0.map(RawValue::get);
     if let Some(method) = members.method {
         return match id {
-            Some(id) if id != "null" => Envelope::Request { id, method: method.0, params },
-            _ => Envelope::Notification { method: method.0, params },
+            Some(id) if id != "null" => Message::Request { id, method: method.0, params },
+            _ => Message::Notification { method: method.0, params },
         };
     }
     let outcome = match (members.error.0, members.result.0) {
         (Some(error), _) if error.get() != "null" => match object::<RpcFailure>(error.get()) {
             Ok(failure) => Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure }),
-            Err(reason) => return Envelope::Malformed(format!("error object: {reason}")),
+            Err(reason) => return Message::Invalid(format!("error object: {reason}")),
         },
         (_, Some(result)) => Ok(result),
-        _ => return Envelope::Malformed("neither method, result nor error".to_owned()),
+        _ => return Message::Invalid("neither method, result nor error".to_owned()),
     };
     let id = match id {
         None | Some("null") => None,
@@ -125,7 +125,7 @@ pub(crate) fn parse(line: &[u8]) -> Envelope<'_> {
             Err(_) => Some(Cow::Borrowed(id)),
         },
     };
-    Envelope::Response { id, outcome }
+    Message::Response { id, outcome }
 }
 
 /// A message of ours, ready to be written: one line with its end.
@@ -182,12 +182,12 @@ fn line(message: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn malformed(line: &str) -> bool {
-        matches!(parse(line.as_bytes()), Envelope::Malformed(_))
+    fn invalid(line: &str) -> bool {
+        matches!(parse(line.as_bytes()), Message::Invalid(_))
     }
 
     #[test]
-    fn noise_is_malformed_and_never_more() {
+    fn noise_is_invalid_and_never_more() {
         let nested = "[".repeat(100_000);
         for line in [
             "null",
@@ -201,20 +201,20 @@ mod tests {
             "{\"id\":1,\"error\":[1,\"no\"]}",
             nested.as_str(),
         ] {
-            assert!(malformed(line), "{line:.60}");
+            assert!(invalid(line), "{line:.60}");
         }
-        assert!(matches!(parse(b"{\"method\":\"\xff\"}"), Envelope::Malformed(_)));
-        assert!(malformed(&format!("{{\"params\":{nested}")));
+        assert!(matches!(parse(b"{\"method\":\"\xff\"}"), Message::Invalid(_)));
+        assert!(invalid(&format!("{{\"params\":{nested}")));
     }
 
     #[test]
     fn a_missing_id_and_a_null_id_are_told_apart_from_a_request() {
-        assert!(matches!(parse(br#"{"method":"event","params":{}}"#), Envelope::Notification { .. }));
-        assert!(matches!(parse(br#"{"method":"event","id":null}"#), Envelope::Notification { .. }));
-        assert!(matches!(parse(br#"{"method":"request","id":7}"#), Envelope::Request { id: "7", .. }));
+        assert!(matches!(parse(br#"{"method":"event","params":{}}"#), Message::Notification { .. }));
+        assert!(matches!(parse(br#"{"method":"event","id":null}"#), Message::Notification { .. }));
+        assert!(matches!(parse(br#"{"method":"request","id":7}"#), Message::Request { id: "7", .. }));
         assert!(matches!(
             parse(br#"{"id":null,"error":{"code":-32700,"message":"x","data":null}}"#),
-            Envelope::Response { id: None, outcome: Err(RpcFailure { code: -32700, data: None, .. }) }
+            Message::Response { id: None, outcome: Err(RpcFailure { code: -32700, data: None, .. }) }
         ));
     }
 
@@ -227,7 +227,7 @@ mod tests {
         assert!(!is_too_deep(&nested(MAX_DEPTH - 1, &format!("[\"\\\"{}\"]", "[".repeat(1000)))));
         assert!(!is_too_deep(&"[],".repeat(1000)));
         let error = format!(r#"{{"id":"1","error":{{"code":1,"message":"m","data":{}}}}}"#, nested(100_000, ""));
-        let Envelope::Response { outcome: Err(failure), .. } = parse(error.as_bytes()) else { panic!("no error") };
+        let Message::Response { outcome: Err(failure), .. } = parse(error.as_bytes()) else { panic!("no error") };
         assert_eq!(failure, RpcFailure { code: 1, message: "m".to_owned(), data: None });
     }
 
