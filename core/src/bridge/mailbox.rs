@@ -212,8 +212,7 @@ impl Mailbox {
     pub fn finish_job(&self, id: u64, outcome: Result<Value, String>) {
         let job = lock(&self.jobs).remove(&id);
         if let Some(job) = job {
-            // The driver writes the answer on this thread, if it can.
-            crate::driver::directly(|| drop(job.answer.send(outcome)));
+            drop(job.answer.send(outcome));
         }
     }
 

@@ -227,7 +227,7 @@ impl BridgeSession {
     pub fn prompt(&self, content: Content, options: Map<String, Value>) -> Result<BridgeTurn> {
         let prompt = PromptOptions::from_json(content, options, self.naming)?;
         let session = self.session()?;
-        let turn = crate::driver::directly(|| session.prompt(prompt))?;
+        let turn = session.prompt(prompt)?;
         Ok(BridgeTurn::new(turn.into_inner(), Arc::clone(&self.mailbox), self.runtime.clone()))
     }
 
@@ -343,7 +343,6 @@ fn prepare(
     let tools = take_list(&mut map, "tools")?;
     let hooks = take_list(&mut map, "hooks")?;
     let mut options = SessionOptions::from_json(map, naming)?;
-    options.hosted = true;
     for (index, tool) in tools.into_iter().enumerate() {
         let spec = parse_tool(tool, naming)?;
         let mailbox = Arc::clone(mailbox);

@@ -1,9 +1,8 @@
 //! Running the program's functions: off the read path, several at once, each stopped when its request needs no
 //! answer any more. Whatever one of them does, a panic included, ends up as an answer.
 
-use std::any::Any;
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,6 @@ use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::Command;
-use super::hosted::Hosted;
 use super::lane::{Lane, Reader};
 use crate::answers::HandlerError;
 use crate::connection::{Connection, RequestKey};
@@ -41,8 +39,6 @@ pub(crate) struct Handlers {
     pub(crate) tools: HashMap<String, ExternalTool>,
     pub(crate) hooks: HashMap<String, Hook>,
     pub(crate) on_event: Option<EventHandler>,
-    /// Those of a host's, if these are.
-    hosted: Option<Hosted>,
     running: JoinSet<Outcome>,
     keys: HashMap<Id, RequestKey>,
     stops: HashMap<RequestKey, AbortHandle>,
@@ -78,17 +74,10 @@ impl Handlers {
             tools: tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect(),
             hooks,
             on_event,
-            hosted: None,
             running: JoinSet::new(),
             keys: HashMap::new(),
             stops: HashMap::new(),
         }
-    }
-
-    /// Says whether they are functions of a host's.
-    pub(crate) fn hosted(mut self, hosted: bool) -> Self {
-        self.hosted = hosted.then(Hosted::default);
-        self
     }
 
     /// Whether somebody wants events outside turns.
@@ -111,14 +100,14 @@ impl Handlers {
                     Err(error) => panic_message(error),
                 };
                 if let Some(session) = session.upgrade() {
-                    session.commands.send(Command::ObserverFailed { kind: HandlerKind::Event, message });
+                    session.send(Command::ObserverFailed { kind: HandlerKind::Event, message });
                 }
             }
         });
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.hosted.as_ref().is_none_or(Hosted::is_empty)
+        self.running.is_empty()
     }
 
     /// Starts the function that is to answer a request.
@@ -174,9 +163,6 @@ impl Handlers {
             }
         };
         let bounded = TURN.scope(turn, bounded);
-        if let Some(hosted) = &mut self.hosted {
-            return hosted.start(key, bounded);
-        }
         let stop = self.running.spawn(bounded);
         self.keys.insert(stop.id(), key);
         self.stops.insert(key, stop);
@@ -184,9 +170,6 @@ impl Handlers {
 
     /// Stops the function that was to answer this.
     pub(super) fn withdraw(&mut self, key: RequestKey) {
-        if let Some(hosted) = &mut self.hosted {
-            hosted.stop(key);
-        }
         if let Some(stop) = self.stops.remove(&key) {
             stop.abort();
         }
@@ -194,10 +177,6 @@ impl Handlers {
 
     /// The next one that comes to an end. May be dropped while it waits.
     pub(super) async fn next(&mut self) -> Handled {
-        if let Some(hosted) = &mut self.hosted {
-            let (key, outcome) = poll_fn(|cx| hosted.poll_next(cx)).await;
-            return Handled { key: Some(key), outcome };
-        }
         let (id, outcome) = match self.running.join_next_with_id().await {
             None => return std::future::pending().await,
             Some(Ok((id, outcome))) => (id, outcome),
@@ -221,13 +200,7 @@ fn arguments(call: &ToolCallRequest) -> Result<Value, HandlerError> {
 }
 
 fn panic_message(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(panic) => panicked(&*panic),
-        Err(_) => "the handler was stopped".to_owned(),
-    }
-}
-
-pub(super) fn panicked(panic: &(dyn Any + Send)) -> String {
+    let Ok(panic) = error.try_into_panic() else { return "the handler was stopped".to_owned() };
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     format!("the handler panicked: {}", text.as_deref().unwrap_or("without a message"))

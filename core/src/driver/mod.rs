@@ -2,11 +2,7 @@
 //! deadlines, and sees the agent to its end.
 
 mod backpressure;
-mod commands;
-#[cfg(feature = "bridge")]
-mod direct;
 mod handlers;
-mod hosted;
 pub(crate) mod lane;
 mod shutdown;
 pub(crate) mod tool_calls;
@@ -20,12 +16,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use backpressure::{Batch, DEAF, HELD_BACK, Overgrown};
-pub(crate) use commands::Commands;
-#[cfg(feature = "bridge")]
-pub(crate) use direct::directly;
 pub(crate) use handlers::{Handlers, served_turn};
 use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
@@ -126,6 +119,7 @@ pub(crate) struct Setup {
     pub(crate) max_line_bytes: usize,
     pub(crate) close_timeout: Duration,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) opened: oneshot::Sender<Result<Welcome>>,
     /// For agents that call the program's tools in another way than over the connection.
     pub(crate) tools_server: Option<(ToolsServer, ToolCalls)>,
@@ -147,6 +141,7 @@ pub(crate) struct Driver {
     /// Since when a request waits in a buffer that nobody reads while `result()` waits.
     held_back: Option<Instant>,
     shared: Arc<Shared>,
+    commands: mpsc::UnboundedReceiver<Command>,
     opened: Option<oneshot::Sender<Result<Welcome>>>,
     lanes: BTreeMap<TurnKey, Arc<Lane>>,
     callers: HashMap<CallKey, Caller>,
@@ -165,22 +160,6 @@ pub(crate) struct Driver {
     read_late: (Option<Instant>, usize),
     /// A reader was woken, which may have what there is before more is read.
     gives_way: bool,
-}
-
-/// Has a driver run to its end.
-pub(crate) fn spawn(driver: impl Future<Output = ()> + Send + 'static) {
-    #[cfg(feature = "bridge")]
-    direct::spawn(driver);
-    #[cfg(not(feature = "bridge"))]
-    tokio::spawn(driver);
-}
-
-/// Whether a thread of the host's runs the driver, which has other things to do.
-fn is_anothers() -> bool {
-    #[cfg(feature = "bridge")]
-    return direct::is_here();
-    #[cfg(not(feature = "bridge"))]
-    return false;
 }
 
 enum Woken {
@@ -212,6 +191,7 @@ impl Driver {
             overgrown: None,
             held_back: None,
             shared: setup.shared,
+            commands: setup.commands,
             opened: Some(setup.opened),
             lanes: BTreeMap::new(),
             callers: HashMap::new(),
@@ -257,13 +237,7 @@ impl Driver {
             }
             match self.wait().await {
                 Woken::Command(command) => self.obey(command),
-                Woken::Read(read) => {
-                    self.has_read(read);
-                    if is_anothers() {
-                        // What is decoded and delivered is the worker's.
-                        tokio::task::yield_now().await;
-                    }
-                }
+                Woken::Read(read) => self.has_read(read),
                 Woken::Written(written) => self.written(written),
                 Woken::Handled(handled) => handled.report(&mut self.connection, now()),
                 Woken::Exited(exit) => {
@@ -312,9 +286,8 @@ impl Driver {
         let (transport, lines) = (&mut self.transport, &mut self.lines);
         let opened = &mut self.opened;
         let mut tool_calls = self.tools_server.as_mut().map(|(_, calls)| calls);
-        let commands = &self.shared.commands;
         tokio::select! {
-            command = poll_fn(|cx| commands.poll_next(cx)) => Woken::Command(command),
+            Some(command) = self.commands.recv() => Woken::Command(command),
             handled = self.handlers.next(), if !self.handlers.is_idle() => Woken::Handled(handled),
             // Before the reading, so that it is seldom preferred where both can be done: a cancel must not wait for an agent
             // that writes without end.

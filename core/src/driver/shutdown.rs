@@ -259,7 +259,8 @@ impl Driver {
 
     /// From now on commands do not even arrive.
     pub(super) fn refuse_commands(&mut self, error: &Error) {
-        for command in self.shared.commands.close() {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
             command.fail(error);
         }
     }

@@ -4,14 +4,10 @@
 mod chaos;
 mod deadlines;
 mod death;
-#[cfg(feature = "bridge")]
-mod direct;
 mod doubts;
 mod flow;
 mod halves;
 mod handlers;
-#[cfg(feature = "bridge")]
-mod hosted;
 mod lane;
 mod shutdown;
 #[cfg(feature = "mcp")]

@@ -1,26 +1,17 @@
-//! Drivers that any thread may run, lanes and mailboxes under a model checker: every order in which threads can get at their locks and atomics is tried.
+//! Lanes and mailboxes under a model checker: every order in which threads can get at their locks and atomics is tried.
 //! A wake-up that gets lost leaves a thread that waits for ever, and the checker says so.
 //!
 //! Their sources are compiled a second time here, with loom's types for `super::sync`.
 
 #![allow(clippy::panic, reason = "that is how a checker hears of it")]
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::duplicate_mod,
-    reason = "once more for the models, which use not all of it"
-)]
-#[path = "../driver/direct.rs"]
-mod direct;
-#[allow(dead_code, clippy::duplicate_mod, reason = "as above")]
+#[allow(dead_code, clippy::duplicate_mod, reason = "once more for the models, which use not all of it")]
 #[path = "../driver/lane.rs"]
 mod lane;
 #[allow(dead_code, unreachable_pub, clippy::duplicate_mod, reason = "as above")]
 #[path = "../bridge/mailbox.rs"]
 mod mailbox;
 
-mod drivers;
 mod lanes;
 mod mailboxes;
 

@@ -89,8 +89,6 @@ pub struct SessionOptions {
     pub(crate) turn_timeout: Option<Duration>,
     pub(crate) max_line_bytes: usize,
     pub(crate) event_buffer_bytes: usize,
-    /// Its functions are a host's: they send a message and wait for one.
-    pub(crate) hosted: bool,
 }
 
 impl Default for SessionOptions {
@@ -129,7 +127,6 @@ impl Default for SessionOptions {
             turn_timeout: None,
             max_line_bytes: 256 << 20,
             event_buffer_bytes: 256 << 10,
-            hosted: false,
         }
     }
 }

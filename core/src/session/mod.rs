@@ -123,7 +123,7 @@ impl Session {
     pub fn replay(&self) -> Replay {
         let lane = self.shared.lane();
         let closed = self.shared.closed().is_some();
-        if closed || !self.shared.commands.send(Command::Replay { lane: Arc::clone(&lane) }) {
+        if closed || !self.shared.send(Command::Replay { lane: Arc::clone(&lane) }) {
             lane.finish(Err(self.shared.closed_reason()));
         }
         Replay::new(lane)

@@ -6,9 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-#[cfg(feature = "bridge")]
-use tokio::sync::mpsc;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
 use super::detect::{self, Subject};
@@ -300,7 +298,8 @@ impl SessionOptions {
             turn: self.turn_timeout,
             idle: self.idle_timeout,
         };
-        let shared = Arc::new(Shared::new(self.event_buffer_bytes));
+        let (sender, commands) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(self.event_buffer_bytes, sender));
         processes.register(&shared);
         let pid = transport.process.pid();
         let (opened, welcome) = oneshot::channel();
@@ -313,12 +312,12 @@ impl SessionOptions {
                 std::mem::take(&mut self.tools),
                 hooks,
                 self.on_event.clone(),
-            )
-            .hosted(self.hosted),
+            ),
             hello,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
             shared: Arc::clone(&shared),
+            commands,
             opened,
             tools_server,
         });
@@ -326,7 +325,7 @@ impl SessionOptions {
         // Agents take their time, and many sessions may be on their way at once.
         drop(self);
         let live = LiveGuard::new(&shared);
-        crate::driver::spawn(
+        tokio::spawn(
             async move {
                 driver.run().await;
                 drop(live);
@@ -444,7 +443,7 @@ async fn find_out(
             // It knows no handshake: 1.0, of some release.
             let Some(AgentKind::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
             let told = release.dialect().unasked();
-            shared.commands.send(Command::Assume { dialect: release.dialect() });
+            shared.send(Command::Assume { dialect: release.dialect() });
             return Ok(told.unwrap_or(welcome));
         }
         release = subject.after_silence() => release,
@@ -452,7 +451,7 @@ async fn find_out(
     if release.is_legacy() && !yolo {
         return Err(half_duplex(&format!("kimi-cli {release}")));
     }
-    shared.commands.send(Command::Assume { dialect: release.dialect() });
+    shared.send(Command::Assume { dialect: release.dialect() });
     heard(welcome.await)
 }
 

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::SessionState;
 use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
+use crate::driver::Command;
 use crate::driver::lane::Lane;
-use crate::driver::{Command, Commands};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
 
@@ -51,7 +51,7 @@ struct State {
 /// Shared by a session's handles and its driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) commands: Commands,
+    commands: mpsc::UnboundedSender<Command>,
     pub(crate) room: Arc<Notify>,
     pub(crate) event_buffer_bytes: usize,
     state: Mutex<State>,
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(event_buffer_bytes: usize) -> Self {
+    pub(crate) fn new(event_buffer_bytes: usize, commands: mpsc::UnboundedSender<Command>) -> Self {
         let state = State {
             active: None,
             settling: None,
@@ -75,7 +75,7 @@ impl Shared {
             next_turn: 1,
         };
         Self {
-            commands: Commands::default(),
+            commands,
             room: Arc::new(Notify::new()),
             event_buffer_bytes,
             state: Mutex::new(state),
@@ -188,6 +188,11 @@ impl Shared {
         self.lock().commands.clone()
     }
 
+    /// Sends a command. Returns whether the driver will receive it.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+
     /// Registers a turn, then sends its prompt. Returns at once.
     pub(crate) fn prompt(&self, lane: Arc<Lane>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
         let mut state = self.lock();
@@ -201,7 +206,7 @@ impl Shared {
             ));
         }
         let key = state.next_turn;
-        if !self.commands.send(Command::Prompt { turn: key, lane: Arc::clone(&lane), input, limits }) {
+        if !self.send(Command::Prompt { turn: key, lane: Arc::clone(&lane), input, limits }) {
             return Err(Error::SessionClosed);
         }
         // The driver looks at it only with the lock that is held here.
@@ -244,13 +249,13 @@ impl Shared {
             }
         }
         // A driver that is gone has ended the turn already.
-        self.commands.send(Command::Cancel { turn: key });
+        self.send(Command::Cancel { turn: key });
     }
 
     /// Sends a command and waits for its reply.
     pub(crate) async fn ask(&self, command: impl FnOnce(oneshot::Sender<Result<()>>) -> Command) -> Result<()> {
         let (reply, answer) = oneshot::channel();
-        if self.lock().closed.is_some() || !self.commands.send(command(reply)) {
+        if self.lock().closed.is_some() || !self.send(command(reply)) {
             return Err(self.closed_reason());
         }
         answer.await.unwrap_or_else(|_| Err(self.closed_reason()))
@@ -265,7 +270,7 @@ impl Shared {
     #[cfg(feature = "bridge")]
     pub(crate) fn kill(&self) {
         self.close(Error::SessionClosed);
-        self.commands.send(Command::Kill);
+        self.send(Command::Kill);
     }
 
     pub(crate) fn begin_close(&self) {
@@ -275,7 +280,7 @@ impl Shared {
     /// The same with a `close_timeout` of its own, if one is given.
     pub(crate) fn begin_close_within(&self, timeout: Option<Duration>) {
         self.close(Error::SessionClosed);
-        self.commands.send(Command::Close(timeout));
+        self.send(Command::Close(timeout));
     }
 }
 
