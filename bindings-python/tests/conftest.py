@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import signal
 
-import hypothesis
 import pytest
 
 # Far beyond what a test takes on a loaded machine: it only ends those that hang.
@@ -16,9 +15,6 @@ DEADLINE = 120.0
 def pytest_configure() -> None:
     # A shell's background job has SIGINT ignored, and programs that tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # How long an example takes depends on what else the machine does.
-    hypothesis.settings.register_profile("untimed", deadline=None)
-    hypothesis.settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -122,7 +122,7 @@ def test_the_import_brings_little(tmp_path: Path) -> None:
     assert set(brought) - own == set()
     # What is for some programs only is not there: the blocking API, the agent for tests, tools made of functions.
     assert {"kimi_agent._native", "kimi_agent._wire"} <= own
-    later = ("sync", "testing", "_function_tool", "_option_types", "_results", "_schema")
+    later = ("sync", "testing", "_function_tool", "_function_schema", "_option_types", "_results")
     assert not {name for name in own if name.startswith(tuple(f"kimi_agent.{part}" for part in later))}
     assert threads == ["MainThread"]
 

@@ -1,15 +1,22 @@
-"""`@tool`: what comes out of signatures and docstrings, and what happens to arguments."""
+"""`@tool`: signatures and docstrings become tools, and arguments become those of a call."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime
+import enum
 import functools
+import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
 
+import pydantic
 import pytest
+import typing_extensions
 
 from kimi_agent import ExternalTool, FunctionTool, Hook, ToolArgumentError, tool
 
@@ -19,19 +26,44 @@ def call(made: ExternalTool, **arguments: Any) -> Any:
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
+def parameter(kind: Any) -> Any:
+    """A tool with one parameter of this type, which it returns."""
+
+    def take(value: Any) -> Any:
+        return value
+
+    take.__annotations__ = {"value": kind}
+    return tool(take)
+
+
 @dataclass
 class Filters:
-    """Which records count.
-
-    Attributes:
-        limit: how many at the most
-    """
+    """Which records count."""
 
     limit: int = 10
     kind: Literal["open", "closed"] = "open"
 
 
-def test_a_signature_becomes_a_schema() -> None:
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Window(NamedTuple):
+    width: int
+    height: int = 10
+
+
+class Movie(typing_extensions.TypedDict):
+    title: str
+    year: typing_extensions.NotRequired[int]
+
+
+class Model(pydantic.BaseModel):
+    size: int = pydantic.Field(ge=1, description="how big")
+    next: Optional[Model] = None  # noqa: UP045
+
+
+def test_signature_becomes_a_schema() -> None:
     @tool
     def search(query: str, filters: Filters, tags: list[str] | None = None, *, exact: bool = False) -> str:
         """Searches the records.
@@ -39,8 +71,7 @@ def test_a_signature_becomes_a_schema() -> None:
         The newest come first.
 
         Args:
-            query: what to look for,
-                in any order
+            query: what to look for
             filters: narrows it down
             exact (bool): whole words only
 
@@ -55,58 +86,172 @@ def test_a_signature_becomes_a_schema() -> None:
     assert isinstance(search, FunctionTool)
     assert search.name == "search"
     assert search.timeout is None
-    assert search.description == ("Searches the records.\n\nThe newest come first.\n\nReturns:\n    One record a line.")
+    assert search.description == "Searches the records.\n\nThe newest come first.\n\nReturns: One record a line."
     assert search.parameters == {
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "what to look for, in any order"},
-            "filters": {
-                "type": "object",
-                "description": "Which records count.",
-                "properties": {
-                    "limit": {"type": "integer", "description": "how many at the most", "default": 10},
-                    "kind": {"type": "string", "enum": ["open", "closed"], "default": "open"},
-                },
-                "additionalProperties": False,
-            },
+            "query": {"type": "string", "description": "what to look for"},
+            "filters": {"$ref": "#/$defs/Filters", "description": "narrows it down"},
             "tags": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": None},
             "exact": {"type": "boolean", "description": "whole words only", "default": False},
         },
         "required": ["query", "filters"],
         "additionalProperties": False,
+        "$defs": {
+            "Filters": {
+                "type": "object",
+                "description": "Which records count.",
+                "properties": {
+                    "limit": {"type": "integer", "default": 10},
+                    "kind": {"type": "string", "enum": ["open", "closed"], "default": "open"},
+                },
+                "additionalProperties": False,
+            }
+        },
     }
     assert call(search, query="q", filters={"limit": 3}, tags=["a"]) == "q Filters(limit=3, kind='open') ['a'] False"
     assert search("q", Filters(), exact=True) == "q Filters(limit=10, kind='open') None True"
 
 
+GOOGLE = """Finds things.
+
+Args:
+    query: what to look for
+    limit (int, optional): how many
+
+Raises:
+    ValueError: if not
+"""
+NUMPY = """Finds things.
+
+Parameters
+----------
+query : str
+    what to look for
+limit : int, optional
+    how many
+
+Raises
+------
+ValueError
+    if not
+"""
+SPHINX = """Finds things.
+
+:param query: what to look for
+:param int limit: how many
+:raises ValueError: if not"""
+
+
+@pytest.mark.parametrize("text", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_docstring_describes_function_and_parameters(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    def find(query: str, limit: int = 10) -> None: ...
+
+    find.__doc__ = text
+    with caplog.at_level(logging.DEBUG):
+        made = tool(find)
+    assert made.description == "Finds things."
+    described = {name: value["description"] for name, value in made.parameters["properties"].items()}
+    assert described == {"query": "what to look for", "limit": "how many"}
+    assert not caplog.records
+
+
+def test_notes_of_a_docstring_stay() -> None:
+    @tool
+    def find() -> None:
+        """Finds things.
+
+        Note:
+            Slow.
+
+        Mind this: it is not a section.
+        """
+
+    assert find.description == "Finds things.\n\nNote: Slow.\n\nMind this: it is not a section."
+    assert parameter(int).description == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "invalid arguments: filters: missing, expected object"),
-        ({"filters": 3}, "invalid arguments: filters: expected object, got 3"),
-        ({"filters": {"limit": "x"}}, 'invalid arguments: filters.limit: expected integer, got "x"'),
-        ({"filters": {"limit": True}}, "invalid arguments: filters.limit: expected integer, got true"),
-        ({"filters": {"kind": "x"}}, 'invalid arguments: filters.kind: expected one of "open", "closed", got "x"'),
-        ({"filters": {"max": 1}}, "invalid arguments: filters.max: unexpected, there is only limit, kind"),
-        ({"filters": {}, "all": [1, "x"]}, 'invalid arguments: all[1]: expected integer or null, got "x"'),
-        ({"filters": {}, "more": {"a": {"limit": 0.5}}}, "invalid arguments: more.a.limit: expected integer, got 0.5"),
-        ([], "invalid arguments: expected object, got []"),
+        ({}, "filters: Missing required"),
+        ({"filters": 3}, "filters: Input should be an object$"),
+        ({"filters": {"limit": "3"}}, "filters.limit: Input should be a valid integer$"),
+        ({"filters": {"limit": True}}, "filters.limit: Input should be a valid integer$"),
+        ({"filters": {"kind": "x"}}, "filters.kind: Input should be 'open' or 'closed'$"),
+        ({"filters": {"max": 1}}, "filters.max: Unexpected keyword argument$"),
+        ({"filters": {}, "all": [1, "x"]}, r"all\[1\]: Input should be a valid integer$"),
+        ({"filters": {}, "more": {"a": {"limit": 0.5}}}, "more.a.limit: Input should be a valid integer$"),
+        ({"filter": {}}, "filters: Missing required .*; filter: Unexpected keyword argument$"),
+        ([], r"expected an object, got \[\]$"),
     ],
 )
-def test_wrong_arguments_are_named_by_their_path(arguments: Any, message: str) -> None:
+def test_wrong_arguments_are_named_and_the_function_is_not_called(arguments: Any, message: str) -> None:
     called: list[Any] = []
 
     @tool
     def count(filters: Filters, all: list[int | None] | None = None, more: dict[str, Filters] | None = None) -> None:
         called.append(filters)
 
-    with pytest.raises(ToolArgumentError) as caught:
+    with pytest.raises(ToolArgumentError, match=f"^invalid arguments: {message}"):
         count.handler(arguments)
-    assert str(caught.value) == message
     assert not called
 
 
-def test_a_refusal_of_the_type_itself_is_an_argument_error() -> None:
+def test_many_mistakes_are_listed_in_part() -> None:
+    with pytest.raises(ToolArgumentError, match=r"and 6 more$") as caught:
+        call(parameter(int), value=1, **{f"wrong{at}": at for at in range(26)})
+    assert str(caught.value).count(";") == 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "converted"),
+    [
+        (int, 3.0, 3),
+        (float, 3, 3.0),
+        (Color, "red", Color.RED),
+        (bytes, "aGk=", b"hi"),
+        (set[int], [1, 1], {1}),
+        (Window, [1], Window(1)),
+        (Window, {"width": 1}, Window(1)),
+        (Movie, {"title": "a"}, {"title": "a"}),
+        (Union[datetime.date, str], "2024-02-29", datetime.date(2024, 2, 29)),
+        (datetime.timedelta, "PT5S", datetime.timedelta(seconds=5)),
+        (Model, {"size": 2, "next": {"size": "1"}}, Model(size=2, next=Model(size=1))),
+    ],
+)
+def test_arguments_arrive_as_the_declared_type(kind: Any, value: Any, converted: Any) -> None:
+    found = call(parameter(kind), value=value)
+    assert (found, type(found)) == (converted, type(converted))
+
+
+def test_names_in_a_named_tuple_are_kept_and_other_titles_left_out() -> None:
+    window = parameter(Window).parameters["$defs"]["Window"]
+    assert [item["title"] for item in window["prefixItems"]] == ["width", "height"]
+    for kind in (Color, Movie, Model):
+        body = parameter(kind).parameters["$defs"][kind.__name__]
+        assert "title" not in body
+        assert all("title" not in item for item in body.get("properties", {}).values())
+
+
+def test_local_types_are_found_in_annotations_given_as_text() -> None:
+    @dataclass
+    class Leaf:
+        n: int
+
+    @dataclass
+    class Tree:
+        children: list[Tree]
+        leaf: Leaf | None = None
+
+    @tool
+    def count(tree: Tree) -> str:
+        return repr(tree)
+
+    assert call(count, tree={"children": [{"children": [], "leaf": {"n": 1}}]}).endswith("leaf=None)")
+
+
+def test_error_of_the_type_itself_is_an_argument_error() -> None:
     @dataclass
     class Span:
         start: int
@@ -116,16 +261,13 @@ def test_a_refusal_of_the_type_itself_is_an_argument_error() -> None:
             if self.end < self.start:
                 raise ValueError("end is before start")
 
-    @tool
-    def cut(spans: list[Span]) -> int:
-        return len(spans)
-
-    assert call(cut, spans=[{"start": 1, "end": 2}]) == 1
-    with pytest.raises(ToolArgumentError, match=r"^invalid arguments: spans\[1\]: end is before start$"):
-        call(cut, spans=[{"start": 1, "end": 2}, {"start": 2, "end": 1}])
+    made = parameter(list[Span])
+    assert call(made, value=[{"start": 1, "end": 2}]) == [Span(1, 2)]
+    with pytest.raises(ToolArgumentError, match=r"value\[1\]: .*end is before start$"):
+        call(made, value=[{"start": 1, "end": 2}, {"start": 2, "end": 1}])
 
 
-def test_async_functions_stay_async() -> None:
+def test_async_function_stays_async() -> None:
     @tool(name="later", description="Waits.", timeout=2.5)
     async def wait(n: int) -> int:
         """Not this."""
@@ -185,7 +327,7 @@ def test_methods_partials_and_callable_objects() -> None:
     assert call(bound, to="you", body="b") == "wire you hi b"
 
 
-def test_a_wrapped_function_shows_the_inner_signature() -> None:
+def test_wrapped_function_shows_the_inner_signature() -> None:
     def logged(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -210,21 +352,36 @@ def test_positional_only_and_further_arguments() -> None:
 
     assert add.parameters["additionalProperties"] == {"type": "integer"}
     assert call(add, a=1, c=5, d=7) == (1, 2, 5, {"d": 7})
-    with pytest.raises(ToolArgumentError, match='d: expected integer, got "x"'):
+    with pytest.raises(ToolArgumentError, match="d: Input should be a valid integer"):
         call(add, a=1, d="x")
+
+
+def test_parameters_may_have_names_of_pydantic() -> None:
+    @tool
+    def take(schema: str, model_config: int, _hidden: bool, values: int, self: int) -> str:
+        return f"{schema} {model_config} {_hidden} {values} {self}"
+
+    assert call(take, schema="a", model_config=1, _hidden=True, values=2, self=3) == "a 1 True 2 3"
 
 
 def test_annotated_text_wins_over_the_docstring() -> None:
     @tool
-    def greet(name: Annotated[str, "whom"], times: Annotated[int, "how often"] = 1) -> None:
+    def greet(
+        name: Annotated[str, "whom"],
+        times: Annotated[int, typing_extensions.Doc("how often")] = 1,
+        size: Annotated[int, pydantic.Field(ge=1, description="how big")] = 1,
+    ) -> None:
         """Greets.
 
         Args:
             name: not this
+            size: not this
         """
 
-    assert greet.parameters["properties"]["name"] == {"type": "string", "description": "whom"}
-    assert greet.parameters["properties"]["times"] == {"type": "integer", "description": "how often", "default": 1}
+    properties = greet.parameters["properties"]
+    assert properties["name"] == {"type": "string", "description": "whom"}
+    assert properties["times"] == {"type": "integer", "description": "how often", "default": 1}
+    assert properties["size"] == {"type": "integer", "description": "how big", "default": 1, "minimum": 1}
 
 
 def test_defaults_that_json_cannot_say_are_left_out() -> None:
@@ -241,26 +398,6 @@ def test_defaults_that_json_cannot_say_are_left_out() -> None:
     assert call(find, b=None) == (True, None, "x")
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: tool(_star), r"^_star\(\): parameter '\*rest': arguments come by name, so there can be no \*args"),
-        (lambda: tool(_socket), r"^_socket\(\): parameter 's': tests?\.?.*Opaque has no JSON form; a dataclass"),
-        (lambda: tool(_nested), r"^_nested\(\): parameter 'h': field 'inner' of Holder: .*Opaque has no JSON form"),
-        (lambda: tool(_keys), r"^_keys\(\): parameter 'd': keys of int: JSON has string keys only$"),
-        (lambda: tool(_set), r"^_set\(\): parameter 's': a set of objects: what is in a set must be hashable$"),
-        (lambda: tool(_missing), r"^_missing\(\): parameter 'x': name 'Nowhere' is not defined; it must be importable"),
-        (lambda: tool(_callable), r"^_callable\(\): parameter 'f': collections\.abc\.Callable has no JSON form"),
-        (lambda: tool(lambda x: x), r"^a tool made of a lambda needs a name"),
-        (lambda: tool(3), r"^@tool needs a function, got 3$"),  # type: ignore[call-overload]
-        (lambda: tool(Store), r"^@tool needs a function, got <class"),
-    ],
-)
-def test_what_cannot_be_a_tool_says_why(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        make()
-
-
 class Opaque:
     pass
 
@@ -273,13 +410,29 @@ class Holder:
 def _star(a: int, *rest: int) -> None: ...
 def _socket(s: Opaque) -> None: ...
 def _nested(h: Holder) -> None: ...
-def _keys(d: dict[int, str]) -> None: ...
-def _set(s: set[Filters]) -> None: ...
 def _missing(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def _callable(f: Callable[[], int]) -> None: ...
 
 
-def test_an_unresolvable_return_annotation_does_not_matter() -> None:
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tool(_star), r"^_star\(\): parameter '\*rest': arguments come by name, so there can be no \*args"),
+        (lambda: tool(_socket), r"^_socket\(\): parameter 's': it cannot be described with a JSON Schema: .*Opaque"),
+        (lambda: tool(_nested), r"^_nested\(\): parameter 'h': it cannot be described with a JSON Schema: .*Opaque"),
+        (lambda: tool(_missing), r"^_missing\(\): parameter 'x': name 'Nowhere' is not defined; it must be importable"),
+        (lambda: tool(_callable), r"^_callable\(\): parameter 'f': it cannot be described with a JSON Schema"),
+        (lambda: tool(lambda x: x), r"^a tool made of a lambda needs a name"),
+        (lambda: tool(3), r"^@tool needs a function, got 3$"),  # type: ignore[call-overload]
+        (lambda: tool(Store), r"^@tool needs a function, got <class"),
+    ],
+)
+def test_function_that_cannot_be_a_tool_is_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_unresolvable_annotation_of_the_result_does_not_matter() -> None:
     @tool
     def f(x: int) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
         return x
@@ -287,7 +440,25 @@ def test_an_unresolvable_return_annotation_does_not_matter() -> None:
     assert call(f, x=1) == 1
 
 
-def test_an_external_tool_by_hand() -> None:
+@pytest.mark.parametrize("missing", ["pydantic", "griffe"])
+def test_tool_without_its_packages_says_what_to_install(missing: str, tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from kimi_agent import ExternalTool, tool
+ExternalTool("add", "Adds.", {{"type": "object"}}, print)
+assert not {{"pydantic", "griffe"}} & {{name for name, module in sys.modules.items() if module}}
+try:
+    @tool
+    def add(a: int) -> int: ...
+except ImportError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert ran.stdout.startswith('@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]"')
+
+
+def test_external_tool_by_hand() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     made = ExternalTool("add", "Adds.", schema, lambda arguments: arguments["a"], timeout=3)
     assert (made.name, made.description, made.parameters, made.timeout) == ("add", "Adds.", schema, 3)
@@ -307,19 +478,20 @@ def test_an_external_tool_by_hand() -> None:
         (("t", "", {}, print, 0), "tool t: timeout: expected seconds above 0, got 0"),
     ],
 )
-def test_a_wrong_external_tool_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+def test_wrong_external_tool_is_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         ExternalTool(*arguments)
 
 
 def test_timeout_may_be_a_timedelta() -> None:
-    @tool(timeout=timedelta(minutes=1))
+    @tool(timeout=datetime.timedelta(minutes=1))
     def wait() -> None:
         """Waits."""
 
     assert wait.timeout == 60
-    made = ExternalTool("a", "", {"type": "object"}, lambda arguments: None, timeout=timedelta(milliseconds=500))
+    half = datetime.timedelta(milliseconds=500)
+    made = ExternalTool("a", "", {"type": "object"}, lambda arguments: None, timeout=half)
     assert made.timeout == 0.5
-    assert Hook("Stop", lambda request: None, timeout=timedelta(seconds=2)).timeout == 2
+    assert Hook("Stop", lambda request: None, timeout=datetime.timedelta(seconds=2)).timeout == 2
     with pytest.raises(TypeError, match="expected seconds above 0"):
-        ExternalTool("a", "", {}, print, timeout=timedelta(0))
+        ExternalTool("a", "", {}, print, timeout=datetime.timedelta(0))

@@ -71,6 +71,8 @@ check "the wheel installs without anything else" "$new" -m pip install -q --no-i
 check "the wheel is what it should be" "$new" "$root/tests/packages/wheel.py" "$wheel" "$version" "$root"
 check "Python, with coroutines" prints "hello world" inside python "$new" coroutines.py
 check "Python, blocking" prints "hello world" inside python "$new" blocking.py
+check "Python, @tool without its packages" \
+    prints '@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]"' inside python "$new" tool.py
 size "$wheel"
 
 # --- Node ---

@@ -19,8 +19,11 @@ def complaints(wheel: Path, version: str, root: Path) -> list[str]:
     links = {link.partition(",")[0] for link in metadata.get_all("Project-URL") or []}
     found += [f"it has no link to its {name}" for name in ("Homepage", "Repository", "Issues") if name not in links]
     requires = metadata.get_all("Requires-Dist")
-    if requires:
-        found.append(f"it depends on {requires}")
+    needed = [text for text in requires or [] if "extra ==" not in text]
+    if needed:
+        found.append(f"it depends on {needed}")
+    if metadata.get_all("Provides-Extra") != ["tools"]:
+        found.append(f"its extras are {metadata.get_all('Provides-Extra')}, not just tools")
     if metadata["Version"] != version:
         found.append(f"its version is {metadata['Version']}, the workspace's {version}")
     if "-cp310-abi3-" not in wheel.name:

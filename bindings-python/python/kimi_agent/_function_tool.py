@@ -1,4 +1,4 @@
-"""External tools made of functions. Loaded when a program makes one."""
+"""`@tool`: makes an external tool from a function."""
 
 from __future__ import annotations
 
@@ -9,69 +9,51 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from . import _docstring
-from ._schema import Mismatch, Object, Resolver, member, render
-from ._schema.nodes import Renderer
-from ._tool import ExternalTool, ToolArgumentError, is_async
+from ._tool import ExternalTool, is_async
 
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from ._function_schema import FunctionSchema
 
 __all__ = ["FunctionTool", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_EMPTY = inspect.Parameter.empty
 
 
 class FunctionTool(ExternalTool, Generic[P, R]):
-    """What `tool` makes: an ExternalTool that can still be called as the function it was.
+    """An `ExternalTool` made by `tool`; it can still be called like the function.
 
-    Used on a method, looking it up on an instance gives the tool bound to that instance.
+    As a method it is bound when it is looked up on an instance: `tools=[store.read]`.
     """
 
-    __slots__ = ("__wrapped__", "_call")
+    __slots__ = ("__wrapped__", "_is_unbound", "_schema")
 
     def __init__(
-        self, function: Callable[P, R], name: str, description: str, timeout: float | timedelta | None, call: _Call
+        self,
+        function: Callable[P, R],
+        name: str,
+        description: str,
+        timeout: float | timedelta | None,
+        schema: FunctionSchema,
+        *,
+        is_unbound: bool,
     ) -> None:
-        handler = _refuse_unbound(name) if call.skips_self else _handler(function, call)
-        super().__init__(name, description, call.schema, handler, timeout)
-        self._call = call
+        handler = _refuse_unbound(name) if is_unbound else _handler(function, schema)
+        super().__init__(name, description, schema.json_schema, handler, timeout)
         self.__wrapped__ = function
+        self._is_unbound = is_unbound
+        self._schema = schema
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.__wrapped__(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> FunctionTool[..., R]:
-        if instance is None or not self._call.skips_self:
+        if instance is None or not self._is_unbound:
             return self
         method: Callable[..., R] = types.MethodType(self.__wrapped__, instance)
-        return FunctionTool(method, self.name, self.description, self.timeout, self._call.bound())
-
-
-class _Call:
-    """How JSON arguments become a call."""
-
-    __slots__ = ("arguments", "positional", "schema", "skips_self")
-
-    def __init__(
-        self, arguments: Object, positional: tuple[tuple[str, Any], ...], schema: dict[str, Any], skips_self: bool
-    ) -> None:
-        self.arguments = arguments
-        self.positional = positional
-        self.schema = schema
-        self.skips_self = skips_self
-
-    def bound(self) -> _Call:
-        return _Call(self.arguments, self.positional, self.schema, False)
-
-    def convert(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
-        try:
-            values: dict[str, Any] = self.arguments.convert(arguments, ())
-        except Mismatch as error:
-            raise ToolArgumentError(f"invalid arguments: {error}") from error
-        return [values.pop(name, default) for name, default in self.positional], values
+        return FunctionTool(method, self.name, self.description, self.timeout, self._schema, is_unbound=False)
 
 
 @overload
@@ -104,26 +86,35 @@ def tool(
 ) -> Any:
     """Makes an `ExternalTool` from a function's signature and docstring.
 
-    The annotations become the JSON Schema that the model sees, the docstring its descriptions. Arguments are
-    checked and turned back into the declared types before the function is called; what does not fit is
-    answered with an error that names the place, and the function is not called.
+    The signature becomes the JSON Schema that the model sees, the docstring its descriptions. Pydantic checks the
+    model's arguments and converts them to the declared types. If they do not fit, the function is not called, and the
+    model receives an error that lists the mistakes.
+
+    Needs pydantic and griffe: `pip install "kimi-agent[tools]"`.
 
     Args:
-        function: a plain or async function, method, `functools.partial` or object with `__call__`.
-        name: instead of the function's name.
-        description: instead of the docstring's text.
-        timeout: seconds a call may take, or a `timedelta`; None: as long as it likes.
+        function: A plain or async function, a method, a `functools.partial` or an object with `__call__`.
+        name: The tool's name. Default: the function's name.
+        description: The tool's description. Default: the docstring without its parameters and exceptions.
+        timeout: The longest time of a call, in seconds or as a `timedelta`. Default: none.
+
+    Returns:
+        The tool, or a decorator that makes it if `function` is not given.
+
+    Raises:
+        ImportError: Pydantic or griffe is not installed.
+        TypeError: The function has no name, or a parameter cannot be described with a JSON Schema.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:
     ...     '''Adds two numbers.'''
     ...     return a + b
     >>> add.parameters["properties"]["b"]
-    {'type': 'integer', 'default': 1}
+    {'default': 1, 'type': 'integer'}
     >>> add(2, 3)
     5
     """
-    # Types defined inside the calling function can be named in annotations given as text.
+    # Annotations given as text may name types that the calling function defines.
     localns = sys._getframe(1).f_locals
     if function is None:
         return lambda function: _make(function, name, description, timeout, localns)
@@ -137,20 +128,35 @@ def _make(
     timeout: float | timedelta | None,
     localns: Mapping[str, Any],
 ) -> FunctionTool[..., Any]:
+    try:
+        from ._function_schema import read_docstring, read_parameters
+    except ImportError as error:
+        raise ImportError(
+            f'@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]" ({error}). '
+            "An ExternalTool with a JSON Schema needs neither.",
+            name=error.name,
+        ) from error
     if isinstance(function, staticmethod):
         function = function.__func__
     if isinstance(function, (classmethod, type)) or not callable(function):
         raise TypeError(f"@tool needs a function, got {function!r}")
     inner = _innermost(function)
     name = name or _name_of(function, inner)
-    resolver = Resolver(getattr(inner, "__globals__", {}), localns)
-    doc = _docstring.parse(_doc_of(function, inner))
-    call = _signature(function, inner, name, resolver, doc)
-    return FunctionTool(function, name, doc.description if description is None else description, timeout, call)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError) as error:
+        raise TypeError(f"{name}(): its signature is unknown: {error}") from None
+    is_unbound = _is_unbound_method(function, parameters)
+    preset = _preset(function)
+    parameters = [parameter for parameter in parameters[is_unbound:] if parameter.name not in preset]
+    text, descriptions = read_docstring(_doc_of(function, inner))
+    schema = read_parameters(name, parameters, descriptions, getattr(inner, "__globals__", {}), dict(localns))
+    description = text if description is None else description
+    return FunctionTool(function, name, description, timeout, schema, is_unbound=is_unbound)
 
 
 def _innermost(function: Callable[..., Any]) -> Any:
-    """The function whose module the annotations are written in."""
+    """The function in whose module the annotations are written."""
     found: Any = function
     while True:
         if isinstance(found, functools.partial):
@@ -184,42 +190,8 @@ def _doc_of(function: Any, inner: Any) -> str | None:
     return inner.__doc__ or type(function).__doc__
 
 
-def _signature(function: Any, inner: Any, name: str, resolver: Resolver, doc: _docstring.Docstring) -> _Call:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (ValueError, TypeError) as error:
-        raise TypeError(f"{name}(): its signature is unknown: {error}") from None
-    skips_self = _is_unbound_method(function, parameters)
-    if skips_self:
-        del parameters[0]
-    arguments = Object(name, lambda values, path: values)
-    positional: list[tuple[str, Any]] = []
-    given = _given(function)
-    for parameter in parameters:
-        if parameter.name in given:
-            continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            raise TypeError(
-                f"{name}(): parameter '*{parameter.name}': arguments come by name, so there can be no *args; use a list"
-            )
-        try:
-            hint = resolver.named(parameter.name, parameter.annotation) if parameter.annotation is not _EMPTY else Any
-            node = resolver.node(hint)
-            if parameter.kind is parameter.VAR_KEYWORD:
-                arguments.rest = node
-                continue
-            made = member(parameter.name, node, parameter.default, doc.parameters.get(parameter.name))
-            made.schema(Renderer())
-        except (TypeError, RuntimeError) as error:
-            raise TypeError(f"{name}(): parameter {parameter.name!r}: {error}") from error
-        arguments.members[parameter.name] = made
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            positional.append((parameter.name, parameter.default))
-    return _Call(arguments, tuple(positional), render(arguments), skips_self)
-
-
-def _given(function: Any) -> set[str]:
-    """What functools.partial has settled by keyword: the program's business, not the model's."""
+def _preset(function: Any) -> set[str]:
+    """The parameters that `functools.partial` has set by keyword; the model does not see them."""
     found: set[str] = set()
     while isinstance(function, functools.partial):
         found.update(function.keywords)
@@ -232,7 +204,7 @@ def _is_unbound_method(function: Any, parameters: list[inspect.Parameter]) -> bo
         return False
     owner = function.__qualname__.rpartition(".")[0]
     first = parameters[0]
-    return bool(owner) and not owner.endswith("<locals>") and first.name == "self" and first.annotation is _EMPTY
+    return bool(owner) and not owner.endswith("<locals>") and first.name == "self" and first.annotation is first.empty
 
 
 def _refuse_unbound(name: str) -> Callable[[dict[str, Any]], Any]:
@@ -242,17 +214,17 @@ def _refuse_unbound(name: str) -> Callable[[dict[str, Any]], Any]:
     return handler
 
 
-def _handler(function: Callable[..., Any], call: _Call) -> Callable[[dict[str, Any]], Any]:
+def _handler(function: Callable[..., Any], schema: FunctionSchema) -> Callable[[dict[str, Any]], Any]:
     if is_async(function):
 
         async def run_async(arguments: dict[str, Any]) -> Any:
-            args, kwargs = call.convert(arguments)
+            args, kwargs = schema.convert(arguments)
             return await function(*args, **kwargs)
 
         return run_async
 
     def run(arguments: dict[str, Any]) -> Any:
-        args, kwargs = call.convert(arguments)
+        args, kwargs = schema.convert(arguments)
         return function(*args, **kwargs)
 
     return run
