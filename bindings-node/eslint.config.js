@@ -4,7 +4,7 @@ import globals from "globals";
 import tseslint from "typescript-eslint";
 
 export default defineConfig(
-  { ignores: ["dist/", "target/"] },
+  { ignores: ["dist/", "target/", "lib/addon.ts"] },
   eslint.configs.recommended,
   {
     files: ["**/*.ts", "**/*.mts", "**/*.cts"],

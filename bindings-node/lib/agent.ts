@@ -2,12 +2,12 @@
 
 import "./dispose.js";
 
+import type { NativeAgent } from "./addon.js";
 import { Bridge } from "./bridge.js";
-import { translated } from "./errors.js";
+import { callNative } from "./errors.js";
 import { Handlers } from "./handlers.js";
-import type { NativeAgent } from "./native.js";
-import { type AgentOptions, type AgentSessionOptions, checkedOptions, json, prepareOptions, wrongOption } from "./options.js";
-import { type CloseOptions, Session } from "./session.js";
+import { type AgentOptions, type AgentSessionOptions, checkedOptions, optionJson, prepareOptions, wrongOption } from "./options.js";
+import { type CloseOptions, type Origin, Session } from "./session.js";
 import { show } from "./show.js";
 import { takeSignal } from "./signal.js";
 
@@ -53,9 +53,9 @@ export class Agent implements AsyncDisposable {
   /** @internal */
   static open(bridge: Bridge, { signal, ...options }: AgentOptions): Agent {
     takeSignal(signal);
-    const { optionsJson, callbacksJson, functions } = prepareOptions(options);
-    const handlers = new Handlers(functions);
-    const native = translated(() => bridge.module.NativeAgent.open(bridge.native, optionsJson, callbacksJson));
+    const prepared = prepareOptions(options);
+    const handlers = new Handlers(prepared.functions);
+    const native = callNative(() => bridge.module.NativeAgent.open(bridge.native, prepared.optionsJson, prepared.callbacks));
     bridge.addSession(native.key, handlers);
     return new Agent(bridge, native, handlers);
   }
@@ -91,8 +91,7 @@ export class Agent implements AsyncDisposable {
     if (given !== undefined && given !== null && typeof given !== "string") {
       throw wrongOption("workDir", `expected the path of a directory, got ${show(given)}`);
     }
-    const ticket = translated(() => this.#native.listSessions(workDir ?? null));
-    const sessions = await this.#bridge.wait<NativeSessionInfo[]>(ticket, this);
+    const sessions = await this.#bridge.run<NativeSessionInfo[]>(() => this.#native.listSessions(workDir), this);
     return sessions.map(({ id, work_dir, title, updated_at }) => ({
       id,
       workDir: work_dir,
@@ -104,10 +103,7 @@ export class Agent implements AsyncDisposable {
   /** Closes all sessions and waits until no process is left. Twice is fine. With `timeout: 0` they are killed at once. */
   async close(options: CloseOptions = {}): Promise<void> {
     const { timeout } = checkedOptions("close()", options);
-    await this.#bridge.wait(
-      translated(() => this.#native.close(json("timeout", timeout ?? null))),
-      [this, this.#handlers],
-    );
+    await this.#bridge.run(() => this.#native.close(optionJson("timeout", timeout ?? null)), [this, this.#handlers]);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -115,10 +111,9 @@ export class Agent implements AsyncDisposable {
   }
 
   #open(resume: string | null, fork: string | null, options: AgentSessionOptions): Promise<Session> {
-    const origin = {
+    const origin: Origin = {
       agent: this,
-      open: (optionsJson: string, callbacksJson: string) =>
-        this.#native.createSession(resume, fork, optionsJson, callbacksJson),
+      open: ({ optionsJson, callbacks }) => this.#native.createSession(resume, fork, optionsJson, callbacks),
     };
     return Session.open(this.#bridge, options, origin);
   }

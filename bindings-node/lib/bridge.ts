@@ -1,9 +1,10 @@
 /** The one place where the addon and JavaScript meet: tickets, wake-ups, jobs, and what keeps the process alive. */
 
-import { type CallSite, callSite, fromNative, raisedAt, translated } from "./errors.js";
-import { errorText, type Handlers, type Job, JobContext } from "./handlers.js";
+import type { Bridge as NativeBridge, Delivery } from "./addon.js";
+import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
+import { errorText, type Handlers, type Job, JobContext, type JobOutcome } from "./handlers.js";
 import { log } from "./log.js";
-import { type Delivery, loadNative, type NativeBridge, type NativeModule } from "./native.js";
+import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
 import { bindRequest } from "./requests.js";
 
@@ -67,10 +68,16 @@ export class Bridge {
     return (this.#instance = new Bridge(module));
   }
 
-  /** Waits for a ticket; `owner` is not collected meanwhile. An error's stack is that of the call, `site`. */
-  wait<T>(ticket: number, owner?: object, site = callSite()): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      this.#pending.set(ticket, { resolve: resolve as (value: unknown) => void, reject, owner, site });
+  /**
+   * Begins an operation of the addon and waits for its end. `owner` is not collected meanwhile. An error's stack is that of
+   * the call, `site`.
+   *
+   * @param begin - Calls the addon and returns the ticket.
+   * @returns The operation's value, if it has one.
+   */
+  run<T>(begin: () => number, owner?: object, site = callSite()): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#pending.set(callNative(begin), { resolve: resolve as (value: unknown) => void, reject, owner, site });
       this.#updateRef();
     });
   }
@@ -110,44 +117,44 @@ export class Bridge {
     const alive = this.#pending.size > 0 || this.#active.size > 0 || this.#jobs.size > 0;
     if (alive === this.#alive) return;
     this.#alive = alive;
-    if (alive) this.native.ref();
-    else this.native.unref();
+    this.native.setKeepsAlive(alive);
   }
 
   #drain(): void {
     // What comes meanwhile wakes again.
-    for (const delivery of JSON.parse(this.native.drain()) as Delivery[]) this.#deliver(delivery);
+    for (const delivery of this.native.drain()) this.#deliver(delivery);
     this.#updateRef();
   }
 
   #deliver(delivery: Delivery): void {
-    switch (delivery[0]) {
+    switch (delivery.type) {
       case "done":
-        this.#take(delivery[1])?.resolve(delivery[2]);
+        this.#take(delivery.ticket)?.resolve(delivery.json && JSON.parse(delivery.json));
         break;
       case "failed": {
-        const pending = this.#take(delivery[1]);
-        pending?.reject(raisedAt(fromNative(delivery[2], delivery[3], delivery[4]), pending.site));
+        const pending = this.#take(delivery.ticket);
+        pending?.reject(raisedAt(publicError(delivery.error), pending.site));
         break;
       }
       case "readable":
-        this.#turns.get(delivery[1])?.onReadable();
+        this.#turns.get(delivery.turn)?.onReadable();
         break;
       case "settled":
-        this.#active.delete(delivery[1]);
-        this.#turns.get(delivery[1])?.onSettled();
+        this.#active.delete(delivery.turn);
+        this.#turns.get(delivery.turn)?.onSettled();
         break;
       case "job": {
-        const [, id, session, kind, index, payload, inTurn, origin] = delivery;
+        const { id, owner, kind, index, payloadJson, inTurn, origin } = delivery;
+        const payload: unknown = JSON.parse(payloadJson);
         if (origin) bindRequest(payload, origin);
-        this.#run(session, { id, kind, index, payload }, inTurn);
+        this.#runJob(owner, { id, kind, index, payload, inTurn });
         break;
       }
       case "cancel_job":
-        this.#cancelJob(delivery[1]);
+        this.#cancelJob(delivery.id);
         break;
       case "log":
-        log.write({ level: delivery[1], target: delivery[2], message: delivery[3] });
+        log.write({ level: delivery.level, target: delivery.target, message: delivery.message });
     }
   }
 
@@ -157,30 +164,34 @@ export class Bridge {
     return pending;
   }
 
-  #run(sessionKey: number, job: Job, inTurn: boolean): void {
+  #runJob(owner: number, job: Job): void {
     const { id } = job;
-    const handlers = this.#sessions.get(sessionKey)?.deref();
+    const handlers = this.#sessions.get(owner)?.deref();
     if (!handlers) {
-      this.native.jobDone(id, null, "the session is gone");
+      this.native.jobFailed(id, "the session is gone");
       return;
     }
     const context = new JobContext();
     this.#jobs.set(id, context);
-    handlers.run(job, context, inTurn, ({ value, error }) => {
+    handlers.run(job, context, (outcome) => {
       // A job that was cancelled is known no more, and may belong to a session that is closed.
-      if (this.#jobs.delete(id)) this.#jobDone(id, value, error);
+      if (this.#jobs.delete(id)) this.#endJob(id, outcome);
       this.#updateRef();
     });
   }
 
-  /** Whatever a handler gave, the agent gets an answer: JSON that the addon refuses, too deep for one, is a failure. */
-  #jobDone(id: number, value: string | null, error: string | null): void {
+  /** The agent gets an answer in any case: an answer that the addon refuses, for example JSON that nests too deep, is a failure. */
+  #endJob(id: number, outcome: JobOutcome): void {
+    if ("failure" in outcome) {
+      this.native.jobFailed(id, outcome.failure);
+      return;
+    }
     try {
-      translated(() => {
-        this.native.jobDone(id, value, error);
+      callNative(() => {
+        this.native.jobDone(id, outcome.answerJson);
       });
     } catch (refused) {
-      this.native.jobDone(id, null, errorText(refused));
+      this.native.jobFailed(id, errorText(refused));
     }
   }
 

@@ -1,6 +1,6 @@
 /** What goes wrong, as classes: each has a stable `code`, the same in every language of the SDK. */
 
-import type { ErrorFields } from "./native.js";
+import type { NativeError } from "./addon.js";
 
 /** The stable name of an error. */
 export type ErrorCode =
@@ -280,7 +280,7 @@ export function isKimiAgentError(error: unknown): error is AnyKimiAgentError {
   return error instanceof KimiAgentError;
 }
 
-const SIMPLE = {
+const WITH_MESSAGE = {
   spawn_error: SpawnError,
   handshake_error: HandshakeError,
   protocol_error: ProtocolError,
@@ -288,10 +288,9 @@ const SIMPLE = {
   session_closed: SessionClosed,
   timeout: Timeout,
   event_buffer_full: EventBufferFull,
-  turn_cancelled: TurnCancelled,
 } as const;
 
-const RPC = {
+const ANSWERS = {
   rpc_error: RpcError,
   turn_in_progress: TurnInProgress,
   no_active_turn: NoActiveTurn,
@@ -303,6 +302,35 @@ const RPC = {
 
 function has<T extends object>(table: T, key: string): key is keyof T & string {
   return Object.hasOwn(table, key);
+}
+
+/** Makes the public error of an error of the addon. */
+export function publicError(native: NativeError): KimiAgentError {
+  const error = withoutRetryable(native);
+  const { retryable } = native;
+  return retryable === error.retryable ? error : Object.assign(error, { retryable });
+}
+
+function withoutRetryable(native: NativeError): KimiAgentError {
+  const { code, message, data } = native;
+  if (has(WITH_MESSAGE, code)) return new WITH_MESSAGE[code](message);
+  if (has(ANSWERS, code)) {
+    const attached: unknown = data === undefined ? null : JSON.parse(data);
+    return new ANSWERS[code](message, native.rpcCode, attached, native.hint);
+  }
+  if (code === "invalid_option") return new InvalidOption(native.option ?? "", message);
+  if (code === "agent_exited") return new AgentExited(message, native.exitCode, native.signal, native.stderr);
+  return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);
+}
+
+/** Calls the addon. An error of the addon that it throws is thrown as the public error. */
+export function callNative<T>(call: () => T): T {
+  try {
+    return call();
+  } catch (thrown) {
+    const native = thrown instanceof Error && (thrown as { native?: NativeError }).native;
+    throw native ? publicError(native) : thrown;
+  }
 }
 
 /** The place of a call in the program, for an error that arises later. */
@@ -325,41 +353,4 @@ export function raisedAt<E extends Error>(error: E, { stack }: CallSite): E {
   const end = own.indexOf("\n    at ");
   error.stack = (end === -1 ? own : own.slice(0, end)) + (stack as string).slice(frames);
   return error;
-}
-
-/** The error that the core describes by `code`, `message` and `fields`. */
-export function fromNative(code: string, message: string, fields: ErrorFields = {}): KimiAgentError {
-  const error = made(code, message, fields);
-  const { retryable = error.retryable } = fields;
-  return retryable === error.retryable ? error : Object.assign(error, { retryable });
-}
-
-function made(code: string, message: string, fields: ErrorFields): KimiAgentError {
-  if (has(SIMPLE, code)) return new SIMPLE[code](message);
-  if (has(RPC, code)) return new RPC[code](fields.message ?? message, fields.rpc_code, fields.data, fields.hint);
-  if (code === "invalid_option") return new InvalidOption(fields.option ?? "", message);
-  if (code === "agent_exited") {
-    return new AgentExited(message, fields.exit_code, fields.signal, fields.stderr);
-  }
-  if (code === "max_steps_reached") return new MaxStepsReached(message, fields.steps ?? null);
-  return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);
-}
-
-/** Runs a call into the addon and turns what it throws into the error that it describes. */
-export function translated<T>(call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    throw translateThrown(error);
-  }
-}
-
-function translateThrown(error: unknown): unknown {
-  if (!(error instanceof Error) || !error.message.startsWith("{")) return error;
-  try {
-    const { code, message, fields } = JSON.parse(error.message) as { code: string; message: string; fields?: ErrorFields };
-    return fromNative(code, message, fields);
-  } catch {
-    return error;
-  }
 }

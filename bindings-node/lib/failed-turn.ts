@@ -1,13 +1,17 @@
 /** A turn that could not begin: it fails where a program reads it or waits for it. */
 
+import type { NativeTurn } from "./addon.js";
 import { log } from "./log.js";
-import type { NativeTurn } from "./native.js";
 
-/** Stands in for the core's turn. */
-export class FailedTurn implements NativeTurn {
+/** A turn as this package uses it: the addon's, or one that failed. */
+export type TurnHandle = Pick<NativeTurn, keyof NativeTurn>;
+
+/** Stands in for the addon's turn. */
+export class FailedTurn implements TurnHandle {
   readonly key = 0;
   readonly id = "";
   readonly discarded = 0;
+  readonly isSettled = true;
   readonly #error: unknown;
   #used = false;
 
@@ -31,12 +35,11 @@ export class FailedTurn implements NativeTurn {
     return this.#fail();
   }
 
-  /** It has ended, without an outcome in the core. */
-  outcome(): string {
-    return "{}";
+  error(): null {
+    return null;
   }
 
-  usage(): string {
+  usageJson(): string {
     return JSON.stringify({ input_other: 0, output: 0, input_cache_read: 0, input_cache_creation: 0 });
   }
 

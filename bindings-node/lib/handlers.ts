@@ -1,19 +1,22 @@
 /** Runs the program's functions for the agent's requests. */
 
 import { revealCall, revealed } from "./added.js";
+import type { Delivery } from "./addon.js";
 import { InvalidOption } from "./errors.js";
 import { toJson } from "./json.js";
-import type { JobKind } from "./native.js";
 import { asyncHooks } from "./node.js";
 import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
 import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest } from "./wire.js";
 
-/** A request for a handler, as the addon delivers it. */
+/** A call of a handler. */
 export interface Job {
   id: number;
-  kind: JobKind;
-  index: number | null;
+  kind: (Delivery & { type: "job" })["kind"];
+  /** The place of the tool or hook in the options. */
+  index: number | undefined;
   payload: unknown;
+  /** Whether the session's running turn waits for the handler. */
+  inTurn: boolean;
 }
 
 /** In a handler that a turn waits for, and in what it has started: the id of its job. */
@@ -42,8 +45,8 @@ export class JobContext implements HandlerContext {
   }
 }
 
-/** What came of a job: an answer as JSON, or the text of a failure. */
-export type JobOutcome = { value: string; error: null } | { value: null; error: string };
+/** What came of a job: an answer, or the text of what was thrown. */
+export type JobOutcome = { answerJson: string } | { failure: string };
 
 /** An answer as the addon takes it: {@link Reject} and {@link Block} become objects, nothing becomes null. */
 export function answerJson(answer: unknown): string {
@@ -102,14 +105,14 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, contex
 }
 
 function failed(thrown: unknown): JobOutcome {
-  return { value: null, error: errorText(thrown) };
+  return { failure: errorText(thrown) };
 }
 
 function answered(job: Job, answer: unknown): JobOutcome {
   const ignored = job.kind === "event" || job.kind === "stderr";
   try {
-    if (ignored) return { value: "null", error: null };
-    return { value: job.kind === "tool" ? answerJson(answer) : decisionJson(answer), error: null };
+    if (ignored) return { answerJson: "null" };
+    return { answerJson: job.kind === "tool" ? answerJson(answer) : decisionJson(answer) };
   } catch (thrown) {
     return failed(thrown);
   }
@@ -144,12 +147,12 @@ export class Handlers {
    * Runs one handler, and tells `done` its answer or the failure's text: at once if the handler gives no promise. Not as an
    * asynchronous function: each promise is dear where an `AsyncLocalStorage` is in use.
    */
-  run(job: Job, context: JobContext, inTurn: boolean, done: (outcome: JobOutcome) => void): void {
-    const scope = inTurn ? this.#turn : this.#session;
+  run(job: Job, context: JobContext, done: (outcome: JobOutcome) => void): void {
+    const scope = job.inTurn ? this.#turn : this.#session;
     let answer: unknown;
     let pending: Promise<unknown> | undefined;
     try {
-      answer = scope.runInAsyncScope(inTurn ? callServing : call, undefined, job, this.#functions, context);
+      answer = scope.runInAsyncScope(job.inTurn ? callServing : call, undefined, job, this.#functions, context);
       if (isThenable(answer)) pending = Promise.resolve(answer);
     } catch (thrown) {
       done(failed(thrown));

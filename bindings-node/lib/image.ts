@@ -1,6 +1,6 @@
 /** Images as parts of a prompt. */
 
-import { InvalidOption, translated } from "./errors.js";
+import { callNative, InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
 import { show } from "./show.js";
@@ -21,14 +21,14 @@ import type { ImageURLPart } from "./wire.js";
 export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): ImageURLPart {
   const native = loadNative();
   const given: unknown = pathOrBytes;
-  const text = translated(() => {
+  const text = callNative(() => {
     if (typeof given === "string") {
       if (/^https?:\/\//i.test(given)) throw wrongImage(`${show(given)} is a URL, not a path; ${AS_URL}`);
-      return native.imageFile(given);
+      return native.imageFileJson(given);
     }
-    if (given instanceof URL) return native.imageFile(filePath(given));
-    if (given instanceof Uint8Array) return native.imageBytes(given);
-    if (given instanceof ArrayBuffer) return native.imageBytes(new Uint8Array(given));
+    if (given instanceof URL) return native.imageFileJson(filePath(given));
+    if (given instanceof Uint8Array) return native.imageBytesJson(given);
+    if (given instanceof ArrayBuffer) return native.imageBytesJson(new Uint8Array(given));
     throw wrongImage(`expected the path or the bytes of an image file; got ${show(given)}`);
   });
   return JSON.parse(text) as ImageURLPart;

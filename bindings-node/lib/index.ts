@@ -33,8 +33,7 @@ export {
   Unsupported,
 } from "./errors.js";
 export { image } from "./image.js";
-export { type Logger, type LogRecord, setLogger } from "./log.js";
-export type { LogLevel } from "./native.js";
+export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";
 export {
   type AgentOptions,
   type AgentSessionOptions,

@@ -1,8 +1,10 @@
 /** Where the SDK's own log goes: nowhere, until the program says so. */
 
 import { InvalidOption } from "./errors.js";
-import type { LogLevel } from "./native.js";
 import { show } from "./show.js";
+
+/** How grave a log record is. */
+export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
 
 /** A record of the SDK's log. */
 export interface LogRecord {

@@ -1,6 +1,7 @@
 /** What a session can be opened with. */
 
-import { InvalidOption, translated } from "./errors.js";
+import type { Callbacks } from "./addon.js";
+import { callNative, InvalidOption } from "./errors.js";
 import { toJson } from "./json.js";
 import { loadNative } from "./native.js";
 import type { WireVersion } from "./script.js";
@@ -253,12 +254,9 @@ export interface HandlerFunctions {
 /** Options as the addon takes them, and the functions that stay here. */
 export interface PreparedOptions {
   optionsJson: string;
-  callbacksJson: string;
+  callbacks: Callbacks;
   functions: HandlerFunctions;
 }
-
-/** The names of the options whose values are functions, or hold some. */
-const WITH_FUNCTIONS = new Set(["tools", "hooks", "onApproval", "onQuestion", "onEvent", "onStderr"]);
 
 /** The types of values that have no form as JSON. */
 const HAVE_NO_JSON = new Set(["function", "symbol", "bigint"]);
@@ -269,7 +267,7 @@ export function wrongOption(option: string, reason: string, options?: ErrorOptio
 }
 
 /** The JSON of an option's value, or of another argument that the core judges by its name. */
-export function json(option: string, value: unknown): string {
+export function optionJson(option: string, value: unknown): string {
   // JSON would make null of them, and null means that the option is not set.
   if (typeof value === "number" && !Number.isFinite(value)) throw wrongOption(option, `${String(value)} is not finite`);
   try {
@@ -279,11 +277,11 @@ export function json(option: string, value: unknown): string {
   }
 }
 
-/** Options that have no functions, as JSON. */
-export function plainOptions(options: object): string {
+/** The JSON of an object without functions. Errors name the option, which by default is the name of the value itself. */
+export function plainOptions(options: object, option?: string): string {
   const given = Object.entries(options) as [string, unknown][];
   const set = given.filter(([, value]) => value !== undefined);
-  return `{${set.map(([name, value]) => `${JSON.stringify(name)}:${json(name, value)}`).join(",")}}`;
+  return `{${set.map(([name, value]) => `${JSON.stringify(name)}:${optionJson(option ?? name, value)}`).join(",")}}`;
 }
 
 /** The options of a call, which must be an object. */
@@ -296,48 +294,55 @@ export function checkedOptions<T extends object>(call: string, options: T): T {
 /** Divides options into data and functions. What is right and what is wrong with the data is for the core to say. */
 export function prepareOptions(options: SessionOptions): PreparedOptions {
   const native = loadNative();
-  translated(() => {
+  callNative(() => {
     native.checkNames(Object.keys(options));
   });
   const functions: HandlerFunctions = { tools: [], hooks: [] };
-  const callbacks: string[] = [];
   const data: string[] = [];
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    if (value === undefined) continue;
-    const announced = WITH_FUNCTIONS.has(name) ? takeFunctions(name, value, functions) : undefined;
-    if (announced) callbacks.push(announced);
-    else if (HAVE_NO_JSON.has(typeof value)) translated(() => native.wrongType(name, show(value)));
-    else data.push(`${JSON.stringify(name)}:${json(name, value)}`);
+    if (value === undefined || takeFunction(name, value, functions)) continue;
+    if (HAVE_NO_JSON.has(typeof value)) callNative(() => native.wrongType(name, show(value)));
+    const json = (name === "tools" || name === "hooks") && Array.isArray(value) ? definitions(name, value, functions) : undefined;
+    data.push(`${JSON.stringify(name)}:${json ?? optionJson(name, value)}`);
   }
-  return { optionsJson: `{${data.join(",")}}`, callbacksJson: `{${callbacks.join(",")}}`, functions };
+  const callbacks = {
+    onApproval: functions.approval !== undefined,
+    onQuestion: functions.question !== undefined,
+    onEvent: functions.event !== undefined,
+    onStderr: functions.stderr !== undefined,
+  };
+  return { optionsJson: `{${data.join(",")}}`, callbacks, functions };
 }
 
-/** Takes the functions out of an option and says what the addon has to know of them; nothing if there are none. */
-function takeFunctions(name: string, value: unknown, functions: HandlerFunctions): string | undefined {
-  if (name === "tools" || name === "hooks") {
-    if (!Array.isArray(value)) return undefined;
-    const items = value.map((item: unknown) => definition(name, item));
-    if (name === "tools") functions.tools = items as unknown as ExternalTool[];
-    else functions.hooks = items as unknown as HookDefinition[];
-    const described = items.map(({ handler: _, ...rest }) => `{${fields(name, rest)}}`);
-    return `"${name}":[${described.join(",")}]`;
-  }
-  if (typeof value !== "function") return undefined;
-  checkParameters(name, value, "the function");
+/** Takes a handler out of the options. Returns whether the value is one. */
+function takeFunction(name: string, value: unknown, functions: HandlerFunctions): boolean {
+  if (typeof value !== "function") return false;
   switch (name) {
     case "onApproval":
       functions.approval = value as ApprovalHandler;
-      return '"on_approval":"handler"';
+      break;
     case "onQuestion":
       functions.question = value as QuestionHandler;
-      return '"on_question":"handler"';
+      break;
     case "onEvent":
       functions.event = value as NonNullable<SessionOptions["onEvent"]>;
-      return '"on_event":true';
-    default:
+      break;
+    case "onStderr":
       functions.stderr = value as NonNullable<SessionOptions["onStderr"]>;
-      return '"on_stderr":true';
+      break;
+    default:
+      return false;
   }
+  checkParameters(name, value, "the function");
+  return true;
+}
+
+/** Takes the tools or hooks out of the options. Returns the JSON of what the agent gets to know of them. */
+function definitions(name: "tools" | "hooks", items: readonly unknown[], functions: HandlerFunctions): string {
+  const checked = items.map((item) => definition(name, item));
+  if (name === "tools") functions.tools = checked as unknown as ExternalTool[];
+  else functions.hooks = checked as unknown as HookDefinition[];
+  return `[${checked.map(({ handler: _, ...rest }) => plainOptions(rest, name)).join(",")}]`;
 }
 
 /** Handlers are called with the request and a context: one that needs more could not work. */
@@ -381,11 +386,4 @@ function definition(option: string, item: unknown): JsonObject {
   if (option !== "tools" || !isStandardSchema(parameters)) return given;
   const handler = given["handler"] as (args: unknown, context: HandlerContext) => unknown;
   return { ...tool({ ...(item as ExternalTool), parameters, handler }) };
-}
-
-function fields(option: string, item: JsonObject): string {
-  return Object.entries(item)
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => `${JSON.stringify(name)}:${json(option, value)}`)
-    .join(",");
 }

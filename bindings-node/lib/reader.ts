@@ -1,9 +1,10 @@
 /** Reads the events of a native turn, by event or by step. */
 
 import { revealed } from "./added.js";
+import type { EventBatch } from "./addon.js";
 import type { Bridge } from "./bridge.js";
-import { type CallSite, callSite, fromNative, raisedAt, translated } from "./errors.js";
-import type { Batch, ErrorFields, NativeTurn } from "./native.js";
+import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
+import type { TurnHandle } from "./failed-turn.js";
 import { PullQueue } from "./pull.js";
 import { bindRequest } from "./requests.js";
 import type { Event, RequestType } from "./wire.js";
@@ -80,6 +81,9 @@ export class EventIterator<T = Event> implements AsyncIterableIterator<T> {
   }
 }
 
+/** An event of a batch, or of a text part only the length of its text: null for a long text. */
+type Packed = Event | number | null;
+
 const REQUESTS: ReadonlySet<string> = new Set<RequestType>([
   "ApprovalRequest",
   "QuestionRequest",
@@ -87,14 +91,14 @@ const REQUESTS: ReadonlySet<string> = new Set<RequestType>([
   "HookRequest",
 ]);
 
-function isRequest(event: Batch["events"][number] | undefined): boolean {
+function isRequest(event: Packed | undefined): boolean {
   return typeof event === "object" && event !== null && REQUESTS.has(event.type);
 }
 
 /** The one reader of a turn, or of a replay. */
 export class Reader {
   readonly #bridge: Bridge;
-  readonly #native: NativeTurn;
+  readonly #native: TurnHandle;
   readonly #owner: object;
   readonly #onEnd: () => void;
   #mode: "events" | "steps" | undefined;
@@ -105,7 +109,7 @@ export class Reader {
   /** Where the program began to read. */
   #site: CallSite = {};
 
-  #batch: Batch["events"] = [];
+  #batch: Packed[] = [];
   /** So many of it the program has got; the core is told with the next call: one across the border is dear. */
   #next = 0;
   /** So many of those the core has been told of already. */
@@ -122,7 +126,7 @@ export class Reader {
   readonly #steps: PullQueue<Step>;
 
   /** `owner` is kept from being collected while somebody waits for an event; `onEnd` is told that all has been read. */
-  constructor(bridge: Bridge, native: NativeTurn, owner: object, onEnd: () => void = () => undefined) {
+  constructor(bridge: Bridge, native: TurnHandle, owner: object, onEnd: () => void = () => undefined) {
     this.#bridge = bridge;
     this.#native = native;
     this.#owner = owner;
@@ -172,7 +176,7 @@ export class Reader {
     this.#next = this.#acknowledged = 0;
     this.#texts = "";
     this.#long = [];
-    translated(() => {
+    callNative(() => {
       this.#native.abandon();
     });
     this.#stepQueue?.close();
@@ -197,7 +201,7 @@ export class Reader {
     const taken = this.#loop === undefined ? loop !== undefined && this.#events.waiting : this.#loop !== loop;
     if (this.#mode !== mode || taken) {
       // Refused by the core if the turn is read in the other mode, or by another loop.
-      translated(() => {
+      callNative(() => {
         this.#native.readerStarted(mode === "steps");
       });
     }
@@ -212,19 +216,19 @@ export class Reader {
     else this.#bridge.release(this.#owner);
   };
 
-  /** What is there to read, its texts in `#texts`; null when there is nothing yet. The batch before it has been used up. */
-  #drain(max: number, step: number | null): Batch | null {
+  /** Fetches the next batch, after the last one has been used up. Returns null if there is nothing yet. */
+  #drain(max: number, step: number | null): EventBatch | null {
     const got = this.#next - this.#acknowledged;
     this.#batch = [];
     this.#next = this.#at = this.#acknowledged = 0;
     this.#texts = "";
     this.#long = [];
-    const drained = translated(() => this.#native.drain(max, step, got));
-    if (drained === null) return null;
-    this.#texts = drained[1];
-    if (drained.length > 2) this.#long = drained.slice(2).reverse();
-    const batch = JSON.parse(drained[0]) as Batch;
-    for (const [place, ...origin] of batch.origins ?? []) bindRequest(batch.events[place], origin);
+    const batch = callNative(() => this.#native.drain(max, step, got));
+    if (batch === null) return null;
+    this.#batch = JSON.parse(batch.eventsJson) as Packed[];
+    this.#texts = batch.texts;
+    this.#long = batch.longTexts?.reverse() ?? [];
+    for (const { place, origin } of batch.requests ?? []) bindRequest(this.#batch[place], origin);
     return batch;
   }
 
@@ -250,7 +254,7 @@ export class Reader {
 
   /** The next event of the batch, which has one. */
   #take(): IteratorYieldResult<Event> {
-    const event = this.#batch[this.#next] as Batch["events"][number];
+    const event = this.#batch[this.#next] as Packed;
     this.#next += 1;
     // A handler starts once the program has got what came before its request.
     if (isRequest(event) || isRequest(this.#batch[this.#next])) this.#acknowledge();
@@ -262,7 +266,6 @@ export class Reader {
       if (this.#next < this.#batch.length) return this.#take();
       const batch = this.#drain(BATCH, step);
       if (batch === null) return undefined;
-      this.#batch = batch.events;
       if (this.#batch.length > 0) continue;
       if (batch.ended) {
         if (step === null) this.#finish();
@@ -277,8 +280,8 @@ export class Reader {
       const batch = this.#drain(0, null);
       if (batch === null) return undefined;
       const { next, ended } = batch;
-      if (next !== null) {
-        const [index, n] = next;
+      if (next) {
+        const { index, n } = next;
         this.#step = index;
         const queue = new PullQueue(() => this.#pollEvent(index), this.#onWaiting);
         this.#stepQueue = queue;
@@ -298,8 +301,8 @@ export class Reader {
     for (;;) {
       const batch = this.#drain(BATCH, step);
       if (batch === null) return false;
-      if (batch.events.length === 0) break;
-      this.#next = batch.events.length;
+      if (this.#batch.length === 0) break;
+      this.#next = this.#batch.length;
     }
     this.#step = null;
     return true;
@@ -310,9 +313,7 @@ export class Reader {
     this.#ended = true;
     this.#bridge.removeTurn(this.#native.key);
     this.#onEnd();
-    const outcome = this.#native.outcome();
-    if (outcome === null) return;
-    const { error } = JSON.parse(outcome) as { error?: { code: string; message: string; fields?: ErrorFields } };
-    if (error) throw raisedAt(fromNative(error.code, error.message, error.fields), this.#site);
+    const error = this.#native.error();
+    if (error) throw raisedAt(publicError(error), this.#site);
   }
 }

@@ -1,7 +1,7 @@
 /** Which session a request belongs to. An object that a session delivered remembers it; a copy names its id only. */
 
+import type { RequestOrigin } from "./addon.js";
 import { InvalidOption } from "./errors.js";
-import type { RequestOrigin } from "./native.js";
 import { show } from "./show.js";
 import type { RequestEvent } from "./wire.js";
 

@@ -2,16 +2,17 @@
 
 import "./dispose.js";
 
+import type { NativeSession, Opening } from "./addon.js";
 import { Bridge } from "./bridge.js";
-import { translated } from "./errors.js";
+import { callNative } from "./errors.js";
 import { decisionJson, Handlers } from "./handlers.js";
-import { FailedTurn } from "./failed-turn.js";
-import type { NativeSession, NativeTurn } from "./native.js";
+import { FailedTurn, type TurnHandle } from "./failed-turn.js";
 import {
   type ApprovalAnswer,
   checkedOptions,
-  json,
+  optionJson,
   plainOptions,
+  type PreparedOptions,
   prepareOptions,
   type QuestionAnswer,
   type SessionOptions,
@@ -56,15 +57,10 @@ export interface Capabilities {
   hooks: string[];
 }
 
-interface Info {
-  server: ServerInfo | null;
-  capabilities: Capabilities;
-  external_tools: ExternalToolsResult;
-}
-
-/** What opens a session other than one of its own agent. */
+/** The agent that opens a session, unless the session has an agent of its own. */
 export interface Origin {
-  open(optionsJson: string, callbacksJson: string): { session: NativeSession; ticket: number };
+  agent: object;
+  open(options: PreparedOptions): Opening;
 }
 
 interface Remains {
@@ -87,7 +83,6 @@ export class Session implements AsyncDisposable {
   readonly #bridge: Bridge;
   readonly #native: NativeSession;
   readonly #handlers: Handlers;
-  #info: Info | undefined;
 
   /** @internal */
   constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, origin?: object) {
@@ -100,19 +95,19 @@ export class Session implements AsyncDisposable {
   /** @internal */
   static async open(bridge: Bridge, { signal: given, ...options }: SessionOptions, origin?: Origin): Promise<Session> {
     const signal = takeSignal(given);
-    const { optionsJson, callbacksJson, functions } = prepareOptions(options);
-    const handlers = new Handlers(functions);
-    const { session, ticket } = translated(
+    const prepared = prepareOptions(options);
+    const handlers = new Handlers(prepared.functions);
+    const { session, ticket } = callNative(
       () =>
-        origin?.open(optionsJson, callbacksJson) ??
-        bridge.module.NativeSession.open(bridge.native, optionsJson, callbacksJson),
+        origin?.open(prepared) ??
+        bridge.module.NativeSession.open(bridge.native, prepared.optionsJson, prepared.callbacks),
     );
     bridge.addSession(session.key, handlers);
     const forget = whenAborted(signal, () => {
       session.abandon();
     });
     try {
-      await bridge.wait(ticket, handlers);
+      await bridge.run(() => ticket, handlers);
       // It may have been open already, though nobody had been told.
       signal?.throwIfAborted();
     } catch (error) {
@@ -153,12 +148,12 @@ export class Session implements AsyncDisposable {
 
   /** The agent's name and version; null for agents that do not introduce themselves. */
   get server(): ServerInfo | null {
-    return this.#described().server;
+    return JSON.parse(this.#native.serverJson()) as ServerInfo | null;
   }
 
   /** What the agent can do. */
   get capabilities(): Capabilities {
-    return this.#described().capabilities;
+    return this.#native.capabilities() as Capabilities;
   }
 
   /**
@@ -166,22 +161,22 @@ export class Session implements AsyncDisposable {
    * they change; each time `onEvent` gets an `available_commands_update`.
    */
   get slashCommands(): SlashCommand[] {
-    return JSON.parse(this.#native.slashCommands()) as SlashCommand[];
+    return JSON.parse(this.#native.slashCommandsJson()) as SlashCommand[];
   }
 
   /** Which of the program's tools the agent took, and why not the others. */
   get externalTools(): ExternalToolsResult {
-    return this.#described().external_tools;
+    return JSON.parse(this.#native.externalToolsJson()) as ExternalToolsResult;
   }
 
   /** The tokens that the session has taken so far. */
   get usage(): Usage {
-    return withTotal(JSON.parse(this.#native.usage()) as TokenUsage);
+    return withTotal(JSON.parse(this.#native.usageJson()) as TokenUsage);
   }
 
   /** How things stand, all updates put together: context, plan mode, MCP servers. */
   get status(): StatusUpdate {
-    return JSON.parse(this.#native.status()) as StatusUpdate;
+    return JSON.parse(this.#native.statusJson()) as StatusUpdate;
   }
 
   /**
@@ -193,7 +188,7 @@ export class Session implements AsyncDisposable {
     return begin(this.#bridge, () => {
       const { signal: given, ...rest } = checkedOptions("prompt()", options);
       const signal = takeSignal(given);
-      const native = translated(() => this.#native.prompt(contentJson(content), plainOptions(rest)));
+      const native = callNative(() => this.#native.prompt(contentJson(content), plainOptions(rest)));
       this.#handlers.enterTurn();
       return { native, keep: [this, this.#handlers], signal };
     });
@@ -205,23 +200,22 @@ export class Session implements AsyncDisposable {
    * does not answer within `cancelTimeout`; the session is over then.
    */
   async cancel(): Promise<void> {
-    await this.#bridge.wait(translated(() => this.#native.cancel()), this);
+    await this.#bridge.run(() => this.#native.cancel(), this);
   }
 
   /** The messages of the session so far, told again. */
   replay(): Replay {
-    return new Replay(this.#bridge, translated(() => this.#native.replay()), this);
+    return new Replay(this.#bridge, callNative(() => this.#native.replay()), this);
   }
 
   /** Turns plan mode on or off. */
   async setPlanMode(on: boolean): Promise<void> {
-    await this.#bridge.wait(translated(() => this.#native.setPlanMode(json("on", on))), this);
+    await this.#bridge.run(() => this.#native.setPlanMode(optionJson("on", on)), this);
   }
 
   /** Answers a request that came outside a turn, where `onApproval` or `onQuestion` is `"manual"`. */
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    const ticket = translated(() => this.#native.respond(...requestReference(request), decisionJson(answer)));
-    await this.#bridge.wait(ticket, this);
+    await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
   }
 
   /**
@@ -230,26 +224,12 @@ export class Session implements AsyncDisposable {
    */
   async close(options: CloseOptions = {}): Promise<void> {
     const { timeout } = checkedOptions("close()", options);
-    await this.#bridge.wait(translated(() => this.#native.close(json("timeout", timeout ?? null))), this);
+    await this.#bridge.run(() => this.#native.close(optionJson("timeout", timeout ?? null)), this);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-
-  #described(): Info {
-    return (this.#info ??= describe(this.#native.info()));
-  }
-}
-
-function describe(json: string): Info {
-  const info = JSON.parse(json) as Omit<Info, "capabilities"> & { capabilities: Record<string, unknown> };
-  const capabilities = Object.entries(info.capabilities).map(([name, value]) => [camelCase(name), value] as const);
-  return { ...info, capabilities: Object.fromEntries(capabilities) as unknown as Capabilities };
-}
-
-function camelCase(name: string): string {
-  return name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** Opens a session: starts an agent and waits until it is ready. */
@@ -270,11 +250,11 @@ export function promptOnce(bridge: Bridge, content: PromptContent, options: Sess
   return begin(bridge, () => {
     const { signal: given, timeout, ...rest } = checkedOptions("prompt()", options);
     const signal = takeSignal(given);
-    const { optionsJson, callbacksJson, functions } = prepareOptions(rest);
+    const { optionsJson, callbacks, functions } = prepareOptions(rest);
     const handlers = new Handlers(functions);
     const promptJson = plainOptions({ timeout });
-    const { turn, sessionKey } = translated(() =>
-      bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), promptJson, optionsJson, callbacksJson),
+    const { turn, sessionKey } = callNative(() =>
+      bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), promptJson, optionsJson, callbacks),
     );
     bridge.addSession(sessionKey, handlers);
     return { native: turn, keep: [handlers], signal };
@@ -282,7 +262,7 @@ export function promptOnce(bridge: Bridge, content: PromptContent, options: Sess
 }
 
 interface Begun {
-  native: NativeTurn;
+  native: TurnHandle;
   keep: readonly object[];
   signal: AbortSignal | undefined;
 }

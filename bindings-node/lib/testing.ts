@@ -5,10 +5,11 @@
  * @packageDocumentation
  */
 
-import { InvalidOption, translated, Unsupported } from "./errors.js";
+import { callNative, InvalidOption, Unsupported } from "./errors.js";
 import { toJson } from "./json.js";
 import { installedFile } from "./installed.js";
-import { loadNative, type NativeFolder } from "./native.js";
+import type { PrivateFolder } from "./addon.js";
+import { loadNative } from "./native.js";
 import { path } from "./node.js";
 import type { Script } from "./script.js";
 import { show } from "./show.js";
@@ -29,7 +30,7 @@ export type {
   ScriptTurn,
 } from "./script.js";
 
-let folder: NativeFolder | undefined;
+let folder: PrivateFolder | undefined;
 let scripts = 0;
 
 /**
@@ -49,7 +50,7 @@ let scripts = 0;
 export function scriptedAgent(script: Script | string): string[] {
   const isPath = typeof script === "string";
   const text = isPath ? path.resolve(script) : scriptText(script);
-  translated(() => {
+  callNative(() => {
     loadNative().checkScript(text, isPath);
   });
   const program = installedFile("dist/scripted-agent.cjs", "the scripted agent");
@@ -90,10 +91,10 @@ function writeScript(text: string): string {
   const files = (folder ??= newFolder());
   scripts += 1;
   const name = `script-${String(scripts)}.json`;
-  return translated(() => files.write(name, text));
+  return callNative(() => files.write(name, text));
 }
 
-function newFolder(): NativeFolder {
+function newFolder(): PrivateFolder {
   const files = new (loadNative().PrivateFolder)();
   process.once("exit", () => {
     files.remove();

@@ -3,11 +3,10 @@
 import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
-import { callSite, fromNative, InvalidOption, translated, TurnCancelled } from "./errors.js";
-import { FailedTurn } from "./failed-turn.js";
+import { callSite, InvalidOption, MaxStepsReached, TurnCancelled } from "./errors.js";
+import { FailedTurn, type TurnHandle } from "./failed-turn.js";
 import { decisionJson, servingJob } from "./handlers.js";
 import { toJson } from "./json.js";
-import type { NativeTurn } from "./native.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
 import { requestReference, type RequestReference } from "./requests.js";
@@ -150,7 +149,7 @@ export class PromptResult {
     if (this.status === "max_steps_reached") {
       const limit = `the turn reached its limit of ${String(this.steps)} steps`;
       const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
-      throw fromNative("max_steps_reached", message, { steps: this.steps });
+      throw new MaxStepsReached(message, this.steps);
     }
     return this;
   }
@@ -178,7 +177,7 @@ export function contentJson(content: PromptContent): string {
 /** What must be let go when a turn or replay has been collected; it must not lead back to it. */
 interface Remains {
   bridge: Bridge;
-  native: NativeTurn;
+  native: TurnHandle;
   /** Has the signal forget it. */
   forget: () => void;
 }
@@ -195,7 +194,7 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget })
  */
 export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #bridge: Bridge;
-  readonly #native: NativeTurn;
+  readonly #native: TurnHandle;
   readonly #reader: Reader;
   // eslint-disable-next-line no-unused-private-class-members -- the session and its handlers live as long as this
   readonly #keep: readonly object[];
@@ -205,7 +204,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   #aborted = false;
 
   /** @internal */
-  constructor(bridge: Bridge, native: NativeTurn, keep: readonly object[], signal?: AbortSignal) {
+  constructor(bridge: Bridge, native: TurnHandle, keep: readonly object[], signal?: AbortSignal) {
     this.#signal = signal;
     this.#bridge = bridge;
     this.#native = native;
@@ -227,7 +226,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
 
   /** The tokens that this turn has taken so far. */
   get usage(): Usage {
-    return withTotal(JSON.parse(this.#native.usage()) as TokenUsage);
+    return withTotal(JSON.parse(this.#native.usageJson()) as TokenUsage);
   }
 
   /**
@@ -288,12 +287,11 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   async result(): Promise<PromptResult> {
     const within = servingJob();
     const site = callSite();
-    if (!this.#reader.started && this.#native.outcome() === null) {
+    if (!this.#reader.started && !this.#native.isSettled) {
       // A loop that the program starts right after this call counts as a reader.
       await new Promise((resolve) => defer(resolve));
     }
-    const ticket = translated(() => this.#native.result(within));
-    const fields = await this.#bridge.wait<ResultFields>(ticket, this, site);
+    const fields = await this.#bridge.run<ResultFields>(() => this.#native.result(within), this, site);
     return new PromptResult(fields, this.#aborted ? { cause: this.#signal?.reason } : undefined);
   }
 
@@ -301,23 +299,22 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   async cancel(): Promise<void> {
     // Also where the turn could not begin.
     if (this.#native instanceof FailedTurn) return;
-    await this.#bridge.wait(translated(() => this.#native.cancel()), this);
+    await this.#bridge.run(() => this.#native.cancel(), this);
   }
 
   /** Says something more while the turn is running. */
   async steer(content: PromptContent): Promise<void> {
-    await this.#bridge.wait(translated(() => this.#native.steer(contentJson(content))), this);
+    await this.#bridge.run(() => this.#native.steer(contentJson(content)), this);
   }
 
   /** Answers a request of this turn, where `onApproval` or `onQuestion` is `"manual"`. */
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
-    const ticket = translated(() => this.#native.respond(...requestReference(request), decisionJson(answer)));
-    await this.#bridge.wait(ticket, this);
+    await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
   }
 
   /** Cancels the turn if it is still running. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#native.outcome() !== null) return;
+    if (this.#native.isSettled) return;
     this.#reader.leave();
     // How the turn ended is not asked any more; it has ended in any case.
     await this.cancel().catch(() => undefined);
@@ -351,7 +348,7 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #session: object;
 
   /** @internal */
-  constructor(bridge: Bridge, native: NativeTurn, session: object) {
+  constructor(bridge: Bridge, native: TurnHandle, session: object) {
     this.#session = session;
     this.#reader = new Reader(bridge, native, this);
     const pump = weakly(this, Replay.#pump);

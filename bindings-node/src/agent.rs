@@ -1,13 +1,15 @@
 //! An agent, which opens sessions.
 
-use kimi_agent::bridge::{BridgeAgent, Naming, Start, next_id, parse_options};
+use kimi_agent::bridge::{BridgeAgent, Naming, Start, next_id};
+use napi::Env;
 use napi_derive::napi;
 
-use crate::bell::Bridge;
-use crate::session::{Opening, callbacks};
-use crate::{parse, runtime, thrown};
+use crate::bridge::Bridge;
+use crate::error::OrThrow;
+use crate::session::{Callbacks, Opening, options};
+use crate::{parse, runtime};
 
-/// An agent. Collected, it closes in the background.
+/// An agent. If it is garbage collected, it is closed in the background.
 #[napi]
 pub struct NativeAgent {
     key: u64,
@@ -16,53 +18,54 @@ pub struct NativeAgent {
 
 #[napi]
 impl NativeAgent {
-    /// Opens an agent.
+    /// Makes an agent. No process is started before its first session.
     #[napi]
-    pub fn open(bridge: &Bridge, options_json: String, callbacks_json: String) -> napi::Result<NativeAgent> {
-        let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
-        let callbacks = callbacks(&callbacks_json, &mut options)?;
+    pub fn open(env: &Env, bridge: &Bridge, options_json: String, callbacks: Callbacks) -> napi::Result<NativeAgent> {
+        let options = options(env, &options_json)?;
         let key = next_id();
-        let opened = BridgeAgent::open(key, bridge.mailbox.clone(), runtime()?, options, Naming::Camel, callbacks);
-        Ok(Self { key, agent: opened.map_err(|error| thrown(&error))? })
+        let mailbox = bridge.mailbox.clone();
+        BridgeAgent::open(key, mailbox, runtime(env)?, options, Naming::Camel, callbacks.into())
+            .map(|agent| Self { key, agent })
+            .or_throw(env)
     }
 
-    /// By this its jobs name it.
+    /// Jobs name the agent by this number.
     #[napi(getter)]
     pub fn key(&self) -> f64 {
         self.key as f64
     }
 
-    /// Opens a session.
+    /// Opens a session: a new one, or one that resumes or forks the session of this id.
     #[napi]
     pub fn create_session(
         &self,
+        env: &Env,
         resume: Option<String>,
         fork: Option<String>,
         options_json: String,
-        callbacks_json: String,
+        callbacks: Callbacks,
     ) -> napi::Result<Opening> {
         let start = resume.map(Start::Resume).or_else(|| fork.map(Start::Fork)).unwrap_or(Start::New);
-        let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
-        let callbacks = callbacks(&callbacks_json, &mut options)?;
-        let opened = self.agent.create_session(next_id(), start, options, Naming::Camel, callbacks);
-        let (session, ticket) = opened.map_err(|error| thrown(&error))?;
-        Ok(Opening::new(session, ticket))
+        let options = options(env, &options_json)?;
+        self.agent
+            .create_session(next_id(), start, options, Naming::Camel, callbacks.into())
+            .map(Opening::from)
+            .or_throw(env)
     }
 
-    /// Lists the sessions that it keeps.
+    /// A ticket for the sessions that the agent keeps, as JSON.
     #[napi]
     pub fn list_sessions(&self, work_dir: Option<String>) -> f64 {
         self.agent.list_sessions(work_dir.map(Into::into)) as f64
     }
 
-    /// Closes it, with a timeout of its own.
+    /// A ticket for the end of all its processes. `null` stands for the option `closeTimeout`.
     #[napi]
-    pub fn close(&self, timeout_json: String) -> napi::Result<f64> {
-        let ticket = self.agent.close(&parse("timeout", &timeout_json)?);
-        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn close(&self, env: &Env, timeout_json: String) -> napi::Result<f64> {
+        self.agent.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Closes it in the background.
+    /// Closes the agent in the background.
     #[napi]
     pub fn abandon(&self) {
         self.agent.abandon();

@@ -1,52 +1,62 @@
 //! A session.
 
-use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, next_id, parse_content, parse_options};
+use kimi_agent::bridge::{self, BridgeSession, Mode, Naming, next_id, parse_content, parse_options};
 use kimi_agent::wire::{Content, Event};
+use napi::Env;
 use napi_derive::napi;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::bell::Bridge;
-use crate::turn::{NativeTurn, request_origin};
-use crate::{parse, parse_object, runtime, thrown};
+use crate::bridge::Bridge;
+use crate::delivery::{RequestOrigin, to_json};
+use crate::error::OrThrow;
+use crate::turn::NativeTurn;
+use crate::{parse, runtime};
 
-/// What a prompt or a steer may be: text, or content parts.
-pub(crate) fn content(text: &str) -> napi::Result<Content> {
-    parse_content(parse("content", text)?).map_err(|error| thrown(&error))
+/// What a prompt or a steer says: text, a part, or a list of both.
+pub(crate) fn content(env: &Env, json: &str) -> napi::Result<Content> {
+    parse_content(parse(env, "content", json)?).or_throw(env)
 }
 
-/// Tells the functions from what goes into the core's options with them.
-pub(crate) fn callbacks(text: &str, options: &mut Map<String, Value>) -> napi::Result<Callbacks> {
-    let mut given = parse_object("callbacks", text)?;
-    for name in ["tools", "hooks"] {
-        if let Some(list) = given.remove(name) {
-            options.insert(name.to_owned(), list);
+/// Which handlers the program has. Tools and hooks are in the options, without their handlers.
+#[napi(object, object_to_js = false)]
+pub struct Callbacks {
+    /// `onApproval` is a function.
+    pub on_approval: bool,
+    /// `onQuestion` is a function.
+    pub on_question: bool,
+    /// `onEvent` is set.
+    pub on_event: bool,
+    /// `onStderr` is set.
+    pub on_stderr: bool,
+}
+
+impl From<Callbacks> for bridge::Callbacks {
+    fn from(given: Callbacks) -> Self {
+        let mode = |is_function| if is_function { Mode::Handler } else { Mode::Unset };
+        Self {
+            on_approval: mode(given.on_approval),
+            on_question: mode(given.on_question),
+            on_event: given.on_event,
+            on_stderr: given.on_stderr,
         }
     }
-    let mode = |name: &str| match given.get(name) {
-        Some(Value::String(word)) if word == "manual" => Mode::Manual,
-        Some(Value::String(word)) if word == "handler" => Mode::Handler,
-        _ => Mode::Unset,
-    };
-    let set = |name: &str| given.get(name) == Some(&Value::Bool(true));
-    Ok(Callbacks {
-        on_approval: mode("on_approval"),
-        on_question: mode("on_question"),
-        on_event: set("on_event"),
-        on_stderr: set("on_stderr"),
-    })
 }
 
-/// A session on its way, and the ticket that ends when it is open.
+pub(crate) fn options(env: &Env, json: &str) -> napi::Result<Map<String, Value>> {
+    parse_options(json).or_throw(env)
+}
+
+/// A session that opens, and the ticket that ends when it is open.
 #[napi(object, object_from_js = false)]
 pub struct Opening {
     /// The session.
     pub session: NativeSession,
-    /// Its ticket.
+    /// The ticket.
     pub ticket: f64,
 }
 
-impl Opening {
-    pub(crate) fn new(session: BridgeSession, ticket: u64) -> Self {
+impl From<(BridgeSession, u64)> for Opening {
+    fn from((session, ticket): (BridgeSession, u64)) -> Self {
         Self { session: NativeSession { session }, ticket: ticket as f64 }
     }
 }
@@ -56,11 +66,30 @@ impl Opening {
 pub struct OneShot {
     /// The turn.
     pub turn: NativeTurn,
-    /// By this the session's jobs name it.
+    /// Jobs of the session name it by this number.
     pub session_key: f64,
 }
 
-/// A session. Collected, it closes in the background.
+/// What an agent can do.
+#[napi(object, object_from_js = false)]
+pub struct NativeCapabilities {
+    /// The program can offer tools.
+    pub external_tools: bool,
+    /// The agent can ask questions.
+    pub questions: bool,
+    /// The model sees the feedback of a rejection.
+    pub approval_feedback: bool,
+    /// A running turn can be steered.
+    pub steer: bool,
+    /// Plan mode can be switched.
+    pub plan_mode: bool,
+    /// A session's past can be replayed.
+    pub replay: bool,
+    /// The events that hooks can be set on.
+    pub hooks: Vec<String>,
+}
+
+/// A session. If it is garbage collected, it is closed in the background.
 #[napi]
 pub struct NativeSession {
     session: BridgeSession,
@@ -68,70 +97,60 @@ pub struct NativeSession {
 
 #[napi]
 impl NativeSession {
-    /// Opens a session.
+    /// Opens a session with an agent of its own.
     #[napi]
-    pub fn open(bridge: &Bridge, options_json: String, callbacks_json: String) -> napi::Result<Opening> {
-        let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
-        let callbacks = callbacks(&callbacks_json, &mut options)?;
+    pub fn open(env: &Env, bridge: &Bridge, options_json: String, callbacks: Callbacks) -> napi::Result<Opening> {
+        let options = options(env, &options_json)?;
         let mailbox = bridge.mailbox.clone();
-        let opened = BridgeSession::open(next_id(), mailbox, runtime()?, options, Naming::Camel, callbacks);
-        let (session, ticket) = opened.map_err(|error| thrown(&error))?;
-        Ok(Opening::new(session, ticket))
+        BridgeSession::open(next_id(), mailbox, runtime(env)?, options, Naming::Camel, callbacks.into())
+            .map(Opening::from)
+            .or_throw(env)
     }
 
-    /// A turn in a session of its own.
+    /// Opens a session for one prompt. It is closed when the turn has ended.
     #[napi]
     pub fn one_shot(
+        env: &Env,
         bridge: &Bridge,
         content_json: String,
-        prompt_json: String,
+        prompt_options_json: String,
         options_json: String,
-        callbacks_json: String,
+        callbacks: Callbacks,
     ) -> napi::Result<OneShot> {
-        let content = self::content(&content_json)?;
-        let prompt_options = parse_options(&prompt_json).map_err(|error| thrown(&error))?;
-        let mut options = parse_options(&options_json).map_err(|error| thrown(&error))?;
-        let callbacks = callbacks(&callbacks_json, &mut options)?;
+        let prompt = (content(env, &content_json)?, options(env, &prompt_options_json)?);
+        let options = options(env, &options_json)?;
         let key = next_id();
         let mailbox = bridge.mailbox.clone();
-        let turn = BridgeSession::one_shot(
-            key,
-            mailbox,
-            runtime()?,
-            (content, prompt_options),
-            options,
-            Naming::Camel,
-            callbacks,
-        )
-        .map_err(|error| thrown(&error))?;
-        Ok(OneShot { turn: NativeTurn::new(turn), session_key: key as f64 })
+        BridgeSession::one_shot(key, mailbox, runtime(env)?, prompt, options, Naming::Camel, callbacks.into())
+            .map(|turn| OneShot { turn: NativeTurn::new(turn), session_key: key as f64 })
+            .or_throw(env)
     }
 
-    /// By this its jobs name it.
+    /// Jobs name the session by this number.
     #[napi(getter)]
     pub fn key(&self) -> f64 {
         self.session.key as f64
     }
 
-    /// Its id.
+    /// The session's id.
     #[napi(getter)]
     pub fn id(&self) -> String {
         self.session.id().to_owned()
     }
 
-    /// Its working directory.
+    /// The working directory.
     #[napi(getter)]
     pub fn work_dir(&self) -> String {
         self.session.work_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// `idle`, `active` or `closed`.
-    #[napi(getter)]
+    /// Whether a turn is running, or none can be any more.
+    #[napi(getter, ts_return_type = "'idle' | 'active' | 'closed'")]
     pub fn state(&self) -> &'static str {
         self.session.state()
     }
 
-    /// The version of the protocol that the agent speaks.
+    /// The version of the protocol.
     #[napi(getter)]
     pub fn protocol_version(&self) -> String {
         self.session.protocol_version().unwrap_or_default().to_owned()
@@ -143,79 +162,98 @@ impl NativeSession {
         self.session.pid()
     }
 
-    /// What the agent said when the session opened.
+    /// The agent's name and version as JSON; `null` if unknown.
     #[napi]
-    pub fn info(&self) -> String {
-        json!({
-            "server": self.session.server(),
-            "capabilities": self.session.capabilities(),
-            "external_tools": self.session.external_tools(),
+    pub fn server_json(&self) -> String {
+        to_json(&self.session.server())
+    }
+
+    /// What the agent can do.
+    #[napi]
+    pub fn capabilities(&self) -> Option<NativeCapabilities> {
+        self.session.capabilities().map(|known| NativeCapabilities {
+            external_tools: known.external_tools,
+            questions: known.questions,
+            approval_feedback: known.approval_feedback,
+            steer: known.steer,
+            plan_mode: known.plan_mode,
+            replay: known.replay,
+            hooks: known.hooks.clone(),
         })
-        .to_string()
     }
 
-    /// The commands that a prompt may begin with, as they were told last.
+    /// Which tools the agent accepted, as JSON.
     #[napi]
-    pub fn slash_commands(&self) -> String {
-        json!(self.session.slash_commands()).to_string()
+    pub fn external_tools_json(&self) -> String {
+        to_json(&self.session.external_tools())
     }
 
-    /// All tokens so far.
+    /// The commands that a prompt may begin with, as JSON.
     #[napi]
-    pub fn usage(&self) -> String {
-        json!(self.session.usage()).to_string()
+    pub fn slash_commands_json(&self) -> String {
+        to_json(&self.session.slash_commands())
     }
 
-    /// The payload of a `StatusUpdate`, all updates put together.
+    /// The tokens so far as JSON.
     #[napi]
-    pub fn status(&self) -> String {
+    pub fn usage_json(&self) -> String {
+        to_json(&self.session.usage())
+    }
+
+    /// The payload of a `StatusUpdate` as JSON, all updates put together.
+    #[napi]
+    pub fn status_json(&self) -> String {
         match self.session.status() {
-            Event::StatusUpdate(status) => json!(status).to_string(),
-            other => json!(other).to_string(),
+            Event::StatusUpdate(status) => to_json(&status),
+            other => to_json(&other),
         }
     }
 
-    /// Begins a turn, with options of its own.
+    /// Begins a turn with options of its own.
     #[napi]
-    pub fn prompt(&self, content_json: String, options_json: String) -> napi::Result<NativeTurn> {
-        let options = parse_options(&options_json).map_err(|error| thrown(&error))?;
-        let turn = self.session.prompt(content(&content_json)?, options);
-        turn.map(NativeTurn::new).map_err(|error| thrown(&error))
+    pub fn prompt(&self, env: &Env, content_json: String, options_json: String) -> napi::Result<NativeTurn> {
+        let options = options(env, &options_json)?;
+        self.session.prompt(content(env, &content_json)?, options).map(NativeTurn::new).or_throw(env)
     }
 
-    /// The past.
+    /// Begins a replay of the session's messages.
     #[napi]
-    pub fn replay(&self) -> napi::Result<NativeTurn> {
-        self.session.replay().map(NativeTurn::new).map_err(|error| thrown(&error))
+    pub fn replay(&self, env: &Env) -> napi::Result<NativeTurn> {
+        self.session.replay().map(NativeTurn::new).or_throw(env)
     }
 
-    /// Switches plan mode.
+    /// A ticket for switching plan mode.
     #[napi]
-    pub fn set_plan_mode(&self, on_json: String) -> napi::Result<f64> {
-        self.session.set_plan_mode(&parse("on", &on_json)?).map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn set_plan_mode(&self, env: &Env, on_json: String) -> napi::Result<f64> {
+        self.session.set_plan_mode(&parse(env, "on", &on_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Answers a request by hand.
+    /// A ticket for a manual answer to a request; without `origin`, only its id says which one.
     #[napi]
-    pub fn respond(&self, request_id: String, origin: Option<Vec<f64>>, answer_json: String) -> napi::Result<f64> {
-        let ticket = self.session.respond(request_id, request_origin(origin), parse("answer", &answer_json)?);
-        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn respond(
+        &self,
+        env: &Env,
+        request_id: String,
+        origin: Option<RequestOrigin>,
+        answer_json: String,
+    ) -> napi::Result<f64> {
+        let answer = parse(env, "answer", &answer_json)?;
+        self.session.respond(request_id, origin.map(Into::into), answer).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Cancels the turn that runs.
+    /// A ticket for the end of the running turn, which is cancelled.
     #[napi]
     pub fn cancel(&self) -> f64 {
         self.session.cancel() as f64
     }
 
-    /// Closes it, with a timeout of its own.
+    /// A ticket for the end of the agent. `null` stands for the option `closeTimeout`.
     #[napi]
-    pub fn close(&self, timeout_json: String) -> napi::Result<f64> {
-        let ticket = self.session.close(&parse("timeout", &timeout_json)?);
-        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn close(&self, env: &Env, timeout_json: String) -> napi::Result<f64> {
+        self.session.close(&parse(env, "timeout", &timeout_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Closes it in the background.
+    /// Closes the session in the background.
     #[napi]
     pub fn abandon(&self) {
         self.session.abandon();

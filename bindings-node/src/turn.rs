@@ -1,17 +1,17 @@
 //! A turn, or a replay.
 
-use kimi_agent::Error;
-use kimi_agent::bridge::{Batch, BridgeTurn, Drained, RequestOrigin, origin_of};
+use kimi_agent::bridge::{Batch, BridgeTurn, Drained, Tag, origin_of};
 use kimi_agent::wire::Event;
+use napi::Env;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
-use serde_json::json;
 
-use crate::deliveries::text;
+use crate::delivery::{RequestOrigin, checked, to_json};
+use crate::error::{NativeError, OrThrow};
+use crate::parse;
 use crate::session::content;
-use crate::{error_json, parse, thrown};
 
-/// A turn, or a replay. Collected, it is cancelled in the background.
+/// A turn, or a replay. If it is garbage collected, it is cancelled in the background.
 #[napi]
 pub struct NativeTurn {
     turn: BridgeTurn,
@@ -24,21 +24,57 @@ impl NativeTurn {
     }
 }
 
-/// What JavaScript was told of a request's origin, and gives back.
-pub(crate) fn request_origin(numbers: Option<Vec<f64>>) -> Option<RequestOrigin> {
-    match numbers?[..] {
-        [session, request] => Some(RequestOrigin { session: session as u64, request: request as u64 }),
-        _ => None,
+/// A batch of events.
+///
+/// A text part that has nothing but its text, as most events are, is a number in `eventsJson`: the length of its text in
+/// `texts`. A long text is null there and an item of `longTexts`. JavaScript would take several times as long to read the
+/// same from JSON, with a second copy of each text.
+#[napi(object, object_from_js = false)]
+pub struct EventBatch {
+    /// A JSON array of events, of lengths of texts, and of null for long texts.
+    pub events_json: String,
+    /// The short texts, one after the other.
+    pub texts: String,
+    /// The long texts. Absent if there is none.
+    pub long_texts: Option<Vec<String>>,
+    /// The requests among the events. Absent if there is none.
+    pub requests: Option<Vec<RequestPlace>>,
+    /// The step of the next unread event. Absent while there is no event.
+    pub next: Option<StepTag>,
+    /// Whether nothing follows in the turn, or in the step that was asked for.
+    pub ended: bool,
+}
+
+/// A request in a batch.
+#[napi(object, object_from_js = false)]
+pub struct RequestPlace {
+    /// The place among the events.
+    pub place: u32,
+    /// The request.
+    pub origin: RequestOrigin,
+}
+
+/// A step of a turn.
+#[napi(object, object_from_js = false)]
+pub struct StepTag {
+    /// The place in the turn, from 0.
+    pub index: u32,
+    /// The agent's number.
+    pub n: i64,
+}
+
+impl From<Tag> for StepTag {
+    fn from(Tag { index, n }: Tag) -> Self {
+        Self { index, n }
     }
 }
 
-/// Texts up to this length come as one string: a longer one, cut out of it, would keep all of it in memory.
-const LONGEST: usize = 256;
+/// The longest text, in bytes, that is cut out of `texts`: the cut text keeps all of `texts` in memory.
+const LONGEST_SHORT: usize = 256;
 
-/// An event as it stands in a batch: a short piece of text as its length, in JavaScript's units, and a long one as null;
-/// the texts come apart. To read the same out of JSON costs JavaScript several times as much, and a second copy.
+/// An event in `events_json`.
 enum Packed {
-    Short(usize),
+    Length(usize),
     Long,
     Event(Box<Event>),
 }
@@ -46,93 +82,67 @@ enum Packed {
 impl Serialize for Packed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Short(length) => serializer.serialize_u64(*length as u64),
+            Self::Length(length) => serializer.serialize_u64(*length as u64),
             Self::Long => serializer.serialize_unit(),
             Self::Event(event) => event.serialize(serializer),
         }
     }
 }
 
-/// The longest text that a string of V8's can hold, in units of UTF-16.
-const LONGEST_STRING: usize = 0x1fff_ffe8;
-
-/// The error for a text that is too long for a string. Texts that may be are counted; no other has that many bytes.
-pub(crate) fn check_length(what: &str, text: &str) -> Result<(), Error> {
-    if text.len() <= LONGEST_STRING || text.encode_utf16().count() <= LONGEST_STRING {
-        return Ok(());
+fn pack(batch: Batch) -> Result<EventBatch, kimi_agent::Error> {
+    let (mut texts, mut long_texts, mut requests) = (String::new(), Vec::new(), Vec::new());
+    let mut events = Vec::with_capacity(batch.events.len());
+    for (place, event) in (0..).zip(batch.events) {
+        events.push(match event {
+            Drained::Text(text) if text.len() <= LONGEST_SHORT => {
+                texts.push_str(&text);
+                // Lengths are in units of UTF-16, as in JavaScript.
+                Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
+            }
+            Drained::Text(text) => {
+                long_texts.push(checked("an event", text)?);
+                Packed::Long
+            }
+            Drained::Other(event) => {
+                requests.extend(origin_of(&event).map(|origin| RequestPlace { place, origin: origin.into() }));
+                Packed::Event(event)
+            }
+        });
     }
-    Err(Error::Protocol(format!(
-        "{what} of {} bytes is longer than a JavaScript string can be ({LONGEST_STRING} characters); lower maxLineBytes",
-        text.len()
-    )))
-}
-
-/// A batch: JSON, its short texts, one after the other, and each of the long ones.
-fn packed(batch: Batch) -> Vec<String> {
-    #[derive(Serialize)]
-    struct Head {
-        events: Vec<Packed>,
-        /// Of the requests among them: the place in the batch, the session and the request.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        origins: Vec<(usize, u64, u64)>,
-        next: Option<(u32, i64)>,
-        ended: bool,
-    }
-    let mut texts = vec![String::new(), String::new()];
-    let mut origins = Vec::new();
-    let events = batch.events.into_iter().enumerate().map(|(place, event)| match event {
-        Drained::Text(text) if text.len() <= LONGEST => {
-            texts[1].push_str(&text);
-            Packed::Short(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
-        }
-        Drained::Text(text) => {
-            texts.push(text);
-            Packed::Long
-        }
-        Drained::Other(event) => {
-            origins.extend(origin_of(&event).map(|origin| (place, origin.session, origin.request)));
-            Packed::Event(event)
-        }
-    });
-    let events = events.collect();
-    let head = Head { events, origins, next: batch.next.map(|tag| (tag.index, tag.n)), ended: batch.ended };
-    // Without a copy: it may be large.
-    texts[0] = Box::<str>::from(text(&head)).into_string();
-    texts
+    Ok(EventBatch {
+        events_json: checked("a batch of events", to_json(&events))?,
+        texts,
+        long_texts: (!long_texts.is_empty()).then_some(long_texts),
+        requests: (!requests.is_empty()).then_some(requests),
+        next: batch.next.map(StepTag::from),
+        ended: batch.ended,
+    })
 }
 
 #[napi]
 impl NativeTurn {
-    /// By this deliveries name it.
+    /// Deliveries name the turn by this number.
     #[napi(getter)]
     pub fn key(&self) -> f64 {
         self.turn.key as f64
     }
 
-    /// Its name within the session.
+    /// The name within the session.
     #[napi(getter)]
     pub fn id(&self) -> String {
         self.turn.id().to_owned()
     }
 
-    /// A batch of events: JSON, `{events, origins, next, ended}`, `origins` being `[place, session, request]` of the
-    /// requests among them, if there are any, and `next` being `[index, number]` of the step of the next unread
-    /// event; then the short texts as one, and each of the long ones. A short piece of text, as most events are, is a
-    /// number in the JSON: its length; a long one is null. Nothing where nothing is there yet; then a `readable` follows.
-    /// The program has got `got` of the events that it drained before.
+    /// Returns up to `max` events that are there, with `step` only events of that step. Returns null if there is nothing
+    /// to say; a delivery `readable` then follows. The program has got `got` more of the events drained before.
     #[napi]
-    pub fn drain(&self, max: u32, step: Option<u32>, got: u32) -> napi::Result<Option<Vec<String>>> {
+    pub fn drain(&self, env: &Env, max: u32, step: Option<u32>, got: u32) -> napi::Result<Option<EventBatch>> {
         self.turn.acknowledge(got as usize);
         loop {
             let batch = self.turn.drain(max as usize, step);
             if !batch.events.is_empty() || batch.next.is_some() || batch.ended {
-                let texts = packed(batch);
-                if let Err(error) = texts.iter().try_for_each(|text| check_length("an event", text)) {
-                    // Its text can't be told, so the rest of the turn is not, either.
-                    self.turn.abandon();
-                    return Err(thrown(&error));
-                }
-                return Ok(Some(texts));
+                // An event that JavaScript can't hold ends the turn.
+                return pack(batch).inspect_err(|_| self.turn.abandon()).or_throw(env).map(Some);
             }
             if !self.turn.wait() {
                 return Ok(None);
@@ -140,73 +150,74 @@ impl NativeTurn {
         }
     }
 
-    /// The program has got so many of the drained events.
+    /// The program has got `count` more of the drained events.
     #[napi]
     pub fn acknowledge(&self, count: u32) {
         self.turn.acknowledge(count as usize);
     }
 
-    /// The outcome as JSON, if there is one.
-    #[napi]
-    pub fn outcome(&self) -> Option<String> {
-        self.turn.outcome().map(|outcome| match outcome {
-            Ok(result) => json!({"result": result}).to_string(),
-            Err(error) => json!({"error": error_json(&error)}).to_string(),
-        })
+    /// Whether the turn has an outcome.
+    #[napi(getter)]
+    pub fn is_settled(&self) -> bool {
+        self.turn.outcome().is_some()
     }
 
-    /// A ticket for the outcome; `within` is the job that the caller runs in.
+    /// The error that ended the turn; null if it has not ended, or ended without an error.
     #[napi]
-    pub fn result(&self, within: Option<f64>) -> napi::Result<f64> {
-        let ticket = self.turn.result(within.map(|job| job as u64)).map_err(|error| thrown(&error))?;
-        Ok(ticket as f64)
+    pub fn error(&self) -> Option<NativeError> {
+        self.turn.outcome()?.err().map(|error| NativeError::from(&error))
     }
 
-    /// Somebody reads, by event or by step.
+    /// A ticket for the result as JSON. Refused in the handler `within` if the turn waits for it.
     #[napi]
-    pub fn reader_started(&self, by_step: bool) -> napi::Result<()> {
-        self.turn.reader_started(by_step).map_err(|error| thrown(&error))
+    pub fn result(&self, env: &Env, within: Option<f64>) -> napi::Result<f64> {
+        self.turn.result(within.map(|job| job as u64)).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Nobody reads any more; the turn goes on.
+    /// A loop begins to read. Refused if the turn is read in the other mode or by another loop.
     #[napi]
-    pub fn reader_left(&self) {
-        self.turn.reader_left();
+    pub fn reader_started(&self, env: &Env, by_step: bool) -> napi::Result<()> {
+        self.turn.reader_started(by_step).or_throw(env)
     }
 
-    /// Cancels.
+    /// A ticket for the end of the turn, which is cancelled.
     #[napi]
-    pub fn cancel(&self) -> napi::Result<f64> {
-        self.turn.cancel().map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn cancel(&self, env: &Env) -> napi::Result<f64> {
+        self.turn.cancel().map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Steers.
+    /// A ticket for the agent's answer to the steering.
     #[napi]
-    pub fn steer(&self, content_json: String) -> napi::Result<f64> {
-        let ticket = self.turn.steer(content(&content_json)?);
-        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn steer(&self, env: &Env, content_json: String) -> napi::Result<f64> {
+        self.turn.steer(content(env, &content_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// Answers a request by hand.
+    /// A ticket for a manual answer to a request; without `origin`, only its id says which one.
     #[napi]
-    pub fn respond(&self, request_id: String, origin: Option<Vec<f64>>, answer_json: String) -> napi::Result<f64> {
-        let ticket = self.turn.respond(request_id, request_origin(origin), parse("answer", &answer_json)?);
-        ticket.map(|ticket| ticket as f64).map_err(|error| thrown(&error))
+    pub fn respond(
+        &self,
+        env: &Env,
+        request_id: String,
+        origin: Option<RequestOrigin>,
+        answer_json: String,
+    ) -> napi::Result<f64> {
+        let answer = parse(env, "answer", &answer_json)?;
+        self.turn.respond(request_id, origin.map(Into::into), answer).map(|ticket| ticket as f64).or_throw(env)
     }
 
-    /// The tokens so far.
+    /// The tokens so far as JSON.
     #[napi]
-    pub fn usage(&self) -> String {
-        json!(self.turn.usage()).to_string()
+    pub fn usage_json(&self) -> String {
+        to_json(&self.turn.usage())
     }
 
-    /// How many events nobody got.
+    /// How many events were dropped.
     #[napi(getter)]
     pub fn discarded(&self) -> f64 {
         self.turn.discarded() as f64
     }
 
-    /// The program has left it: it is cancelled in the background.
+    /// The program has left the turn: unread events are dropped, and it is cancelled in the background.
     #[napi]
     pub fn abandon(&self) {
         self.turn.abandon();

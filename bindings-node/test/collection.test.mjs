@@ -42,7 +42,7 @@ test("a turn that is forgotten is abandoned, and its listener goes", async () =>
   const native = module.session.turn;
   await collectUntil(() => native.calls.includes("abandon"));
   assert.equal(getEventListeners(signal, "abort").length, 0);
-  assert.equal(module.bridge.alive, false);
+  assert.equal(module.bridge.keepsAlive, false);
 });
 
 test("a turn that somebody reads, or whose result is awaited, is not", async () => {

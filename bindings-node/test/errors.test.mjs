@@ -4,10 +4,10 @@ import { test } from "node:test";
 
 import errors from "../dist/errors.js";
 import * as esm from "../dist/index.mjs";
+import { nativeError, thrownError } from "./fake-native.mjs";
 
-const { fromNative, translated } = errors;
+const { callNative, publicError } = errors;
 const { KimiAgentError, PromptResult } = esm;
-const rpc = { rpc_code: -32003, message: "overloaded", data: { retry: 1 } };
 
 const ALL = [
   ["internal_error", "KimiAgentError", "KimiAgentError"],
@@ -20,21 +20,19 @@ const ALL = [
   ["timeout", "Timeout", "KimiAgentError"],
   ["event_buffer_full", "EventBufferFull", "KimiAgentError"],
   ["invalid_option", "InvalidOption", "KimiAgentError", { option: "workDir" }],
-  ["rpc_error", "RpcError", "KimiAgentError", { rpcCode: -32003, data: { retry: 1 }, message: "overloaded" }],
+  ["rpc_error", "RpcError", "KimiAgentError", { rpcCode: -32003, data: { retry: 1 } }],
   ["turn_in_progress", "TurnInProgress", "RpcError"],
   ["no_active_turn", "NoActiveTurn", "RpcError"],
   ["llm_not_set", "LlmNotSet", "RpcError"],
   ["llm_not_supported", "LlmNotSupported", "RpcError"],
-  ["llm_service_error", "LlmServiceError", "RpcError", { rpcCode: -32003, message: "overloaded" }],
+  ["llm_service_error", "LlmServiceError", "RpcError", { rpcCode: -32003 }],
   ["auth_expired", "AuthExpired", "RpcError"],
-  ["turn_cancelled", "TurnCancelled", "KimiAgentError"],
-  ["max_steps_reached", "MaxStepsReached", "KimiAgentError", { steps: 7 }],
 ];
 
 for (const [code, name, parent, properties = {}] of ALL) {
   test(`${code} is ${name}`, () => {
-    const fields = { option: "workDir", exit_code: 3, signal: null, stderr: "end", steps: 7, ...rpc };
-    const error = fromNative(code, "what happened", fields);
+    const fields = { option: "workDir", exitCode: 3, stderr: "end", rpcCode: -32003, data: '{"retry":1}' };
+    const error = publicError(nativeError(code, "what happened", fields));
     assert.equal(error.constructor, esm[name]);
     assert.ok(error instanceof esm[parent] && error instanceof KimiAgentError && error instanceof Error);
     assert.equal(error.code, code);
@@ -44,42 +42,43 @@ for (const [code, name, parent, properties = {}] of ALL) {
   });
 }
 
-const RETRYABLE = ["agent_exited", "timeout", "turn_in_progress", "llm_service_error"];
+const RETRYABLE = ["AgentExited", "Timeout", "TurnInProgress", "LlmServiceError"];
 
 test("retryable is known by class and by error", () => {
-  for (const [code] of ALL) {
-    assert.equal(fromNative(code, "x").retryable, RETRYABLE.includes(code), code);
-    for (const retryable of [true, false]) assert.equal(fromNative(code, "x", { retryable }).retryable, retryable);
+  for (const [code, name] of ALL) {
+    assert.equal(new esm[name]("x").retryable, RETRYABLE.includes(name), code);
+    for (const retryable of [true, false]) {
+      assert.equal(publicError(nativeError(code, "x", { retryable })).retryable, retryable);
+    }
   }
 });
 
 test("an error of the SDK's own has no code of the agent's, and a hint is part of the message", () => {
-  const own = fromNative("turn_in_progress", "", { message: "busy", rpc_code: null });
+  const own = publicError(nativeError("turn_in_progress", "busy"));
   assert.deepEqual([own.message, own.rpcCode, own.hint], ["busy", null, null]);
-  const hinted = fromNative("llm_not_set", "", { message: "LLM is not set", rpc_code: -32001, hint: "log in" });
+  const hinted = publicError(nativeError("llm_not_set", "LLM is not set", { rpcCode: -32001, hint: "log in" }));
   assert.deepEqual([hinted.message, hinted.rpcCode, hinted.hint], ["LLM is not set; log in", -32001, "log in"]);
 });
 
 test("every exported error is in the list", () => {
   const isError = (value) => value === KimiAgentError || value?.prototype instanceof KimiAgentError;
   const classes = Object.values(esm).filter(isError);
-  assert.deepEqual(classes.map((each) => each.name).sort(), ALL.map(([, name]) => name).sort());
+  assert.deepEqual(classes.map((each) => each.name).sort(), [...ALL.map(([, name]) => name), "MaxStepsReached", "TurnCancelled"].sort());
 });
 
 test("a code from the future is still an error of this package", () => {
-  const error = fromNative("brand_new", "hm");
+  const error = publicError(nativeError("brand_new", "hm"));
   assert.ok(error instanceof KimiAgentError);
   assert.equal(error.message, "brand_new: hm");
 });
 
-test("what the addon throws is translated, and nothing else", () => {
+test("callNative throws the public error of an error of the addon, and others as they are", () => {
   const throwing = (thrown) => () =>
-    translated(() => {
+    callNative(() => {
       throw thrown;
     });
-  const described = new Error(JSON.stringify({ code: "session_closed", message: "closed", fields: {} }));
-  assert.throws(throwing(described), { name: "SessionClosed", message: "closed" });
-  for (const other of [new TypeError("x"), new Error("{no json"), "text"]) {
+  assert.throws(throwing(thrownError("session_closed", "closed")), { name: "SessionClosed", message: "closed" });
+  for (const other of [new TypeError("x"), new Error("{}"), "text"]) {
     assert.throws(throwing(other), (error) => error === other);
   }
 });

@@ -3,7 +3,7 @@
 class FakeBridge {
   queue = [];
   jobsDone = [];
-  refs = [];
+  keepsAlive = false;
   level = undefined;
   #woken = false;
 
@@ -24,37 +24,37 @@ class FakeBridge {
   }
 
   drain() {
-    return JSON.stringify(this.queue.splice(0));
+    return this.queue.splice(0);
   }
 
-  jobDone(id, value, error) {
-    this.jobsDone.push({ id, value, error });
+  jobDone(id, answerJson) {
+    this.jobsDone.push({ id, answerJson });
     this.onJobDone?.();
   }
 
-  ref() {
-    this.refs.push("ref");
+  jobFailed(id, reason) {
+    this.jobsDone.push({ id, reason });
+    this.onJobDone?.();
   }
 
-  unref() {
-    this.refs.push("unref");
+  setKeepsAlive(keepsAlive) {
+    this.keepsAlive = keepsAlive;
   }
 
   setLogLevel(level) {
     this.level = level;
   }
-
-  close() {}
-
-  get alive() {
-    return this.refs.at(-1) === "ref";
-  }
 }
 
-export class NativeFailure extends Error {
-  constructor(code, message, fields = {}) {
-    super(JSON.stringify({ code, message, fields }));
-  }
+/** An error as the addon describes it. */
+export function nativeError(code, message, fields = {}) {
+  return { code, message, retryable: false, ...fields };
+}
+
+/** An error as the addon throws it. */
+export function thrownError(...description) {
+  const native = nativeError(...description);
+  return Object.assign(new Error(native.message), { native });
 }
 
 /** A text part that has nothing but its text, as that. */
@@ -87,20 +87,20 @@ class FakeTurn {
   settle(outcome = { result: { status: "finished", steps: 1, text: "", usage: USAGE } }) {
     this.settled = outcome;
     this.#readable();
-    this.module.bridge.deliver(["settled", this.key]);
+    this.module.bridge.deliver({ type: "settled", turn: this.key });
     for (const ticket of this.waiting ?? []) this.#answer(ticket);
   }
 
   #readable() {
     if (!this.#armed) return;
     this.#armed = false;
-    this.module.bridge.deliver(["readable", this.key]);
+    this.module.bridge.deliver({ type: "readable", turn: this.key });
   }
 
   #answer(ticket) {
     const { result, error } = this.settled;
-    if (error) this.module.bridge.deliver(["failed", ticket, error.code, error.message, error.fields ?? {}]);
-    else this.module.bridge.deliver(["done", ticket, result]);
+    if (error) this.module.bridge.deliver({ type: "failed", ticket, error });
+    else this.module.bridge.deliver({ type: "done", ticket, json: JSON.stringify(result) });
   }
 
   drain(max, index, got) {
@@ -114,7 +114,7 @@ class FakeTurn {
     while (here.length < max && this.events.length > 0 && wanted()) here.push(short(this.events.shift()[1]));
     const n = this.events[0]?.[0];
     const over = this.settled !== null && n === undefined;
-    const next = n === undefined ? null : [n - 1, n];
+    const next = n === undefined ? undefined : { index: n - 1, n };
     const ended = over || (n !== undefined && index !== null && n !== index + 1);
     let texts = "";
     const long = [];
@@ -127,15 +127,19 @@ class FakeTurn {
       texts += event;
       return event.length;
     });
-    return [JSON.stringify({ events, next, ended }), texts, ...long];
+    return { eventsJson: JSON.stringify(events), texts, longTexts: long, next, ended };
   }
 
   acknowledge(count) {
     this.acknowledged += count;
   }
 
-  outcome() {
-    return this.settled === null ? null : JSON.stringify(this.settled);
+  get isSettled() {
+    return this.settled !== null;
+  }
+
+  error() {
+    return this.settled?.error ?? null;
   }
 
   result() {
@@ -164,7 +168,7 @@ class FakeTurn {
   steer(content) {
     this.calls.push(["steer", JSON.parse(content)]);
     const ticket = this.module.ticket();
-    this.module.bridge.deliver(["failed", ticket, "no_active_turn", "no", { rpc_code: -32000, message: "no" }]);
+    this.module.bridge.deliver({ type: "failed", ticket, error: nativeError("no_active_turn", "no", { rpcCode: -32000 }) });
     return ticket;
   }
 
@@ -173,11 +177,7 @@ class FakeTurn {
     return this.module.done();
   }
 
-  slashCommands() {
-    return "[]";
-  }
-
-  usage() {
+  usageJson() {
     return JSON.stringify(USAGE);
   }
 
@@ -200,25 +200,33 @@ class FakeSession {
     this.key = key;
   }
 
-  info() {
-    return JSON.stringify({
-      server: { name: "fake", version: "1" },
-      capabilities: { plan_mode: true, hooks: [] },
-      external_tools: { accepted: [], rejected: [] },
-    });
+  serverJson() {
+    return JSON.stringify({ name: "fake", version: "1" });
   }
 
-  usage() {
+  capabilities() {
+    return { planMode: true, hooks: [] };
+  }
+
+  externalToolsJson() {
+    return JSON.stringify({ accepted: [], rejected: [] });
+  }
+
+  slashCommandsJson() {
+    return "[]";
+  }
+
+  usageJson() {
     return JSON.stringify(USAGE);
   }
 
-  status() {
+  statusJson() {
     return JSON.stringify({ plan_mode: true });
   }
 
   prompt(content, options) {
     this.promptOptions = JSON.parse(options);
-    if (this.turn && !this.turn.settled) throw new NativeFailure("turn_in_progress", "busy", { rpc_code: -32000 });
+    if (this.turn && !this.turn.settled) throw thrownError("turn_in_progress", "busy", { rpcCode: -32000 });
     this.prompted = JSON.parse(content);
     return (this.turn = new FakeTurn(this.module, this.module.ticket()));
   }
@@ -243,7 +251,9 @@ class FakeSession {
 
   abandon() {
     this.module.abandoned.push(this.key);
-    if (this.opening) this.module.bridge.deliver(["failed", this.opening, "session_closed", "the session is closed", {}]);
+    if (!this.opening) return;
+    const error = nativeError("session_closed", "the session is closed");
+    this.module.bridge.deliver({ type: "failed", ticket: this.opening, error });
   }
 }
 
@@ -261,7 +271,7 @@ export function fakeModule() {
     ticket: () => (counter += 1),
     done() {
       const ticket = module.ticket();
-      module.bridge.deliver(["done", ticket, null]);
+      module.bridge.deliver({ type: "done", ticket });
       return ticket;
     },
     Bridge: class extends FakeBridge {
@@ -272,18 +282,18 @@ export function fakeModule() {
     },
     NativeSession: {
       open(bridge, options, callbacks) {
-        module.opened = { options: JSON.parse(options), callbacks: JSON.parse(callbacks) };
+        module.opened = { options: JSON.parse(options), callbacks };
         const session = new FakeSession(module, module.ticket());
         module.session = session;
         module.sessions.push(session);
         const ticket = module.ticket();
         if (module.openStalls) session.opening = ticket;
-        else if (module.openFailure) bridge.deliver(["failed", ticket, ...module.openFailure]);
-        else bridge.deliver(["done", ticket, null]);
+        else if (module.openFailure) bridge.deliver({ type: "failed", ticket, error: module.openFailure });
+        else bridge.deliver({ type: "done", ticket });
         return { session, ticket };
       },
       oneShot(bridge, content, promptOptions, options, callbacks) {
-        module.opened = { options: JSON.parse(options), callbacks: JSON.parse(callbacks), content: JSON.parse(content) };
+        module.opened = { options: JSON.parse(options), callbacks, content: JSON.parse(content) };
         const turn = new FakeTurn(module, module.ticket());
         return { turn, sessionKey: module.ticket() };
       },

@@ -12,8 +12,10 @@ async function open(options) {
   const module = fakeModule();
   const session = await sessionModule.Session.open(new bridgeModule.Bridge(module), options);
   let id = 0;
-  const run = (kind, payload, { index = null, inTurn = false } = {}) => {
-    module.bridge.deliver(["job", (id += 1), module.session.key, kind, index, payload, inTurn]);
+  const run = (kind, payload, { index, inTurn = false } = {}) => {
+    id += 1;
+    const payloadJson = JSON.stringify(payload);
+    module.bridge.deliver({ type: "job", id, owner: module.session.key, kind, index, payloadJson, inTurn });
     return id;
   };
   const answers = async (count) => {
@@ -60,7 +62,7 @@ test("each kind of handler gets its request, and its answer goes back as JSON", 
     ["hook1", { id: "4" }],
   ]);
   assert.deepEqual(
-    done.sort((a, b) => a.id - b.id).map(({ value }) => value),
+    done.sort((a, b) => a.id - b.id).map(({ answerJson }) => answerJson),
     ['{"reject":"later"}', "null", "null", "null", '{"sum":3}', "null", '{"block":"no"}'],
   );
   assert.ok(session);
@@ -83,10 +85,10 @@ test("what a handler throws, now or later, goes back as text", async () => {
   run("tool", {}, { index: 0 });
   run("hook", {}, { index: 0 });
   const done = (await answers(4)).sort((a, b) => a.id - b.id);
-  assert.deepEqual(done[0], { id: 1, value: null, error: "sync" });
-  assert.deepEqual(done[1], { id: 2, value: null, error: "a string" });
-  assert.match(done[2].error, /BigInt/);
-  assert.match(done[3].error, /no text/);
+  assert.deepEqual(done[0], { id: 1, reason: "sync" });
+  assert.deepEqual(done[1], { id: 2, reason: "a string" });
+  assert.match(done[2].reason, /BigInt/);
+  assert.match(done[3].reason, /no text/);
   assert.ok(session);
 });
 
@@ -104,12 +106,12 @@ test("handlers run side by side, and one that is cancelled is aborted and not an
   const slow = run("approval", { id: "slow" });
   run("approval", { id: "quick" });
   assert.equal((await answers(1))[0].id, 2);
-  assert.equal(module.bridge.alive, true);
-  module.bridge.deliver(["cancel_job", slow]);
+  assert.equal(module.bridge.keepsAlive, true);
+  module.bridge.deliver({ type: "cancel_job", id: slow });
   await tick();
   await tick();
   assert.deepEqual(aborted, ["slow"]);
-  assert.equal(module.bridge.alive, false);
+  assert.equal(module.bridge.keepsAlive, false);
   release();
   await tick();
   assert.equal(module.bridge.jobsDone.length, 1);
@@ -134,8 +136,8 @@ test("handlers see the asynchronous context of their caller", async () => {
 
 test("a job for a session that is unknown is answered with a failure", async () => {
   const { module, answers } = await open({});
-  module.bridge.deliver(["job", 9, 12345, "approval", null, {}, false]);
-  assert.deepEqual(await answers(1), [{ id: 9, value: null, error: "the session is gone" }]);
+  module.bridge.deliver({ type: "job", id: 9, owner: 12345, kind: "approval", payloadJson: "{}", inTurn: false });
+  assert.deepEqual(await answers(1), [{ id: 9, reason: "the session is gone" }]);
 });
 
 test("the log goes where the program says, and a logger that throws is only a warning", async () => {
@@ -148,7 +150,10 @@ test("the log goes where the program says, and a logger that throws is only a wa
   }, "debug");
   assert.equal(module.bridge.level, "debug");
   const warned = new Promise((resolve) => process.once("warning", resolve));
-  module.bridge.deliver(["log", "error", "kimi_agent::driver", "first"], ["log", "info", "x", "second"]);
+  module.bridge.deliver(
+    { type: "log", level: "error", target: "kimi_agent::driver", message: "first" },
+    { type: "log", level: "info", target: "x", message: "second" },
+  );
   assert.match((await warned).message, /no disk/);
   assert.deepEqual(records, [
     { level: "error", target: "kimi_agent::driver", message: "first" },

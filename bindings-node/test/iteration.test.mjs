@@ -5,7 +5,7 @@ import { setImmediate as tick } from "node:timers/promises";
 
 import bridgeModule from "../dist/bridge.js";
 import sessionModule from "../dist/session.js";
-import { fakeModule, text, USAGE } from "./fake-native.mjs";
+import { fakeModule, nativeError, text, USAGE } from "./fake-native.mjs";
 
 const { Bridge } = bridgeModule;
 const { Session, promptOnce } = sessionModule;
@@ -122,8 +122,7 @@ describe("events of a turn", () => {
       for await (const event of turn) seen.push(event);
     })();
     module.session.turn.push("a");
-    const fields = { exit_code: 3, signal: null, stderr: "oh" };
-    module.session.turn.settle({ error: { code: "agent_exited", message: "gone", fields } });
+    module.session.turn.settle({ error: nativeError("agent_exited", "gone", { exitCode: 3, stderr: "oh" }) });
     await assert.rejects(reading, { code: "agent_exited", exitCode: 3, stderr: "oh" });
     assert.deepEqual(seen, [text("a")]);
     assert.deepEqual(await turn.next(), { done: true, value: undefined });
@@ -132,7 +131,7 @@ describe("events of a turn", () => {
 
   test("a failed turn that nobody asks about makes no unhandled rejection", async () => {
     session.prompt("hi");
-    module.session.turn.settle({ error: { code: "timeout", message: "late" } });
+    module.session.turn.settle({ error: nativeError("timeout", "late") });
   });
 });
 
@@ -260,7 +259,7 @@ describe("a session", () => {
   });
 
   test("that cannot be opened rejects typed", async () => {
-    module.openFailure = ["handshake_error", "who is there?", {}];
+    module.openFailure = nativeError("handshake_error", "who is there?");
     await assert.rejects(Session.open(new Bridge(module), {}), { name: "HandshakeError", message: "who is there?" });
   });
 
@@ -324,7 +323,8 @@ describe("a session", () => {
   test("for one prompt takes options and signal together", async () => {
     const controller = new AbortController();
     const turn = promptOnce(new Bridge(module), "hi", { workDir: "/x", signal: controller.signal });
-    assert.deepEqual(module.opened, { content: "hi", options: { workDir: "/x" }, callbacks: {} });
+    const { content, options } = module.opened;
+    assert.deepEqual({ content, options }, { content: "hi", options: { workDir: "/x" } });
     controller.abort();
     assert.equal((await turn.result()).status, "cancelled");
   });
@@ -332,17 +332,17 @@ describe("a session", () => {
 
 describe("what keeps the process alive", () => {
   test("a call, a running turn, a handler; not an idle session", async () => {
-    assert.equal(module.bridge.alive, false);
+    assert.equal(module.bridge.keepsAlive, false);
     const turn = session.prompt("hi");
-    assert.equal(module.bridge.alive, true);
+    assert.equal(module.bridge.keepsAlive, true);
     module.session.turn.settle();
     await tick();
     await tick();
-    assert.equal(module.bridge.alive, false);
+    assert.equal(module.bridge.keepsAlive, false);
     await turn.result();
     const closing = session.close();
-    assert.equal(module.bridge.alive, true);
+    assert.equal(module.bridge.keepsAlive, true);
     await closing;
-    assert.equal(module.bridge.alive, false);
+    assert.equal(module.bridge.keepsAlive, false);
   });
 });

@@ -11,7 +11,7 @@ import agentModule from "../dist/agent.js";
 import bridgeModule from "../dist/bridge.js";
 import { createSession, openAgent, prompt } from "../dist/index.mjs";
 import sessionModule from "../dist/session.js";
-import { fakeModule } from "./fake-native.mjs";
+import { fakeModule, nativeError } from "./fake-native.mjs";
 import { holder } from "./programs.mjs";
 
 const { Agent } = agentModule;
@@ -78,13 +78,13 @@ describe("a session on its way", () => {
     const bridge = new Bridge(module);
     const { signal, abort } = controlled();
     const opening = rejection(Session.open(bridge, { signal }));
-    assert.equal(module.bridge.alive, true);
+    assert.equal(module.bridge.keepsAlive, true);
     assert.deepEqual([listeners(signal), module.abandoned], [1, []]);
     const reason = new Error("no more");
     abort(reason);
     assert.deepEqual(module.abandoned, [module.session.key]);
     assert.equal(await opening, reason);
-    assert.deepEqual([listeners(signal), module.bridge.alive], [0, false]);
+    assert.deepEqual([listeners(signal), module.bridge.keepsAlive], [0, false]);
   });
 
   test("that was open before anybody was told is closed again", async () => {
@@ -104,7 +104,7 @@ describe("a session on its way", () => {
     const { signal, abort } = controlled();
     const sessions = [];
     for (let n = 0; n < 1000; n += 1) {
-      module.openFailure = n % 2 ? ["spawn_error", "no such program", {}] : undefined;
+      module.openFailure = n % 2 ? nativeError("spawn_error", "no such program") : undefined;
       const opening = Session.open(bridge, { signal });
       assert.equal(listeners(signal), 1);
       if (n % 2) assert.equal((await rejection(opening)).code, "spawn_error");

@@ -10,8 +10,8 @@ import optionsModule from "../dist/options.js";
 const { prepareOptions } = optionsModule;
 
 const prepare = (options) => {
-  const { optionsJson, callbacksJson, functions } = prepareOptions(options);
-  return { options: JSON.parse(optionsJson), callbacks: JSON.parse(callbacksJson), functions };
+  const { optionsJson, ...rest } = prepareOptions(options);
+  return { options: JSON.parse(optionsJson), ...rest };
 };
 
 const handler = () => undefined;
@@ -63,11 +63,9 @@ test("functions are announced, not passed", () => {
       new Hook({ event: "PreToolUse", matcher: "Sh", handler, timeout: 5, onError: "block" }),
     ],
   });
-  assert.deepEqual(options, { onQuestion: "manual" });
-  assert.deepEqual(callbacks, {
-    on_approval: "handler",
-    on_event: true,
-    on_stderr: true,
+  assert.deepEqual(callbacks, { onApproval: true, onQuestion: false, onEvent: true, onStderr: true });
+  assert.deepEqual(options, {
+    onQuestion: "manual",
     tools: [{ name: "t", description: "d", parameters: { type: "object" }, timeout: 10 }],
     hooks: [{ event: "Stop" }, { event: "PreToolUse", matcher: "Sh", timeout: 5, onError: "block" }],
   });
@@ -76,8 +74,8 @@ test("functions are announced, not passed", () => {
 
 test("a plain tool may have a zod schema", async () => {
   const tools = [{ name: "t", description: "d", parameters: z.object({ a: z.number() }), handler: ({ a }) => a + 1 }];
-  const { callbacks, functions } = prepare({ tools });
-  assert.deepEqual(callbacks.tools[0].parameters.properties, { a: { type: "number" } });
+  const { options, functions } = prepare({ tools });
+  assert.deepEqual(options.tools[0].parameters.properties, { a: { type: "number" } });
   assert.equal(await functions.tools[0].handler({ a: 1 }), 2);
 });
 

@@ -1,0 +1,171 @@
+//! The contents of a mailbox as values for JavaScript.
+
+use kimi_agent::Error;
+use kimi_agent::bridge::{self, JobKind, LogLevel, Mailbox, Payload, Reply, origin_of, written_for_host};
+use kimi_agent::wire::Event;
+use napi_derive::napi;
+use serde::Serialize;
+
+use crate::error::NativeError;
+
+/// Names a request of a session. JavaScript gets it with a request and gives it back with the answer.
+#[napi(object)]
+pub struct RequestOrigin {
+    /// The session.
+    pub session: f64,
+    /// The request.
+    pub request: f64,
+}
+
+impl From<bridge::RequestOrigin> for RequestOrigin {
+    fn from(origin: bridge::RequestOrigin) -> Self {
+        Self { session: origin.session as f64, request: origin.request as f64 }
+    }
+}
+
+impl From<RequestOrigin> for bridge::RequestOrigin {
+    fn from(origin: RequestOrigin) -> Self {
+        Self { session: origin.session as u64, request: origin.request as u64 }
+    }
+}
+
+/// One message of the core for JavaScript.
+///
+/// - `done` and `failed` end the operation of a ticket; `json` is its value, if it has one.
+/// - `readable`: a turn has events to drain. Follows a `drain()` that returned null, once.
+/// - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
+/// - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
+///   `index` the place of a tool or hook in the options. The payload is the request, the tool's arguments, the event or the
+///   line. `inTurn` says whether the session's running turn waits for the handler, `origin` which request the payload is.
+/// - `cancel_job`: nobody waits for a job any more.
+/// - `log`: a record of the log, up to the level that `setLogLevel()` set.
+#[napi(discriminant = "type", discriminant_case = "snake_case", object_from_js = false)]
+pub enum Delivery {
+    /// An operation succeeded.
+    Done { ticket: f64, json: Option<String> },
+    /// An operation failed.
+    Failed { ticket: f64, error: NativeError },
+    /// A turn has events.
+    Readable { turn: f64 },
+    /// A turn has ended.
+    Settled { turn: f64 },
+    /// A handler is to be called.
+    Job {
+        id: f64,
+        owner: f64,
+        #[napi(ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr'")]
+        kind: &'static str,
+        index: Option<u32>,
+        payload_json: String,
+        in_turn: bool,
+        origin: Option<RequestOrigin>,
+    },
+    /// A job is not needed.
+    CancelJob { id: f64 },
+    /// A log record.
+    Log {
+        #[napi(ts_type = "'error' | 'warn' | 'info' | 'debug' | 'trace'")]
+        level: &'static str,
+        target: String,
+        message: String,
+    },
+}
+
+impl Delivery {
+    /// The delivery for JavaScript. A text that no JavaScript string can hold fails the operation or the job instead.
+    pub(crate) fn new(delivery: bridge::Delivery, mailbox: &Mailbox) -> Option<Self> {
+        Some(match delivery {
+            bridge::Delivery::Done { ticket, outcome } => {
+                let ticket = ticket as f64;
+                match outcome.and_then(reply_json) {
+                    Ok(json) => Self::Done { ticket, json },
+                    Err(error) => Self::Failed { ticket, error: NativeError::from(&error) },
+                }
+            }
+            bridge::Delivery::Readable { turn } => Self::Readable { turn: turn as f64 },
+            bridge::Delivery::Settled { turn } => Self::Settled { turn: turn as f64 },
+            bridge::Delivery::Job { id, session, kind, index, payload, in_turn } => {
+                let payload_json = match checked("the agent's request", payload_json(&payload, kind)) {
+                    Ok(json) => json,
+                    Err(error) => {
+                        mailbox.finish_job(id, Err(error.to_string()));
+                        return None;
+                    }
+                };
+                let origin = match &payload {
+                    Payload::Event(event) => origin_of(event).map(RequestOrigin::from),
+                    Payload::Arguments(_) | Payload::Line(_) => None,
+                };
+                let index = index.and_then(|index| u32::try_from(index).ok());
+                Self::Job {
+                    id: id as f64,
+                    owner: session as f64,
+                    kind: kind.as_str(),
+                    index,
+                    payload_json,
+                    in_turn,
+                    origin,
+                }
+            }
+            bridge::Delivery::CancelJob { id } => Self::CancelJob { id: id as f64 },
+            bridge::Delivery::Log { level, target, message } => {
+                Self::Log { level: level_name(level), target, message: checked("a log record", message).ok()? }
+            }
+        })
+    }
+}
+
+fn reply_json(reply: Reply) -> Result<Option<String>, Error> {
+    let json = match reply {
+        Reply::Nothing => return Ok(None),
+        Reply::Outcome(result) => to_json(&result),
+        Reply::Sessions(sessions) => to_json(&sessions),
+    };
+    checked("the agent's answer", json).map(Some)
+}
+
+/// A handler's argument. A request comes without the envelope that names its type: its handler knows the type.
+fn payload_json(payload: &Payload, kind: JobKind) -> String {
+    match payload {
+        Payload::Event(event) if kind == JobKind::Event => to_json(event),
+        Payload::Event(event) => match &**event {
+            Event::ApprovalRequest(request) => to_json(request),
+            Event::QuestionRequest(request) => to_json(request),
+            Event::ToolCallRequest(request) => to_json(request),
+            Event::HookRequest(request) => to_json(request),
+            other => to_json(other),
+        },
+        Payload::Arguments(arguments) => to_json(arguments),
+        Payload::Line(line) => to_json(line),
+    }
+}
+
+/// JSON text. Not by way of a `Value`, which can't hold everything that an agent may write in an event of an unknown type,
+/// for example half of a surrogate pair.
+pub(crate) fn to_json(value: &impl Serialize) -> String {
+    written_for_host(|| serde_json::to_string(value)).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// The longest text that a string of V8's can hold, in units of UTF-16.
+const LONGEST_STRING: usize = 0x1fff_ffe8;
+
+/// Refuses a text that is too long for a JavaScript string. Only a text of that many bytes is counted.
+pub(crate) fn checked(what: &str, text: String) -> Result<String, Error> {
+    if text.len() <= LONGEST_STRING || text.encode_utf16().count() <= LONGEST_STRING {
+        return Ok(text);
+    }
+    Err(Error::Protocol(format!(
+        "{what} of {} bytes is longer than a JavaScript string can be ({LONGEST_STRING} characters); lower maxLineBytes",
+        text.len()
+    )))
+}
+
+fn level_name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    }
+}

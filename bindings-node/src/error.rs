@@ -1,0 +1,88 @@
+//! The core's errors for JavaScript: a typed object, thrown or as part of another value.
+
+use kimi_agent::Error;
+use kimi_agent::bridge::Naming;
+use napi::Env;
+use napi::bindgen_prelude::JsValue;
+use napi_derive::napi;
+
+/// An error of the core. `lib/errors.ts` makes the public class of it.
+#[napi(object, object_from_js = false)]
+pub struct NativeError {
+    /// The stable name, the same in every language.
+    pub code: String,
+    /// The text. Of an agent's answer it is only what the agent says, without the hint.
+    pub message: String,
+    /// Whether the same call can succeed later.
+    pub retryable: bool,
+    /// Of `invalid_option`: the option, as it is named in Node.
+    pub option: Option<String>,
+    /// Of `agent_exited`: the exit code, unless a signal ended the process.
+    pub exit_code: Option<i32>,
+    /// Of `agent_exited`: the signal that ended the process.
+    pub signal: Option<String>,
+    /// Of `agent_exited`: the end of what the agent wrote to stderr.
+    pub stderr: Option<String>,
+    /// Of an agent's answer: its number.
+    pub rpc_code: Option<i64>,
+    /// Of an agent's answer: what it attached, as JSON.
+    pub data: Option<String>,
+    /// Of an agent's answer: what to do about it.
+    pub hint: Option<String>,
+}
+
+impl From<&Error> for NativeError {
+    fn from(error: &Error) -> Self {
+        let (message, _) = error.told(Naming::Camel);
+        let mut native = Self {
+            code: error.code().to_owned(),
+            message,
+            retryable: error.is_retryable(),
+            option: None,
+            exit_code: None,
+            signal: None,
+            stderr: None,
+            rpc_code: None,
+            data: None,
+            hint: None,
+        };
+        match error.clone().spelled(Naming::Camel) {
+            Error::InvalidOption { option, .. } => native.option = Some(option),
+            Error::AgentExited(exit) => {
+                native.exit_code = exit.exit_code;
+                native.signal = exit.signal;
+                native.stderr = Some(exit.stderr);
+            }
+            Error::Rpc(answer) => {
+                native.message = answer.message;
+                native.rpc_code = answer.rpc_code;
+                native.data = answer.data.map(|data| data.to_value().to_string());
+                native.hint = answer.hint;
+            }
+            _ => {}
+        }
+        native
+    }
+}
+
+/// A JavaScript `Error` with the core's error as its property `native`, to be returned from a call and thrown by it.
+pub(crate) fn thrown(env: &Env, error: &Error) -> napi::Error {
+    let make = || {
+        let native = NativeError::from(error);
+        let mut object = env.create_error(napi::Error::from_reason(native.message.clone()))?;
+        object.set("native", native)?;
+        Ok(object.to_unknown().into())
+    };
+    make().unwrap_or_else(|failure: napi::Error| failure)
+}
+
+/// Has an error of the core's thrown.
+pub(crate) trait OrThrow<T> {
+    fn or_throw(self, env: &Env) -> napi::Result<T>;
+}
+
+impl<T> OrThrow<T> for Result<T, Error> {
+    fn or_throw(self, env: &Env) -> napi::Result<T> {
+        self.map_err(|error| thrown(env, &error))
+    }
+}
