@@ -107,9 +107,9 @@ test-node: $(DIST)/.npm ## The Node package, on this Node, on Node 24 and on Nod
 	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24 && node scripts/newer-node.mjs 26
 
 .PHONY: test-generated
-test-generated: $(VENV)/.ready ## What is generated from the catalogue of messages is up to date.
+test-generated: $(VENV)/.ready ## Generated files are up to date: the wire's types, and the blocking API of Python.
 	$(call say,Checking generated files)
-	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check
+	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_sync.py --check
 
 .PHONY: test-scenarios
 test-scenarios: build ## One suite of scenarios through all three languages, over Wire and ACP, compared line by line.

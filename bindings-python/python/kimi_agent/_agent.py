@@ -1,4 +1,4 @@
-"""Agents, which open any number of sessions, for coroutines."""
+"""Agents for coroutines. tools/generate_sync.py makes `kimi_agent.sync` from the public names."""
 
 from __future__ import annotations
 
@@ -23,34 +23,52 @@ __all__ = ["Agent", "AgentOpening", "open_agent"]
 
 
 class Agent(Owner[_native.Agent]):
-    """An agent that has any number of sessions at once. See `open_agent`."""
+    """An agent with any number of sessions at the same time. `open_agent` opens it."""
 
     __slots__ = ()
 
     _name = "an Agent"
 
     def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
-        """Opens a session: to await, or to enter with `async with`.
+        """Opens a session of this agent: `async with agent.create_session(work_dir=".") as session: …`.
 
-        The options are those of `kimi_agent.create_session`, but for those that are the agent's: `InvalidOption`.
+        Args:
+            options: The options of `create_session` without those of the agent's process.
+
+        Raises:
+            InvalidOption: An option is wrong, or belongs to `open_agent`.
         """
         return SessionOpening(options, _Origin(self))
 
     def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
-        """Goes on with a session: `create_session` with a `session_id`."""
+        """Resumes a session. The same as `create_session` with a `session_id`.
+
+        Args:
+            session_id: The id of the session.
+            options: The options of `create_session`.
+        """
         return SessionOpening(options, _Origin(self, resume=session_id))
 
     def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
-        """Opens a session that begins with the past of another, which stays as it is.
+        """Opens a session that begins with the history of another, which does not change.
 
-        Raises `Unsupported` where the agent can't, as none that speaks Wire can.
+        Args:
+            session_id: The id of the other session.
+            options: The options of `create_session`.
+
+        Raises:
+            Unsupported: The agent cannot fork sessions. Over Wire no agent can.
         """
         return SessionOpening(options, _Origin(self, fork=session_id))
 
     async def list_sessions(self, work_dir: StrPath | None = None) -> list[SessionInfo]:
-        """The sessions that the agent keeps, those of other processes included; only those of `work_dir`, if given.
+        """Returns the sessions that the agent has stored, also those of other processes.
 
-        Raises `Unsupported` where the agent can't list them, as none that speaks Wire can.
+        Args:
+            work_dir: Only sessions of this directory. Default: all.
+
+        Raises:
+            Unsupported: The agent cannot list sessions. Over Wire no agent can.
         """
         within = None if work_dir is None else os.fspath(work_dir)
         found = await self._mailbox.call(self._native.list_sessions, within)
@@ -59,9 +77,11 @@ class Agent(Owner[_native.Agent]):
         return [SessionInfo(**session) for session in found]
 
     async def close(self, timeout: Seconds = None) -> None:
-        """Closes all sessions and waits until no process is left. Closing twice is fine.
+        """Closes all sessions and waits until no process is left. Does nothing if the agent is closed.
 
-        `timeout`, in seconds, overrides `close_timeout` for the sessions and the processes. 0 kills at once.
+        Args:
+            timeout: The longest wait for the sessions and the processes, in seconds or as a `timedelta`. 0 kills the
+                processes at once. Default: the option `close_timeout`.
         """
         await super().close(timeout)
 
@@ -106,21 +126,25 @@ class AgentOpening(Opening[_native.Agent, Agent]):
 
 
 def open_agent(**options: Unpack[AgentOptions]) -> AgentOpening:
-    """Opens an agent, whose sessions share one process where its protocol can; else each gets its own.
+    """Opens an agent. Its sessions share one process over ACP; over Wire each session has a process of its own.
 
-    `async with open_agent(executable="kimi") as agent: …`, or `agent = await open_agent(…)` and `await agent.close()`.
-    Nothing is started before the first session.
+    `async with open_agent(executable="kimi") as agent: …` closes it at the end of the block. Without a block:
+    `agent = await open_agent(executable="kimi")` and `await agent.close()`. The first session starts the process.
+
+    Args:
+        options: The options of `AgentOptions`.
+
+    Raises:
+        InvalidOption: An option is wrong, or belongs to `Agent.create_session`.
 
     >>> import asyncio
     >>> from kimi_agent.testing import scripted_agent
     >>> async def main():
     ...     async with open_agent(executable=scripted_agent([[{"text": "Hello!"}]])) as agent:
-    ...         first, second = await asyncio.gather(_open(agent), _open(agent))
-    ...         turns = first.prompt("Say hello"), second.prompt("And you")
-    ...         return [(await turn.result()).text for turn in turns]
-    >>> async def _open(agent):
-    ...     return await agent.create_session(work_dir=".")
+    ...         session = await agent.create_session(work_dir=".")
+    ...         result = await session.prompt("Say hello").result()
+    ...         return result.text
     >>> asyncio.run(main())
-    ['Hello!', 'Hello!']
+    'Hello!'
     """
     return AgentOpening(options)

@@ -1,4 +1,4 @@
-"""Sessions and turns, for coroutines."""
+"""Sessions and turns for coroutines. tools/generate_sync.py makes `kimi_agent.sync` from the public names."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ __all__ = ["Replay", "Session", "SessionOpening", "Turn", "create_session", "pro
 
 
 class Turn(Stream):
-    """A turn: the agent's answer to a prompt, under way from the start.
+    """The agent's answer to a prompt. It runs from the start, also if nobody reads it.
 
-    `async for` gives its events as they come, `turn.steps` the same step by step, `turn.text_stream` only the answer's
-    text; `result()` alone runs it to its end, and so does `await turn`. Losing the last reference to a turn that runs
-    cancels it, and so does leaving `async with`.
+    `async for event in turn` gives its events as they come, `turn.steps` the same step by step, `turn.text_stream` only
+    the answer's text. `await turn.result()` alone runs it to its end. A turn that still runs is cancelled when its
+    `async with` block ends, and when the program drops the last reference to it.
+
+    Awaiting a turn is the same as awaiting `turn.result()`.
     """
 
     __slots__ = ("_handlers", "_session")
@@ -51,31 +53,33 @@ class Turn(Stream):
 
     @property
     def id(self) -> str:
-        """Its id, unique in the session."""
+        """The turn's id, unique in the session."""
         return self._native.id
 
     @property
     def usage(self) -> TokenUsage:
-        """The tokens that it has taken until now."""
+        """The tokens that the turn has used until now."""
         return self._native.usage()
 
     @property
     def discarded(self) -> int:
-        """How many events were dropped because the buffer (`event_buffer_bytes`) was full: while `result()` waited and
-        nobody read, or after `cancel()`."""
+        """The number of events that were dropped because the buffer (`event_buffer_bytes`) was full.
+
+        Events are dropped only while `result()` waits and nobody reads, and after `cancel()`.
+        """
         return self._native.discarded
 
     @property
     def steps(self) -> Steps:
-        """The turn step by step: `async for step in turn.steps`, in it `async for event in step`."""
+        """Iterates over the turn step by step: `async for step in turn.steps`, then `async for event in step`."""
         return Steps(self)
 
     @property
     def text_stream(self) -> TextStream:
-        """The answer's text as it comes: `async for piece in turn.text_stream` gives plain strings.
+        """Iterates over the answer's text as it comes: `async for piece in turn.text_stream` gives plain strings.
 
-        No piece is empty. Thoughts and text of subagents are left out. It reads the turn by event, as a loop over the
-        turn does.
+        No piece is empty. Thoughts and the text of subagents are left out. It reads the turn, so a loop over the turn
+        cannot read it at the same time.
         """
         return TextStream(self)
 
@@ -83,19 +87,22 @@ class Turn(Stream):
         return EventIterator(self)
 
     def __await__(self) -> Generator[Any, None, PromptResult]:
-        """`await session.prompt(…)` is `await session.prompt(…).result()`."""
         return self.result().__await__()
 
     async def result(self) -> PromptResult:
         """Waits for the end of the turn and returns its outcome.
 
-        Takes no events away from a reader: events wait in the buffer, also for a loop that starts later. If the buffer
-        is full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A
-        request that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
+        It can be called again, and takes no events away from a reader: they wait in the buffer, also for a loop that
+        starts later. If the buffer is full and nobody reads, further events are dropped and counted in `discarded`, so
+        that the turn always ends. If nobody reads, a request that waits for `respond()` is rejected after one second (a
+        question: dismissed).
 
-        Raises what ended the turn, if it did not end by itself: `AgentExited`, an `RpcError`, … May be called
-        again. If the wait is cancelled, a turn that the program still holds goes on; otherwise, if nobody else reads it
-        or waits for it, the turn is cancelled. A handler that the turn waits for cannot wait for it: `TurnInProgress`.
+        Cancelling the wait does not end a turn that the program still holds. Any other turn is cancelled, unless
+        something else reads it or waits for it.
+
+        Raises:
+            TurnInProgress: A handler of this turn calls this, and the two would wait for each other.
+            KimiAgentError: The error that ended the turn, for example `AgentExited` or an `RpcError`.
         """
         try:
             return await self._result(serving_job())
@@ -120,15 +127,32 @@ class Turn(Stream):
         return result_of(outcome)
 
     async def cancel(self) -> None:
-        """Stops the turn and waits until it has settled; does nothing if it has ended."""
+        """Cancels the turn and waits until it has ended. Does nothing if it has ended.
+
+        Raises:
+            Timeout: The agent does not answer within `cancel_timeout`. The session is closed.
+        """
         await self._mailbox.call(self._native.cancel)
 
     async def steer(self, content: UserInput) -> None:
-        """Says something to the model while the turn runs (from Wire 1.3 on)."""
+        """Says something to the model while the turn runs (from Wire 1.4 on).
+
+        Raises:
+            NoActiveTurn: The turn has ended.
+            Unsupported: The agent cannot be steered.
+        """
         await self._mailbox.call(self._native.steer, encode_input(content))
 
     async def respond(self, request: Request, answer: Answer) -> None:
-        """Answers a request of this turn, where the option that would answer it is "manual"."""
+        """Answers a request of this turn, if `on_approval` or `on_question` is "manual".
+
+        Args:
+            request: The request, or its id.
+            answer: What the handler would return. Default of a question: None, which dismisses it.
+
+        Raises:
+            InvalidOption: The answer does not fit, or there is no such request. The request still waits.
+        """
         await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
 
     async def __aenter__(self) -> Self:
@@ -151,7 +175,7 @@ class Turn(Stream):
 
 
 class Replay(Stream):
-    """The events of a session's past, for `async for` (from Wire 1.3 on). Requests in it are not to be answered."""
+    """The events of a session's past: `async for event in session.replay()`. Its requests need no answer."""
 
     __slots__ = ("_session",)
 
@@ -164,7 +188,7 @@ class Replay(Stream):
 
 
 class Session(Owner[_native.Session]):
-    """A session with an agent, that remembers from turn to turn. See `create_session`."""
+    """A conversation with an agent. `create_session` opens it."""
 
     __slots__ = ("_latest", "_origin")
 
@@ -180,7 +204,7 @@ class Session(Owner[_native.Session]):
 
     @property
     def id(self) -> str:
-        """Its id, to resume it by."""
+        """The session's id. The option `session_id` resumes it."""
         return self._native.id
 
     @property
@@ -190,62 +214,68 @@ class Session(Owner[_native.Session]):
 
     @property
     def state(self) -> Literal["idle", "active", "closed"]:
-        """Whether a turn runs."""
+        """The session's state: "idle", "active" while a turn runs, or "closed"."""
         return self._native.state
 
     @property
     def protocol_version(self) -> str | None:
-        """The version of Wire that the agent speaks."""
+        """The version of the protocol that the agent speaks, for example "1.10" or "acp-1". None before Wire 1.0."""
         return self._native.protocol_version
 
     @property
     def server(self) -> ServerInfo | None:
-        """Name and version of the agent, if it says."""
+        """The agent's name and version, if the agent says them."""
         return self._native.info()["server"]
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the agent can do."""
+        """The features that the agent has."""
         from ._results import Capabilities
 
         return Capabilities(**self._native.info()["capabilities"])
 
     @property
     def slash_commands(self) -> list[SlashCommand]:
-        """The commands that a prompt may begin with. Agents of ACP tell them soon after the session has opened, and
-        again when they change; each time `on_event` gets an `available_commands_update`."""
+        """The commands that a prompt may begin with.
+
+        Over ACP the list arrives soon after the session has opened, and again when it changes. Each time `on_event`
+        gets an `available_commands_update`.
+        """
         return self._native.info()["slash_commands"]
 
     @property
     def external_tools(self) -> ExternalToolsResult:
-        """Which of the program's tools the agent took, and why not the others."""
+        """The tools of the program that the agent accepted, and those that it rejected, with reasons."""
         return self._native.info()["external_tools"]
 
     @property
     def pid(self) -> int | None:
-        """The process id of the agent."""
+        """The agent's process id."""
         return self._native.pid
 
     @property
     def usage(self) -> TokenUsage:
-        """The tokens of all turns until now."""
+        """The tokens that all turns have used until now."""
         return self._native.usage()
 
     @property
     def status(self) -> StatusUpdate:
-        """How things stand, all updates put together: context, plan mode, MCP servers."""
+        """The last known status, from all updates: context, plan mode, MCP servers."""
         return self._native.status()
 
     def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn:
-        """Says something to the agent. Returns at once; the turn is under way. One turn runs at a time.
+        """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
         Args:
-            content: text, or a list of content parts.
-            timeout: seconds that this turn may take; it overrides the session's `turn_timeout`.
-            idle_timeout: seconds that the agent may send nothing; it overrides the session's.
+            content: Text, a content part, or a list of texts and parts.
+            timeout: The longest time of this turn, in seconds or as a `timedelta`. Default: the session's
+                `turn_timeout`.
+            idle_timeout: The longest time in which the agent sends nothing, likewise. Default: the session's.
 
-        `result = await session.prompt(…)` waits for the outcome. Raises at the call: `TurnInProgress` while another
-        turn is held and runs, `InvalidOption` for a wrong option, what ended the session if it is closed.
+        Raises:
+            TurnInProgress: Another turn runs, and the program holds it.
+            InvalidOption: An option or the content is wrong.
+            KimiAgentError: The session is closed: the error that closed it.
         """
         self._mailbox.check()
         show_messages()
@@ -265,31 +295,51 @@ class Session(Owner[_native.Session]):
         return called(self._native.prompt, content, options)
 
     def replay(self) -> Replay:
-        """What has happened in the session, once more (from Wire 1.3 on)."""
+        """Returns the events of the session until now (from Wire 1.3 on).
+
+        Raises:
+            TurnInProgress: A turn runs.
+            Unsupported: The agent cannot replay.
+        """
         self._mailbox.check()
         return Replay(called(self._native.replay), self._mailbox, self)
 
     async def set_plan_mode(self, on: bool) -> None:
-        """Switches plan mode, in which the agent plans and changes nothing (from Wire 1.4 on)."""
+        """Switches plan mode on or off (from Wire 1.4 on). In plan mode the agent plans and changes nothing.
+
+        Raises:
+            Unsupported: The agent has no plan mode.
+        """
         await self._mailbox.call(self._native.set_plan_mode, on)
 
     async def respond(self, request: Request, answer: Answer) -> None:
-        """Answers a request that came outside a turn, where the option that would answer it is "manual"."""
+        """Answers a request that came outside a turn, if `on_approval` or `on_question` is "manual".
+
+        Args:
+            request: The request, or its id.
+            answer: What the handler would return. Default of a question: None, which dismisses it.
+
+        Raises:
+            InvalidOption: The answer does not fit, or there is no such request. The request still waits.
+        """
         await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
 
     async def cancel(self) -> None:
-        """Cancels the turn that runs, if there is one, and waits until it has ended: also a turn that was dropped and
-        whose end is still under way. Does nothing without a turn, or if the session is closed.
+        """Cancels the running turn, also one that was dropped and is about to end, and waits until it has ended.
 
-        Raises `Timeout` if the agent does not answer within `cancel_timeout`; the session is over then.
+        Does nothing if no turn runs or the session is closed.
+
+        Raises:
+            Timeout: The agent does not answer within `cancel_timeout`. The session is closed.
         """
         await self._mailbox.call(self._native.cancel)
 
     async def close(self, timeout: Seconds = None) -> None:
-        """Stops the turn that runs, if any, and ends the agent. Closing twice is fine.
+        """Cancels the running turn and ends the agent. Does nothing if the session is closed.
 
-        `timeout`, in seconds, overrides `close_timeout`. 0 kills the agent at once; a turn that runs then fails with
-        `SessionClosed`.
+        Args:
+            timeout: The longest wait for the agent to exit, in seconds or as a `timedelta`. 0 kills the agent at once,
+                and a running turn fails with `SessionClosed`. Default: the option `close_timeout`.
         """
         await super().close(timeout)
 
@@ -334,11 +384,18 @@ class SessionOpening(Opening[tuple[_native.Session, int], Session]):
 
 
 def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
-    """Opens a session: starts an agent and shakes hands with it.
+    """Opens a session: starts an agent and exchanges the handshake with it.
 
-    `async with create_session(work_dir=".") as session: …`, or `session = await create_session(…)` and
-    `await session.close()`. The options are those of `SessionOptions`; what is not set is not passed on, and a wrong
-    one raises `InvalidOption`.
+    `async with create_session(work_dir=".") as session: …` closes it at the end of the block. Without a block:
+    `session = await create_session(work_dir=".")` and `await session.close()`.
+
+    Args:
+        options: The options of `SessionOptions`. Only options that are set reach the agent.
+
+    Raises:
+        InvalidOption: An option is unknown or has a wrong value.
+        SpawnError: The agent cannot be started.
+        HandshakeError: The agent does not answer as an agent should.
 
     >>> import asyncio
     >>> from kimi_agent.testing import scripted_agent
@@ -356,11 +413,17 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
 
 
 def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
-    """One turn in a session of its own, which is opened for it and closed after it.
+    """Runs one turn in a session of its own, which is closed after it.
 
-    `async for event in prompt("…", work_dir=".")`, or `result = await prompt("…")`. Takes the options of
-    `create_session`, and `timeout`: seconds that the turn may take, without the start of the agent. A wrong option
-    raises at the call; what goes wrong later comes out of the turn.
+    `async for event in prompt("…", work_dir=".")`, or `result = await prompt("…").result()`.
+
+    Args:
+        content: Text, a content part, or a list of texts and parts.
+        options: The options of `create_session`, and `timeout`: the longest time of the turn, in seconds or as a
+            `timedelta`. The start of the agent does not count.
+
+    Raises:
+        InvalidOption: An option or the content is wrong. The turn raises all other errors.
 
     >>> import asyncio
     >>> from kimi_agent.testing import scripted_agent

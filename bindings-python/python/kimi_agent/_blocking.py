@@ -1,0 +1,288 @@
+"""The hand-written part of `kimi_agent.sync`: reading, and what its classes have in common."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from . import _agent, _native, _session, _stream
+from ._background import block, run, run_call
+from ._errors import KimiAgentError, TurnInProgress
+from ._handlers import serving_job
+from ._holders import abandon_if_lost
+from ._loop import in_this_process
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._option_types import PromptOptions, Seconds, UserInput
+    from ._results import PromptResult
+    from ._wire import Event
+
+__all__ = [
+    "EventIterator",
+    "Owner",
+    "Prompter",
+    "Readable",
+    "Step",
+    "Steps",
+    "TextStream",
+    "Waiter",
+    "opened",
+]
+
+Inner = TypeVar("Inner")
+Stream = TypeVar("Stream", bound=_stream.Stream)
+Owned = TypeVar("Owned", _agent.Agent, _session.Session)
+Turn = TypeVar("Turn", bound="Waiter")
+
+
+class EventIterator(_native.BlockingReader):
+    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
+
+    Several threads may take events from one iterator: each event goes to one of them, and all of them end with the
+    turn, or with `close()`.
+    """
+
+    __slots__ = ("_lock", "_open", "_stream")
+
+    def __new__(cls, stream: _stream.Stream) -> Self:
+        return super().__new__(cls, stream._native)
+
+    def __init__(self, stream: _stream.Stream) -> None:
+        self._open = False
+        # The core has a place for one thread that waits.
+        self._lock = threading.Lock()
+        self._stream = stream
+        stream._start_reading(self, by_step=False)
+        self._open = True
+
+    def _later(self) -> Event:
+        native = self._stream._native
+        try:
+            with self._lock:
+                while True:
+                    # Looked at before `_open`, so that a close in between ends the wait.
+                    seen = native.interrupts
+                    if not self._open:
+                        break
+                    more = self._stream._fetch()
+                    if more is None:
+                        block(partial(native.block, seen))
+                    elif not more:
+                        self.close()
+                    elif (event := native.pop()) is not None:
+                        return event
+        except KimiAgentError:
+            self.close()
+            raise
+        except BaseException:
+            # Ctrl-C: the traceback, which a REPL keeps, does not keep the turn.
+            del self, native
+            raise
+        raise StopIteration
+
+    def close(self) -> None:
+        """Stops reading."""
+        if self._open:
+            self._open = False
+            self._leave_events()
+            self._stream._stop_reading(self)
+            self._stream._native.interrupt()
+
+    def __del__(self) -> None:
+        if in_this_process():
+            self.close()
+
+
+class TextStream:
+    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents."""
+
+    __slots__ = ("_events", "_stream", "_text_part")
+
+    def __init__(self, stream: _stream.Stream) -> None:
+        from ._wire import TextPart
+
+        self._stream = stream
+        self._events: EventIterator | None = None
+        self._text_part = TextPart
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        if self._events is None:
+            self._events = EventIterator(self._stream)
+        try:
+            while True:
+                event = next(self._events)
+                if isinstance(event, self._text_part) and event.text:
+                    return event.text
+        except KeyboardInterrupt:
+            # As in EventIterator.
+            del self
+            raise
+
+    def close(self) -> None:
+        """Stops reading."""
+        if self._events is not None:
+            self._events.close()
+
+
+class Step:
+    """One step of a turn; `for` gives its events."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: _stream.Step) -> None:
+        self._step = step
+
+    @property
+    def n(self) -> int:
+        """The agent's number for it, from 1."""
+        return self._step.n
+
+    def __repr__(self) -> str:
+        return repr(self._step)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        event = self._step.take()
+        if event is None:
+            event = run(self._step.take_later())
+        if event is None:
+            raise StopIteration
+        return event
+
+
+class Steps:
+    """The steps of a turn, one by one. Going on to the next one passes over what was not read of the last."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: _stream.Steps) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Step:
+        try:
+            step = run(self._next())
+        except BaseException:
+            # As in EventIterator.
+            del self
+            raise
+        if step is None:
+            raise StopIteration
+        return Step(step)
+
+    async def _next(self) -> _stream.Step | None:
+        try:
+            return await self._steps.__anext__()
+        except StopAsyncIteration:
+            return None
+
+
+class _Blocking(Generic[Inner]):
+    """Does the work with the object of the asynchronous API."""
+
+    __slots__ = ("__weakref__", "_inner")
+
+    def __init__(self, inner: Inner) -> None:
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+class Readable(_Blocking[Stream]):
+    """The events of a turn or a replay, for `for`."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> EventIterator:
+        return EventIterator(self._inner)
+
+
+class Waiter(Readable[_session.Turn]):
+    """What only a turn has."""
+
+    __slots__ = ()
+
+    def _wait(self) -> PromptResult:
+        try:
+            return run(self._inner._result(serving_job()))
+        except BaseException:
+            # As in EventIterator. Ctrl-C may come before the wait has begun.
+            self._inner._native.note_used()
+            del self
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        run(self._inner.__aexit__(kind, error, traceback))
+
+    def _abandon(self) -> None:
+        self._inner._abandon()
+
+
+class Owner(_Blocking[Owned]):
+    """A session or an agent, which `with` closes."""
+
+    __slots__ = ()
+
+    def close(self, timeout: Seconds = None) -> None:
+        run(self._inner.close(timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Prompter(Owner[_session.Session]):
+    """What only a session has."""
+
+    __slots__ = ("_latest",)
+
+    def __init__(self, inner: _session.Session) -> None:
+        super().__init__(inner)
+        self._latest: weakref.ref[Waiter] | None = None
+
+    def _prompt(self, make: Callable[[_session.Turn], Turn], content: UserInput, options: PromptOptions) -> Turn:
+        turn = make(self._begin(content, options))
+        self._latest = weakref.ref(turn)
+        return turn
+
+    def _begin(self, content: UserInput, options: PromptOptions) -> _session.Turn:
+        prompt = partial(self._inner.prompt, **options)
+        try:
+            return run_call(prompt, content)
+        except TurnInProgress:
+            # The running turn may be one that only a traceback holds, for example that of a Ctrl-C at a REPL.
+            if not abandon_if_lost(self._latest):
+                raise
+        return run_call(prompt, content)
+
+
+def opened(opening: Awaitable[Inner]) -> Inner:
+    """Waits until a session or an agent is open."""
+
+    async def wait() -> Inner:
+        return await opening
+
+    return run(wait())
