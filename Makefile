@@ -10,14 +10,16 @@ CACHE := $(CURDIR)/.cache
 DIST := $(CURDIR)/dist
 VENV := $(CACHE)/venv
 PY := $(VENV)/bin/python
-FEATURES := --features bridge
+# The crates of the core.
+CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-bridge -p kimi-agent
+FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
 
-PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core/src' '*.toml' Cargo.lock)
-NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core/src' '*.toml' Cargo.lock)
+PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core' '*.toml' Cargo.lock)
+NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core' '*.toml' Cargo.lock)
 
 # The same code, linked in a fraction of the time: for builds that are not published.
 THIN := CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=4
@@ -94,7 +96,7 @@ tests-list:
 .PHONY: test-rust
 test-rust: ## The core: unit, property, integration and documentation tests.
 	$(call say,Testing the core)
-	@cargo test -q --locked -p kimi-agent $(FEATURES)
+	@cargo test -q --locked $(CORE) $(FEATURES)
 
 .PHONY: test-python
 test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10 on that is here.
@@ -274,15 +276,15 @@ soak: build ## Random sessions in Python and Node for SOAK_MINUTES (5), with the
 sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-64 Linux with nightly Rust; not part of make test.
 	$(call say,Testing the core under AddressSanitizer)
 	@rustup run nightly rustc --version >/dev/null 2>&1 || { echo "It takes nightly Rust: rustup toolchain install nightly"; exit 1; }
-	@CARGO_TARGET_DIR=.cache/sanitize RUSTFLAGS=-Zsanitizer=address cargo +nightly test -q --locked -p kimi-agent \
-		$(FEATURES) --target x86_64-unknown-linux-gnu --lib --test session -- --skip models::
+	@CARGO_TARGET_DIR=.cache/sanitize RUSTFLAGS=-Zsanitizer=address cargo +nightly test -q --locked $(CORE) \
+		$(FEATURES) --target x86_64-unknown-linux-gnu --lib --test session
 
 .PHONY: lint
 lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
-	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps -p kimi-agent $(FEATURES) --lib --bins --examples
+	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) $(FEATURES) --lib
 	$(call say,Linting Python)
 	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench
 	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)

@@ -12,9 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def load_catalog() -> dict[str, Any]:
     """Builds and runs the core's example that prints the catalogue."""
-    # With the features of what the tests build, so that nothing is compiled for it alone.
-    features = ["--package", "kimi-agent", "--features", "bridge"]
-    command = ["cargo", "run", "--quiet", "--locked", *features, "--example", "wire_catalog"]
+    command = ["cargo", "run", "--quiet", "--locked", "--package", "kimi-agent-protocol", "--example", "wire_catalog"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

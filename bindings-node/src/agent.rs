@@ -1,6 +1,6 @@
 //! An agent, which opens sessions.
 
-use kimi_agent::bridge::{BridgeAgent, Naming, Start, next_id};
+use kimi_agent_bridge::{BridgeAgent, Naming, Start, next_id};
 use napi::Env;
 use napi_derive::napi;
 

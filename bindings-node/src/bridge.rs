@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kimi_agent::Error;
-use kimi_agent::bridge::{LogLevel, Mailbox, install_log};
+use kimi_agent_bridge::{LogLevel, Mailbox, install_log};
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};

@@ -1,8 +1,8 @@
 //! The contents of a mailbox as values for JavaScript.
 
 use kimi_agent::Error;
-use kimi_agent::bridge::{self, JobKind, LogLevel, Mailbox, Payload, Reply, origin_of, written_for_host};
 use kimi_agent::wire::Event;
+use kimi_agent_bridge::{JobKind, LogLevel, Mailbox, Payload, Reply, origin_of, written_for_host};
 use napi_derive::napi;
 use serde::Serialize;
 
@@ -17,13 +17,13 @@ pub struct RequestOrigin {
     pub request: f64,
 }
 
-impl From<bridge::RequestOrigin> for RequestOrigin {
-    fn from(origin: bridge::RequestOrigin) -> Self {
+impl From<kimi_agent_bridge::RequestOrigin> for RequestOrigin {
+    fn from(origin: kimi_agent_bridge::RequestOrigin) -> Self {
         Self { session: origin.session as f64, request: origin.request as f64 }
     }
 }
 
-impl From<RequestOrigin> for bridge::RequestOrigin {
+impl From<RequestOrigin> for kimi_agent_bridge::RequestOrigin {
     fn from(origin: RequestOrigin) -> Self {
         Self { session: origin.session as u64, request: origin.request as u64 }
     }
@@ -73,18 +73,18 @@ pub enum Delivery {
 
 impl Delivery {
     /// The delivery for JavaScript. A text that no JavaScript string can hold fails the operation or the job instead.
-    pub(crate) fn new(delivery: bridge::Delivery, mailbox: &Mailbox) -> Option<Self> {
+    pub(crate) fn new(delivery: kimi_agent_bridge::Delivery, mailbox: &Mailbox) -> Option<Self> {
         Some(match delivery {
-            bridge::Delivery::Done { ticket, outcome } => {
+            kimi_agent_bridge::Delivery::Done { ticket, outcome } => {
                 let ticket = ticket as f64;
                 match outcome.and_then(reply_json) {
                     Ok(json) => Self::Done { ticket, json },
                     Err(error) => Self::Failed { ticket, error: NativeError::from(&error) },
                 }
             }
-            bridge::Delivery::Readable { turn } => Self::Readable { turn: turn as f64 },
-            bridge::Delivery::Settled { turn } => Self::Settled { turn: turn as f64 },
-            bridge::Delivery::Job { id, session, kind, index, payload, in_turn } => {
+            kimi_agent_bridge::Delivery::Readable { turn } => Self::Readable { turn: turn as f64 },
+            kimi_agent_bridge::Delivery::Settled { turn } => Self::Settled { turn: turn as f64 },
+            kimi_agent_bridge::Delivery::Job { id, session, kind, index, payload, in_turn } => {
                 let payload_json = match checked("the agent's request", payload_json(&payload, kind)) {
                     Ok(json) => json,
                     Err(error) => {
@@ -107,8 +107,8 @@ impl Delivery {
                     origin,
                 }
             }
-            bridge::Delivery::CancelJob { id } => Self::CancelJob { id: id as f64 },
-            bridge::Delivery::Log { level, target, message } => {
+            kimi_agent_bridge::Delivery::CancelJob { id } => Self::CancelJob { id: id as f64 },
+            kimi_agent_bridge::Delivery::Log { level, target, message } => {
                 Self::Log { level: level_name(level), target, message: checked("a log record", message).ok()? }
             }
         })

@@ -1,7 +1,7 @@
 //! The core's errors for JavaScript: a typed object, thrown or as part of another value.
 
 use kimi_agent::Error;
-use kimi_agent::bridge::Naming;
+use kimi_agent_bridge::Naming;
 use napi::Env;
 use napi::bindgen_prelude::JsValue;
 use napi_derive::napi;

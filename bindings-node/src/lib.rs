@@ -14,9 +14,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use kimi_agent::Error;
-use kimi_agent::bridge::Naming;
 use kimi_agent::testing::Script;
 use kimi_agent::wire::ContentPart;
+use kimi_agent_bridge::Naming;
 use napi::Env;
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
@@ -33,7 +33,7 @@ const EXIT_GRACE: Duration = Duration::from_secs(2);
 static RUNTIME: OnceLock<&'static Runtime> = OnceLock::new();
 
 pub(crate) fn runtime(env: &Env) -> napi::Result<Handle> {
-    let runtime = kimi_agent::bridge::runtime().or_throw(env)?;
+    let runtime = kimi_agent_bridge::runtime().or_throw(env)?;
     Ok(RUNTIME.get_or_init(|| runtime).handle().clone())
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn parse(env: &Env, what: &str, json: &str) -> napi::Result<Value> {
 #[napi]
 pub fn shutdown() {
     if let Some(runtime) = RUNTIME.get() {
-        runtime.block_on(kimi_agent::bridge::close_all(EXIT_GRACE));
+        runtime.block_on(kimi_agent_bridge::close_all(EXIT_GRACE));
     }
 }
 
@@ -55,7 +55,7 @@ pub fn shutdown() {
 #[napi]
 #[derive(Default)]
 pub struct PrivateFolder {
-    folder: kimi_agent::bridge::PrivateFolder,
+    folder: kimi_agent_bridge::PrivateFolder,
 }
 
 #[napi]
@@ -95,13 +95,13 @@ pub fn image_bytes_json(env: &Env, bytes: Uint8Array) -> napi::Result<String> {
 /// Throws for the first name that is not an option's.
 #[napi]
 pub fn check_names(env: &Env, names: Vec<String>) -> napi::Result<()> {
-    kimi_agent::bridge::check_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
+    kimi_agent_bridge::check_names(names.iter().map(String::as_str), Naming::Camel).or_throw(env)
 }
 
 /// Throws the error for an option whose value has no JSON form; `got` describes the value.
 #[napi(ts_return_type = "never")]
 pub fn wrong_type(env: &Env, option: String, got: String) -> napi::Result<()> {
-    Err(kimi_agent::bridge::wrong_type(&option, &got, Naming::Camel)).or_throw(env)
+    Err(kimi_agent_bridge::wrong_type(&option, &got, Naming::Camel)).or_throw(env)
 }
 
 /// Returns text with control and bidirectional characters as escapes.

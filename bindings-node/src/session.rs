@@ -1,7 +1,7 @@
 //! A session.
 
-use kimi_agent::bridge::{self, BridgeSession, Mode, Naming, next_id, parse_content, parse_options};
 use kimi_agent::wire::{Content, Event};
+use kimi_agent_bridge::{BridgeSession, Mode, Naming, next_id, parse_content, parse_options};
 use napi::Env;
 use napi_derive::napi;
 use serde_json::{Map, Value};
@@ -30,7 +30,7 @@ pub struct Callbacks {
     pub on_stderr: bool,
 }
 
-impl From<Callbacks> for bridge::Callbacks {
+impl From<Callbacks> for kimi_agent_bridge::Callbacks {
     fn from(given: Callbacks) -> Self {
         let mode = |is_function| if is_function { Mode::Handler } else { Mode::Unset };
         Self {

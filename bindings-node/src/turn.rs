@@ -1,7 +1,7 @@
 //! A turn, or a replay.
 
-use kimi_agent::bridge::{Batch, BridgeTurn, Drained, Tag, origin_of};
 use kimi_agent::wire::Event;
+use kimi_agent_bridge::{Batch, BridgeTurn, Drained, Tag, origin_of};
 use napi::Env;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kimi_agent::bridge::{BridgeAgent, Naming, Start};
+use kimi_agent_bridge::{BridgeAgent, Naming, Start};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

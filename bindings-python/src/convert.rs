@@ -1,8 +1,9 @@
 //! Between JSON, the core's messages and Python's objects.
 
 use kimi_agent::PromptResult;
-use kimi_agent::bridge;
-use kimi_agent::wire::{Content, Event, Node, Reflect, ToolCallInfo};
+use kimi_agent::wire::{Content, Event, ToolCallInfo};
+use kimi_agent_bridge as bridge;
+use kimi_agent_bridge::{Node, Reflect};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

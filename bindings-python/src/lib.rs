@@ -24,8 +24,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use kimi_agent::Error;
-use kimi_agent::bridge;
 use kimi_agent::wire::{ContentPart, Event};
+use kimi_agent_bridge as bridge;
 
 pyo3::create_exception!(
     kimi_agent._native,

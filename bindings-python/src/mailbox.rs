@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use kimi_agent::bridge::{Delivery, JobKind, LogLevel, Mailbox, Payload, Reply};
+use kimi_agent_bridge::{Delivery, JobKind, LogLevel, Mailbox, Payload, Reply};
 use pyo3::IntoPyObjectExt;
 use pyo3::intern;
 use pyo3::prelude::*;

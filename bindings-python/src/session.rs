@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kimi_agent::bridge::{BridgeSession, Callbacks, Mode, Naming, RequestOrigin, parse_content};
 use kimi_agent::wire::{Content, ExternalToolsResult};
+use kimi_agent_bridge::{BridgeSession, Callbacks, Mode, Naming, RequestOrigin, parse_content};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

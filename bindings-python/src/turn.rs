@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kimi_agent::bridge::{BridgeTurn, Drained, RequestOrigin};
+use kimi_agent_bridge::{BridgeTurn, Drained, RequestOrigin};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+CRATES = ("protocol", "files", "client", "agent", "bridge", "kimi-agent")
 _ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 _NAME = re.compile(r"`([^`]+)`")
 _PATH = re.compile(r"`([a-z_]+(?:::[a-z_0-9]+)+)`")
@@ -49,5 +50,5 @@ def files(modules: list[str], root: Path) -> list[Path]:
     inside = modules[:-1] if modules[-1:] == ["tests"] else modules
     places = []
     for path in {"/".join(modules), "/".join(inside)}:
-        places += [f"core/src/{path}.rs", f"core/src/{path}/mod.rs", f"core/tests/{path}.rs"]
+        places += [f"core/{crate}/{path}" for crate in CRATES for path in (f"src/{path}.rs", f"src/{path}/mod.rs", f"tests/{path}.rs")]
     return [root / place for place in places if (root / place).is_file()]

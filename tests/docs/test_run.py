@@ -86,7 +86,7 @@ def test_facts_that_are_none() -> None:
     root = Path(__file__).resolve().parents[2]
     page = root / ".cache" / "page.md"
     page.parent.mkdir(exist_ok=True)
-    page.write_text("[a](no.md) [b](#no) `make nothing` `core/src/no.rs` [c](#c)\n\n# C\n")
+    page.write_text("[a](no.md) [b](#no) `make nothing` `core/client/src/no.rs` [c](#c)\n\n# C\n")
     try:
         _, found = facts.mistakes([page], root)
     finally:

@@ -101,9 +101,9 @@ size "$tarball"
 
 cargo package -q -p kimi-agent --allow-dirty --no-verify --list >"$scratch/listing"
 check "the crate holds what it must" holds "$scratch/listing" \
-    LICENSE README.md Cargo.toml src/lib.rs src/testing.rs src/bin/kimi-scripted-agent.rs
+    LICENSE README.md Cargo.toml src/lib.rs
 mkdir "$scratch/rust" && cp "$programs/main.rs" Cargo.lock "$scratch/rust"
-sed "s|@CORE@|$root/core|" "$programs/Cargo.toml.in" >"$scratch/rust/Cargo.toml"
+sed "s|@CORE@|$root/core/kimi-agent|" "$programs/Cargo.toml.in" >"$scratch/rust/Cargo.toml"
 # With the workspace's products: only what differs is compiled.
 check "Rust" prints "hello world" env CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}" \
     cargo run -q --offline --manifest-path "$scratch/rust/Cargo.toml"

@@ -8,7 +8,8 @@
 
 mod lines;
 
-use kimi_agent::{Approval, Session, SessionOptions, measured};
+use kimi_agent::{Approval, Session, SessionOptions};
+use kimi_agent_client::measured;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 /// More is not asked for.

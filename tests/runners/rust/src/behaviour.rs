@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
 use kimi_agent::{
     AgentOptions, Answers, Approval, Executable, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn,
-    Naming, Result, SessionOptions, parse_hook, parse_tool,
+    Result, SessionOptions,
 };
+use kimi_agent_client::host::{Naming, parse_hook, parse_tool};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 

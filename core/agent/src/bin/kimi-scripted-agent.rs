@@ -1,0 +1,5 @@
+//! The scripted agent as a program of its own; `--help` says how it is used.
+
+fn main() {
+    std::process::exit(kimi_agent_testing::scripted::main(std::env::args_os().skip(1)));
+}

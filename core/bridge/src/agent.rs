@@ -1,0 +1,120 @@
+//! An agent as the bindings hold it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::mailbox::{Mailbox, Reply};
+use super::session::{Origin, take_list};
+use super::{BridgeSession, Callbacks, Mode, Naming};
+use crate::error::{Error, Result};
+use crate::{Agent, AgentOptions};
+use kimi_agent_client::host::{self, close_timeout, for_session};
+
+/// How a session of an agent begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// With nothing.
+    New,
+    /// It goes on with this one.
+    Resume(String),
+    /// It begins with the past of this one.
+    Fork(String),
+}
+
+/// An agent, which opens sessions.
+#[derive(Debug)]
+pub struct BridgeAgent {
+    agent: Arc<Agent>,
+    mailbox: Arc<Mailbox>,
+    runtime: Handle,
+    naming: Naming,
+}
+
+impl BridgeAgent {
+    /// Opens an agent; nothing is started yet. By `key` its jobs name it, which are those of `on_stderr` only.
+    ///
+    /// # Errors
+    /// A wrong option, or a program that is not there.
+    pub fn open(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        mut options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+    ) -> Result<Self> {
+        let functions = [
+            ("tools", !take_list(&mut options, "tools")?.is_empty()),
+            ("hooks", !take_list(&mut options, "hooks")?.is_empty()),
+            ("on_approval", callbacks.on_approval != Mode::Unset),
+            ("on_question", callbacks.on_question != Mode::Unset),
+            ("on_event", callbacks.on_event),
+        ];
+        if let Some((option, _)) = functions.into_iter().find(|(_, set)| *set) {
+            return Err(Error::option(naming.name(option), for_session(naming)));
+        }
+        let mut options = AgentOptions::from_json(options, naming)?;
+        if callbacks.on_stderr {
+            let mailbox = Arc::clone(&mailbox);
+            options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));
+        }
+        // What is started later is started on this runtime.
+        Ok(Self { agent: Arc::new(options.open()?), mailbox, runtime, naming })
+    }
+
+    /// Opens a session; the ticket ends when it is open. By `key` its jobs name it.
+    ///
+    /// # Errors
+    /// A wrong option, at once.
+    pub fn create_session(
+        &self,
+        key: u64,
+        start: Start,
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+    ) -> Result<(BridgeSession, u64)> {
+        let origin = Origin::Agent(Arc::clone(&self.agent), start);
+        let (mailbox, runtime) = (Arc::clone(&self.mailbox), self.runtime.clone());
+        BridgeSession::open_in(key, mailbox, runtime, options, naming, callbacks, origin)
+    }
+
+    /// Lists the sessions that the agent keeps, with a directory only those of it; the ticket ends with
+    /// [`Reply::Sessions`].
+    pub fn list_sessions(&self, work_dir: Option<PathBuf>) -> u64 {
+        let agent = Arc::clone(&self.agent);
+        self.mailbox
+            .run(&self.runtime, async move { agent.list_sessions(work_dir.as_deref()).await.map(Reply::Sessions) })
+    }
+
+    /// Closes it with all its sessions; the ticket ends when no process is left. `timeout`, in the host's unit, overrides
+    /// `close_timeout`; null is unset.
+    ///
+    /// # Errors
+    /// A wrong timeout.
+    pub fn close(&self, timeout: &Value) -> Result<u64> {
+        let timeout = close_timeout(timeout, self.naming)?;
+        let agent = Arc::clone(&self.agent);
+        Ok(self.mailbox.run(&self.runtime, async move {
+            match timeout {
+                Some(timeout) => agent.close_with_timeout(timeout).await?,
+                None => agent.close().await?,
+            }
+            Ok(Reply::Nothing)
+        }))
+    }
+
+    /// Closes it in the background.
+    pub fn abandon(&self) {
+        host::begin_close(&self.agent);
+    }
+}
+
+impl Drop for BridgeAgent {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

@@ -1,0 +1,77 @@
+//! What a prompt may be, as the bindings hand it over.
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::wire::{Content, ContentPart};
+use kimi_agent_client::host::kind_of;
+
+const EXPECTED: &str = r#"text, a content part such as {"type": "text", "text": "…"}, or a list of these"#;
+
+/// Reads what a prompt or a steer says: text, a content part, or a list of both.
+///
+/// # Errors
+/// `InvalidOption` for `content`, with the place and what was expected.
+pub fn parse_content(value: Value) -> Result<Content> {
+    match value {
+        Value::String(text) => Ok(Content::Text(text)),
+        Value::Array(items) => {
+            let parts = items.into_iter().enumerate().map(|(at, item)| part(&format!("content[{at}]"), item));
+            parts.collect::<Result<Vec<_>>>().map(Content::Parts)
+        }
+        other => part("content", other).map(Content::from),
+    }
+}
+
+fn part(place: &str, value: Value) -> Result<ContentPart> {
+    let wrong = |problem: String| {
+        let place = if place == "content" { String::new() } else { format!("{place}: ") };
+        Err(Error::option("content", format!("{place}{problem}")))
+    };
+    let fields = match value {
+        Value::String(text) => return Ok(ContentPart::text(text)),
+        Value::Object(fields) => fields,
+        other => return wrong(format!("expected {EXPECTED}; got {}", kind_of(&other))),
+    };
+    if fields.contains_key("role") && !fields.contains_key("type") {
+        return wrong(format!(
+            "got a chat message with a `role`; the agent keeps the conversation itself, so pass only what the user says \
+             now: {EXPECTED}"
+        ));
+    }
+    if !fields.contains_key("type") {
+        return wrong(format!("got an object without a `type`; expected {EXPECTED}"));
+    }
+    serde_json::from_value(Value::Object(fields))
+        .or_else(|error| wrong(format!("the content part cannot be read: {error}; expected {EXPECTED}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_parts_and_mixed_lists_are_content() {
+        assert_eq!(parse_content(json!("a")), Ok("a".into()));
+        let mixed = parse_content(json!(["a", {"type": "text", "text": "b"}, {"type": "new", "x": 1}])).unwrap();
+        assert_eq!(mixed.text(), "ab");
+        assert_eq!(parse_content(json!({"type": "text", "text": "c"})).unwrap().text(), "c");
+    }
+
+    #[test]
+    fn wrong_content_is_named_with_its_place() {
+        for (value, words) in [
+            (json!(null), &["expected text", "got nothing"][..]),
+            (json!(5), &["expected text", "got a number"]),
+            (json!([[1]]), &["content[0]", "got a list"]),
+            (json!([{"role": "user", "content": "x"}]), &["content[0]", "`role`", "only what the user says"]),
+            (json!({"text": "x"}), &["without a `type`"]),
+            (json!(["a", {"type": "text"}]), &["content[1]", "missing field `text`"]),
+        ] {
+            let error = parse_content(value).unwrap_err().to_string();
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+    }
+}

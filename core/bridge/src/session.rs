@@ -1,0 +1,410 @@
+//! A session as the bindings hold it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+
+use super::agent::Start;
+use super::mailbox::{JobKind, Mailbox, Payload, Reply};
+use super::{BridgeTurn, Naming, RequestOrigin, log, parse_hook, parse_tool};
+use crate::answers::{Answers, Approval, HookDecision};
+use crate::connection::{ManualAnswer, RequestRef};
+use crate::error::{Error, Result};
+use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
+use crate::{Agent, Capabilities, Session};
+use kimi_agent_client::host::{self, close_timeout, kind_of, one_shot_on, too_deep};
+use kimi_agent_client::{ExternalTool, Hook, IntoToolReturn};
+use kimi_agent_client::{PromptOptions, SessionOptions};
+
+/// Who answers requests of one kind, as the host says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nobody.
+    #[default]
+    Unset,
+    /// A function of the host's.
+    Handler,
+    /// Whoever reads the stream.
+    Manual,
+}
+
+/// Which functions the program has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Callbacks {
+    /// `on_approval`.
+    pub on_approval: Mode,
+    /// `on_question`.
+    pub on_question: Mode,
+    /// `on_event`.
+    pub on_event: bool,
+    /// `on_stderr`.
+    pub on_stderr: bool,
+}
+
+/// Whose session it is.
+pub(super) enum Origin {
+    /// The only one of its agent.
+    Alone,
+    Agent(Arc<Agent>, Start),
+}
+
+/// A session on its way, open, or over.
+#[derive(Debug)]
+pub struct BridgeSession {
+    /// By this its jobs name it.
+    pub key: u64,
+    id: String,
+    slot: Arc<OnceLock<Arc<Session>>>,
+    /// Ends the opening where it is still under way.
+    closing: Arc<tokio::sync::watch::Sender<bool>>,
+    mailbox: Arc<Mailbox>,
+    runtime: Handle,
+    naming: Naming,
+    /// Where its log records go.
+    route: Option<log::Route>,
+}
+
+impl BridgeSession {
+    /// Opens a session; the ticket ends when it is open. By `key`, from [`next_id`], its jobs name it.
+    ///
+    /// # Errors
+    /// A wrong option, at once.
+    pub fn open(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+    ) -> Result<(Self, u64)> {
+        Self::open_in(key, mailbox, runtime, options, naming, callbacks, Origin::Alone)
+    }
+
+    /// The same, for a session of an agent.
+    pub(super) fn open_in(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+        origin: Origin,
+    ) -> Result<(Self, u64)> {
+        let mut options = Box::new(prepare(key, &mailbox, options, naming, callbacks)?);
+        let agent = match origin {
+            Origin::Alone => None,
+            Origin::Agent(agent, start) => {
+                options = match start {
+                    Start::New => options,
+                    Start::Resume(id) => Box::new(host::resuming(*options, id)?),
+                    Start::Fork(id) => Box::new(host::forking(*options, id)?),
+                };
+                Some(agent)
+            }
+        };
+        let id = host::session_id(&options).map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
+        let route = log::Route::new(&id, &mailbox);
+        let slot = Arc::new(OnceLock::new());
+        let (closing, mut closed) = tokio::sync::watch::channel(false);
+        let closing = Arc::new(closing);
+        let session = Self {
+            key,
+            id,
+            slot: Arc::clone(&slot),
+            closing: Arc::clone(&closing),
+            mailbox: Arc::clone(&mailbox),
+            runtime: runtime.clone(),
+            naming,
+            route: Some(route),
+        };
+        let name = session.id.clone();
+        let ticket = mailbox.run(&runtime, async move {
+            let opening = async {
+                match agent {
+                    Some(agent) => host::open_as(&agent, options, name).await,
+                    None => host::start_as(options, name).await,
+                }
+            };
+            let session = tokio::select! {
+                session = opening => session?,
+                _ = closed.wait_for(|closed| *closed) => return Err(Error::SessionClosed),
+            };
+            let session = slot.get_or_init(|| Arc::new(session));
+            if *closing.borrow() {
+                host::shared(session).begin_close();
+            }
+            Ok(Reply::Nothing)
+        });
+        Ok((session, ticket))
+    }
+
+    /// A turn in a session of its own; by `key`, from [`next_id`], that session's jobs name it.
+    ///
+    /// # Errors
+    /// A wrong option, at once.
+    pub fn one_shot(
+        key: u64,
+        mailbox: Arc<Mailbox>,
+        runtime: Handle,
+        (content, prompt_options): (Content, Map<String, Value>),
+        options: Map<String, Value>,
+        naming: Naming,
+        callbacks: Callbacks,
+    ) -> Result<BridgeTurn> {
+        let prompt = PromptOptions::from_json(content, prompt_options, naming)?;
+        host::limits(&prompt)?;
+        let options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let turn = one_shot_on(prompt, options, runtime.clone());
+        Ok(BridgeTurn::new(host::into_inner(turn), mailbox, runtime))
+    }
+
+    fn session(&self) -> Result<&Arc<Session>> {
+        self.slot.get().ok_or(Error::SessionClosed)
+    }
+
+    /// Its id; some agents make it, and then it is another once the session is open.
+    pub fn id(&self) -> &str {
+        self.slot.get().map_or(&self.id, |session| session.id())
+    }
+
+    /// Its working directory, once it is open.
+    pub fn work_dir(&self) -> Option<&std::path::Path> {
+        self.slot.get().map(|session| session.work_dir())
+    }
+
+    /// `idle`, `active` or `closed`.
+    pub fn state(&self) -> &'static str {
+        self.slot.get().map_or("closed", |session| session.state().as_str())
+    }
+
+    /// The version of the protocol that the agent speaks.
+    pub fn protocol_version(&self) -> Option<&str> {
+        self.slot.get().map(|session| session.protocol_version())
+    }
+
+    /// The agent's process id.
+    pub fn pid(&self) -> Option<u32> {
+        self.slot.get().and_then(|session| session.pid())
+    }
+
+    /// What the agent is.
+    pub fn server(&self) -> Option<&ServerInfo> {
+        self.slot.get().and_then(|session| session.server())
+    }
+
+    /// What it can do.
+    pub fn capabilities(&self) -> Option<&Capabilities> {
+        self.slot.get().map(|session| session.capabilities())
+    }
+
+    /// Commands that a prompt may begin with.
+    pub fn slash_commands(&self) -> Vec<SlashCommand> {
+        self.slot.get().map(|session| session.slash_commands()).unwrap_or_default()
+    }
+
+    /// What became of the program's tools.
+    pub fn external_tools(&self) -> Option<&ExternalToolsResult> {
+        self.slot.get().map(|session| session.external_tools())
+    }
+
+    /// All tokens so far.
+    pub fn usage(&self) -> TokenUsage {
+        self.slot.get().map(|session| session.usage()).unwrap_or_default()
+    }
+
+    /// How things stand.
+    pub fn status(&self) -> Event {
+        self.slot.get().map_or_else(crate::wire::StatusUpdate::unchanged, |session| session.status()).into()
+    }
+
+    /// Begins a turn, with options of its own as the host names them.
+    ///
+    /// # Errors
+    /// Those of [`Session::prompt`].
+    pub fn prompt(&self, content: Content, options: Map<String, Value>) -> Result<BridgeTurn> {
+        let prompt = PromptOptions::from_json(content, options, self.naming)?;
+        let session = self.session()?;
+        let turn = session.prompt(prompt)?;
+        Ok(BridgeTurn::new(host::into_inner(turn), Arc::clone(&self.mailbox), self.runtime.clone()))
+    }
+
+    /// The past, as a stream.
+    ///
+    /// # Errors
+    /// None once the session is open.
+    pub fn replay(&self) -> Result<BridgeTurn> {
+        let replay = self.session()?.replay();
+        Ok(BridgeTurn::of_replay(replay, Arc::clone(&self.mailbox), self.runtime.clone()))
+    }
+
+    /// Switches plan mode.
+    ///
+    /// # Errors
+    /// What is no boolean; others end the ticket.
+    pub fn set_plan_mode(&self, on: &Value) -> Result<u64> {
+        let on = on.as_bool().ok_or_else(|| Error::option("on", format!("expected a boolean, got {}", kind_of(on))))?;
+        let session = Arc::clone(self.session()?);
+        Ok(self.mailbox.run(&self.runtime, async move { session.set_plan_mode(on).await.map(|()| Reply::Nothing) }))
+    }
+
+    /// Answers a request manually. `origin` is what [`origin_of`](super::origin_of) said of its event, unless only the id is known.
+    ///
+    /// # Errors
+    /// None once the session is open; others end the ticket.
+    pub fn respond(&self, request_id: String, origin: Option<RequestOrigin>, answer: Value) -> Result<u64> {
+        let request = RequestRef { id: request_id, origin };
+        let shared = Arc::clone(host::shared(self.session()?));
+        Ok(self.mailbox.run(&self.runtime, async move {
+            shared.respond(request, ManualAnswer::Json(answer)).await.map(|()| Reply::Nothing)
+        }))
+    }
+
+    /// Cancels the turn that runs, if there is one; the ticket ends with it.
+    pub fn cancel(&self) -> u64 {
+        let session = self.slot.get().cloned();
+        self.mailbox.run(&self.runtime, async move {
+            if let Some(session) = session {
+                session.cancel().await?;
+            }
+            Ok(Reply::Nothing)
+        })
+    }
+
+    /// Closes it; the ticket ends when the agent is gone. A session that is not open yet never will be. `timeout`, in the
+    /// host's unit, overrides `close_timeout`; null is unset.
+    ///
+    /// # Errors
+    /// A wrong timeout.
+    pub fn close(&self, timeout: &Value) -> Result<u64> {
+        let timeout = close_timeout(timeout, self.naming)?;
+        self.closing.send_replace(true);
+        let session = self.slot.get().cloned();
+        if let Some(session) = &session {
+            host::shared(session).begin_close_within(timeout);
+        }
+        Ok(self.mailbox.run(&self.runtime, async move {
+            if let Some(session) = session {
+                session.close().await?;
+            }
+            Ok(Reply::Nothing)
+        }))
+    }
+
+    /// Closes it in the background.
+    pub fn abandon(&self) {
+        self.closing.send_replace(true);
+        if let Some(session) = self.slot.get() {
+            host::shared(session).begin_close();
+        }
+    }
+}
+
+impl Drop for BridgeSession {
+    fn drop(&mut self) {
+        self.abandon();
+        if let (Some(session), Some(route)) = (self.slot.get(), self.route.take()) {
+            let shared = Arc::clone(host::shared(session));
+            // Until the agent is gone, its warnings reach the host.
+            self.runtime.spawn(async move {
+                drop(shared.until_ended().await);
+                drop(route);
+            });
+        }
+    }
+}
+
+/// Reads options from JSON text.
+///
+/// # Errors
+/// The option whose value can't be read.
+pub fn parse_options(json: &str) -> Result<Map<String, Value>> {
+    let wrong = |error: serde_json::Error| Error::option("options", format!("expected an object: {error}"));
+    let error = match serde_json::from_str(json) {
+        Ok(options) => return Ok(options),
+        Err(error) => error,
+    };
+    // Which of them it is. What is passed over may nest as deep as it likes.
+    let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json) else { return Err(wrong(error)) };
+    let deep = values.iter().find(|(_, value)| serde_json::from_str::<Value>(value.get()).is_err());
+    Err(deep.map_or_else(|| wrong(error), |(name, _)| Error::option(name, too_deep())))
+}
+
+/// Reads the host's options and puts functions in that call the host's.
+fn prepare(
+    key: u64,
+    mailbox: &Arc<Mailbox>,
+    mut map: Map<String, Value>,
+    naming: Naming,
+    callbacks: Callbacks,
+) -> Result<SessionOptions> {
+    let tools = take_list(&mut map, "tools")?;
+    let hooks = take_list(&mut map, "hooks")?;
+    let mut options = SessionOptions::from_json(map, naming)?;
+    for (index, tool) in tools.into_iter().enumerate() {
+        let spec = parse_tool(tool, naming)?;
+        let mailbox = Arc::clone(mailbox);
+        let mut tool = ExternalTool::new(spec.name, spec.description, spec.parameters, move |arguments| {
+            let call = mailbox.call(key, JobKind::Tool, Some(index), Payload::Arguments(arguments));
+            async move { call.await?.into_tool_return() }
+        });
+        host::set_tool_timeout(&mut tool, spec.timeout);
+        options = options.tool(tool);
+    }
+    for (index, hook) in hooks.into_iter().enumerate() {
+        let spec = parse_hook(hook, naming)?;
+        let mailbox = Arc::clone(mailbox);
+        let mut hook = Hook::new(spec.event, move |request| {
+            let call = mailbox.call(key, JobKind::Hook, Some(index), Payload::Event(Box::new(request.into())));
+            async move { HookDecision::from_json(&call.await?) }
+        })
+        .on_error(spec.on_error);
+        host::set_hook_limits(&mut hook, spec.matcher, spec.timeout);
+        options = options.hook(hook);
+    }
+    match callbacks.on_approval {
+        Mode::Unset => {}
+        Mode::Manual => options = options.on_approval_manual(),
+        Mode::Handler => {
+            let mailbox = Arc::clone(mailbox);
+            options = options.on_approval(move |request| {
+                let call = mailbox.call(key, JobKind::Approval, None, Payload::Event(Box::new(request.into())));
+                async move { Approval::from_json(&call.await?) }
+            });
+        }
+    }
+    match callbacks.on_question {
+        Mode::Unset => {}
+        Mode::Manual => options = options.on_question_manual(),
+        Mode::Handler => {
+            let mailbox = Arc::clone(mailbox);
+            options = options.on_question(move |request| {
+                let call = mailbox.call(key, JobKind::Question, None, Payload::Event(Box::new(request.into())));
+                async move { Answers::from_json(&call.await?) }
+            });
+        }
+    }
+    if callbacks.on_event {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_event_async(move |event| {
+            let call = mailbox.call(key, JobKind::Event, None, Payload::Event(Box::new(event)));
+            async move { call.await.map(drop) }
+        });
+    }
+    if callbacks.on_stderr {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));
+    }
+    options.validate()?;
+    Ok(options)
+}
+
+pub(super) fn take_list(map: &mut Map<String, Value>, name: &str) -> Result<Vec<Value>> {
+    match map.remove(name) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => Ok(list),
+        Some(_) => Err(Error::option(name, "expected a list")),
+    }
+}

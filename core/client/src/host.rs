@@ -1,0 +1,93 @@
+//! What the bindings for other languages need beyond the API for programs: options as JSON, sessions whose handlers run in
+//! the host, and the insides of a turn. The crate `kimi-agent` does not re-export this module.
+
+use std::time::Duration;
+
+pub use crate::connection::TurnLimits;
+pub use crate::driver::{lane, served_turn};
+pub use crate::naming::Naming;
+pub use crate::options::{
+    HookSpec, ToolSpec, check_names, close_timeout, for_session, kind_of, parse_hook, parse_tool, too_deep, wrong_type,
+};
+pub use crate::session::shared::Shared;
+pub use crate::session::{LIVE, TurnInner, one_shot_on};
+
+use std::sync::Arc;
+
+use crate::{Agent, ExternalTool, Hook, PromptOptions, Replay, Result, Session, SessionOptions, Turn};
+
+/// Returns what a session's handles and its driver share.
+pub fn shared(session: &Session) -> &Arc<Shared> {
+    session.shared()
+}
+
+/// Returns the insides of a turn.
+pub fn into_inner(turn: Turn) -> Arc<TurnInner> {
+    turn.into_inner()
+}
+
+/// Returns the event queue of a replay.
+pub fn replay_lane(replay: &Replay) -> &Arc<lane::Lane> {
+    &replay.lane
+}
+
+/// Checks the options of a prompt and returns its limits.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) names the option.
+pub fn limits(prompt: &PromptOptions) -> Result<TurnLimits> {
+    prompt.limits()
+}
+
+/// Closes an agent in the background.
+pub fn begin_close(agent: &Agent) {
+    agent.begin_close();
+}
+
+/// Returns the session ID that the options name.
+pub fn session_id(options: &SessionOptions) -> Option<&str> {
+    options.session_id.as_deref()
+}
+
+/// Makes options of a session that continues the conversation of another.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) if the options name another session.
+pub fn resuming(options: SessionOptions, id: String) -> Result<SessionOptions> {
+    options.resuming(id)
+}
+
+/// Makes options of a session that begins with a copy of the conversation of another.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) if the options name another session.
+pub fn forking(options: SessionOptions, id: String) -> Result<SessionOptions> {
+    options.forking(id)
+}
+
+/// Opens a session of an agent under a name that the host chose.
+///
+/// # Errors
+/// Those of [`Agent::create_session`].
+pub async fn open_as(agent: &Agent, options: Box<SessionOptions>, name: String) -> Result<Session> {
+    agent.open_as(options, name).await
+}
+
+/// Opens a session with an agent of its own under a name that the host chose.
+///
+/// # Errors
+/// Those of [`SessionOptions::start`].
+pub async fn start_as(options: Box<SessionOptions>, name: String) -> Result<Session> {
+    options.start_as(name).await
+}
+
+/// Sets the timeout of a tool, which the host may leave unset.
+pub fn set_tool_timeout(tool: &mut ExternalTool, timeout: Option<Duration>) {
+    tool.timeout = timeout;
+}
+
+/// Sets the matcher and the timeout of a hook, which the host may leave unset.
+pub fn set_hook_limits(hook: &mut Hook, matcher: Option<String>, timeout: Option<Duration>) {
+    hook.matcher = matcher;
+    hook.timeout = timeout;
+}

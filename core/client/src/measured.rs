@@ -1,0 +1,51 @@
+//! The hot paths by themselves, as `bench/instructions` counts them.
+
+use std::path::PathBuf;
+
+use tokio::io::DuplexStream;
+
+use crate::dialect::{Dialect as _, Incoming, Wire};
+use crate::transport::memory;
+use crate::wire::Event;
+use crate::wire::framing::LineBuffer;
+use crate::{Result, Session, SessionOptions, WireVersion};
+
+/// Cuts bytes, which come in chunks of this size, into lines; tells how many.
+pub fn framing(bytes: &[u8], chunk: usize) -> usize {
+    let mut lines = LineBuffer::new(usize::MAX);
+    let mut count = 0;
+    for chunk in bytes.chunks(chunk) {
+        lines.extend(chunk);
+        while let Ok(Some(line)) = lines.next_line() {
+            std::hint::black_box(&line);
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Reads lines as the newest dialect does, each by itself; tells how many were events that are known.
+pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
+    let mut dialect = Wire::new(WireVersion::LATEST);
+    lines
+        .filter(|line| match std::hint::black_box(dialect.read_line(line)) {
+            Incoming::Event(event) => !matches!(*event, Event::Unknown(_)),
+            _ => false,
+        })
+        .count()
+}
+
+/// The agent's side of a session that has no process.
+pub struct Agent {
+    /// What the session writes.
+    pub reader: DuplexStream,
+    /// What the session reads.
+    pub writer: DuplexStream,
+}
+
+/// A session that is about to be opened over pipes in memory, which hold so many bytes each.
+pub fn in_memory(options: SessionOptions, pipe: usize) -> (impl Future<Output = Result<Session>>, Agent) {
+    let (transport, end) = memory::pair(pipe);
+    let agent = Agent { reader: end.reader, writer: end.writer };
+    (options.open(transport, "measured".to_owned(), PathBuf::from(".")), agent)
+}

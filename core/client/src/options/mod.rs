@@ -1,0 +1,403 @@
+//! The options of a session.
+
+mod acp;
+mod agent;
+mod argv;
+mod behaviour;
+mod check;
+mod dialect;
+mod executable;
+mod json;
+mod pattern;
+mod prompt;
+mod spec;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, StderrHandler};
+use crate::{ExternalTool, Hook};
+
+pub(crate) use crate::naming::Naming;
+pub use agent::AgentOptions;
+pub use agent::for_session;
+pub(crate) use argv::{Launch, PrivateFiles};
+pub use check::{kind_of, too_deep};
+pub use dialect::Dialect;
+pub use executable::Executable;
+pub use json::close_timeout;
+pub use json::{check_names, wrong_type};
+pub use prompt::PromptOptions;
+pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
+
+/// How a session is opened, and how it behaves. Only what is set is passed on to the agent.
+///
+/// ```
+/// use std::time::Duration;
+/// use kimi_agent::SessionOptions;
+///
+/// let options = SessionOptions::new()
+///     .work_dir(".")
+///     .model("kimi")
+///     .thinking(true)
+///     .max_steps_per_turn(20)
+///     .turn_timeout(Duration::from_secs(600));
+/// options.validate()?;
+/// # Ok::<(), kimi_agent::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SessionOptions {
+    pub(crate) naming: Naming,
+    pub(crate) work_dir: Option<PathBuf>,
+    pub(crate) session_id: Option<String>,
+    /// The session whose past this one begins with.
+    pub(crate) fork_of: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) thinking: Option<bool>,
+    pub(crate) yolo: bool,
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) config: Option<Value>,
+    pub(crate) executable: Option<Executable>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) mcp_configs: Vec<Value>,
+    pub(crate) agent_file: Option<PathBuf>,
+    pub(crate) skills_dir: Option<PathBuf>,
+    pub(crate) tools: Vec<ExternalTool>,
+    pub(crate) max_steps_per_turn: Option<u32>,
+    pub(crate) max_retries_per_step: Option<u32>,
+    pub(crate) on_approval: Responder<ApprovalHandler>,
+    pub(crate) on_question: Responder<QuestionHandler>,
+    pub(crate) hooks: Vec<Hook>,
+    pub(crate) on_event: Option<EventHandler>,
+    pub(crate) on_stderr: Option<StderrHandler>,
+    pub(crate) client_name: Option<String>,
+    pub(crate) client_version: Option<String>,
+    pub(crate) extra_args: Vec<OsString>,
+    pub(crate) dialect: Dialect,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) cancel_timeout: Duration,
+    pub(crate) close_timeout: Duration,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) turn_timeout: Option<Duration>,
+    pub(crate) max_line_bytes: usize,
+    pub(crate) event_buffer_bytes: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            naming: Naming::Snake,
+            work_dir: None,
+            session_id: None,
+            fork_of: None,
+            model: None,
+            thinking: None,
+            yolo: false,
+            config_file: None,
+            config: None,
+            executable: None,
+            env: Vec::new(),
+            mcp_configs: Vec::new(),
+            agent_file: None,
+            skills_dir: None,
+            tools: Vec::new(),
+            max_steps_per_turn: None,
+            max_retries_per_step: None,
+            on_approval: Responder::Unset,
+            on_question: Responder::Unset,
+            hooks: Vec::new(),
+            on_event: None,
+            on_stderr: None,
+            client_name: None,
+            client_version: None,
+            extra_args: Vec::new(),
+            dialect: Dialect::Auto,
+            handshake_timeout: Duration::from_secs(60),
+            cancel_timeout: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(10),
+            idle_timeout: None,
+            turn_timeout: None,
+            max_line_bytes: 256 << 20,
+            event_buffer_bytes: 256 << 10,
+        }
+    }
+}
+
+/// Setters. Those of lists add to what is there already.
+impl SessionOptions {
+    /// Nothing set: the agent's own settings, the current directory, and every approval rejected.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new();
+    /// options.validate()?;
+    /// # Ok::<(), kimi_agent::Error>(())
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The directory that the agent works in; unset, the current one.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// assert!(SessionOptions::new().work_dir(".").validate().is_ok());
+    /// let error = SessionOptions::new().work_dir("/no/such/directory").validate().unwrap_err();
+    /// assert!(error.to_string().starts_with("invalid option `work_dir`: "));
+    /// ```
+    #[must_use]
+    pub fn work_dir(mut self, work_dir: impl Into<PathBuf>) -> Self {
+        self.work_dir = Some(work_dir.into());
+        self
+    }
+
+    /// The conversation to go on with, or the name of a new one: letters, digits, `.`, `_` and `-`; unset, a new
+    /// one with a random name.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// assert!(SessionOptions::new().session_id("nightly-report").validate().is_ok());
+    /// assert!(SessionOptions::new().session_id("../elsewhere").validate().is_err());
+    /// ```
+    #[must_use]
+    pub fn session_id(mut self, session_id: impl Into<String>) -> Self {
+        self.session_id = Some(session_id.into());
+        self
+    }
+
+    /// The model's name in the agent's configuration; unset, the default one there.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().model("kimi");
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// Whether the model thinks first; unset, as the agent is configured.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().thinking(false);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn thinking(mut self, thinking: bool) -> Self {
+        self.thinking = Some(thinking);
+        self
+    }
+
+    /// Whether everything is approved without asking; unset, it is not.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().yolo(true);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn yolo(mut self, yolo: bool) -> Self {
+        self.yolo = yolo;
+        self
+    }
+
+    /// The agent's configuration file, JSON if it is named `*.json` and else TOML; unset, the user's own.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// let error = SessionOptions::new().config_file("/no/such/config.toml").validate().unwrap_err();
+    /// assert_eq!(error.code(), "invalid_option");
+    /// ```
+    #[must_use]
+    pub fn config_file(mut self, config_file: impl Into<PathBuf>) -> Self {
+        self.config_file = Some(config_file.into());
+        self
+    }
+
+    /// The agent's configuration itself, instead of a file. It may hold keys: it travels in a private file that goes
+    /// with the session, not in the agent's arguments.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// let options = kimi_agent::SessionOptions::new().config(json!({"default_model": "kimi"}));
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn config(mut self, config: Value) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// The agent's program, or the program and its first arguments; unset, `$KIMI_AGENT_EXECUTABLE`, then `kimi` on
+    /// PATH.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// let options = SessionOptions::new().executable("/opt/kimi/bin/kimi");
+    /// let options = SessionOptions::new().executable(["python3", "-m", "kimi_cli"]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn executable(mut self, executable: impl Into<Executable>) -> Self {
+        self.executable = Some(executable.into());
+        self
+    }
+
+    /// Environment variables that the agent gets in addition to this program's own. A `PATH` here is also where the
+    /// agent's program is looked for.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().env([("KIMI_SHARE_DIR", "/srv/kimi")]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn env<N: Into<OsString>, V: Into<OsString>>(mut self, env: impl IntoIterator<Item = (N, V)>) -> Self {
+        self.env.extend(env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Configurations of MCP servers, each of the form `{"mcpServers": {name: {…}}}`. They may hold keys: they travel
+    /// in private files, as [`config`](Self::config) does.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// let docs = json!({"mcpServers": {"docs": {"url": "https://example.com/mcp"}}});
+    /// let options = kimi_agent::SessionOptions::new().mcp_configs([docs]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn mcp_configs(mut self, mcp_configs: impl IntoIterator<Item = Value>) -> Self {
+        self.mcp_configs.extend(mcp_configs);
+        self
+    }
+
+    /// The file that specifies the agent: its prompt and its tools; unset, the default agent.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().agent_file("agents/reviewer.yaml");
+    /// # assert_eq!(options.validate().unwrap_err().code(), "invalid_option");
+    /// ```
+    #[must_use]
+    pub fn agent_file(mut self, agent_file: impl Into<PathBuf>) -> Self {
+        self.agent_file = Some(agent_file.into());
+        self
+    }
+
+    /// The directory of skills; unset, the agent's own places for them.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().skills_dir("skills");
+    /// # assert_eq!(options.validate().unwrap_err().code(), "invalid_option");
+    /// ```
+    #[must_use]
+    pub fn skills_dir(mut self, skills_dir: impl Into<PathBuf>) -> Self {
+        self.skills_dir = Some(skills_dir.into());
+        self
+    }
+
+    /// Adds a tool of the program's own.
+    ///
+    /// ```
+    /// use kimi_agent::{ExternalTool, SessionOptions};
+    /// use serde_json::{Value, json};
+    /// let time = ExternalTool::new("now", "The time", json!({"type": "object"}), |_: Value| async { Ok("noon") });
+    /// let options = SessionOptions::new().tool(time.clone());
+    /// options.validate()?;
+    /// // Names must differ.
+    /// assert!(options.tool(time).validate().is_err());
+    /// # Ok::<(), kimi_agent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tool(self, tool: ExternalTool) -> Self {
+        self.tools([tool])
+    }
+
+    /// Adds tools of the program's own, for the model to call; names are of letters, digits, `_` and `-`.
+    ///
+    /// ```
+    /// use kimi_agent::{ExternalTool, SessionOptions};
+    /// let tools = ["ping", "pong"].map(|name| {
+    ///     ExternalTool::new(name, "Says it back", serde_json::json!({"type": "object"}), move |_| async move { Ok(name) })
+    /// });
+    /// let options = SessionOptions::new().tools(tools);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = ExternalTool>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// How many steps a turn may take, at least 1; unset, as the agent is configured.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// assert!(SessionOptions::new().max_steps_per_turn(20).validate().is_ok());
+    /// assert!(SessionOptions::new().max_steps_per_turn(0).validate().is_err());
+    /// ```
+    #[must_use]
+    pub fn max_steps_per_turn(mut self, max_steps_per_turn: u32) -> Self {
+        self.max_steps_per_turn = Some(max_steps_per_turn);
+        self
+    }
+
+    /// How often the agent asks the model's service in one step before it gives up, at least 1 (the first time
+    /// counts); unset, as the agent is configured.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().max_retries_per_step(1);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn max_retries_per_step(mut self, max_retries_per_step: u32) -> Self {
+        self.max_retries_per_step = Some(max_retries_per_step);
+        self
+    }
+}
+
+impl fmt::Debug for SessionOptions {
+    /// Names what is set; the values of `config`, `mcp_configs` and `env`, and arguments, may be secrets and stay out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |set: bool| if set { "set" } else { "unset" };
+        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("SessionOptions")
+            .field("work_dir", &self.work_dir)
+            .field("session_id", &self.session_id)
+            .field("model", &self.model)
+            .field("thinking", &self.thinking)
+            .field("yolo", &self.yolo)
+            .field("config_file", &self.config_file)
+            .field("config", &format_args!("{}", set(self.config.is_some())))
+            .field("executable", &self.executable)
+            .field("env", &env)
+            .field("mcp_configs", &format_args!("{} of them", self.mcp_configs.len()))
+            .field("agent_file", &self.agent_file)
+            .field("skills_dir", &self.skills_dir)
+            .field("tools", &self.tools)
+            .field("max_steps_per_turn", &self.max_steps_per_turn)
+            .field("max_retries_per_step", &self.max_retries_per_step)
+            .field("on_approval", &self.on_approval)
+            .field("on_question", &self.on_question)
+            .field("hooks", &self.hooks)
+            .field("on_event", &format_args!("{}", set(self.on_event.is_some())))
+            .field("on_stderr", &format_args!("{}", set(self.on_stderr.is_some())))
+            .field("client_name", &self.client_name)
+            .field("client_version", &self.client_version)
+            .field("extra_args", &format_args!("{} of them", self.extra_args.len()))
+            .field("dialect", &self.dialect)
+            .field("handshake_timeout", &self.handshake_timeout)
+            .field("cancel_timeout", &self.cancel_timeout)
+            .field("close_timeout", &self.close_timeout)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("turn_timeout", &self.turn_timeout)
+            .field("max_line_bytes", &self.max_line_bytes)
+            .field("event_buffer_bytes", &self.event_buffer_bytes)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

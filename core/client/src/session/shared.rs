@@ -1,0 +1,365 @@
+//! What a session's handles and its driver share.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::SessionState;
+use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
+use crate::driver::Command;
+use crate::driver::lane::Lane;
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
+
+/// What an agent says, shared by all sessions whose agent says the same, as those of one release do: names and
+/// descriptions of commands are much of what they hold. `said` is what was said last.
+pub(super) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> {
+    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    match said.upgrade() {
+        Some(same) if *same == told => same,
+        _ => {
+            let told = Arc::new(told);
+            *said = Arc::downgrade(&told);
+            told
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Active {
+    key: TurnKey,
+    lane: Arc<Lane>,
+    /// The program has left it: the next prompt waits for its end instead of being refused.
+    leaving: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    active: Option<Active>,
+    /// The turn before it, which has been left and has not ended yet.
+    settling: Option<(TurnKey, Arc<Lane>)>,
+    closed: Option<Error>,
+    usage: TokenUsage,
+    status: StatusUpdate,
+    /// Where the agent tells them once the session is open.
+    commands: Option<Arc<Vec<SlashCommand>>>,
+    next_turn: TurnKey,
+}
+
+/// Shared by a session's handles and its driver.
+#[derive(Debug)]
+pub struct Shared {
+    commands: mpsc::UnboundedSender<Command>,
+    pub(crate) room: Arc<Notify>,
+    pub(crate) event_buffer_bytes: usize,
+    state: Mutex<State>,
+    over: AtomicBool,
+    over_notice: Notify,
+    /// Why the agent still runs although the session is over.
+    still_running: OnceLock<Error>,
+    /// The span in which the session was opened: log records in it belong to this session.
+    span: tracing::Span,
+}
+
+impl Shared {
+    pub(crate) fn new(event_buffer_bytes: usize, commands: mpsc::UnboundedSender<Command>) -> Self {
+        let state = State {
+            active: None,
+            settling: None,
+            closed: None,
+            usage: TokenUsage::default(),
+            status: StatusUpdate::unchanged(),
+            commands: None,
+            next_turn: 1,
+        };
+        Self {
+            commands,
+            room: Arc::new(Notify::new()),
+            event_buffer_bytes,
+            state: Mutex::new(state),
+            over: AtomicBool::new(false),
+            over_notice: Notify::new(),
+            still_running: OnceLock::new(),
+            span: tracing::Span::current(),
+        }
+    }
+
+    /// Runs `log`, whose records are this session's, on whatever thread this is.
+    pub(crate) fn in_span(&self, log: impl FnOnce()) {
+        self.span.in_scope(log);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // --- the driver's side ---
+
+    /// Takes over what the connection has learnt.
+    pub(crate) fn update(&self, connection: &mut Connection) {
+        static TOLD: Mutex<Weak<Vec<SlashCommand>>> = Mutex::new(Weak::new());
+        let commands = connection.take_commands().map(|commands| in_common(&TOLD, commands));
+        let mut state = self.lock();
+        if state.usage != *connection.usage() {
+            state.usage.clone_from(connection.usage());
+        }
+        if state.status != *connection.status() {
+            state.status.clone_from(connection.status());
+        }
+        if commands.is_some() {
+            state.commands = commands;
+        }
+    }
+
+    pub(crate) fn turn_ended(&self, key: TurnKey) {
+        let mut state = self.lock();
+        if state.active.as_ref().is_some_and(|active| active.key == key) {
+            state.active = None;
+        }
+        if state.settling.as_ref().is_some_and(|(settling, _)| *settling == key) {
+            state.settling = None;
+        }
+    }
+
+    /// From now on every call fails with this. The first reason counts.
+    pub(crate) fn close(&self, reason: Error) {
+        self.lock().closed.get_or_insert(reason);
+    }
+
+    /// The agent could not be ended.
+    pub(crate) fn still_running(&self, error: Error) {
+        drop(self.still_running.set(error));
+    }
+
+    /// The agent is gone and reaped, or could not be ended.
+    pub(crate) fn ended(&self) {
+        self.over.store(true, Ordering::Release);
+        self.over_notice.notify_waiters();
+    }
+
+    // --- the handles' side ---
+
+    /// Waits until the agent is gone and reaped. The error says that it could not be ended.
+    pub async fn until_ended(&self) -> Result<()> {
+        let notice = self.over_notice.notified();
+        tokio::pin!(notice);
+        notice.as_mut().enable();
+        if !self.over.load(Ordering::Acquire) {
+            notice.await;
+        }
+        self.still_running.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    pub(crate) fn lane(&self) -> Arc<Lane> {
+        Arc::new(Lane::new(self.event_buffer_bytes, Arc::clone(&self.room)))
+    }
+
+    /// Why calls fail, if they do.
+    pub(crate) fn closed(&self) -> Option<Error> {
+        self.lock().closed.clone()
+    }
+
+    /// Why calls fail now.
+    pub(crate) fn closed_reason(&self) -> Error {
+        self.closed().unwrap_or(Error::SessionClosed)
+    }
+
+    pub(crate) fn state(&self) -> SessionState {
+        let state = self.lock();
+        match (&state.closed, &state.active) {
+            (Some(_), _) => SessionState::Closed,
+            (None, Some(_)) => SessionState::Active,
+            (None, None) => SessionState::Idle,
+        }
+    }
+
+    pub(crate) fn usage(&self) -> TokenUsage {
+        self.lock().usage.clone()
+    }
+
+    pub(crate) fn status(&self) -> StatusUpdate {
+        self.lock().status.clone()
+    }
+
+    /// The commands that were told last, if they were since the session opened.
+    pub(crate) fn commands(&self) -> Option<Arc<Vec<SlashCommand>>> {
+        self.lock().commands.clone()
+    }
+
+    /// Sends a command. Returns whether the driver will receive it.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+
+    /// Registers a turn, then sends its prompt. Returns at once.
+    pub(crate) fn prompt(&self, lane: Arc<Lane>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
+        let mut state = self.lock();
+        if let Some(reason) = &state.closed {
+            return Err(reason.clone());
+        }
+        if state.active.as_ref().is_some_and(|active| !active.leaving) {
+            return Err(Error::local(
+                RpcErrorKind::TurnInProgress,
+                "a turn is running; wait for its result, cancel it, or let go of it",
+            ));
+        }
+        let key = state.next_turn;
+        if !self.send(Command::Prompt { turn: key, lane: Arc::clone(&lane), input, limits }) {
+            return Err(Error::SessionClosed);
+        }
+        // The driver looks at it only with the lock that is held here.
+        state.next_turn += 1;
+        if let Some(former) = state.active.replace(Active { key, lane, leaving: false }) {
+            state.settling = Some((former.key, former.lane));
+        }
+        Ok(key)
+    }
+
+    /// Cancels the turn that runs, if there is one, and waits until the session has none.
+    pub(crate) async fn cancel_running(&self) -> Result<()> {
+        let (active, settling) = {
+            let state = self.lock();
+            let active = state.active.as_ref().map(|active| (active.key, Arc::clone(&active.lane)));
+            (active, state.settling.as_ref().map(|(_, lane)| Arc::clone(lane)))
+        };
+        if let Some((key, lane)) = &active {
+            lane.stop_holding_up();
+            self.cancel(*key);
+        }
+        if let Some(lane) = settling {
+            lane.settled().await;
+        }
+        let Some((_, lane)) = active else { return Ok(()) };
+        lane.settled().await;
+        match lane.outcome() {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins to cancel a turn.
+    pub(crate) fn cancel(&self, key: TurnKey) {
+        {
+            let mut state = self.lock();
+            match &mut state.active {
+                Some(active) if active.key == key => active.leaving = true,
+                _ => return,
+            }
+        }
+        // A driver that is gone has ended the turn already.
+        self.send(Command::Cancel { turn: key });
+    }
+
+    /// Sends a command and waits for its reply.
+    pub(crate) async fn ask(&self, command: impl FnOnce(oneshot::Sender<Result<()>>) -> Command) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        if self.lock().closed.is_some() || !self.send(command(reply)) {
+            return Err(self.closed_reason());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.closed_reason()))
+    }
+
+    /// Answers a request manually.
+    pub async fn respond(&self, request: RequestRef, answer: ManualAnswer) -> Result<()> {
+        let answer = Box::new(answer);
+        self.ask(|reply| Command::Respond { request, answer, reply }).await
+    }
+
+    /// Ends the agent without asking it.
+    pub(crate) fn kill(&self) {
+        self.close(Error::SessionClosed);
+        self.send(Command::Kill);
+    }
+
+    /// Closes the session in the background.
+    pub fn begin_close(&self) {
+        self.begin_close_within(None);
+    }
+
+    /// The same with a `close_timeout` of its own, if one is given.
+    pub fn begin_close_within(&self, timeout: Option<Duration>) {
+        self.close(Error::SessionClosed);
+        self.send(Command::Close(timeout));
+    }
+}
+
+/// The way from a turn to its session, which a one-shot turn has not yet when it begins.
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    target: OnceLock<(Arc<Shared>, TurnKey)>,
+    cancelled: AtomicBool,
+    changed: Notify,
+}
+
+impl Link {
+    pub(crate) fn to(shared: Arc<Shared>, key: TurnKey) -> Self {
+        let link = Self::default();
+        link.connect(shared, key);
+        link
+    }
+
+    /// The turn has its session.
+    pub(crate) fn connect(&self, shared: Arc<Shared>, key: TurnKey) {
+        drop(self.target.set((shared, key)));
+        // With the one in `cancel`: one of the two sees what the other wrote.
+        fence(Ordering::SeqCst);
+        self.changed.notify_waiters();
+        if self.is_cancelled() {
+            self.cancel();
+        }
+    }
+
+    pub(crate) fn target(&self) -> Option<&(Arc<Shared>, TurnKey)> {
+        self.target.get()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        match self.target() {
+            Some((shared, key)) => shared.cancel(*key),
+            None => self.changed.notify_waiters(),
+        }
+    }
+
+    /// Waits until the turn is cancelled before it has a session.
+    pub(crate) async fn until_cancelled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_cancelled() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits for the session, or for the end of the turn that never gets one.
+    pub(crate) async fn connected(&self, lane: &Lane) -> Result<&(Arc<Shared>, TurnKey)> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(target) = self.target() {
+                return Ok(target);
+            }
+            tokio::select! {
+                () = changed => {}
+                () = lane.settled() => {
+                    return match (self.target(), lane.outcome()) {
+                        (Some(target), _) => Ok(target),
+                        (None, Some(Err(error))) => Err(error),
+                        (None, _) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
+                    };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The scripted agent: stands in for the real one, without a key and without a network.
+//!
+//! It is started as a child process, speaks Wire, and does what a script says, answers included: an approved action
+//! happens, a rejected one does not. Programs are tested with it, and demos run on it.
+//!
+//! ```
+//! use kimi_agent::Session;
+//! use kimi_agent::testing::scripted_agent;
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> kimi_agent::Result<()> {
+//! let agent = scripted_agent(json!([
+//!     [{"think": "A greeting."}, {"text": ["Hello, ", "you who said: {{prompt}}"]}],
+//!     [{"error": {"code": -32003, "message": "the model is down"}}],
+//! ]));
+//! let session = Session::builder().executable(&agent).start().await?;
+//! assert_eq!(session.prompt("hi")?.result().await?.text, "Hello, you who said: hi");
+//! assert_eq!(session.prompt("again")?.result().await.unwrap_err().code(), "llm_service_error");
+//! # session.close().await
+//! # }
+//! ```
+
+use std::ffi::OsString;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use crate::Executable;
+use crate::private::PrivateDir;
+use serde_json::Value;
+
+/// By this first argument a program that links this crate becomes the scripted agent.
+const FLAG: &str = "--kimi-scripted-agent";
+
+/// A script for the scripted agent: JSON, or a file of it.
+///
+/// ```
+/// use kimi_agent::testing::Script;
+/// let value = Script::from(serde_json::json!([[{"text": "hi"}]]));
+/// let text = Script::from(r#"[[{"text": "hi"}]]"#);
+/// let file = Script::from(std::path::Path::new("tests/greeting.json"));
+/// assert_eq!(format!("{value:?}"), r#"Json("[[{\"text\":\"hi\"}]]")"#);
+/// # let _ = (text, file);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Script {
+    /// JSON text.
+    Json(String),
+    /// The path of a file of it.
+    File(PathBuf),
+}
+
+impl From<Value> for Script {
+    fn from(script: Value) -> Self {
+        Self::Json(script.to_string())
+    }
+}
+
+impl From<&str> for Script {
+    fn from(json: &str) -> Self {
+        Self::Json(json.to_owned())
+    }
+}
+
+impl From<String> for Script {
+    fn from(json: String) -> Self {
+        Self::Json(json)
+    }
+}
+
+impl From<&Path> for Script {
+    fn from(file: &Path) -> Self {
+        Self::File(file.to_owned())
+    }
+}
+
+impl From<PathBuf> for Script {
+    fn from(file: PathBuf) -> Self {
+        Self::File(file)
+    }
+}
+
+impl Script {
+    /// Says what is wrong with the script, and where, without running it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for the option `script`.
+    ///
+    /// ```
+    /// use kimi_agent::testing::Script;
+    /// let error = Script::from(r#"[[{"text": "hi", "delay": "long"}]]"#).check().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     r#"invalid option `script`: turn 1, action 1: "delay" must be a number of seconds, not "long""#,
+    /// );
+    /// ```
+    pub fn check(&self) -> crate::Result<()> {
+        let parsed = match self {
+            Self::Json(json) => kimi_agent_testing::scripted::check(json),
+            Self::File(path) => std::fs::read_to_string(path)
+                .map_err(|error| format!("can't read it: {error}"))
+                .and_then(|json| kimi_agent_testing::scripted::check(&json))
+                .map_err(|error| format!("{}: {error}", path.display())),
+        };
+        parsed.map_err(|reason| crate::Error::option("script", reason))
+    }
+}
+
+/// The scripted agent with a script: goes into the option `executable`, by reference.
+///
+/// It holds the file of the script, which is deleted with it: keep it until the last session that uses it has
+/// started. Where this program is killed, a later one deletes the file.
+///
+/// ```
+/// let agent = kimi_agent::testing::scripted_agent(r#"[[{"text": "hi"}]]"#);
+/// let command: &[std::ffi::OsString] = &agent;
+/// assert!(std::path::Path::new(command.last().unwrap()).exists());
+/// ```
+#[derive(Debug)]
+pub struct ScriptedAgent {
+    command: Vec<OsString>,
+    _script: Option<PrivateDir>,
+}
+
+/// Gives the scripted agent something to do.
+///
+/// The agent is this very program, started anew: one that links this crate becomes the scripted agent where its first
+/// argument is `--kimi-scripted-agent`, before its `main` runs. This works for binaries, examples, tests and doctests
+/// on Linux, macOS and Windows. Elsewhere, and where `$KIMI_SCRIPTED_AGENT` names one, it is the program
+/// `kimi-scripted-agent`, which `cargo install kimi-agent` puts on the PATH.
+///
+/// A script that is wrong fails the session: the agent says on its stderr what is wrong, and where. See also
+/// [`Script::check`].
+///
+/// # Panics
+/// If a script given as JSON can't be written to a temporary file.
+///
+/// ```
+/// # use kimi_agent::Session;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> kimi_agent::Result<()> {
+/// let agent = kimi_agent::testing::scripted_agent(serde_json::json!([[{"text": "4"}]]));
+/// let session = Session::builder().executable(&agent).start().await?;
+/// assert_eq!(session.prompt("2 + 2?")?.result().await?.text, "4");
+/// # session.close().await
+/// # }
+/// ```
+pub fn scripted_agent(script: impl Into<Script>) -> ScriptedAgent {
+    let (dir, path) = match script.into() {
+        Script::File(path) => (None, std::path::absolute(&path).unwrap_or(path)),
+        Script::Json(json) => {
+            let mut dir = PrivateDir::new().expect("a temporary folder for the script can be made");
+            let path =
+                dir.write("script.json", json.as_bytes()).expect("a temporary file for the script can be written");
+            (Some(dir), path)
+        }
+    };
+    let mut command = program();
+    command.push(path.into_os_string());
+    ScriptedAgent { command, _script: dir }
+}
+
+fn program() -> Vec<OsString> {
+    if let Some(program) = std::env::var_os("KIMI_SCRIPTED_AGENT").filter(|program| !program.is_empty()) {
+        return vec![program];
+    }
+    match std::env::current_exe() {
+        Ok(this) if before_main::WORKS => {
+            before_main::keep();
+            vec![this.into_os_string(), FLAG.into()]
+        }
+        _ => vec!["kimi-scripted-agent".into()],
+    }
+}
+
+impl Deref for ScriptedAgent {
+    type Target = [OsString];
+
+    fn deref(&self) -> &[OsString] {
+        &self.command
+    }
+}
+
+impl From<&ScriptedAgent> for Executable {
+    fn from(agent: &ScriptedAgent) -> Self {
+        agent.command.clone().into()
+    }
+}
+
+impl From<&ScriptedAgent> for Vec<OsString> {
+    fn from(agent: &ScriptedAgent) -> Self {
+        agent.command.clone()
+    }
+}
+
+/// Runs the scripted agent in this process, on its standard streams, until its client is gone; gives the exit code.
+/// The arguments come without the program's name: the script's path first, then options as kimi-cli has them.
+///
+/// For hosts in other languages, which start a process for it. The process should then end at once: a thread of it
+/// still waits for input.
+///
+/// ```no_run
+/// let code = kimi_agent::testing::run_scripted_agent(std::env::args_os().skip(1));
+/// std::process::exit(code);
+/// ```
+pub fn run_scripted_agent(args: impl IntoIterator<Item = OsString>) -> i32 {
+    kimi_agent_testing::scripted::main(args)
+}
+
+/// A function that the system runs before `main`, in any program that links this crate.
+#[cfg(any(target_os = "linux", target_os = "macos", windows))]
+mod before_main {
+    use std::ffi::OsString;
+
+    pub(super) const WORKS: bool = true;
+
+    #[used]
+    #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+    #[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
+    #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
+    static BEFORE_MAIN: extern "C" fn() = become_the_agent;
+
+    extern "C" fn become_the_agent() {
+        let mut args = arguments().into_iter().skip(1);
+        if args.next().is_some_and(|first| first == super::FLAG) {
+            std::process::exit(super::run_scripted_agent(args));
+        }
+    }
+
+    /// Makes the linker keep the function in programs that want it.
+    pub(super) fn keep() {
+        std::hint::black_box(&BEFORE_MAIN);
+    }
+
+    /// Not every libc hands the arguments out this early.
+    fn arguments() -> Vec<OsString> {
+        let args: Vec<OsString> = std::env::args_os().collect();
+        #[cfg(target_os = "linux")]
+        if args.is_empty() {
+            use std::os::unix::ffi::OsStringExt;
+            let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+            let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
+            return words.map(|word| OsString::from_vec(word.to_vec())).collect();
+        }
+        args
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
+mod before_main {
+    pub(super) const WORKS: bool = false;
+
+    pub(super) fn keep() {}
+}

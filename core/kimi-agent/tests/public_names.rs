@@ -1,0 +1,282 @@
+//! The names that programs are written against: `tests/api/names.json` has them for every language. Here each is used
+//! in a function that is compiled and never called; then the two lists are compared.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "a test, most of which is not run")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_core::Stream;
+use kimi_agent::testing::{ScriptedAgent, scripted_agent};
+use kimi_agent::wire::{self, ContentPart, Event};
+use kimi_agent::{
+    Agent, AgentExit, AgentOptions, Answers, Approval, Capabilities, Dialect, Error, ExternalTool, HandlerError, Hook,
+    HookDecision, OnError, PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo,
+    SessionOptions, SessionState, Step, TextStream, Turn, TurnStatus,
+};
+use serde_json::{Value, json};
+
+macro_rules! names {
+    ($($group:ident($($arg:ident: $ty:ty),*) { $($name:literal => $use:expr;)* })*) => {
+        const NAMES: &[&str] = &[$($($name),*),*];
+        $(async fn $group($($arg: $ty),*) -> Result<(), HandlerError> {
+            $(let _ = $use;)*
+            Ok(())
+        })*
+    };
+}
+
+fn is_text_stream<S: Stream<Item = kimi_agent::Result<String>>>(_: &S) {}
+fn is_stream<S: Stream<Item = kimi_agent::Result<Event>>>(_: &S) {}
+
+names! {
+    functions() {
+        "prompt" => kimi_agent::prompt("", SessionOptions::new()).result().await?;
+        "printable" => kimi_agent::printable("");
+        "testing.scripted_agent" => { let agent: ScriptedAgent = scripted_agent("[]"); SessionOptions::new().executable(&agent) };
+    }
+    agents(agent: &Agent) {
+        "Agent.builder" => Agent::builder().open()?;
+        "Agent.create_session" => agent.create_session(SessionOptions::new()).await?;
+        "Agent.list_sessions" => agent.list_sessions(None).await?;
+        "Agent.resume" => agent.resume("", SessionOptions::new()).await?;
+        "Agent.fork" => agent.fork("", SessionOptions::new()).await?;
+        "Agent.close" => agent.close().await?;
+        "Agent.close_with_timeout" => agent.close_with_timeout(Duration::ZERO).await?;
+    }
+    listed(session: SessionInfo) {
+        "SessionInfo.id" => session.id.len();
+        "SessionInfo.work_dir" => session.work_dir.is_dir();
+        "SessionInfo.title" => session.title.as_deref();
+        "SessionInfo.updated_at" => session.updated_at.as_deref();
+    }
+    agent_options(o: AgentOptions, time: Duration) {
+        "AgentOptions.executable" => o.clone().executable("").executable(["", ""]);
+        "AgentOptions.env" => o.clone().env([("", "")]);
+        "AgentOptions.extra_args" => o.clone().extra_args([""]);
+        "AgentOptions.dialect" => o.clone().dialect(Dialect::Auto);
+        "AgentOptions.on_stderr" => o.clone().on_stderr(|_: &str| ());
+        "AgentOptions.client_name" => o.clone().client_name("");
+        "AgentOptions.client_version" => o.clone().client_version("");
+        "AgentOptions.handshake_timeout" => o.clone().handshake_timeout(time);
+        "AgentOptions.close_timeout" => o.clone().close_timeout(time);
+        "AgentOptions.validate" => o.validate()?;
+        "AgentOptions.open" => o.open()?;
+    }
+    sessions(session: &Session) {
+        "Session.builder" => Session::builder().start().await?;
+        "Session.id" => session.id().len();
+        "Session.work_dir" => session.work_dir().is_dir();
+        "Session.state" => [SessionState::Idle, SessionState::Active, SessionState::Closed].contains(&session.state());
+        "Session.pid" => session.pid() == Some(1_u32);
+        "Session.protocol_version" => session.protocol_version().len();
+        "Session.server" => session.server().map(|server| (&server.name, &server.version));
+        "Session.capabilities" => session.capabilities();
+        "Session.slash_commands" => session.slash_commands().iter().any(|command| command.name.is_empty());
+        "Session.external_tools" => (&session.external_tools().accepted, &session.external_tools().rejected);
+        "Session.usage" => session.usage().total();
+        "Session.status" => session.status().plan_mode;
+        "Session.prompt" => session.prompt("")?;
+        "Session.replay" => session.replay();
+        "Session.set_plan_mode" => session.set_plan_mode(true).await?;
+        "Session.close" => session.close().await?;
+        "Session.close_with_timeout" => session.close_with_timeout(Duration::ZERO).await?;
+        "Session.cancel" => session.cancel().await?;
+    }
+    prompt_options(session: &Session, o: PromptOptions, time: Duration) {
+        "PromptOptions.new" => kimi_agent::prompt(PromptOptions::new(""), SessionOptions::new());
+        "PromptOptions.timeout" => session.prompt(o.clone().timeout(time))?;
+        "PromptOptions.idle_timeout" => session.prompt(o.idle_timeout(time))?;
+    }
+    texts(text: &mut TextStream<'_>) {
+        "TextStream" => is_text_stream(text);
+        "TextStream.next" => text.next().await;
+    }
+    turns(turn: &mut Turn) {
+        "Turn" => is_stream(turn);
+        "Turn.id" => turn.id().len();
+        "Turn.usage" => turn.usage().output;
+        "Turn.discarded" => turn.discarded();
+        "Turn.next" => turn.next().await;
+        "Turn.steps" => turn.steps().next().await.map(|_: Step<'_>| ());
+        "Turn.text_stream" => turn.text_stream().next().await;
+        "Turn.result" => turn.result().await?;
+        "Turn.cancel" => turn.cancel().await?;
+        "Turn.steer" => turn.steer("").await?;
+    }
+    steps(step: &mut Step<'_>) {
+        "Step" => is_stream(step);
+        "Step.n" => step.n();
+        "Step.next" => step.next().await;
+    }
+    replays(replay: &mut Replay) {
+        "Replay" => is_stream(replay);
+        "Replay.next" => replay.next().await;
+    }
+    answers(
+        session: &Session,
+        turn: &Turn,
+        approval: &wire::ApprovalRequest,
+        question: &wire::QuestionRequest
+    ) {
+        "Session.respond" => session.respond(approval, Approval::Approve).await?;
+        "Session.respond_question" => session.respond_question(question, None).await?;
+        "Turn.respond" => turn.respond(approval, Approval::ApproveForSession).await?;
+        "Turn.respond_question" => turn.respond_question(question, Some(Answers::new().answer("", ""))).await?;
+        "Approval" => (Approval::Approve, Approval::ApproveForSession, Approval::Reject { feedback: None });
+        "Approval.reject" => Approval::reject("");
+        "Answers" => Answers::new().answer_all("", ["", ""]).get("").is_some();
+    }
+    results(result: PromptResult) {
+        "PromptResult.status" => [TurnStatus::Finished, TurnStatus::Cancelled, TurnStatus::MaxStepsReached].contains(&result.status);
+        "PromptResult.steps" => result.steps;
+        "PromptResult.text" => result.text.len();
+        "PromptResult.usage" => result.usage.input();
+        "PromptResult.tool_calls" => result.tool_calls.iter().all(|call: &kimi_agent::ToolCallRecord| call.duration.is_none());
+        "PromptResult.rejected" => result.rejected.iter().all(|rejected| rejected.by == kimi_agent::RejectedBy::NoHandler);
+        "PromptResult.handler_failures" => result.handler_failures.iter().all(|failure| failure.message.is_empty());
+        "PromptResult.raise_for_status" => result.raise_for_status()?;
+    }
+    capabilities(can: &Capabilities) {
+        "Capabilities.external_tools" => can.external_tools;
+        "Capabilities.questions" => can.questions;
+        "Capabilities.approval_feedback" => can.approval_feedback;
+        "Capabilities.steer" => can.steer;
+        "Capabilities.plan_mode" => can.plan_mode;
+        "Capabilities.replay" => can.replay;
+        "Capabilities.hooks" => can.hooks.len();
+    }
+    options(o: SessionOptions, tool: ExternalTool, hook: Hook, time: Duration) {
+        "SessionOptions.work_dir" => o.clone().work_dir("");
+        "SessionOptions.session_id" => o.clone().session_id("");
+        "SessionOptions.model" => o.clone().model("");
+        "SessionOptions.thinking" => o.clone().thinking(true);
+        "SessionOptions.yolo" => o.clone().yolo(true);
+        "SessionOptions.config_file" => o.clone().config_file("");
+        "SessionOptions.config" => o.clone().config(json!({}));
+        "SessionOptions.executable" => o.clone().executable("").executable(["", ""]);
+        "SessionOptions.env" => o.clone().env([("", "")]);
+        "SessionOptions.mcp_configs" => o.clone().mcp_configs([json!({})]);
+        "SessionOptions.agent_file" => o.clone().agent_file("");
+        "SessionOptions.skills_dir" => o.clone().skills_dir("");
+        "SessionOptions.tools" => o.clone().tools([tool.clone()]).tool(tool);
+        "SessionOptions.max_steps_per_turn" => o.clone().max_steps_per_turn(1);
+        "SessionOptions.max_retries_per_step" => o.clone().max_retries_per_step(1);
+        "SessionOptions.on_approval" => o.clone().on_approval(|_| async { Ok(Approval::Approve) });
+        "SessionOptions.on_approval_manual" => o.clone().on_approval_manual();
+        "SessionOptions.on_question" => o.clone().on_question(|_| async { Ok(None) });
+        "SessionOptions.on_question_manual" => o.clone().on_question_manual();
+        "SessionOptions.hooks" => o.clone().hooks([hook.clone()]).hook(hook);
+        "SessionOptions.on_event" => o.clone().on_event(|_: Event| ());
+        "SessionOptions.on_stderr" => o.clone().on_stderr(|_: &str| ());
+        "SessionOptions.client_name" => o.clone().client_name("");
+        "SessionOptions.client_version" => o.clone().client_version("");
+        "SessionOptions.extra_args" => o.clone().extra_args([""]);
+        "SessionOptions.dialect" => o.clone().dialect(Dialect::Auto);
+        "SessionOptions.handshake_timeout" => o.clone().handshake_timeout(time);
+        "SessionOptions.cancel_timeout" => o.clone().cancel_timeout(time);
+        "SessionOptions.close_timeout" => o.clone().close_timeout(time);
+        "SessionOptions.idle_timeout" => o.clone().idle_timeout(time);
+        "SessionOptions.turn_timeout" => o.clone().turn_timeout(time);
+        "SessionOptions.max_line_bytes" => o.clone().max_line_bytes(1);
+        "SessionOptions.event_buffer_bytes" => o.clone().event_buffer_bytes(1);
+        "SessionOptions.validate" => o.validate()?;
+        "SessionOptions.start" => o.start().await?;
+    }
+    tools(tool: &ExternalTool) {
+        "ExternalTool.new" => ExternalTool::new("", "", json!({}), |_: Value| async { Ok("") });
+        "ExternalTool.typed" => ExternalTool::typed("", "", |text: String| async move { Ok(text) });
+        "ExternalTool.name" => tool.name().len();
+        "ExternalTool.description" => tool.description().len();
+        "ExternalTool.parameters" => tool.parameters().is_object();
+    }
+    hooks(hook: Hook, time: Duration) {
+        "Hook.new" => Hook::new("", |_: wire::HookRequest| async { Ok(HookDecision::Allow) });
+        "Hook.event" => hook.event().len();
+        "Hook.matcher" => hook.clone().matcher("");
+        "Hook.timeout" => hook.clone().timeout(time);
+        "Hook.on_error" => (hook.clone().on_error(OnError::Allow), hook.clone().on_error(OnError::Block));
+        "HookDecision.Allow" => HookDecision::Allow;
+        "HookDecision.Block" => HookDecision::Block(String::new());
+    }
+    errors(error: &Error, exit: &AgentExit, rpc: &RpcError) {
+        "Error.code" => error.code().len();
+        "Error.is_retryable" => !error.is_retryable();
+        "Error.InvalidOption" => matches!(error, Error::InvalidOption { option: _, reason: _ });
+        "Error.Spawn" => matches!(error, Error::Spawn(_));
+        "Error.Handshake" => matches!(error, Error::Handshake(_));
+        "Error.AgentExited" => matches!(error, Error::AgentExited(AgentExit { .. }));
+        "Error.Protocol" => matches!(error, Error::Protocol(_));
+        "Error.Unsupported" => matches!(error, Error::Unsupported(_));
+        "Error.SessionClosed" => matches!(error, Error::SessionClosed);
+        "Error.Timeout" => matches!(error, Error::Timeout(_));
+        "Error.EventBufferFull" => matches!(error, Error::EventBufferFull(_));
+        "Error.Rpc" => matches!(error, Error::Rpc(RpcError { .. }));
+        "Error.TurnCancelled" => matches!(error, Error::TurnCancelled);
+        "Error.MaxStepsReached" => matches!(error, Error::MaxStepsReached { steps: _ });
+        "AgentExit.exit_code" => exit.exit_code == Some(1_i32);
+        "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
+        "AgentExit.stderr" => exit.stderr.len();
+        "AgentExit.hint" => exit.hint.as_deref() == Some("");
+        "RpcError.kind" => rpc.kind;
+        "RpcError.rpc_code" => rpc.rpc_code == Some(-1_i64);
+        "RpcError.message" => rpc.message.len();
+        "RpcError.hint" => rpc.hint.as_deref() == Some("");
+        "RpcError.data" => rpc.data.as_ref().map(wire::Json::to_value);
+        "RpcErrorKind.TurnInProgress" => RpcErrorKind::TurnInProgress;
+        "RpcErrorKind.NoActiveTurn" => RpcErrorKind::NoActiveTurn;
+        "RpcErrorKind.LlmNotSet" => RpcErrorKind::LlmNotSet;
+        "RpcErrorKind.LlmNotSupported" => RpcErrorKind::LlmNotSupported;
+        "RpcErrorKind.LlmServiceError" => RpcErrorKind::LlmServiceError;
+        "RpcErrorKind.AuthExpired" => RpcErrorKind::AuthExpired;
+    }
+    events(event: &Event) {
+        "wire.Event.type_name" => event.type_name().len();
+        "wire.Event.text" => event.text().is_some();
+        "wire.Event.request_id" => event.request_id().is_some();
+        "wire.Event.TurnBegin" => matches!(event, Event::TurnBegin(wire::TurnBegin { .. }));
+        "wire.Event.TurnEnd" => matches!(event, Event::TurnEnd(wire::TurnEnd { .. }));
+        "wire.Event.SteerInput" => matches!(event, Event::SteerInput(wire::SteerInput { .. }));
+        "wire.Event.StepBegin" => matches!(event, Event::StepBegin(wire::StepBegin { .. }));
+        "wire.Event.StepInterrupted" => matches!(event, Event::StepInterrupted(wire::StepInterrupted { .. }));
+        "wire.Event.StepRetry" => matches!(event, Event::StepRetry(wire::StepRetry { .. }));
+        "wire.Event.CompactionBegin" => matches!(event, Event::CompactionBegin(wire::CompactionBegin { .. }));
+        "wire.Event.CompactionEnd" => matches!(event, Event::CompactionEnd(wire::CompactionEnd { .. }));
+        "wire.Event.MCPLoadingBegin" => matches!(event, Event::MCPLoadingBegin(wire::MCPLoadingBegin { .. }));
+        "wire.Event.MCPLoadingEnd" => matches!(event, Event::MCPLoadingEnd(wire::MCPLoadingEnd { .. }));
+        "wire.Event.StatusUpdate" => matches!(event, Event::StatusUpdate(wire::StatusUpdate { .. }));
+        "wire.Event.Notification" => matches!(event, Event::Notification(wire::Notification { .. }));
+        "wire.Event.PlanDisplay" => matches!(event, Event::PlanDisplay(wire::PlanDisplay { .. }));
+        "wire.Event.HookTriggered" => matches!(event, Event::HookTriggered(wire::HookTriggered { .. }));
+        "wire.Event.HookResolved" => matches!(event, Event::HookResolved(wire::HookResolved { .. }));
+        "wire.Event.BtwBegin" => matches!(event, Event::BtwBegin(wire::BtwBegin { .. }));
+        "wire.Event.BtwEnd" => matches!(event, Event::BtwEnd(wire::BtwEnd { .. }));
+        "wire.Event.ToolCall" => matches!(event, Event::ToolCall(wire::ToolCall { .. }));
+        "wire.Event.ToolCallPart" => matches!(event, Event::ToolCallPart(wire::ToolCallPart { .. }));
+        "wire.Event.ToolResult" => matches!(event, Event::ToolResult(wire::ToolResult { return_value: wire::ToolReturnValue { .. }, .. }));
+        "wire.Event.ApprovalResponse" => matches!(event, Event::ApprovalResponse(wire::ApprovalResponse { .. }));
+        "wire.Event.SubagentEvent" => matches!(event, Event::SubagentEvent(wire::SubagentEvent { .. }));
+        "wire.Event.HandlerFailed" => matches!(event, Event::HandlerFailed(wire::HandlerFailed { .. }));
+        "wire.Event.ApprovalRequest" => matches!(event, Event::ApprovalRequest(wire::ApprovalRequest { .. }));
+        "wire.Event.ToolCallRequest" => matches!(event, Event::ToolCallRequest(wire::ToolCallRequest { .. }));
+        "wire.Event.QuestionRequest" => matches!(event, Event::QuestionRequest(wire::QuestionRequest { .. }));
+        "wire.Event.HookRequest" => matches!(event, Event::HookRequest(wire::HookRequest { .. }));
+        "wire.Event.Unknown" => matches!(event, Event::Unknown(wire::UnknownEvent { kind: _, payload: _, .. }));
+        "wire.ContentPart.Text" => matches!(event, Event::ContentPart(ContentPart::Text(wire::TextPart { text: _, .. })));
+        "wire.ContentPart.Think" => matches!(event, Event::ContentPart(ContentPart::Think(wire::ThinkPart { .. })));
+        "wire.ContentPart.ImageUrl" => matches!(event, Event::ContentPart(ContentPart::ImageUrl(wire::ImageURLPart { .. })));
+        "wire.ContentPart.AudioUrl" => matches!(event, Event::ContentPart(ContentPart::AudioUrl(wire::AudioURLPart { .. })));
+        "wire.ContentPart.VideoUrl" => matches!(event, Event::ContentPart(ContentPart::VideoUrl(wire::VideoURLPart { .. })));
+        "wire.ContentPart.image_file" => ContentPart::image_file("picture.png")?;
+        "wire.ContentPart.image_bytes" => ContentPart::image_bytes(b"bytes")?;
+    }
+}
+
+#[test]
+fn every_name_of_the_list_is_used_here_and_no_other() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/api/names.json");
+    let names: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let listed: BTreeSet<&str> = names["rust"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let used: BTreeSet<&str> = NAMES.iter().copied().collect();
+    assert_eq!(listed, used);
+}

@@ -1,0 +1,281 @@
+//! What kimi-cli spoke from 0.52 to 0.58, before Wire 1.0: `run` and `interrupt`, event types in snake_case, no
+//! handshake, error codes of its own. While a run is going such an agent reads nothing: it can't be cancelled, and an
+//! approval would deadlock it, so a session with it needs `yolo`.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, wire};
+use crate::answers::Approval;
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::wire::jsonrpc::{self, Message, RpcFailure};
+use crate::wire::value::object;
+use crate::wire::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
+
+/// The protocol's name where a version is asked for.
+const NAME: &str = "legacy";
+
+/// The legacy protocol.
+#[derive(Debug)]
+pub struct Legacy {
+    server: Option<ServerInfo>,
+}
+
+impl Legacy {
+    /// `server` is what the executable says of itself, where it was asked.
+    pub fn new(server: Option<ServerInfo>) -> Self {
+        Self { server }
+    }
+
+    fn unsupported(&self, feature: &str) -> Error {
+        super::unsupported(self.server.as_ref(), NAME, feature)
+    }
+}
+
+/// The canonical names of types; those of 1.0 and later are in CamelCase.
+fn canonical(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "step_begin" => "StepBegin",
+        "step_interrupted" => "StepInterrupted",
+        "compaction_begin" => "CompactionBegin",
+        "compaction_end" => "CompactionEnd",
+        "status_update" => "StatusUpdate",
+        "content_part" => "ContentPart",
+        "tool_call" => "ToolCall",
+        "tool_call_part" => "ToolCallPart",
+        "subagent_event" => "SubagentEvent",
+        "approval" => "ApprovalRequest",
+        _ => return None,
+    })
+}
+
+fn decode(kind: &str, payload: &RawValue) -> Event {
+    match (kind, canonical(kind)) {
+        ("tool_result", _) => match tool_result(payload) {
+            Ok(result) => result.into(),
+            Err(error) => Event::undecoded("tool_result", payload, error),
+        },
+        ("subagent_event", _) => match modern_subagent(payload) {
+            Ok(modern) => Event::decode("SubagentEvent", modern.raw()),
+            Err(error) => Event::undecoded("subagent_event", payload, error),
+        },
+        (_, Some(known)) => Event::decode(known, payload),
+        (_, None) => Event::decode(kind, payload),
+    }
+}
+
+/// `{tool_call_id, ok, result: {output, message, brief}}`; the output may be text, parts, or any object.
+fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
+    #[derive(serde::Deserialize)]
+    struct Body {
+        output: Value,
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        brief: String,
+    }
+    #[derive(serde::Deserialize)]
+    struct Legacy {
+        tool_call_id: String,
+        ok: bool,
+        result: Json,
+    }
+    if payload.get().starts_with('[') {
+        return Err("a list, not an object".to_owned());
+    }
+    let legacy: Legacy = crate::wire::decode_body(payload.get())?;
+    let result: Body = object(legacy.result.get()).map_err(|error| format!("result: {error}"))?;
+    let output = match result.output {
+        Value::Null => Content::from(""),
+        Value::String(text) => text.into(),
+        Value::Array(parts) => match serde_json::from_value::<Vec<Value>>(Value::Array(parts.clone()))
+            .ok()
+            .and_then(|parts| parts.into_iter().map(|part| serde_json::from_value::<ContentPart>(part).ok()).collect())
+        {
+            Some(parts) => Content::Parts(parts),
+            None => Value::Array(parts).to_string().into(),
+        },
+        other => other.to_string().into(),
+    };
+    let brief = Some(result.brief).filter(|brief| !brief.is_empty());
+    let return_value = ToolReturnValue {
+        is_error: !legacy.ok,
+        output,
+        message: result.message,
+        display: brief.map(|text| BriefDisplayBlock { text, extra: Default::default() }.into()).into_iter().collect(),
+        extras: None,
+        extra: Default::default(),
+    };
+    Ok(ToolResult {
+        tool_call_id: legacy.tool_call_id,
+        return_value,
+        extra: Default::default(),
+        tool_call: Default::default(),
+    })
+}
+
+/// The event inside is spelled in the legacy way, too.
+fn modern_subagent(payload: &RawValue) -> std::result::Result<Json, String> {
+    #[derive(serde::Deserialize)]
+    struct Inner<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: std::borrow::Cow<'a, str>,
+        #[serde(borrow, default)]
+        payload: Option<&'a RawValue>,
+    }
+    let mut body: Map<String, Value> = crate::wire::decode_body(payload.get())?;
+    let inner = body.remove("event").ok_or("event: missing")?.to_string();
+    let inner: Inner<'_> = object(&inner).map_err(|error| format!("event: {error}"))?;
+    let event = decode(&inner.kind, inner.payload.unwrap_or(RawValue::NULL));
+    if let Some(id) = body.remove("task_tool_call_id") {
+        body.insert("parent_tool_call_id".to_owned(), id);
+    }
+    body.insert("event".to_owned(), json!(event));
+    Ok(Value::Object(body).into())
+}
+
+impl Dialect for Legacy {
+    fn unasked(&mut self) -> Option<Welcome> {
+        Some(Welcome {
+            protocol_version: NAME.to_owned(),
+            server: self.server.clone(),
+            capabilities: Capabilities::default(),
+            ..Welcome::default()
+        })
+    }
+
+    fn begins_turns(&self) -> bool {
+        false
+    }
+
+    fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
+        Ok(match call {
+            Call::Prompt(input) => {
+                let only_text = match input {
+                    Content::Text(_) => true,
+                    Content::Parts(parts) => parts.iter().all(|part| matches!(part, ContentPart::Text(_))),
+                };
+                if !only_text {
+                    return Err(self.unsupported("prompts of anything but text"));
+                }
+                jsonrpc::request(id, "run", &json!({"input": input.text()}))
+            }
+            Call::Cancel => jsonrpc::request(id, "interrupt", &json!({})),
+            other => return Err(self.unsupported(other.name())),
+        })
+    }
+
+    fn read(&mut self, message: Message<'_>) -> Incoming {
+        wire::read_with(message, decode)
+    }
+
+    fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
+        // Approvals are all that such an agent asks for; anything else it would take for a reject.
+        let response = match answer {
+            Answer::Approval(Approval::Approve) => "approve",
+            Answer::Approval(Approval::ApproveForSession) => "approve_for_session",
+            _ => "reject",
+        };
+        jsonrpc::answer(rpc_id, &json!({"response": response}))
+    }
+
+    fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
+        jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
+    }
+
+    fn welcome(&mut self, _outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+        Err(Error::Handshake("the legacy protocol has no handshake".to_owned()))
+    }
+
+    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind {
+        match (code, call) {
+            (-32000, Call::Prompt(_)) => RpcErrorKind::TurnInProgress,
+            (-32001, _) => RpcErrorKind::LlmNotSet,
+            // Swapped in 1.0.
+            (-32002, _) => RpcErrorKind::LlmServiceError,
+            (-32003, _) => RpcErrorKind::LlmNotSupported,
+            _ => RpcErrorKind::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: &str, payload: Value) -> Value {
+        let line = json!({"jsonrpc": "2.0", "method": "event", "params": {"type": kind, "payload": payload}});
+        match Legacy::new(None).read_line(line.to_string().as_bytes()) {
+            Incoming::Event(event) => json!(event),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn events_are_read_as_their_successors() {
+        assert_eq!(read("step_begin", json!({"n": 2})), json!({"type": "StepBegin", "payload": {"n": 2}}));
+        assert_eq!(
+            read(
+                "tool_result",
+                json!({"tool_call_id": "t", "ok": false, "result": {
+                "output": "out", "message": "failed", "brief": "exit 3"}})
+            ),
+            json!({"type": "ToolResult", "payload": {"tool_call_id": "t", "return_value": {
+                "is_error": true, "output": "out", "message": "failed",
+                "display": [{"type": "brief", "text": "exit 3"}]}}}),
+        );
+        assert_eq!(
+            read(
+                "tool_result",
+                json!({"tool_call_id": "t", "ok": true, "result": {
+                "output": [{"type": "text", "text": "a"}], "message": "", "brief": ""}})
+            )["payload"]["return_value"],
+            json!({"is_error": false, "output": [{"type": "text", "text": "a"}], "message": "", "display": []}),
+        );
+        assert_eq!(
+            read(
+                "subagent_event",
+                json!({"task_tool_call_id": "t", "event":
+                {"type": "subagent_event", "payload": {"task_tool_call_id": "u", "event":
+                    {"type": "content_part", "payload": {"type": "text", "text": "deep"}}}}})
+            ),
+            json!({"type": "SubagentEvent", "payload": {"parent_tool_call_id": "t", "event":
+                {"type": "SubagentEvent", "payload": {"parent_tool_call_id": "u", "event":
+                    {"type": "ContentPart", "payload": {"type": "text", "text": "deep"}}}}}}),
+        );
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_kept() {
+        let event = read("tool_result", json!({"tool_call_id": "t", "ok": "perhaps", "result": {"output": ""}}));
+        assert_eq!(event["payload"]["type"], "tool_result");
+        assert!(event["payload"]["error"].as_str().is_some_and(|error| error.starts_with("ok:")), "{event}");
+        assert_eq!(read("novelty", json!({}))["payload"]["type"], "novelty");
+        for list in [json!(["t", true, {"output": ""}]), json!({"tool_call_id": "t", "ok": true, "result": ["out"]})] {
+            let error = &read("tool_result", list)["payload"]["error"];
+            assert!(error.as_str().is_some_and(|error| error.ends_with("a list, not an object")), "{error}");
+        }
+    }
+
+    #[test]
+    fn codes_are_not_those_of_later_versions() {
+        let legacy = Legacy::new(None);
+        let prompt = Call::Prompt("x".into());
+        assert_eq!(legacy.meaning(&prompt, -32002), RpcErrorKind::LlmServiceError);
+        assert_eq!(legacy.meaning(&prompt, -32003), RpcErrorKind::LlmNotSupported);
+        assert_eq!(legacy.meaning(&prompt, -32099), RpcErrorKind::Other);
+    }
+
+    #[test]
+    fn calls_that_it_has_not_are_refused_by_name() {
+        let server = ServerInfo { name: "kimi-cli".into(), version: "0.58".into(), extra: Default::default() };
+        let error = Legacy::new(Some(server)).call("1", &Call::Steer("x".into())).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kimi-cli 0.58 (Wire legacy) does not support `steer`, which came with Wire 1.4; check \
+             `session.capabilities.steer` before, or use a newer agent"
+        );
+        let image = Content::from(ContentPart::image_url("data:,"));
+        assert_eq!(Legacy::new(None).call("1", &Call::Prompt(image)).unwrap_err().code(), "unsupported");
+    }
+}

@@ -1,0 +1,308 @@
+//! Wire 1.0 to 1.10. The newest version is the canonical model, nearly; this file says what older ones do otherwise,
+//! and what real agents do that no version says.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
+use crate::answers::{Approval, HookDecision};
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::wire::jsonrpc::{self, MAX_DEPTH, Message, RpcFailure, is_too_deep};
+use crate::wire::value::{Key, object};
+use crate::wire::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
+
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// The Wire protocol, as one agent speaks it.
+#[derive(Debug)]
+pub struct Wire {
+    version: WireVersion,
+    /// Whatever the agent says its version is.
+    pinned: bool,
+    /// What it says.
+    announced: Option<WireVersion>,
+    server: Option<ServerInfo>,
+    /// Without the hooks' names, which nothing here asks for.
+    capabilities: Capabilities,
+}
+
+impl Wire {
+    /// A dialect that offers `version` in the handshake, and is what the agent answers from then on.
+    pub fn new(version: WireVersion) -> Self {
+        Self { version, pinned: false, announced: None, server: None, capabilities: Capabilities::default() }
+    }
+
+    /// A dialect that keeps to `version` whatever the agent says. With 1.0 that is: no handshake at all, as agents
+    /// need whose answer to one is silence.
+    pub fn pinned(version: WireVersion) -> Self {
+        Self { pinned: true, ..Self::new(version) }
+    }
+
+    /// A dialect for an agent that answers no handshake; `server` is what its executable says of itself.
+    pub fn without_handshake(server: ServerInfo) -> Self {
+        Self { server: Some(server), ..Self::pinned(WireVersion::V1_0) }
+    }
+
+    fn welcome_without_handshake(&mut self) -> Welcome {
+        self.version = WireVersion::V1_0;
+        self.find_capabilities(None);
+        Welcome {
+            protocol_version: self.version.to_string(),
+            server: self.server.clone(),
+            capabilities: self.capabilities.clone(),
+            ..Welcome::default()
+        }
+    }
+
+    fn unsupported(&self, feature: &str) -> Error {
+        super::unsupported(self.server.as_ref(), &self.version.to_string(), feature)
+    }
+
+    /// What the agent can do. Numbers alone mislead: 1.14 to 1.19 say Wire 1.3 and can steer and ask already.
+    fn find_capabilities(&mut self, declared: Option<&Map<String, Value>>) {
+        let at_least = |minor| self.version >= WireVersion::new(1, minor);
+        let release: Option<WireVersion> = self.server.as_ref().and_then(|server| server.version.parse().ok());
+        let ahead_of_its_number =
+            self.version == WireVersion::new(1, 3) && release.is_some_and(|release| release >= WireVersion::new(1, 14));
+        let says_question = declared.filter(|_| self.has_word(3)).and_then(|map| map.get("supports_question"));
+        self.capabilities = Capabilities {
+            external_tools: at_least(1),
+            questions: says_question.and_then(Value::as_bool).unwrap_or(at_least(4) || ahead_of_its_number),
+            approval_feedback: at_least(6),
+            steer: at_least(4) || ahead_of_its_number,
+            plan_mode: at_least(4),
+            replay: at_least(3),
+            hooks: Vec::new(),
+        };
+    }
+
+    /// Whether the handshake's word counts, which came with this version: unless the program wants one that has no such
+    /// word.
+    fn has_word(&self, since: u32) -> bool {
+        !self.pinned || self.version >= WireVersion::new(1, since)
+    }
+}
+
+/// Reads a message of an agent that wraps events as Wire does; `decode` knows their types.
+pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &RawValue) -> Event) -> Incoming {
+    let event = |params: &RawValue| -> std::result::Result<Event, String> {
+        #[derive(serde::Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, rename = "type")]
+            kind: Key<'a>,
+            #[serde(borrow, default)]
+            payload: Option<&'a RawValue>,
+        }
+        let params: Params<'_> = object(params.get()).map_err(|error| error.to_string())?;
+        let payload = params.payload.unwrap_or(RawValue::NULL);
+        if is_too_deep(payload.get()) {
+            return Ok(Event::Unknown(UnknownEvent {
+                kind: params.kind.0.into_owned(),
+                payload: Json::null(),
+                error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
+                extra: Default::default(),
+            }));
+        }
+        Ok(decode(&params.kind.0, payload))
+    };
+    match message {
+        Message::Notification { method, params } if method == "event" => match event(params) {
+            Ok(event) => Incoming::event(event),
+            Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
+        },
+        Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+        Message::Request { id, method, params } => match event(params) {
+            Ok(request) if method == "request" => {
+                Incoming::Request { rpc_id: id.to_owned(), request: Box::new(request) }
+            }
+            _ => Incoming::UnknownMethod {
+                rpc_id: id.to_owned(),
+                method: method.into_owned(),
+                params: if is_too_deep(params.get()) { Json::null() } else { Json::from_raw(params) },
+            },
+        },
+        Message::Response { id, outcome } => {
+            Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
+        }
+        Message::Invalid(reason) => Incoming::Noise(reason),
+    }
+}
+
+/// Reads types and fields by their former names.
+fn modernise(event: &mut Event) {
+    if let Event::Unknown(unknown) = event
+        && unknown.kind == "ApprovalRequestResolved"
+    {
+        // Its name until 1.1.
+        *event = Event::decode("ApprovalResponse", unknown.payload.raw());
+    }
+    if let Event::SubagentEvent(subagent) = event {
+        if subagent.parent_tool_call_id.is_none() {
+            // Its name until 1.6.
+            if let Some(Value::String(id)) = subagent.extra.remove("task_tool_call_id") {
+                subagent.parent_tool_call_id = Some(id);
+            }
+        }
+        modernise(&mut subagent.event);
+    }
+}
+
+impl Dialect for Wire {
+    fn unasked(&mut self) -> Option<Welcome> {
+        let none = self.pinned && self.version == WireVersion::V1_0;
+        none.then(|| self.welcome_without_handshake())
+    }
+
+    fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
+        let can = &self.capabilities;
+        Ok(match call {
+            Call::Initialize(hello) => {
+                let mut params = json!({
+                    "protocol_version": self.version.to_string(),
+                    "client": {"name": hello.client_name, "version": hello.client_version},
+                    // Plan mode is left and entered through questions: only who answers those can have it.
+                    "capabilities": {
+                        "supports_question": hello.supports_question,
+                        "supports_plan_mode": hello.supports_question,
+                    },
+                });
+                if !hello.tools.is_empty() {
+                    params["external_tools"] = json!(hello.tools);
+                }
+                if !hello.hooks.is_empty() {
+                    params["hooks"] = json!(hello.hooks);
+                }
+                jsonrpc::request(id, "initialize", &params)
+            }
+            Call::Prompt(input) => jsonrpc::request(id, "prompt", &json!({"user_input": input})),
+            // Agents of 1.0 take no parameters there, not even none.
+            Call::Cancel if self.version == WireVersion::V1_0 => jsonrpc::bare_request(id, "cancel"),
+            Call::Cancel => jsonrpc::request(id, "cancel", &json!({})),
+            Call::Steer(_) if !can.steer => return Err(self.unsupported("steer")),
+            Call::Steer(input) => jsonrpc::request(id, "steer", &json!({"user_input": input})),
+            Call::SetPlanMode(_) if !can.plan_mode => return Err(self.unsupported("set_plan_mode")),
+            Call::SetPlanMode(on) => jsonrpc::request(id, "set_plan_mode", &json!({"enabled": on})),
+            Call::Replay if !can.replay => return Err(self.unsupported("replay")),
+            Call::Replay => jsonrpc::request(id, "replay", &json!({})),
+        })
+    }
+
+    fn read(&mut self, message: Message<'_>) -> Incoming {
+        read_with(message, |kind, payload| {
+            let mut event = Event::decode(kind, payload);
+            modernise(&mut event);
+            event
+        })
+    }
+
+    fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8> {
+        #[derive(serde::Serialize)]
+        struct Approved<'a> {
+            request_id: &'a str,
+            response: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            feedback: Option<&'a str>,
+        }
+        let result = match answer {
+            Answer::Approval(approval) => {
+                let (response, feedback) = match approval {
+                    Approval::Approve => ("approve", None),
+                    Approval::ApproveForSession => ("approve_for_session", None),
+                    Approval::Reject { feedback } => ("reject", feedback.as_deref()),
+                };
+                let feedback = feedback.filter(|_| self.capabilities.approval_feedback);
+                return jsonrpc::answer(rpc_id, &Approved { request_id, response, feedback });
+            }
+            Answer::Question(answers) => {
+                json!({"request_id": request_id, "answers": answers.clone().unwrap_or_default()})
+            }
+            Answer::Tool(value) => {
+                // Written as it is: what a tool gives may be large.
+                #[derive(serde::Serialize)]
+                struct Returned<'a> {
+                    tool_call_id: &'a str,
+                    return_value: &'a ToolReturnValue,
+                }
+                return jsonrpc::answer(rpc_id, &Returned { tool_call_id: request_id, return_value: value });
+            }
+            Answer::Hook(decision) => {
+                let (action, reason) = match decision {
+                    HookDecision::Allow => ("allow", ""),
+                    HookDecision::Block(reason) => ("block", reason.as_str()),
+                };
+                json!({"request_id": request_id, "action": action, "reason": reason})
+            }
+        };
+        jsonrpc::answer(rpc_id, &result)
+    }
+
+    fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
+        jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
+    }
+
+    fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+        match outcome {
+            Ok(result) => {
+                let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
+                    // What ACP calls it.
+                    let acp = result.get().contains("\"protocolVersion\"");
+                    let hint = if acp {
+                        "it speaks the Agent Client Protocol: set `dialect` to \"acp\""
+                    } else {
+                        "check that `executable` names an agent that speaks Wire, or set `dialect`"
+                    };
+                    Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}; {hint}"))
+                })?;
+                let version = result.protocol_version.parse().map_err(|error| {
+                    Error::Handshake(format!("the agent's answer to `initialize` names no version: {error}"))
+                })?;
+                self.announced = Some(version);
+                if !self.pinned {
+                    self.version = version;
+                }
+                self.server = Some(result.server.clone());
+                self.find_capabilities(result.capabilities.as_ref());
+                let hooks = result.hooks.filter(|_| self.has_word(8)).map(|hooks| hooks.supported_events);
+                Ok(Welcome {
+                    protocol_version: if self.pinned { self.version.to_string() } else { result.protocol_version },
+                    server: Some(result.server),
+                    slash_commands: result.slash_commands,
+                    external_tools: result.external_tools.unwrap_or_default(),
+                    capabilities: Capabilities { hooks: hooks.unwrap_or_default(), ..self.capabilities.clone() },
+                    session_id: None,
+                })
+            }
+            Err(failure) if failure.code == METHOD_NOT_FOUND => Ok(self.welcome_without_handshake()),
+            Err(failure) => {
+                let hint = "if it speaks the Agent Client Protocol, set `dialect` to \"acp\"; otherwise try an older \
+                            version of Wire in `dialect`, or another release of the agent";
+                let RpcFailure { code, message, .. } = failure;
+                Err(Error::Handshake(format!("the agent refuses `initialize`; {hint}\nit says: {message} ({code})")))
+            }
+        }
+    }
+
+    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind {
+        match (code, call) {
+            (-32000, Call::Prompt(_) | Call::Initialize(_)) => RpcErrorKind::TurnInProgress,
+            (-32000, Call::Cancel | Call::Steer(_)) => RpcErrorKind::NoActiveTurn,
+            (-32000, Call::Replay) => RpcErrorKind::TurnInProgress,
+            (-32001, _) => RpcErrorKind::LlmNotSet,
+            (-32002, _) => RpcErrorKind::LlmNotSupported,
+            (-32003, _) => RpcErrorKind::LlmServiceError,
+            (-32004, _) => RpcErrorKind::AuthExpired,
+            _ => RpcErrorKind::Other,
+        }
+    }
+
+    fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
+        match call {
+            // Its version has the call, the agent has not: a program may have named a newer one than the agent's.
+            Call::Steer(_) | Call::SetPlanMode(_) | Call::Replay if failure.code == METHOD_NOT_FOUND => {
+                let version = self.announced.unwrap_or(self.version).to_string();
+                super::unsupported(self.server.as_ref(), &version, call.name())
+            }
+            _ => self.failed(call, failure),
+        }
+    }
+}

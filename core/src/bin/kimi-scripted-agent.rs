@@ -1,5 +1,0 @@
-//! The scripted agent as a program of its own; `--help` says how it is used.
-
-fn main() {
-    std::process::exit(kimi_agent::testing::run_scripted_agent(std::env::args_os().skip(1)));
-}
