@@ -94,8 +94,6 @@ class Report:
         self.counts = {"pass": 0, "FAIL": 0, "unsupported": 0, "skip": 0}
 
     def add(self, one: play.Play) -> None:
-        if self.chosen.update and not self.chosen.acp and play.update(one, self.chosen.languages):
-            say(f"wrote {one.scenario.path.relative_to(TESTS.parent)}")
         verdict = play.judge(one, self.chosen.languages)
         self.counts[verdict.status] += 1
         if self.chosen.matrix:
@@ -211,6 +209,8 @@ def main() -> int:
             measured = scratch / "measured"
             measured.mkdir()
             plays = play.play_scripted(scenarios, commands, scratch, say, measured)
+            if chosen.update:
+                play.update(plays, chosen.languages, say)
             for one in plays:
                 report.add(one)
             if not chosen.only and set(chosen.languages) == set(LANGUAGES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def mistakes(text: str, root: Path) -> list[str]:
 def exists(name: str, root: Path) -> bool:
     for folder, place in (("scenarios/", "tests/scenarios"), ("real/", "tests/real/cases")):
         if name.startswith(folder):
-            return (root / place / f"{name.removeprefix(folder)}.json").exists()
+            file, _, case = name.removeprefix(folder).partition("/")
+            path = root / place / f"{file}.json"
+            cases = json.loads(path.read_text("utf-8")).get("cases", []) if path.exists() else []
+            return any(row["case"] == case for row in cases) if case else path.exists()
     *modules, function = name.split("::")
     attributed = re.compile(rf"#\[(?:tokio::)?test(?:\([^)]*\))?\]\s*(?:async )?fn {re.escape(function)}\(")
     return any(attributed.search(path.read_text("utf-8")) for path in files(modules, root))

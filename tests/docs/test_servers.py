@@ -24,7 +24,8 @@ def test_every_row_names_tests_that_are_there() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "scenarios/steer",
+        "scenarios/steer_media",
+        "scenarios/steer/text",
         "real/steer",
         "connection::tests::calls::noise_changes_nothing",
         "wire::framing::tests::separators_other_than_newline_stay_in_the_line",

@@ -14,7 +14,7 @@ from pathlib import Path
 from real.install import InstallFailed, NoPython, command, kimi_code
 
 from . import real, releases, runners, trace
-from .scenario import Scenario, prepared, with_expectation
+from .scenario import Scenario, prepared, updated
 
 Say = Callable[[str], None]
 LeftOut = Callable[[Scenario, str], dict[str, str]]
@@ -260,15 +260,19 @@ def _quoted(stderr: str) -> str:
     return "\n  stderr of the runner, its end:\n    " + text[-1500:].replace("\n", "\n    ") if text else ""
 
 
-def update(play: Play, languages: list[str]) -> bool:
-    """Writes what all the languages agree on into the scenario's file; says whether the file changed."""
-    lines = play.agreed(languages)
-    if lines is None or play.scenario.expect == lines:
-        return False
-    path = play.scenario.path
-    path.write_text(with_expectation(path.read_text("utf-8"), lines), "utf-8")
-    play.scenario.data["expect"] = lines
-    return True
+def update(plays: list[Play], languages: list[str], say: Say) -> None:
+    """Writes the traces that all languages agree on into the files of the scenarios."""
+    agreed = [(play, lines) for play in plays if (lines := play.agreed(languages)) is not None]
+    for path in sorted({play.scenario.path for play, lines in agreed if play.scenario.expect != lines}):
+        traces = {play.scenario.name: lines for play, lines in agreed if play.scenario.path == path}
+        text, unfit = updated(path.read_text("utf-8"), traces)
+        path.write_text(text, "utf-8")
+        say(f"updated {path.name}")
+        for name in unfit:
+            say(f"{name} is not written: it differs from other cases by more than the values in the table")
+        for play, lines in agreed:
+            if play.scenario.path == path and play.scenario.name not in unfit:
+                play.scenario.data["expect"] = lines
 
 
 def clear(scratch: Path, keep: bool, say: Say) -> None:

@@ -1,10 +1,11 @@
-"""Scenario files: reading, checking, preparing for a run, and writing a new expectation back."""
+"""Scenario files: reading them, tables included, checking, preparing for a run, and writing a new expectation back."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,21 +103,72 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.rpartition("-")[2].split("."))
 
 
-def load(path: Path) -> Scenario:
+def load(path: Path) -> list[Scenario]:
+    """The scenario in a file, or the scenarios of its table."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise BadScenario(f"{path}: {error}") from None
-    complaint = _complaint(data)
+    complaint = _table_complaint(data)
+    scenarios = [] if complaint else [Scenario(path, one) for one in expanded(data)]
+    for scenario in scenarios:
+        complaint = complaint or _complaint(scenario.data)
     if complaint:
         raise BadScenario(f"{path}: {complaint}")
-    return Scenario(path, data)
+    return scenarios
+
+
+def expanded(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The scenarios that a file's object stands for: itself, or one for each row of `cases`."""
+    if "cases" not in data:
+        return [data]
+    scenarios = []
+    for values in _rows(data):
+        own = {key: values[key] for key in values if key in _KEYS}
+        common = {key: value for key, value in data.items() if key != "cases"}
+        scenarios.append({**fill({**common, **own}, values), "name": f"{data['name']}/{values['case']}"})
+    return scenarios
+
+
+def _rows(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a table with all their values: a row that leaves a value out has that of the row above.
+
+    In a value the placeholders of the values before it may stand.
+    """
+    rows: list[dict[str, Any]] = []
+    written: dict[str, Any] = {}
+    for row in data["cases"]:
+        written = {**written, **row}
+        values: dict[str, Any] = {}
+        for key, value in written.items():
+            values[key] = fill(value, values)
+        rows.append(values)
+    return rows
+
+
+def _table_complaint(data: Any) -> str | None:
+    if not isinstance(data, dict) or "cases" not in data:
+        return None
+    rows = data["cases"]
+    if not (isinstance(rows, list) and len(rows) > 1 and all(isinstance(row, dict) for row in rows)):
+        return "'cases' must be a list of two or more objects"
+    names = [row.get("case") for row in rows]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        return "each row of 'cases' must have a 'case' of its own, its name"
+    unknown = {key for row in rows for key in row} - rows[0].keys() - _KEYS
+    if unknown:
+        return f"the first row of 'cases' has no {sorted(unknown)[0]!r}, which a later row has"
+    text = json.dumps(data)
+    for key in sorted(rows[0].keys() - _KEYS - {"case"}):
+        if f"{{{key}}}" not in text and f"{{...{key}}}" not in text:
+            return f"nothing has the placeholder of {key!r}, which 'cases' gives a value"
+    return None
 
 
 def load_all(folder: Path, only: Iterable[str] = ()) -> list[Scenario]:
     """The folder's scenarios by name; `only` keeps those whose name contains one of its words."""
     words = list(only)
-    scenarios = [load(path) for path in sorted(folder.glob("*.json"))]
+    scenarios = [scenario for path in sorted(folder.glob("*.json")) for scenario in load(path)]
     names = [scenario.name for scenario in scenarios]
     for name in names:
         if names.count(name) > 1:
@@ -161,17 +213,35 @@ def _complaint(data: Any) -> str | None:
     return None
 
 
-def fill(value: Any, names: dict[str, str]) -> Any:
-    """The value with `{name}` replaced in all its strings."""
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_SPREAD = re.compile(r"\{\.\.\.(\w+)\}")
+
+
+def fill(value: Any, values: Mapping[str, Any]) -> Any:
+    """The value with its placeholders replaced.
+
+    A string that is `{name}` becomes the value of that name, in a longer string the value's text takes its place. An
+    item `{...name}` of a list becomes the items of the value, which is a list. Unknown names are left as they are.
+    """
     if isinstance(value, str):
-        for name, text in names.items():
-            value = value.replace("{" + name + "}", text)
-        return value
+        whole = _PLACEHOLDER.fullmatch(value)
+        if whole and whole[1] in values:
+            return values[whole[1]]
+        return _PLACEHOLDER.sub(lambda found: _text(values.get(found[1], found[0])), value)
     if isinstance(value, dict):
-        return {fill(key, names): fill(item, names) for key, item in value.items()}
+        return {fill(key, values): fill(item, values) for key, item in value.items()}
     if isinstance(value, list):
-        return [fill(item, names) for item in value]
+        return [line for item in value for line in _filled_item(item, values)]
     return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _filled_item(item: Any, values: Mapping[str, Any]) -> list[Any]:
+    spread = _SPREAD.fullmatch(item) if isinstance(item, str) else None
+    return list(values[spread[1]]) if spread and spread[1] in values else [fill(item, values)]
 
 
 def prepared(scenario: Scenario, names: dict[str, str]) -> dict[str, Any]:
@@ -180,33 +250,105 @@ def prepared(scenario: Scenario, names: dict[str, str]) -> dict[str, Any]:
     return dict(fill(data, names))
 
 
-def with_expectation(text: str, expect: list[Any]) -> str:
-    """The file's text with `expect` replaced, one line a trace line; the rest stays as it was written."""
-    lines = ",\n".join("    " + json.dumps(line, ensure_ascii=False, sort_keys=True) for line in expect)
-    written = f"[\n{lines}\n  ]" if expect else "[]"
-    span = _span_of(text, "expect")
+def updated(text: str, traces: Mapping[str, list[Any]]) -> tuple[str, list[str]]:
+    """The text of a file whose cases have these traces, and the cases that its table has no place for.
+
+    The placeholders in `expect` stay where they give what is in the trace. If the cases of one `expect` then still
+    differ, it is left as it was: the table needs a value that says how they differ, which a person has to add.
+    """
+    data = json.loads(text)
+    places: dict[tuple[str | int, ...], list[tuple[str, dict[str, Any]]]] = {}
+    if "cases" not in data:
+        places[("expect",)] = [(str(data["name"]), {})]
+    owner: tuple[str | int, ...] = ("expect",)
+    for number, (row, values) in enumerate(zip(data.get("cases", []), _rows(data) if "cases" in data else [])):
+        owner = ("cases", number, "expect") if "expect" in row else owner
+        places.setdefault(owner, []).append((f"{data['name']}/{row['case']}", values))
+    unfit: list[str] = []
+    for place, cases in places.items():
+        old = data["cases"][place[1]]["expect"] if len(place) > 1 else data.get("expect")
+        played = [(traces[name], values, name) for name, values in cases if name in traces]
+        new = old
+        for trace, values, _ in played:
+            new = _fitted(new, values, trace)
+        wrong = [name for trace, values, name in played if fill(new, values) != trace]
+        unfit += wrong
+        if played and not wrong and new != old:
+            text = _with_value(text, place, new)
+    return text, unfit
+
+
+def _fitted(template: Any, values: Mapping[str, Any], wanted: Any) -> Any:
+    """What becomes the wanted value with these values, as close to the template as can be."""
+    if template is not None and fill(template, values) == wanted:
+        return template
+    if isinstance(template, dict) and isinstance(wanted, dict):
+        return {key: _fitted(template.get(key), values, value) for key, value in wanted.items()}
+    if not (isinstance(template, list) and isinstance(wanted, list)):
+        return wanted
+    return _fitted_list(template, values, wanted)
+
+
+def _fitted_list(template: list[Any], values: Mapping[str, Any], wanted: list[Any]) -> list[Any]:
+    """The lines of both are paired by what they are about. A spread stays if all that it gives is wanted."""
+    runs = [_filled_item(item, values) for item in template]
+    lines = [(number, place, line) for number, run in enumerate(runs) for place, line in enumerate(run)]
+    subjects = [_subject(line) for _, _, line in lines], [_subject(line) for line in wanted]
+    fitted = [[] if run else [item] for item, run in zip(template, runs)]
+    added: list[Any] = []
+    last = added
+    for kind, start, end, first, stop in difflib.SequenceMatcher(None, *subjects, autojunk=False).get_opcodes():
+        if kind != "equal":
+            last += wanted[first:stop]
+            continue
+        for (number, place, _), position in zip(lines[start:end], range(first, stop)):
+            item, run, last = template[number], runs[number], fitted[number]
+            if run == wanted[max(0, position - place) :][: len(run)]:
+                last += [item] if place == 0 else []
+            else:
+                last.append(_fitted(item, values, wanted[position]) if len(run) == 1 else wanted[position])
+    return added + [item for items in fitted for item in items]
+
+
+def _subject(line: Any) -> str:
+    """The operation or the type of event in a line of a trace."""
+    event = line.get("event") if isinstance(line, dict) else None
+    return json.dumps([line.get("op"), event and event.get("type")] if isinstance(line, dict) else line)
+
+
+def _with_value(text: str, place: tuple[str | int, ...], lines: list[Any]) -> str:
+    """The text with a list in that place, one line an item; the rest stays as it was written."""
+    span = _span_of(text, place)
+    indent = "  " * len(place)
+    rows = ",\n".join(f"{indent}  " + json.dumps(line, ensure_ascii=False, sort_keys=True) for line in lines)
+    written = f"[\n{rows}\n{indent}]" if lines else "[]"
     if span:
         return text[: span[0]] + written + text[span[1] :]
     end = text.rindex("}")
     return text[:end].rstrip() + f',\n  "expect": {written}\n' + text[end:]
 
 
-def _span_of(text: str, wanted: str) -> tuple[int, int] | None:
-    """Where the value of a top-level key begins and ends."""
+def _span_of(text: str, place: tuple[str | int, ...], start: int = 0) -> tuple[int, int] | None:
+    """Where a value begins and ends: by the keys and the numbers of the items that lead to it."""
     decoder = json.JSONDecoder()
 
     def skip(position: int) -> int:
         found = re.compile(r"\s*").match(text, position)
         return found.end() if found else position
 
-    position = skip(text.index("{") + 1)
-    while text[position] != "}":
-        key, position = decoder.raw_decode(text, position)
-        start = skip(skip(position) + 1)
-        _, end = decoder.raw_decode(text, start)
-        if key == wanted:
-            return start, end
-        position = skip(end)
+    start = skip(start)
+    if not place:
+        return start, decoder.raw_decode(text, start)[1]
+    position, number = skip(start + 1), 0
+    while text[position] not in "}]":
+        key: str | int = number
+        if text[start] == "{":
+            key, position = decoder.raw_decode(text, position)
+            position = skip(skip(position) + 1)
+        if key == place[0]:
+            return _span_of(text, place[1:], position)
+        position = skip(decoder.raw_decode(text, position)[1])
         if text[position] == ",":
             position = skip(position + 1)
+        number += 1
     return None

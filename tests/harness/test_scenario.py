@@ -1,12 +1,12 @@
-"""Scenario files: what is refused, what is filled in, how an expectation is written back."""
+"""Scenario files: mistakes that are refused, tables that are expanded, and expectations that are written back."""
 
 from __future__ import annotations
 
 import json
-import tempfile
-import unittest
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+
+import pytest
 
 from harness import scenario
 
@@ -16,96 +16,130 @@ GOOD: dict[str, Any] = {
     "agent": {"script": [[{"text": "{dir}"}]]},
     "program": [{"op": "open"}],
 }
+TABLE: dict[str, Any] = {
+    "name": "table",
+    "about": "With {version}.",
+    "cases": [
+        {"case": "old", "version": "1.0", "more": [], "end": {"made": True}},
+        {"case": "new", "version": "1.10", "more": [{"n": "{version}"}, {"n": 2}]},
+        {"case": "last", "program": [{"op": "close"}], "end": {}},
+    ],
+    "agent": {"script": {"wire": "{version}", "{version}": "in {version}, {dir}"}},
+    "program": [{"op": "open"}],
+    "expect": [{"op": "open"}, "{...more}", {"event": {"type": "TurnEnd", "payload": "{end}"}}],
+}
 
 
-class Load(unittest.TestCase):
-    def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-
-    def write(self, file: str = "one.json", **changes: Any) -> Path:
-        path = self.folder / file
-        path.write_text(json.dumps({**GOOD, **changes}), "utf-8")
-        return path
-
-    def refused(self, **changes: Any) -> str:
-        with self.assertRaises(scenario.BadScenario) as caught:
-            scenario.load(self.write(**changes))
-        return str(caught.exception)
-
-    def test_good(self) -> None:
-        self.assertFalse(scenario.load(self.write()).real)
-
-    def test_refused(self) -> None:
-        self.assertIn("unknown key 'exepct'", self.refused(exepct=[]))
-        self.assertIn("'about'", self.refused(about=None))
-        self.assertIn("'script' or 'kimi'", self.refused(agent={}))
-        self.assertIn("step 0", self.refused(program=[{"op": "opne"}]))
-        self.assertIn("needs 'expect'", self.refused(agent={"kimi": {}}))
-        self.assertIn("real cases", self.refused(needs=["hooks"]))
-        kimi = {"kimi": {}}
-        self.assertIn("'before'", self.refused(agent=kimi, expect=[{}], before=[{"release": "1.9"}]))
-        self.assertIn("'modle' in 'agent.kimi'", self.refused(agent={"kimi": {"modle": []}}))
-        self.assertIn("no language", self.refused(skip={"perl": "no"}))
-
-    def test_no_json(self) -> None:
-        path = self.folder / "one.json"
-        path.write_text("{", "utf-8")
-        with self.assertRaises(scenario.BadScenario):
-            scenario.load(path)
-
-    def test_names_are_taken_once(self) -> None:
-        self.write("one.json")
-        self.write("two.json")
-        with self.assertRaises(scenario.BadScenario):
-            scenario.load_all(self.folder)
-
-    def test_only(self) -> None:
-        self.write("one.json")
-        self.write("two.json", name="two")
-        self.assertEqual([s.name for s in scenario.load_all(self.folder, ["tw"])], ["two"])
-
-    def test_skips(self) -> None:
-        one = scenario.load(self.write(skip={"node": "why"}))
-        self.assertEqual(one.skipped("node"), "why")
-        self.assertIsNone(one.skipped("rust"))
-
-    def test_before(self) -> None:
-        kimi = {"kimi": {"model": [{"text": "new"}]}}
-        entry = {"release": "1.9", "why": "it differs", "model": [{"text": "old"}], "expect": [{"op": "close"}]}
-        one = scenario.load(self.write(agent=kimi, expect=[{"op": "open"}], before=[entry]))
-        self.assertIs(one.before("1.10.0"), one)
-        older = one.before("1.8.0")
-        self.assertEqual(older.expect, [{"op": "close"}])
-        self.assertEqual(older.kimi["model"], [{"text": "old"}])
-
-    def test_prepared(self) -> None:
-        one = scenario.load(self.write(expect=[{"text": "{dir}"}], keep=["StatusUpdate"]))
-        data = scenario.prepared(one, {"dir": "/tmp/x"})
-        self.assertEqual(data["agent"], {"script": [[{"text": "/tmp/x"}]]})
-        self.assertEqual(set(data), {"name", "about", "agent", "program"})
+def load(folder: Path, **changes: Any) -> list[scenario.Scenario]:
+    path = folder / "one.json"
+    path.write_text(json.dumps({**GOOD, **changes}), "utf-8")
+    return scenario.load(path)
 
 
-class WithExpectation(unittest.TestCase):
-    lines: ClassVar[list[Any]] = [{"b": "ü", "a": [1]}, {"op": "close"}]
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"exepct": []}, "unknown key 'exepct'"),
+        ({"about": None}, "'about'"),
+        ({"agent": {}}, "'script' or 'kimi'"),
+        ({"program": [{"op": "opne"}]}, "step 0"),
+        ({"agent": {"kimi": {}}}, "needs 'expect'"),
+        ({"needs": ["hooks"]}, "real cases"),
+        ({"agent": {"kimi": {}}, "expect": [{}], "before": [{"release": "1.9"}]}, "'before'"),
+        ({"agent": {"kimi": {"modle": []}}}, "'modle' in 'agent.kimi'"),
+        ({"skip": {"perl": "no"}}, "no language"),
+        ({"cases": [{"case": "a"}]}, "two or more"),
+        ({"cases": [{"case": "a"}, {"case": "a"}]}, "a 'case' of its own"),
+        ({"cases": [{"case": "a"}, {"case": "b", "x": 1}]}, "the first row of 'cases' has no 'x'"),
+        ({"cases": [{"case": "a", "x": 1}, {"case": "b"}]}, "nothing has the placeholder of 'x'"),
+        ({"cases": [{"case": "a"}, {"case": "b", "program": []}], "program": None}, "'program'"),
+    ],
+)
+def test_a_wrong_file_is_refused(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(scenario.BadScenario) as refused:
+        load(tmp_path, **changes)
+    assert complaint in str(refused.value)
 
-    def test_replaced_and_the_rest_untouched(self) -> None:
-        text = '{\n  "name": "x",   "odd": {"expect": [0]},\n  "expect": [ {"op":\n"old"} ],\n  "last": 1\n}\n'
-        written = scenario.with_expectation(text, self.lines)
-        self.assertEqual(json.loads(written)["expect"], self.lines)
-        self.assertTrue(written.startswith('{\n  "name": "x",   "odd": {"expect": [0]},\n  "expect": ['))
-        self.assertTrue(written.endswith('],\n  "last": 1\n}\n'))
-        self.assertIn('\n    {"a": [1], "b": "ü"},\n', written)
 
-    def test_added(self) -> None:
-        written = scenario.with_expectation('{\n  "name": "x"\n}\n', self.lines)
-        self.assertEqual(json.loads(written), {"name": "x", "expect": self.lines})
-
-    def test_the_same_again(self) -> None:
-        once = scenario.with_expectation('{"name": "x"}', self.lines)
-        self.assertEqual(scenario.with_expectation(once, self.lines), once)
+def test_a_table_is_expanded_by_row() -> None:
+    old, new, last = scenario.expanded(TABLE)
+    assert (old["name"], old["about"]) == ("table/old", "With 1.0.")
+    assert old["agent"] == {"script": {"wire": "1.0", "1.0": "in 1.0, {dir}"}}
+    assert old["expect"] == [{"op": "open"}, {"event": {"type": "TurnEnd", "payload": {"made": True}}}]
+    # A value that is left out is that of the row above; a value may contain those before it.
+    assert new["expect"][1:3] == [{"n": "1.10"}, {"n": 2}]
+    assert new["expect"][3] == old["expect"][1]
+    # A key of a scenario in a row stands for that of the file.
+    assert last["program"] == [{"op": "close"}]
+    assert last["about"] == "With 1.10."
 
 
-if __name__ == "__main__":
-    unittest.main()
+def test_names_are_taken_once_and_chosen_by_a_part(tmp_path: Path) -> None:
+    load(tmp_path)
+    (tmp_path / "table.json").write_text(json.dumps(TABLE), "utf-8")
+    assert [one.name for one in scenario.load_all(tmp_path, ["le/n"])] == ["table/new"]
+    (tmp_path / "two.json").write_text(json.dumps(GOOD), "utf-8")
+    with pytest.raises(scenario.BadScenario):
+        scenario.load_all(tmp_path)
+
+
+def test_an_older_release_has_what_differs_before(tmp_path: Path) -> None:
+    kimi = {"kimi": {"model": [{"text": "new"}]}}
+    entry = {"release": "1.9", "why": "it differs", "model": [{"text": "old"}], "expect": [{"op": "close"}]}
+    one = load(tmp_path, agent=kimi, expect=[{"op": "open"}], before=[entry])[0]
+    assert one.before("1.10.0") is one
+    older = one.before("1.8.0")
+    assert older.expect == [{"op": "close"}]
+    assert older.kimi["model"] == [{"text": "old"}]
+
+
+def test_a_runner_gets_what_it_needs_with_the_directory_filled_in(tmp_path: Path) -> None:
+    one = load(tmp_path, expect=[{"text": "{dir}"}], keep=["StatusUpdate"], skip={"node": "why"})[0]
+    assert (one.skipped("node"), one.skipped("rust")) == ("why", None)
+    data = scenario.prepared(one, {"dir": "/tmp/x"})
+    assert data["agent"] == {"script": [[{"text": "/tmp/x"}]]}
+    assert set(data) == {"name", "about", "agent", "program"}
+
+
+@pytest.mark.parametrize("old", ['"expect": [ {"op":\n"old"} ],\n  "last": 1', '"last": 1'])
+def test_an_expectation_is_written_and_the_rest_untouched(old: str) -> None:
+    lines = [{"b": "ü", "a": [1]}, {"op": "close"}]
+    text = '{\n  "name": "x",   "odd": {"expect": [0]},\n  ' + old + "\n}\n"
+    written, unfit = scenario.updated(text, {"x": lines})
+    assert unfit == []
+    assert json.loads(written) == {"name": "x", "odd": {"expect": [0]}, "last": 1, "expect": lines}
+    assert '\n    {"a": [1], "b": "ü"},\n' in written
+    assert written.startswith('{\n  "name": "x",   "odd": {"expect": [0]},\n')
+    assert scenario.updated(written, {"x": lines}) == (written, [])
+
+
+def traces(**fields: Any) -> dict[str, list[Any]]:
+    """The traces of the table with further fields in each line."""
+    return {one["name"]: [{**line, **fields} for line in one["expect"]] for one in scenario.expanded(TABLE)}
+
+
+def test_placeholders_stay_where_they_fit() -> None:
+    wanted = {name: [*lines, {"op": "close"}] for name, lines in traces().items()}
+    for lines in wanted.values():
+        lines[0] = {"op": "open", "error": "timeout"}
+    written, unfit = scenario.updated(json.dumps(TABLE), wanted)
+    assert unfit == []
+    expect = [{"op": "open", "error": "timeout"}, *TABLE["expect"][1:], {"op": "close"}]
+    assert json.loads(written) == {**TABLE, "expect": expect}
+
+
+def test_cases_that_differ_by_more_than_their_values_are_not_written() -> None:
+    text = json.dumps(TABLE)
+    wanted = traces()
+    wanted["table/new"] = [{"op": "open", "error": "timeout"}, *wanted["table/new"][1:]]
+    assert scenario.updated(text, wanted)[0] == text
+    assert scenario.updated(text, wanted)[1]
+
+
+def test_the_expectation_of_a_row_is_written_into_it() -> None:
+    rows = [{**row, "expect": []} for row in TABLE["cases"][:1]] + TABLE["cases"][1:]
+    written, unfit = scenario.updated(
+        json.dumps({**TABLE, "cases": rows}), {f"table/{name}": [{"op": "x"}] for name in ("old", "new", "last")}
+    )
+    assert (json.loads(written)["cases"][0]["expect"], unfit) == ([{"op": "x"}], [])
+    assert json.loads(written)["expect"] == TABLE["expect"]

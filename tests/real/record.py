@@ -58,7 +58,7 @@ _TIME = re.compile(r'("(?:created_at|wait_s|duration_ms)":\s?)[0-9]+(\.[0-9]+)?'
 
 def scenario(name: str) -> Scenario:
     folder = RECORDED / "cases" if (RECORDED / f"cases/{name}.json").exists() else TESTS / "real/cases"
-    return load(folder / f"{name}.json")
+    return load(folder / f"{name}.json")[0]
 
 
 class Cleaner:
