@@ -81,7 +81,7 @@ def untouched(scenarios: list[Scenario], plays: list[play.Play], measured: Path)
         "python": names.Report.read(measured / "python", measured / "python-sync"),
         "node": names.Report.read(measured / "node"),
     }
-    return coverage.untouched(package, shown) + names.untouched(names.load(TESTS / "api/names.json"), reports, shown)
+    return coverage.untouched(package, shown) + names.untouched(names.load(TESTS.parent), reports, shown)
 
 
 class Report:

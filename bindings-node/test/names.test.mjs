@@ -1,4 +1,4 @@
-// The names that programs are written against: `tests/api/names.json` has them for every language.
+// The names that programs are written against: `tests/api/names.json` lists them.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-"""What comes out otherwise over ACP: that each rule does what it says, and that nothing is declared in vain."""
+"""The declared differences over ACP: how they change a scenario, and that none is declared in vain."""
 
 from __future__ import annotations
 
@@ -10,22 +10,8 @@ from typing import Any, ClassVar
 
 from harness import acp
 from harness.scenario import BadScenario, Scenario, load_all
-from harness.trace import Line
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
-
-
-def event(kind: str, **payload: Any) -> Line:
-    return {"event": {"type": kind, "payload": payload}}
-
-
-def call(name: str = "Shell", id: str = "c1", arguments: str = "") -> Line:
-    return event("ToolCall", id=id, type="function", function={"name": name, "arguments": arguments})
-
-
-def result(id: str = "c1", **value: Any) -> Line:
-    given = {"display": [], "is_error": False, "message": "", "output": "", **value}
-    return event("ToolResult", tool_call_id=id, return_value=given)
 
 
 def scenario(**changes: Any) -> Scenario:
@@ -37,97 +23,6 @@ def scenario(**changes: Any) -> Scenario:
         "expect": [{"op": "open", "ok": True}],
     }
     return Scenario(Path("one.json"), {**data, **changes})
-
-
-class Rules(unittest.TestCase):
-    def test_one_step_a_turn_is_left(self) -> None:
-        lines = [
-            event("TurnBegin", user_input="Hi"),
-            event("StepBegin", n=1),
-            event("StepBegin", n=2),
-            event("TurnEnd"),
-            {"op": "result", "steps": 2, "status": "finished"},
-        ]
-        self.assertEqual(
-            acp.translated(lines),
-            [
-                event("TurnBegin", user_input="Hi", synthesized=True),
-                event("StepBegin", n=1, synthesized=True),
-                event("TurnEnd", synthesized=True),
-                {"op": "result", "steps": 1, "status": "finished"},
-            ],
-        )
-
-    def test_arguments_come_as_parts(self) -> None:
-        self.assertEqual(
-            acp.translated([call(arguments="{}")]), [call(arguments=""), event("ToolCallPart", arguments_part="{}")]
-        )
-
-    def test_an_approval_is_told_in_the_agents_words_and_numbered(self) -> None:
-        asked = {"tool_call_id": "c1", "sender": "it", "action": "run command", "description": "Run ls"}
-        told = acp.translated(
-            [
-                call(),
-                event("ApprovalRequest", id="a1", display=[{"type": "shell", "command": "ls"}], **asked),
-                event("ApprovalResponse", request_id="a1", response="approve"),
-                result(message="done", output=""),
-                event("HandlerFailed", request_id="a1"),
-            ]
-        )
-        self.assertEqual(
-            [line["event"]["type"] for line in told], ["ToolCall", "ApprovalRequest", "ToolResult", "HandlerFailed"]
-        )
-        request, value = told[1]["event"]["payload"], told[2]["event"]["payload"]["return_value"]
-        self.assertEqual((request["id"], request["action"], request["display"]), ("0", "Shell", []))
-        self.assertEqual(request["description"], "Requesting approval to Run ls")
-        self.assertEqual((value["output"], value["extras"]), ("done", {"kind": "execute", "title": "Run ls"}))
-        self.assertEqual(told[3]["event"]["payload"]["request_id"], "0")
-
-    def test_what_a_handler_is_given_is_told_alike(self) -> None:
-        asked = {"tool_call_id": "c1", "sender": "Shell", "action": "run", "description": "Run", "display": []}
-        (line,) = acp.translated([{"handler": "approval", "request": {"id": "a1", **asked}}])
-        self.assertEqual(
-            (line["handler"], line["request"]["action"], line["request"]["id"]), ("approval", "Shell", "0")
-        )
-
-    def test_of_questions_the_first_is_left_and_has_one_choice(self) -> None:
-        questions = [{"question": "Which?", "options": [], "multi_select": True, "body": "b"}, {"question": "When?"}]
-        (line,) = acp.translated([event("QuestionRequest", id="q", tool_call_id="c1", questions=questions)])
-        left = [{"question": "Which?", "options": [], "multi_select": False}]
-        self.assertEqual(line["event"]["payload"]["questions"], left)
-
-    def test_ids_that_there_were_in_the_turn_get_a_number(self) -> None:
-        lines = [event("TurnBegin"), call(), result(), call(), result(), event("TurnBegin"), call()]
-        told = acp.translated(lines)
-        ids = [
-            payload.get("id") or payload.get("tool_call_id") for payload in (line["event"]["payload"] for line in told)
-        ]
-        self.assertEqual(ids, [None, "c1", "c1", "c1__2", "c1__2", None, "c1"])
-
-    def test_status_is_left_outside_of_turns_and_of_the_mode_only(self) -> None:
-        mode, full = event("StatusUpdate", plan_mode=True), event("StatusUpdate", context_usage=0.5)
-        lines = [mode, full, event("TurnBegin"), mode, full, event("TurnEnd")]
-        self.assertEqual(
-            [line["event"]["type"] for line in acp.translated(lines)], ["StatusUpdate", "TurnBegin", "TurnEnd"]
-        )
-
-    def test_a_turn_that_fails_has_no_end(self) -> None:
-        lines = [event("StepInterrupted"), event("TurnEnd"), {"op": "drain", "error": "rpc_error", "rpc_code": 1}]
-        self.assertEqual(acp.translated(lines), lines[2:])
-
-    def test_the_handshake_and_tokens(self) -> None:
-        usage = {"input_other": 1, "output": 2, "input_cache_read": 3, "input_cache_creation": 4}
-        info = {"op": "info", "capabilities": {}, "protocol_version": "1.10", "slash_commands": ["a"], "server": None}
-        session = {"op": "session", "id": "<id4>"}
-        told = acp.translated([info, {"op": "usage", "turn": usage}, session])
-        self.assertEqual((told[0]["protocol_version"], told[0]["slash_commands"]), ("acp-1", ["a"]))
-        self.assertEqual(set(told[1]["turn"].values()), {0})
-        self.assertEqual(told[2]["id"], "session_<id1>")
-
-    def test_each_rule_that_is_used_is_noted(self) -> None:
-        used: set[str] = set()
-        acp.translated([event("TurnBegin")], used)
-        self.assertEqual(used, {"turns"})
 
 
 class Cast(unittest.TestCase):

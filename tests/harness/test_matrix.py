@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
@@ -83,24 +82,8 @@ class Words(unittest.TestCase):
         matrix.add(results, verdict(case(), {"node": OPENED}), of, ["node"])
         self.assertEqual(results["one"]["1.13.0"].words, {"rust": "yes", "node": "yes"})
 
-    def test_cells(self) -> None:
-        self.assertEqual(matrix.cell({"rust": "yes", "node": "yes", "python": "yes"}), "yes")
-        self.assertEqual(
-            matrix.cell({"rust": "yes", "python": "yes", "node": "FAIL"}), "Rust yes, Python yes, Node FAIL"
-        )
-        self.assertEqual(matrix.cell({"rust": "yes"}), "Rust yes, Python –, Node –")
-        self.assertEqual(matrix.cell({}), matrix.UNPLAYED)
-
 
 class Kept(unittest.TestCase):
-    def test_round_trip(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "results.json"
-            self.assertEqual(matrix.read(path), {})
-            results = found(case(), {"rust": OPENED})
-            matrix.write(path, results)
-            self.assertEqual(matrix.read(path), results)
-
     def test_a_changed_case_has_not_been_played(self) -> None:
         results = found(case(), {"rust": OPENED})
         told = case(about="It still does one thing.")
@@ -122,13 +105,6 @@ class Kept(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    def test_document(self) -> None:
-        old = case(before=[{"release": "1.5", "why": "it is slow"}])
-        text = page.document(found(old, {"rust": OPENED, "python": OPENED, "node": OPENED}), [old])
-        self.assertIn("| one |", text)
-        self.assertIn("1 yes, 0 unsupported, 0 lacking; 13 not played.", text)
-        self.assertIn("| one | 1.5 | it is slow |", text)
-
     def test_kimi_code_is_explained(self) -> None:
         """Each case that it can't do, or does otherwise, is in its section."""
         scenarios = load_all(ROOT / "tests/real/cases")

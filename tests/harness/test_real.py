@@ -20,13 +20,6 @@ CASE: dict[str, Any] = {
 }
 
 
-class Toml(unittest.TestCase):
-    def test_values_then_tables(self) -> None:
-        data = {"a": "x", "t": {"n": 1, "in ner": {"l": ["p", "q"], "yes": True}}, "b": 2}
-        text = '"a" = "x"\n"b" = 2\n\n["t"]\n"n" = 1\n\n["t"."in ner"]\n"l" = ["p", "q"]\n"yes" = true\n'
-        self.assertEqual(real.toml(data), text)
-
-
 class Staged(unittest.TestCase):
     def stage(self, version: str) -> tuple[Path, dict[str, Any]]:
         folder = tempfile.TemporaryDirectory()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -50,24 +48,6 @@ class Made(unittest.TestCase):
         clean = f'{{"id":"{first}","at":"{{dir}}/work","hook":"{second}","created_at":0.0,"duration_ms":0}}'
         self.assertEqual(cleaner.line(line), clean)
         self.assertEqual(cleaner.line(f'"{APPROVAL}" a1b2c3'), f'"{first}" a1b2c3')
-
-    def test_one_command_is_enough(self) -> None:
-        message = {"id": "1", "result": {"slash_commands": [{"name": "a"}, {"name": "b"}], "server": "ü"}}
-        clean = record.Cleaner(Path("/scratch")).line(json.dumps(message))
-        self.assertEqual(clean, '{"id":"1","result":{"slash_commands":[{"name":"a"}],"server":"ü"}}')
-
-    def test_the_tee_writes_down_both_sides_and_ends_as_the_agent_does(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder) / "log"
-            tee = [sys.executable, str(record.TESTS / "real/tee.py"), str(log)]
-            agent = ["sh", "-c", 'read line; echo "heard $line"; echo noted >&2; exit 3', "--wire"]
-            ran = subprocess.run([*tee, *agent], input="hi\n", capture_output=True, text=True, check=False)
-            self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (3, "heard hi\n", "noted\n"))
-            spoken = [{"dir": "in", "line": "hi"}, {"dir": "out", "line": "heard hi"}]
-            self.assertEqual(record.last_process(log), spoken)
-            # What isn't a session leaves no trace.
-            ran = subprocess.run([*tee, "echo", "1.2"], capture_output=True, text=True, check=True)
-            self.assertEqual((ran.stdout, record.last_process(log)), ("1.2\n", spoken))
 
 
 class Chosen(unittest.TestCase):

@@ -53,13 +53,6 @@ class Run(unittest.TestCase):
         )
         self.assertIn("it broke", outcomes["b"].stderr)
 
-    def test_a_signal_is_named(self) -> None:
-        outcomes = self.run_program("""
-            case(sys.argv[1])
-            os.kill(os.getpid(), 9)
-        """)
-        self.assertEqual(outcomes["c"].problem, "the runner ended with signal SIGKILL")
-
     def test_nonsense_is_reported(self) -> None:
         outcomes = self.run_program("""
             for path in sys.argv[1:]:
@@ -109,12 +102,6 @@ class Run(unittest.TestCase):
 
 
 class Configuration(unittest.TestCase):
-    def test_overlaid(self) -> None:
-        base = {"a": {"b": 1, "c": 2}, "d": 3}
-        over = {"a": {"b": 9}, "d": None, "e": {"f": 1}}
-        self.assertEqual(real.overlaid(base, over), {"a": {"b": 9, "c": 2}, "e": {"f": 1}})
-        self.assertEqual(base, {"a": {"b": 1, "c": 2}, "d": 3})
-
     @unittest.skipUnless(Path("/proc/self/cmdline").exists(), "needs /proc")
     def test_left_behind(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
