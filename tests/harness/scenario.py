@@ -1,4 +1,4 @@
-"""Scenario files: reading them, tables included, checking, preparing for a run, and writing a new expectation back."""
+"""Scenario files: reads and checks them, expands their tables, prepares runs, and writes new expectations back."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def load(path: Path) -> list[Scenario]:
-    """The scenario in a file, or the scenarios of its table."""
+    """Reads the scenario in a file, or the scenarios of its table."""
     try:
         data = json.loads(path.read_text("utf-8"))
     except ValueError as error:
@@ -119,7 +119,7 @@ def load(path: Path) -> list[Scenario]:
 
 
 def expanded(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The scenarios that a file's object stands for: itself, or one for each row of `cases`."""
+    """Returns the scenarios in a file's object: the object itself, or one for each row of `cases`."""
     if "cases" not in data:
         return [data]
     scenarios = []
@@ -131,9 +131,9 @@ def expanded(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rows(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a table with all their values: a row that leaves a value out has that of the row above.
+    """Returns the rows of a table with all their values.
 
-    In a value the placeholders of the values before it may stand.
+    A row that leaves a value out has the value of the row above. A value may have placeholders of the values before it.
     """
     rows: list[dict[str, Any]] = []
     written: dict[str, Any] = {}
@@ -147,6 +147,7 @@ def _rows(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _table_complaint(data: Any) -> str | None:
+    """Says what is wrong with the table, if anything is."""
     if not isinstance(data, dict) or "cases" not in data:
         return None
     rows = data["cases"]
@@ -213,15 +214,16 @@ def _complaint(data: Any) -> str | None:
     return None
 
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+# Two braces are the scripted agent's own: `{{prompt}}`.
+_PLACEHOLDER = re.compile(r"(?<!\{)\{(\w+)\}")
 _SPREAD = re.compile(r"\{\.\.\.(\w+)\}")
 
 
 def fill(value: Any, values: Mapping[str, Any]) -> Any:
-    """The value with its placeholders replaced.
+    """Returns the value with its placeholders replaced.
 
-    A string that is `{name}` becomes the value of that name, in a longer string the value's text takes its place. An
-    item `{...name}` of a list becomes the items of the value, which is a list. Unknown names are left as they are.
+    A string `{name}` becomes the value of that name; in a longer string it becomes the value's text. An item
+    `{...name}` of a list becomes the items of the value, which is a list. Unknown names stay as they are.
     """
     if isinstance(value, str):
         whole = _PLACEHOLDER.fullmatch(value)
@@ -250,36 +252,48 @@ def prepared(scenario: Scenario, names: dict[str, str]) -> dict[str, Any]:
     return dict(fill(data, names))
 
 
-def updated(text: str, traces: Mapping[str, list[Any]]) -> tuple[str, list[str]]:
-    """The text of a file whose cases have these traces, and the cases that its table has no place for.
+Place = tuple[str | int, ...]
+"""The keys, and the numbers of items, that lead to a value in a file."""
 
-    The placeholders in `expect` stay where they give what is in the trace. If the cases of one `expect` then still
-    differ, it is left as it was: the table needs a value that says how they differ, which a person has to add.
+
+def updated(text: str, traces: Mapping[str, list[Any]]) -> tuple[str, list[str]]:
+    """Returns a file's text with these traces of its cases in `expect`, and the names of the cases that do not fit.
+
+    A placeholder in `expect` stays if it gives what is in the trace. If cases that share an `expect` then still differ,
+    that `expect` stays as it was: somebody has to add a value to the table that tells the cases apart.
     """
     data = json.loads(text)
-    places: dict[tuple[str | int, ...], list[tuple[str, dict[str, Any]]]] = {}
-    if "cases" not in data:
-        places[("expect",)] = [(str(data["name"]), {})]
-    owner: tuple[str | int, ...] = ("expect",)
-    for number, (row, values) in enumerate(zip(data.get("cases", []), _rows(data) if "cases" in data else [])):
-        owner = ("cases", number, "expect") if "expect" in row else owner
-        places.setdefault(owner, []).append((f"{data['name']}/{row['case']}", values))
     unfit: list[str] = []
-    for place, cases in places.items():
-        old = data["cases"][place[1]]["expect"] if len(place) > 1 else data.get("expect")
-        played = [(traces[name], values, name) for name, values in cases if name in traces]
+    for place, cases in _expectations(data).items():
+        old: Any = data
+        for key in place:
+            old = old.get(key) if isinstance(old, dict) else old[key]
         new = old
-        for trace, values, _ in played:
-            new = _fitted(new, values, trace)
-        wrong = [name for trace, values, name in played if fill(new, values) != trace]
+        played = [(name, values) for name, values in cases if name in traces]
+        for name, values in played:
+            new = _fitted(new, values, traces[name])
+        wrong = [name for name, values in played if fill(new, values) != traces[name]]
         unfit += wrong
-        if played and not wrong and new != old:
+        if not wrong and new != old:
             text = _with_value(text, place, new)
     return text, unfit
 
 
+def _expectations(data: dict[str, Any]) -> dict[Place, list[tuple[str, dict[str, Any]]]]:
+    """Returns the places of all `expect` in a file, each with the names and the values of its cases."""
+    place: Place = ("expect",)
+    if "cases" not in data:
+        return {place: [(str(data["name"]), {})]}
+    places: dict[Place, list[tuple[str, dict[str, Any]]]] = {}
+    for number, values in enumerate(_rows(data)):
+        if "expect" in data["cases"][number]:
+            place = ("cases", number, "expect")
+        places.setdefault(place, []).append((f"{data['name']}/{values['case']}", values))
+    return places
+
+
 def _fitted(template: Any, values: Mapping[str, Any], wanted: Any) -> Any:
-    """What becomes the wanted value with these values, as close to the template as can be."""
+    """Changes the template as little as possible, so that it gives the wanted value with these values."""
     if template is not None and fill(template, values) == wanted:
         return template
     if isinstance(template, dict) and isinstance(wanted, dict):
@@ -290,7 +304,7 @@ def _fitted(template: Any, values: Mapping[str, Any], wanted: Any) -> Any:
 
 
 def _fitted_list(template: list[Any], values: Mapping[str, Any], wanted: list[Any]) -> list[Any]:
-    """The lines of both are paired by what they are about. A spread stays if all that it gives is wanted."""
+    """Does the same for lists, whose lines are paired by subject. A spread stays if all its lines are wanted."""
     runs = [_filled_item(item, values) for item in template]
     lines = [(number, place, line) for number, run in enumerate(runs) for place, line in enumerate(run)]
     subjects = [_subject(line) for _, _, line in lines], [_subject(line) for line in wanted]
@@ -311,13 +325,13 @@ def _fitted_list(template: list[Any], values: Mapping[str, Any], wanted: list[An
 
 
 def _subject(line: Any) -> str:
-    """The operation or the type of event in a line of a trace."""
+    """Returns the operation, or the type of the event, in a line of a trace."""
     event = line.get("event") if isinstance(line, dict) else None
     return json.dumps([line.get("op"), event and event.get("type")] if isinstance(line, dict) else line)
 
 
-def _with_value(text: str, place: tuple[str | int, ...], lines: list[Any]) -> str:
-    """The text with a list in that place, one line an item; the rest stays as it was written."""
+def _with_value(text: str, place: Place, lines: list[Any]) -> str:
+    """Returns the text with a list in that place, one line for each item; the rest stays as it was written."""
     span = _span_of(text, place)
     indent = "  " * len(place)
     rows = ",\n".join(f"{indent}  " + json.dumps(line, ensure_ascii=False, sort_keys=True) for line in lines)
@@ -328,8 +342,8 @@ def _with_value(text: str, place: tuple[str | int, ...], lines: list[Any]) -> st
     return text[:end].rstrip() + f',\n  "expect": {written}\n' + text[end:]
 
 
-def _span_of(text: str, place: tuple[str | int, ...], start: int = 0) -> tuple[int, int] | None:
-    """Where a value begins and ends: by the keys and the numbers of the items that lead to it."""
+def _span_of(text: str, place: Place, start: int = 0) -> tuple[int, int] | None:
+    """Returns where the value in that place begins and ends."""
     decoder = json.JSONDecoder()
 
     def skip(position: int) -> int:
