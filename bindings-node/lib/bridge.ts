@@ -1,4 +1,4 @@
-/** The one place where the addon and JavaScript meet: tickets, wake-ups, jobs, and what keeps the process alive. */
+/** The bridge to the addon: waits for operations, delivers wake-ups and jobs, and keeps the process alive meanwhile. */
 
 import type { Bridge as NativeBridge, Delivery } from "./addon.js";
 import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
@@ -6,9 +6,9 @@ import { errorText, type Handlers, type Job, JobContext, type JobOutcome } from 
 import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
-import { bindRequest } from "./requests.js";
+import { setOrigin } from "./messages.js";
 
-/** A turn or a replay, for what is delivered to it. It must not keep the program's object from being collected. */
+/** Gets what is delivered to a turn or a replay. It must not keep the program's object from being collected. */
 export interface TurnPeer {
   onReadable(): void;
   onSettled(): void;
@@ -24,8 +24,8 @@ interface Pending {
 }
 
 /**
- * One a JavaScript environment. Sessions and turns are held weakly, so that one that the program has forgotten can be
- * collected, unless something is awaited of it.
+ * The bridge of one JavaScript environment. It holds sessions and turns weakly, so that they can be collected unless the
+ * program waits for something of them.
  */
 export class Bridge {
   /** The addon. */
@@ -97,14 +97,14 @@ export class Bridge {
     this.#updateRef();
   }
 
-  /** A turn is gone: read to its end, or collected. */
+  /** A turn has been read to its end, or collected. */
   removeTurn(key: number): void {
     this.#turns.delete(key);
     this.#active.delete(key);
     this.#updateRef();
   }
 
-  /** Keeps an object from being collected, while somebody waits for it to be called. */
+  /** Keeps an object from being collected until it is released. */
   hold(object: object): void {
     this.#held.add(object);
   }
@@ -146,7 +146,7 @@ export class Bridge {
       case "job": {
         const { id, owner, kind, index, payloadJson, inTurn, origin } = delivery;
         const payload: unknown = JSON.parse(payloadJson);
-        if (origin) bindRequest(payload, origin);
+        if (origin) setOrigin(payload, origin);
         this.#runJob(owner, { id, kind, index, payload, inTurn });
         break;
       }

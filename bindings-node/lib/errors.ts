@@ -1,4 +1,4 @@
-/** What goes wrong, as classes: each has a stable `code`, the same in every language of the SDK. */
+/** The classes of errors. Each has a stable `code`, the same in every language of the SDK. */
 
 import type { NativeError } from "./addon.js";
 
@@ -36,7 +36,7 @@ export type RpcErrorCode =
 
 /** The base of all errors of this package. */
 export class KimiAgentError extends Error {
-  /** A name that does not change between releases or languages, unlike the message. */
+  /** The stable name of the error: unlike the message, it does not change between releases or languages. */
   readonly code: ErrorCode = "internal_error";
   /**
    * Whether the same call can succeed later without a change: the model is overloaded or limits the rate, the agent
@@ -70,7 +70,7 @@ export class SpawnError extends KimiAgentError {
   }
 }
 
-/** What was started does not speak Wire as this SDK knows it. */
+/** The agent did not open the session, or speaks no protocol that this SDK knows. */
 export class HandshakeError extends KimiAgentError {
   override readonly code = "handshake_error";
   static {
@@ -78,7 +78,7 @@ export class HandshakeError extends KimiAgentError {
   }
 }
 
-/** The agent's process ended while something was expected of it. */
+/** The agent's process ended while the session was open or opening. */
 export class AgentExited extends KimiAgentError {
   override readonly code = "agent_exited";
   override readonly retryable: boolean = true;
@@ -99,7 +99,7 @@ export class AgentExited extends KimiAgentError {
   }
 }
 
-/** The agent broke the protocol in a way that cannot be overlooked. */
+/** The agent violated the protocol, for example with an oversized line. The session is closed. */
 export class ProtocolError extends KimiAgentError {
   override readonly code = "protocol_error";
   static {
@@ -107,7 +107,7 @@ export class ProtocolError extends KimiAgentError {
   }
 }
 
-/** The agent that answers is not able to do this. */
+/** The agent cannot do this. */
 export class Unsupported extends KimiAgentError {
   override readonly code = "unsupported";
   static {
@@ -123,7 +123,7 @@ export class SessionClosed extends KimiAgentError {
   }
 }
 
-/** A deadline that was set has passed. */
+/** A deadline was exceeded. */
 export class Timeout extends KimiAgentError {
   override readonly code = "timeout";
   override readonly retryable: boolean = true;
@@ -166,7 +166,7 @@ export class RpcError extends KimiAgentError {
   }
 }
 
-/** A turn is under way in this session. */
+/** A turn is running in this session, or waits for the handler that called. */
 export class TurnInProgress extends RpcError {
   override readonly code = "turn_in_progress";
   override readonly retryable: boolean = true;
@@ -175,7 +175,7 @@ export class TurnInProgress extends RpcError {
   }
 }
 
-/** No turn is under way in this session. */
+/** No turn is running in this session. */
 export class NoActiveTurn extends RpcError {
   override readonly code = "no_active_turn";
   static {
@@ -191,7 +191,7 @@ export class LlmNotSet extends RpcError {
   }
 }
 
-/** The agent cannot work with the model that it was given. */
+/** The agent cannot use the configured model. */
 export class LlmNotSupported extends RpcError {
   override readonly code = "llm_not_supported";
   static {
@@ -199,7 +199,7 @@ export class LlmNotSupported extends RpcError {
   }
 }
 
-/** The model's provider failed or refused. */
+/** The model's service failed or refused the request. */
 export class LlmServiceError extends RpcError {
   override readonly code = "llm_service_error";
   override readonly retryable: boolean = true;
@@ -264,7 +264,9 @@ export type AnyKimiAgentError =
   | MaxStepsReached;
 
 /**
- * Returns whether a value is an error of this package, and has TypeScript narrow it by its `code`.
+ * Returns whether a value is an error of this package. TypeScript then narrows it by its `code`.
+ *
+ * @param error - What a call threw.
  *
  * @example
  * ```ts
@@ -333,19 +335,19 @@ export function callNative<T>(call: () => T): T {
   }
 }
 
-/** The place of a call in the program, for an error that arises later. */
+/** The place of a call in the program, for an error that occurs later. */
 export interface CallSite {
   readonly stack?: unknown;
 }
 
-/** Remembers who calls. The text of the stack is made only if it is asked for. */
+/** Remembers the caller. The text of the stack is made only if it is read. */
 export function callSite(): CallSite {
   const site: CallSite = {};
   Error.captureStackTrace(site, callSite);
   return site;
 }
 
-/** Gives an error the stack of the call that it ends: where it was made says nothing to the program. */
+/** Gives an error the stack of the call that failed. */
 export function raisedAt<E extends Error>(error: E, { stack }: CallSite): E {
   const frames = typeof stack === "string" ? stack.indexOf("\n    at ") : -1;
   if (frames === -1) return error;

@@ -1,4 +1,4 @@
-/** A turn that could not begin: it fails where a program reads it or waits for it. */
+/** A turn that could not begin. It fails when the program reads it or waits for it. */
 
 import type { NativeTurn } from "./addon.js";
 import { log } from "./log.js";
@@ -51,17 +51,16 @@ export class FailedTurn implements TurnHandle {
     this.#used = true;
   }
 
-  /** Nothing runs: there is no ticket to wait for, and nobody asks for one of a turn that has ended. */
   cancel(): never {
     return this.#fail();
   }
 
-  /** The program has lost the turn. */
+  /** The turn has been left or collected. */
   abandon(): void {
     if (this.#used) return;
     this.#used = true;
     const message = `failed turn dropped unread; iterate over it or wait for result() error=${String(this.#error)}`;
-    if (log.level !== null && log.level !== "error") log.write({ level: "warn", target: "kimi_agent::session", message });
+    log.write({ level: "warn", target: "kimi_agent::session", message });
   }
 
   #fail(): never {

@@ -1,9 +1,8 @@
-/** Runs the program's functions for the agent's requests. */
+/** Calls the program's handlers for requests, tools, hooks, events and stderr. */
 
-import { revealCall, revealed } from "./added.js";
 import type { Delivery } from "./addon.js";
-import { InvalidOption } from "./errors.js";
-import { toJson } from "./json.js";
+import { toJson, wrongOption } from "./arguments.js";
+import { revealEvent, revealToolCall } from "./messages.js";
 import { asyncHooks } from "./node.js";
 import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
 import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest } from "./wire.js";
@@ -19,15 +18,15 @@ export interface Job {
   inTurn: boolean;
 }
 
-/** In a handler that a turn waits for, and in what it has started: the id of its job. */
+/** The id of the job of a handler that a turn waits for, in the handler and in what it has started. */
 const serving = new asyncHooks.AsyncLocalStorage<number>();
 
-/** The job of the handler that calls this; a turn that waits for it can't be waited for. */
+/** The job of the handler that calls this, if a turn waits for it. */
 export function servingJob(): number | null {
   return serving.getStore() ?? null;
 }
 
-/** What a handler is given beside its request. Most look at no signal: it is made when first asked for. */
+/** The second argument of a handler. Its signal is made when it is first used: most handlers do not use it. */
 export class JobContext implements HandlerContext {
   #controller: AbortController | undefined;
   #aborted = false;
@@ -48,7 +47,7 @@ export class JobContext implements HandlerContext {
 /** What came of a job: an answer, or the text of what was thrown. */
 export type JobOutcome = { answerJson: string } | { failure: string };
 
-/** An answer as the addon takes it: {@link Reject} and {@link Block} become objects, nothing becomes null. */
+/** The JSON of an answer: {@link Reject} and {@link Block} become objects, undefined becomes null. */
 export function answerJson(answer: unknown): string {
   if (answer === Reject || answer === Block) {
     const [name, made] = answer === Reject ? ["Reject", 'reject("feedback")'] : ["Block", 'block("reason")'];
@@ -59,10 +58,7 @@ export function answerJson(answer: unknown): string {
   return toJson(answer ?? null);
 }
 
-/**
- * An answer that decides something. Only what it plainly says counts: a value that becomes something else in JSON, such as
- * an object with `toJSON` or a `String` object, throws.
- */
+/** The JSON of an answer that decides something. Refuses what JSON would change: objects with `toJSON`, `String` objects. */
 export function decisionJson(answer: unknown): string {
   if (!(answer instanceof Reject || answer instanceof Block)) checkPlain(answer);
   return answerJson(answer);
@@ -72,12 +68,12 @@ function checkPlain(value: unknown): void {
   if (typeof value !== "object" || value === null) return;
   if ("toJSON" in value || value instanceof String) {
     const got = "toJSON" in value ? "an object with `toJSON`" : "a `String` object";
-    throw new InvalidOption("answer", `invalid option \`answer\`: expected text or a plain object, got ${got}`);
+    throw wrongOption("answer", `expected text or a plain object, got ${got}`);
   }
   for (const item of Object.values(value)) checkPlain(item);
 }
 
-/** The text of whatever was thrown. */
+/** The text of a thrown value. */
 export function errorText(thrown: unknown): string {
   if (thrown instanceof Error) return thrown.message || thrown.name;
   try {
@@ -90,7 +86,7 @@ export function errorText(thrown: unknown): string {
 function call({ kind, index, payload }: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
   switch (kind) {
     case "approval":
-      return functions.approval?.(revealCall(payload as ApprovalRequest), context);
+      return functions.approval?.(revealToolCall(payload as ApprovalRequest), context);
     case "question":
       return functions.question?.(payload as QuestionRequest, context);
     case "tool":
@@ -98,7 +94,7 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, contex
     case "hook":
       return functions.hooks[index ?? -1]?.handler(payload as HookRequest, context);
     case "event":
-      return functions.event?.(revealed(payload as Event), context);
+      return functions.event?.(revealEvent(payload as Event), context);
     case "stderr":
       return functions.stderr?.(payload as string, context);
   }
@@ -128,7 +124,7 @@ function callServing(job: Job, functions: HandlerFunctions, context: HandlerCont
   return serving.run(job.id, call, job, functions, context);
 }
 
-/** The handlers of a session. They run in the asynchronous context of whoever opened it, or began the turn. */
+/** The handlers of a session. They run in the asynchronous context of the call that opened it, or that began the turn. */
 export class Handlers {
   readonly #functions: HandlerFunctions;
   readonly #session = new asyncHooks.AsyncResource("KimiAgentSession");
@@ -144,8 +140,8 @@ export class Handlers {
   }
 
   /**
-   * Runs one handler, and tells `done` its answer or the failure's text: at once if the handler gives no promise. Not as an
-   * asynchronous function: each promise is dear where an `AsyncLocalStorage` is in use.
+   * Runs one handler, and calls `done` with its answer or failure; at once if the handler returns no promise. Not an
+   * asynchronous function, because promises are slow while an `AsyncLocalStorage` is in use.
    */
   run(job: Job, context: JobContext, done: (outcome: JobOutcome) => void): void {
     const scope = job.inTurn ? this.#turn : this.#session;

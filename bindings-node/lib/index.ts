@@ -32,7 +32,7 @@ export {
   TurnInProgress,
   Unsupported,
 } from "./errors.js";
-export { image } from "./image.js";
+export { image, type UserInput } from "./content.js";
 export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";
 export {
   type AgentOptions,
@@ -55,9 +55,9 @@ export {
   reject,
   type SessionOptions,
 } from "./options.js";
+export type { RequestReference, Usage } from "./messages.js";
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
-export type { RequestReference } from "./requests.js";
 export type { WireVersion } from "./script.js";
 export { type Capabilities, type CloseOptions, createSession, prompt, type PromptOptions, Session } from "./session.js";
 export {
@@ -72,7 +72,6 @@ export {
 } from "./tool.js";
 export {
   type HandlerFailure,
-  type PromptContent,
   PromptResult,
   type RejectedApproval,
   Replay,
@@ -80,5 +79,4 @@ export {
   Turn,
   type TurnStatus,
 } from "./turn.js";
-export type { Usage } from "./usage.js";
 export type * from "./wire.js";

@@ -1,16 +1,15 @@
-/** Where the SDK's own log goes: nowhere, until the program says so. */
+/** The SDK's own log, which goes nowhere until the program sets a logger. */
 
-import { InvalidOption } from "./errors.js";
-import { show } from "./show.js";
+import { show, wrongOption } from "./arguments.js";
 
-/** How grave a log record is. */
+/** The severity of a log record. */
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
 
 /** A record of the SDK's log. */
 export interface LogRecord {
-  /** How grave it is. */
+  /** The severity. */
   level: LogLevel;
-  /** The part of the SDK that it comes from. */
+  /** The part of the SDK that wrote the record. */
   target: string;
   /** What happened. */
   message: string;
@@ -18,6 +17,9 @@ export interface LogRecord {
 
 /** Gets the records of the log. */
 export type Logger = (record: LogRecord) => void;
+
+/** The severest first. */
+const LEVELS: readonly LogLevel[] = ["error", "warn", "info", "debug", "trace"];
 
 function warn(error: unknown): void {
   process.emitWarning(`the logger of kimi-agent failed: ${String(error)}`, "KimiAgentWarning");
@@ -35,8 +37,9 @@ class Log {
     this.onLevel(this.level);
   }
 
-  /** A logger that throws must not take the program down: it is told as a warning. */
+  /** An error of the logger becomes a warning: it must not end the program. */
   write(record: LogRecord): void {
+    if (this.level === null || LEVELS.indexOf(record.level) > LEVELS.indexOf(this.level)) return;
     try {
       const result: unknown = this.logger?.(record);
       if (result instanceof Promise) result.catch(warn);
@@ -48,8 +51,6 @@ class Log {
 
 /** The log of this JavaScript environment. */
 export const log = new Log();
-
-const LEVELS: readonly LogLevel[] = ["error", "warn", "info", "debug", "trace"];
 
 /**
  * Sends the SDK's log records to a function. There is one logger in each JavaScript environment; the last call counts.
@@ -66,11 +67,11 @@ const LEVELS: readonly LogLevel[] = ["error", "warn", "info", "debug", "trace"];
 export function setLogger(logger: Logger | null, level: LogLevel = "info"): void {
   const given: unknown = logger;
   if (given !== null && given !== undefined && typeof given !== "function") {
-    throw new InvalidOption("logger", `invalid option \`logger\`: expected a function or null; got ${show(given)}`);
+    throw wrongOption("logger", `expected a function or null; got ${show(given)}`);
   }
   if (!LEVELS.includes(level)) {
     const known = LEVELS.map((each) => `"${each}"`).join(", ");
-    throw new InvalidOption("level", `invalid option \`level\`: expected one of ${known}; got ${show(level)}`);
+    throw wrongOption("level", `expected one of ${known}; got ${show(level)}`);
   }
   log.set(logger ?? null, level);
 }

@@ -1,11 +1,10 @@
-/** What a session can be opened with. */
+/** The options of sessions and agents, and what handlers may answer. */
 
 import type { Callbacks } from "./addon.js";
-import { callNative, InvalidOption } from "./errors.js";
-import { toJson } from "./json.js";
+import { objectJson, optionJson, show, wrongOption } from "./arguments.js";
+import { callNative } from "./errors.js";
 import { loadNative } from "./native.js";
 import type { WireVersion } from "./script.js";
-import { show } from "./show.js";
 import { type AnyObject, checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
@@ -15,47 +14,60 @@ import type {
   QuestionRequest,
 } from "./wire.js";
 
-/** What a handler gets besides the request. */
+/** The second argument of a handler. */
 export interface HandlerContext {
-  /** Aborted when nobody waits for the handler any more: the turn ended, or its time is over. */
+  /** Aborted when the answer is not needed any more: the turn ended, or the handler's time is over. */
   readonly signal: AbortSignal;
 }
 
-/** A rejection with a word to the model, which then goes on; a plain `"reject"` ends the turn. */
+/** A rejection with feedback to the model, which then continues. A plain `"reject"` ends the turn. */
 export class Reject {
-  /** What the model is told. */
+  /** The text that the model reads. */
   readonly feedback: string;
   constructor(feedback: string) {
     this.feedback = feedback;
   }
 }
 
-/** The same as `new Reject(feedback)`. */
+/**
+ * Returns `new Reject(feedback)`, an answer to an approval request.
+ *
+ * @param feedback - The text that the model reads.
+ *
+ * @example
+ * ```ts
+ * const session = await createSession({ onApproval: () => reject("ask me again tomorrow") });
+ * ```
+ */
 export function reject(feedback: string): Reject {
   return new Reject(feedback);
 }
 
-/** A hook's no. */
+/** The decision of a hook to block what it was called for. */
 export class Block {
-  /** Why, for the model to read. */
+  /** The reason, which the model reads. */
   readonly reason: string;
   constructor(reason = "") {
     this.reason = reason;
   }
 }
 
-/** The same as `new Block(reason)`. */
+/**
+ * Returns `new Block(reason)`, an answer of a hook.
+ *
+ * @param reason - The reason, which the model reads. Default: empty.
+ */
 export function block(reason?: string): Block {
   return new Block(reason);
 }
 
-/** How an approval request can be answered. */
+/** An answer to an approval request. */
 export type ApprovalAnswer = "approve" | "approve_for_session" | "reject" | Reject;
 
-/** How questions can be answered: by their texts. Nothing at all dismisses them. */
+/** The answers to questions, by the text of the question. Null and undefined dismiss the questions. */
 export type QuestionAnswer = Readonly<Record<string, string | readonly string[]>> | null | undefined;
 
-/** How a hook can decide. */
+/** The decision of a hook. Null and undefined allow. */
 export type HookAnswer = "allow" | Block | null | undefined;
 
 type MaybePromise<T> = T | Promise<T>;
@@ -93,10 +105,10 @@ export type HookEvent =
   | "PostCompact"
   | "Notification";
 
-/** The protocols that the option `dialect` can name. */
+/** A value of the option `dialect`: a protocol, or a version of Wire. */
 export type Dialect = "auto" | "acp" | "legacy" | WireVersion;
 
-/** A hook: a function that the agent calls before or after it does something. */
+/** A hook: a function that the agent calls before or after an action, such as a tool call. */
 export interface HookDefinition {
   /** When the hook is called. An event that the agent does not know fails the opening with {@link Unsupported}. */
   event: HookEvent;
@@ -105,7 +117,7 @@ export interface HookDefinition {
    * everything.
    */
   matcher?: string | undefined;
-  /** Decides. It returns `"allow"` or nothing to allow, or a {@link Block}. */
+  /** Returns `"allow"` or nothing to allow, or a {@link Block}. */
   handler: HookHandler;
   /** How long the handler may take, in milliseconds. Default: 30,000. */
   timeout?: number | undefined;
@@ -113,7 +125,7 @@ export interface HookDefinition {
   onError?: "allow" | "block" | undefined;
 }
 
-/** A hook as an object; a plain {@link HookDefinition} does as well. */
+/** A hook as an object. A plain {@link HookDefinition} has the same effect. */
 export class Hook implements HookDefinition {
   readonly event: HookEvent;
   readonly matcher: string | undefined;
@@ -129,7 +141,20 @@ export class Hook implements HookDefinition {
   }
 }
 
-/** The same as `new Hook(definition)`. */
+/**
+ * Returns `new Hook(definition)`, for the option `hooks`.
+ *
+ * @param definition - The event, and the handler that decides.
+ *
+ * @example
+ * ```ts
+ * const noDeletes = hook({
+ *   event: "PreToolUse",
+ *   matcher: "Shell",
+ *   handler: ({ input_data }) => (JSON.stringify(input_data).includes("rm ") ? block("nothing is deleted here") : "allow"),
+ * });
+ * ```
+ */
 export function hook(definition: HookDefinition): Hook {
   return new Hook(definition);
 }
@@ -175,11 +200,11 @@ export interface SessionOptions {
   agentFile?: string | undefined;
   /** The path of a directory with skills. Default: the agent's own directories. */
   skillsDir?: string | undefined;
-  /** Functions of this program that the model can call; see {@link tool}. Default: none. */
+  /** Tools of this program that the model can call; see {@link tool}. Default: none. */
   tools?: readonly ExternalTool[] | undefined;
   /** How many steps a turn may take, at least 1. Default: as the agent is configured. */
   maxStepsPerTurn?: number | undefined;
-  /** How often a step asks the model's service, the first time included; at least 1. Default: as the agent is configured. */
+  /** How often a step may ask the model's service, the first attempt included; at least 1. Default: as the agent is configured. */
   maxRetriesPerStep?: number | undefined;
   /**
    * Answers approval requests. With `"manual"`, the reader of the events answers through `turn.respond`, or
@@ -188,7 +213,7 @@ export interface SessionOptions {
   onApproval?: ApprovalHandler | "manual" | undefined;
   /** Answers the agent's questions; `"manual"` as for `onApproval`. Default: the agent cannot ask. */
   onQuestion?: QuestionHandler | "manual" | undefined;
-  /** Functions that the agent calls before or after it does something. Default: none. */
+  /** Functions that the agent calls before or after an action. Default: none. */
   hooks?: readonly HookDefinition[] | undefined;
   /** Gets the events that come while no turn is running, one after the other. Default: they are dropped. */
   onEvent?: ((event: Event, context: HandlerContext) => unknown) | undefined;
@@ -233,15 +258,15 @@ export interface SessionOptions {
 type ProcessOption = "executable" | "env" | "extraArgs" | "dialect" | "onStderr" | "clientName" | "clientVersion";
 
 /**
- * The options of {@link openAgent}. Timeouts and the signal are those of the agent; its sessions have their own. No process is
- * started before the first session.
+ * The options of {@link openAgent}. No process is started before the first session, so `signal` gives up the agent until its
+ * first session is open. Sessions have a signal and timeouts of their own.
  */
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions = Omit<SessionOptions, ProcessOption>;
 
-/** The functions among the options, for the handlers to be called. */
+/** The functions among the options. */
 export interface HandlerFunctions {
   approval?: ApprovalHandler;
   question?: QuestionHandler;
@@ -261,37 +286,7 @@ export interface PreparedOptions {
 /** The types of values that have no form as JSON. */
 const HAVE_NO_JSON = new Set(["function", "symbol", "bigint"]);
 
-/** The error that an option's value is wrong. */
-export function wrongOption(option: string, reason: string, options?: ErrorOptions): InvalidOption {
-  return new InvalidOption(option, `invalid option \`${option}\`: ${reason}`, options);
-}
-
-/** The JSON of an option's value, or of another argument that the core judges by its name. */
-export function optionJson(option: string, value: unknown): string {
-  // JSON would make null of them, and null means that the option is not set.
-  if (typeof value === "number" && !Number.isFinite(value)) throw wrongOption(option, `${String(value)} is not finite`);
-  try {
-    return toJson(value);
-  } catch (error) {
-    throw wrongOption(option, String(error), { cause: error });
-  }
-}
-
-/** The JSON of an object without functions. Errors name the option, which by default is the name of the value itself. */
-export function plainOptions(options: object, option?: string): string {
-  const given = Object.entries(options) as [string, unknown][];
-  const set = given.filter(([, value]) => value !== undefined);
-  return `{${set.map(([name, value]) => `${JSON.stringify(name)}:${optionJson(option ?? name, value)}`).join(",")}}`;
-}
-
-/** The options of a call, which must be an object. */
-export function checkedOptions<T extends object>(call: string, options: T): T {
-  const given: unknown = options;
-  if (typeof given === "object" && given !== null && !Array.isArray(given)) return options;
-  throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}`);
-}
-
-/** Divides options into data and functions. What is right and what is wrong with the data is for the core to say. */
+/** Divides options into data and functions. The core checks the data. */
 export function prepareOptions(options: SessionOptions): PreparedOptions {
   const native = loadNative();
   callNative(() => {
@@ -337,15 +332,15 @@ function takeFunction(name: string, value: unknown, functions: HandlerFunctions)
   return true;
 }
 
-/** Takes the tools or hooks out of the options. Returns the JSON of what the agent gets to know of them. */
+/** Takes the handlers of tools or hooks out of the options. Returns the JSON of the rest. */
 function definitions(name: "tools" | "hooks", items: readonly unknown[], functions: HandlerFunctions): string {
   const checked = items.map((item) => definition(name, item));
   if (name === "tools") functions.tools = checked as unknown as ExternalTool[];
   else functions.hooks = checked as unknown as HookDefinition[];
-  return `[${checked.map(({ handler: _, ...rest }) => plainOptions(rest, name)).join(",")}]`;
+  return `[${checked.map(({ handler: _, ...rest }) => objectJson(rest, name)).join(",")}]`;
 }
 
-/** Handlers are called with the request and a context: one that needs more could not work. */
+/** Refuses a handler with more parameters than the request and the context. */
 function checkParameters(option: string, handler: object, what: string): void {
   const { length } = handler as { length: number };
   if (length <= 2) return;
@@ -355,7 +350,7 @@ function checkParameters(option: string, handler: object, what: string): void {
 
 const HOOK_KEYS = ["event", "matcher", "handler", "timeout", "onError"];
 
-/** Keys of hooks that are written otherwise elsewhere, and the name that the same thing has here. */
+/** Keys of hooks that other SDKs use, and their names here. */
 const FOREIGN_HOOK_KEYS: Partial<Record<string, string>> = {
   callback: "handler",
   on_error: "onError",

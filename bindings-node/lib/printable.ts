@@ -1,6 +1,6 @@
-/** Makes text of unknown origin safe to show. */
+/** Makes text of unknown origin safe to show in a terminal. */
 
-import { InvalidOption } from "./errors.js";
+import { kindOf, wrongOption } from "./arguments.js";
 import { loadNative } from "./native.js";
 
 /**
@@ -13,6 +13,7 @@ import { loadNative } from "./native.js";
  * Line breaks and tabs stay; `\r\n` becomes `\n`. Backslashes are not escaped, so the text cannot be recovered from the
  * result. A lone surrogate becomes U+FFFD.
  *
+ * @param text - The text, for example the description of an approval request.
  * @throws {@link InvalidOption} if `text` is not a string.
  *
  * @example
@@ -24,7 +25,7 @@ import { loadNative } from "./native.js";
  */
 export function printable(text: string): string {
   if (typeof (text as unknown) !== "string") {
-    throw new InvalidOption("text", `invalid option \`text\`: expected a string, got ${typeof text}`);
+    throw wrongOption("text", `expected a string, got ${kindOf(text)}`);
   }
   return loadNative().printable(text);
 }

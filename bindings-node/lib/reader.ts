@@ -1,12 +1,11 @@
 /** Reads the events of a native turn, by event or by step. */
 
-import { revealed } from "./added.js";
 import type { EventBatch } from "./addon.js";
 import type { Bridge } from "./bridge.js";
 import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
 import type { TurnHandle } from "./failed-turn.js";
+import { revealEvent, setOrigin } from "./messages.js";
 import { PullQueue } from "./pull.js";
-import { bindRequest } from "./requests.js";
 import type { Event, RequestType } from "./wire.js";
 
 /** How many events cross the border at once, at most. They are small there: most are the length of a text. */
@@ -228,7 +227,7 @@ export class Reader {
     this.#batch = JSON.parse(batch.eventsJson) as Packed[];
     this.#texts = batch.texts;
     this.#long = batch.longTexts?.reverse() ?? [];
-    for (const { place, origin } of batch.requests ?? []) bindRequest(this.#batch[place], origin);
+    for (const { place, origin } of batch.requests ?? []) setOrigin(this.#batch[place], origin);
     return batch;
   }
 
@@ -258,7 +257,7 @@ export class Reader {
     this.#next += 1;
     // A handler starts once the program has got what came before its request.
     if (isRequest(event) || isRequest(this.#batch[this.#next])) this.#acknowledge();
-    return { done: false, value: typeof event === "object" && event !== null ? revealed(event) : this.#textPart(event) };
+    return { done: false, value: typeof event === "object" && event !== null ? revealEvent(event) : this.#textPart(event) };
   }
 
   #pollEvent(step: number | null): IteratorResult<Event, undefined> | undefined {

@@ -1,8 +1,8 @@
-/** Signals by which a program takes back what it has begun. */
+/** Abort signals, with which a program takes back what it has begun. */
 
-import { wrongOption } from "./options.js";
+import { wrongOption } from "./arguments.js";
 
-/** The signal, if one is given: if it has been aborted already, its reason is thrown. */
+/** Returns a signal that a program passed in. Throws its reason if it has been aborted already. */
 export function takeSignal(signal: AbortSignal | null | undefined): AbortSignal | undefined {
   if (signal === undefined || signal === null) return undefined;
   const { throwIfAborted, addEventListener } = signal as Partial<AbortSignal>;
@@ -18,7 +18,7 @@ interface Listener {
   readonly onAbort: () => void;
 }
 
-/** One listener a signal, however much depends on it: of more than ten Node warns, as of a leak. */
+/** One listener for each signal, however much depends on it: Node warns of more than ten, as of a leak. */
 const listeners = new WeakMap<AbortSignal, Listener>();
 
 function listen(signal: AbortSignal): Listener {
@@ -32,7 +32,11 @@ function listen(signal: AbortSignal): Listener {
   return listener;
 }
 
-/** Has something done when a signal is aborted, which must not throw; at once if it has been. Returns what undoes that. */
+/**
+ * Calls a function, which must not throw, when a signal is aborted; at once if it has been.
+ *
+ * @returns A function that undoes this.
+ */
 export function whenAborted(signal: AbortSignal | undefined, action: () => void): () => void {
   if (signal?.aborted) action();
   if (!signal || signal.aborted) return () => undefined;

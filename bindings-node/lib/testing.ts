@@ -5,14 +5,12 @@
  * @packageDocumentation
  */
 
-import { callNative, InvalidOption, Unsupported } from "./errors.js";
-import { toJson } from "./json.js";
-import { installedFile } from "./installed.js";
 import type { PrivateFolder } from "./addon.js";
-import { loadNative } from "./native.js";
+import { show, toJson, wrongOption } from "./arguments.js";
+import { callNative, type InvalidOption, Unsupported } from "./errors.js";
+import { installedFile, loadNative } from "./native.js";
 import { path } from "./node.js";
 import type { Script } from "./script.js";
-import { show } from "./show.js";
 
 export type {
   ActionOptions,
@@ -49,12 +47,21 @@ let scripts = 0;
  */
 export function scriptedAgent(script: Script | string): string[] {
   const isPath = typeof script === "string";
-  const text = isPath ? path.resolve(script) : scriptText(script);
+  const text = isPath ? absolutePath(script) : scriptText(script);
   callNative(() => {
     loadNative().checkScript(text, isPath);
   });
   const program = installedFile("dist/scripted-agent.cjs", "the scripted agent");
   return [...interpreter(), program, isPath ? text : writeScript(text)];
+}
+
+function absolutePath(file: string): string {
+  try {
+    return path.resolve(file);
+  } catch (error) {
+    const reason = "the current directory does not exist any more; pass an absolute path";
+    throw wrongScript(`${show(file)} is a relative path, and ${reason}`, error);
+  }
 }
 
 interface DenoGlobal {
@@ -84,7 +91,7 @@ function scriptText(script: unknown): string {
 }
 
 function wrongScript(problem: string, cause?: unknown): InvalidOption {
-  return new InvalidOption("script", `invalid option \`script\`: ${problem}`, { cause });
+  return wrongOption("script", problem, cause);
 }
 
 function writeScript(text: string): string {

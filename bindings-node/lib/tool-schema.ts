@@ -1,6 +1,7 @@
 /** Converts a tool's Standard Schema to the JSON Schema that the model gets. */
 
-import { InvalidOption } from "./errors.js";
+import { wrongOption } from "./arguments.js";
+import type { InvalidOption } from "./errors.js";
 import { nodeModule } from "./node.js";
 import type { JsonSchema, StandardSchema } from "./tool.js";
 import type { JsonObject } from "./wire.js";
@@ -31,7 +32,7 @@ export function toolSchema(name: string, schema: StandardSchema): JsonSchema {
 }
 
 function wrongSchema(name: string, problem: string, cause?: unknown): InvalidOption {
-  return new InvalidOption("tools", `invalid option \`tools\`: tool \`${name}\`: ${problem}`, { cause });
+  return wrongOption("tools", `tool \`${name}\`: ${problem}`, cause);
 }
 
 function convert(schema: ConvertibleSchema): JsonObject {

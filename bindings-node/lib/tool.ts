@@ -1,9 +1,9 @@
-/** Tools of the program's own, from a description and a function. */
+/** Tools of the program that the model can call. */
 
-import { InvalidOption } from "./errors.js";
+import { kindOf, show, wrongOption } from "./arguments.js";
+import type { InvalidOption } from "./errors.js";
 import type { HandlerContext } from "./options.js";
 import type { Content, DisplayBlock, JsonObject } from "./wire.js";
-import { kindOf, show } from "./show.js";
 import { toolSchema } from "./tool-schema.js";
 
 /**
@@ -15,7 +15,7 @@ export type JsonSchema = AnyObject & { readonly "~standard"?: never; readonly sa
 /** Any object: `object` accepts values of interface types, and the index signature accepts literals. */
 export type AnyObject = Readonly<Record<string, unknown>> | object;
 
-/** The part of Standard Schema that is needed to check arguments; zod, valibot, arktype and others have it. */
+/** The part of the Standard Schema interface that checks arguments. Schemas of zod, valibot, arktype and others have it. */
 export interface StandardSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
@@ -34,14 +34,14 @@ interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What a handler gets for arguments: the type that comes out of its schema. */
+/** The type of a handler's arguments: the output of its schema. */
 export type ToolArguments<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["output"];
 
-/** A tool's result in full. Omitted fields are empty. */
+/** A tool's complete result. Omitted fields are empty. */
 export interface ToolOutcome {
   /** Whether the call failed. */
   is_error: boolean;
-  /** What the model gets to read. */
+  /** The output, for the model. */
   output: Content;
   /** A note on the result, for the model. */
   message?: string | undefined;
@@ -53,39 +53,43 @@ export interface ToolOutcome {
 
 /** A function of this program that the model can call. */
 export interface ExternalTool {
-  /** Its name, which no other tool of the agent has. */
+  /** The tool's name: at most 64 letters, digits, `_` and `-`. No other tool of the agent may have it. */
   name: string;
-  /** What it does and when to use it, for the model to read. */
+  /** What the tool does and when to use it. The model reads this. */
   description: string;
-  /** What arguments it takes. */
+  /** The JSON Schema of the arguments. */
   parameters: JsonSchema;
   /**
-   * Runs it. Text is given to the model as it is, a {@link ToolOutcome} (or a `ToolReturnValue`) says all by
-   * itself, anything else becomes JSON. An error that it throws is told to the model, and the turn goes on.
+   * Runs the tool. It returns text, a {@link ToolOutcome} (or a `ToolReturnValue`), or a value that becomes JSON. If it
+   * throws, the model gets the error's text, and the turn continues.
    *
-   * The arguments are as the model sent them, unless the tool was made by {@link tool} with a schema that checks.
+   * @param args - The arguments as the model sent them. Only a tool made by {@link tool} with a schema checks them.
    */
   handler(args: JsonObject, context: HandlerContext): unknown;
   /** How long the handler may take, in milliseconds. Default: no limit. */
   timeout?: number | undefined;
 }
 
-/** What {@link tool} is given besides the parameters and the handler. */
-export interface ToolDescription {
-  /** The tool's name: at most 64 letters, digits, `_` and `-`. No other tool of the agent may have it. */
-  name: string;
-  /** What the tool does and when to use it. The model reads this. */
-  description: string;
-  /** How long the handler may take, in milliseconds. Default: no limit. */
-  timeout?: number | undefined;
-}
+/** The fields of a tool besides the parameters and the handler. */
+export type ToolDescription = Pick<ExternalTool, "name" | "description" | "timeout">;
 
 /**
  * Makes a tool from a zod schema, or from another Standard Schema that can be converted to JSON Schema. The handler's
  * arguments have the schema's type and are checked before the handler is called. If they are invalid, the model is told
  * every problem and its place.
  *
+ * @param definition - The tool. `parameters` is the schema of an object with one property for each argument.
  * @throws {@link InvalidOption} if the definition is incomplete, has an unknown key, or its schema cannot be converted.
+ *
+ * @example
+ * ```ts
+ * const add = tool({
+ *   name: "add",
+ *   description: "Adds two numbers.",
+ *   parameters: z.object({ a: z.number(), b: z.number() }),
+ *   handler: ({ a, b }) => String(a + b),
+ * });
+ * ```
  */
 export function tool<S extends StandardSchema>(
   definition: ToolDescription & {
@@ -98,6 +102,7 @@ export function tool<S extends StandardSchema>(
  * Makes a tool from a JSON Schema. The arguments are parsed, but not checked against the schema; `Args` is the type that
  * you expect.
  *
+ * @param definition - The tool. `parameters` is a JSON Schema of type `object`.
  * @throws {@link InvalidOption} if the definition is incomplete or has an unknown key.
  */
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller says what is expected
@@ -122,7 +127,7 @@ export function tool(
     async handler(args, context) {
       const checked = await parameters["~standard"].validate(args);
       if (checked.issues) {
-        // The model's mistake, which it reads and mends; no handler has failed.
+        // A mistake of the model, which reads the message and tries again; no handler has failed.
         return { is_error: true, output: "", message: `invalid arguments: ${describe(checked.issues)}`, display: [] };
       }
       return handler(checked.value as JsonObject, context);
@@ -131,12 +136,12 @@ export function tool(
 }
 
 function wrongTool(problem: string): InvalidOption {
-  return new InvalidOption("tools", `invalid option \`tools\`: ${problem}`);
+  return wrongOption("tools", problem);
 }
 
 const KEYS = ["name", "description", "parameters", "handler", "timeout"];
 
-/** Keys that other SDKs use, and the name that the same thing has here. */
+/** Keys that other SDKs use, and their names here. */
 const FOREIGN_KEYS: Partial<Record<string, string>> = {
   execute: "handler",
   run: "handler",
@@ -150,7 +155,7 @@ const FOREIGN_KEYS: Partial<Record<string, string>> = {
   args: "parameters",
 };
 
-/** Checks what a program gives for a tool: its keys, and the type of each value. */
+/** Checks the keys of a tool, and the type of each value. */
 export function checkDefinition(given: unknown): void {
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     throw wrongTool(`expected an object with ${KEYS.slice(0, 4).join(", ")}; got ${kindOf(given)}`);
@@ -183,7 +188,7 @@ export function checkDefinition(given: unknown): void {
   }
 }
 
-/** A schema object of a library, without the interface that Standard Schema asks for, would become senseless JSON. */
+/** Refuses schema objects of libraries without Standard Schema: as JSON they would be meaningless. */
 function refuseOtherSchemas(what: string, parameters: object): void {
   if (isStandardSchema(parameters)) return;
   const schema = parameters as Record<string, unknown>;

@@ -1,27 +1,17 @@
-/** Turns: a prompt and all that the agent does about it. */
+/** Turns: a prompt, and all that the agent does about it. */
 
 import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
-import { callSite, InvalidOption, MaxStepsReached, TurnCancelled } from "./errors.js";
+import { contentJson, type UserInput } from "./content.js";
+import { callSite, MaxStepsReached, TurnCancelled } from "./errors.js";
 import { FailedTurn, type TurnHandle } from "./failed-turn.js";
 import { decisionJson, servingJob } from "./handlers.js";
-import { toJson } from "./json.js";
+import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
-import { requestReference, type RequestReference } from "./requests.js";
-import { show } from "./show.js";
 import { whenAborted } from "./signal.js";
-import { type Usage, withTotal } from "./usage.js";
-import type {
-  Content,
-  ContentPart,
-  Event,
-  HandlerFailed,
-  JsonObject,
-  TokenUsage,
-  ToolCallInfo,
-} from "./wire.js";
+import type { Content, Event, HandlerFailed, JsonObject, TokenUsage, ToolCallInfo } from "./wire.js";
 
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
@@ -37,17 +27,14 @@ async function nextText(reader: Reader, loop: object): Promise<IteratorResult<st
   }
 }
 
-/** What a prompt consists of: text, a part, or a list of both. */
-export type PromptContent = string | ContentPart | readonly (string | ContentPart)[];
-
-/** How a turn ended, when it did not fail. */
+/** How a turn ended that did not fail. */
 export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
 
 /** One tool call of a turn, in {@link PromptResult.toolCalls}. */
 export interface ToolCallRecord {
-  /** The call; the model's own id. */
+  /** The id of the call, as the model made it. */
   id: string;
-  /** The tool. */
+  /** The name of the tool. */
   name: string;
   /** The arguments, parsed. Absent if they are not a JSON object or did not fit. */
   arguments?: JsonObject;
@@ -67,9 +54,9 @@ export interface ToolCallRecord {
 
 /** An approval that was rejected, in {@link PromptResult.rejected}. */
 export interface RejectedApproval {
-  /** The tool call that wanted it; absent if the agent never named the call. */
+  /** The tool call that needed the approval; absent if the agent never named the call. */
   tool_call?: ToolCallInfo;
-  /** What the agent wanted to do, as its request described it. Above 4 KiB it is cut. */
+  /** What the agent wanted to do, from its request. Above 4 KiB it is cut. */
   description: string;
   /**
    * Who rejected it: `no_handler`, nobody could answer; `handler`, `onApproval` or `respond()`; `handler_failed`,
@@ -155,30 +142,11 @@ export class PromptResult {
   }
 }
 
-/** @internal */
-export function contentJson(content: PromptContent): string {
-  const given: unknown = content;
-  const list: unknown[] = Array.isArray(given) ? given : [given];
-  for (const part of list) {
-    const isBytes = part instanceof ArrayBuffer || ArrayBuffer.isView(part);
-    if (!isBytes && typeof part !== "undefined" && typeof part !== "function") continue;
-    const hint = isBytes ? "; decode text first, or pass an image as `image(…)`" : "";
-    const got = isBytes ? "bytes" : show(part);
-    const expected = 'expected text, a content part such as { type: "text", text: "…" }, or a list of these';
-    throw new InvalidOption("content", `invalid option \`content\`: ${expected}; got ${got}${hint}`);
-  }
-  try {
-    return toJson(content);
-  } catch (error) {
-    throw new InvalidOption("content", `invalid option \`content\`: ${String(error)}`, { cause: error });
-  }
-}
-
-/** What must be let go when a turn or replay has been collected; it must not lead back to it. */
+/** What a collected turn or replay leaves behind. It must not refer to the turn. */
 interface Remains {
   bridge: Bridge;
   native: TurnHandle;
-  /** Has the signal forget it. */
+  /** Removes the turn's listener from the signal. */
   forget: () => void;
 }
 
@@ -189,8 +157,17 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget })
 });
 
 /**
- * A turn under way. Iterate over it for its events, or over `steps`, or only await `result()`. Leaving the loop early
- * cancels the turn, and so does an instance that is collected.
+ * A turn. Iterate over it for its events, over `steps`, or over `textStream`; or only await `result()`. To stop early, leave
+ * the loop: the turn is then cancelled in the background. A turn that is garbage collected is cancelled as well.
+ *
+ * @example
+ * ```ts
+ * const turn = session.prompt("What is in this directory?");
+ * for await (const event of turn) {
+ *   if (event.type === "ContentPart" && event.payload.type === "text") process.stdout.write(event.payload.text);
+ * }
+ * const { status } = await turn.result();
+ * ```
  */
 export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #bridge: Bridge;
@@ -219,7 +196,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     collected.register(this, this.#remains, this);
   }
 
-  /** Tells turns of a session apart. Empty if the turn could not begin. */
+  /** The turn's id, unique in its session. Empty if the turn could not begin. */
   get id(): string {
     return this.#native.id;
   }
@@ -237,11 +214,12 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return this.#native.discarded;
   }
 
+  /** Returns the next event, or `done` after the last one. Rejects with the error that ended the turn, if there is one. */
   next(): Promise<IteratorResult<Event, undefined>> {
     return this.#reader.nextEvent();
   }
 
-  /** Leaves the turn: it is cancelled, and the next prompt waits until that is through. */
+  /** Leaves the turn: it is cancelled in the background, and the next prompt waits for its end. */
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leave();
     return Promise.resolve({ done: true, value: undefined });
@@ -251,14 +229,14 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return this.#leaveWith(error);
   }
 
-  /** One loop at a time reads a turn; `next()` of a second one rejects with {@link InvalidOption}. */
+  /** Iterates over the events. One loop at a time reads a turn: `next()` of a second one rejects with an `InvalidOption`. */
   [Symbol.asyncIterator](): AsyncIterableIterator<Event> {
     return new EventIterator(this.#reader, this, (reader, loop) => reader.nextEvent(loop));
   }
 
   /**
-   * The answer's text as it comes: plain strings, which are not empty. Neither thoughts nor text of subagents. It reads the
-   * turn by event, as a loop over the turn does.
+   * Iterates over the pieces of the answer's text: strings that are not empty, without thoughts and without text of subagents.
+   * It reads the turn by event, as a loop over the turn does.
    *
    * @example
    * ```ts
@@ -269,7 +247,16 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return new EventIterator(this.#reader, this, nextText);
   }
 
-  /** The turn's steps, each of which iterates over its events. A turn is read by event or by step, once. */
+  /**
+   * Iterates over the turn's steps, each of which iterates over its events. A turn is read by event or by step, once.
+   *
+   * @example
+   * ```ts
+   * for await (const step of turn.steps) {
+   *   for await (const event of step) console.log(step.n, event.type);
+   * }
+   * ```
+   */
   get steps(): AsyncIterableIterator<Step> {
     return new EventIterator(this.#reader, this, (reader, loop) => reader.nextStep(loop));
   }
@@ -281,8 +268,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
    * full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A request
    * that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
    *
-   * Rejects with what ended the turn, if it did not end by itself; with {@link TurnInProgress} in a handler that the turn
-   * waits for, because the two would wait for each other.
+   * @throws The error that ended the turn, if it failed.
+   * @throws {@link TurnInProgress} in a handler that the turn waits for, because the two would wait for each other.
    */
   async result(): Promise<PromptResult> {
     const within = servingJob();
@@ -295,19 +282,41 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return new PromptResult(fields, this.#aborted ? { cause: this.#signal?.reason } : undefined);
   }
 
-  /** Cancels the turn and waits until it has ended. */
+  /**
+   * Cancels the turn and waits until it has ended. Does nothing if it has ended already.
+   *
+   * @throws {@link Timeout} if the agent does not answer within `cancelTimeout`. The session is then closed.
+   */
   async cancel(): Promise<void> {
-    // Also where the turn could not begin.
+    // A turn that could not begin has ended.
     if (this.#native instanceof FailedTurn) return;
     await this.#bridge.run(() => this.#native.cancel(), this);
   }
 
-  /** Says something more while the turn is running. */
-  async steer(content: PromptContent): Promise<void> {
+  /**
+   * Adds a message of the user's to the running turn.
+   *
+   * @param content - Text, a content part, or a list of both.
+   * @throws {@link NoActiveTurn} if the turn has ended, {@link Unsupported} if the agent cannot be steered.
+   */
+  async steer(content: UserInput): Promise<void> {
     await this.#bridge.run(() => this.#native.steer(contentJson(content)), this);
   }
 
-  /** Answers a request of this turn, where `onApproval` or `onQuestion` is `"manual"`. */
+  /**
+   * Answers a request of this turn, if `onApproval` or `onQuestion` is `"manual"`.
+   *
+   * @param request - The event of the request, its payload, or its id.
+   * @param answer - The decision, or the answers to the questions.
+   * @throws {@link InvalidOption} if the answer does not fit the request.
+   *
+   * @example
+   * ```ts
+   * for await (const event of turn) {
+   *   if (event.type === "ApprovalRequest") await turn.respond(event, "approve");
+   * }
+   * ```
+   */
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
     await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
   }
@@ -316,7 +325,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#native.isSettled) return;
     this.#reader.leave();
-    // How the turn ended is not asked any more; it has ended in any case.
+    // Whatever the outcome is, the turn has ended.
     await this.cancel().catch(() => undefined);
   }
 
@@ -325,7 +334,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     return Promise.reject(error);
   }
 
-  // Functions made in the constructor would keep the turn from being collected: they share a scope that knows it.
+  // Not closures of the constructor, which would keep the turn from being collected.
   static readonly #onReadable = (turn: Turn): void => {
     turn.#reader.pump();
   };
@@ -341,7 +350,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   };
 }
 
-/** The messages of a session so far, as the agent tells them again. Requests among them are not to be answered. */
+/** The messages of a session so far, replayed by the agent. Requests among them are not to be answered. */
 export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #reader: Reader;
   // eslint-disable-next-line no-unused-private-class-members -- the session lives as long as this

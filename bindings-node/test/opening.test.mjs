@@ -207,6 +207,25 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
     }
   });
 
+  test("the signal of an agent gives up its first session, and has no effect after it", async () => {
+    const agent = held("first-session", stalled);
+    const { signal, abort } = controlled();
+    const first = await openAgent({ executable: agent.executable, closeTimeout, onStderr: () => abort("not now"), signal });
+    assert.equal(await rejection(first.createSession()), "not now");
+    await agent.gone;
+    assert.equal(await rejection(first.createSession()), "not now");
+    await first.close();
+    const open = controlled();
+    const other = held("later-sessions", []);
+    const second = await openAgent({ executable: other.executable, signal: open.signal });
+    const session = await second.createSession();
+    open.abort("too late");
+    const another = await second.createSession();
+    assert.deepEqual([session.state, another.state, listeners(open.signal)], ["idle", "idle", 0]);
+    await second.close();
+    await other.gone;
+  });
+
   test("another session of the same agent is opened all the same", async () => {
     const program = join(folder, "acp.mjs");
     writeFileSync(program, ACP);

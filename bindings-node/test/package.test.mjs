@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -79,6 +79,20 @@ test("a script becomes a file for the agent, which goes with the process", () =>
   const testing = JSON.stringify(join(root, "dist/testing.mjs"));
   const gone = run(`import { scriptedAgent } from ${testing}; console.log(scriptedAgent([])[2]);`).trim();
   assert.ok(gone.endsWith(".json") && !existsSync(gone), gone);
+});
+
+const inRemovedFolder = { skip: process.platform === "win32" && "Windows does not delete a folder in use" };
+test("the relative path of a script in a removed folder is an InvalidOption", inRemovedFolder, () => {
+  const gone = join(folder, "gone");
+  const home = process.cwd();
+  mkdirSync(gone);
+  process.chdir(gone);
+  rmSync(gone, { recursive: true });
+  try {
+    assert.throws(() => scriptedAgent("script.json"), { option: "script", message: /relative path.*pass an absolute path/ });
+  } finally {
+    process.chdir(home);
+  }
 });
 
 for (const [problem, script] of [

@@ -1,16 +1,38 @@
-/** Images as parts of a prompt. */
+/** What prompts consist of: text, content parts, images. */
 
-import { callNative, InvalidOption } from "./errors.js";
+import { kindOf, show, toJson, wrongOption } from "./arguments.js";
+import { callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
-import { show } from "./show.js";
-import type { ImageURLPart } from "./wire.js";
+import type { ContentPart, ImageURLPart } from "./wire.js";
+
+/** What a prompt consists of: text, a content part, or a list of both. */
+export type UserInput = string | ContentPart | readonly (string | ContentPart)[];
+
+/** The JSON of a prompt. The core checks parts; only what JSON would change is refused here. */
+export function contentJson(content: UserInput): string {
+  const given: unknown = content;
+  const list: unknown[] = Array.isArray(given) ? given : [given];
+  for (const part of list) {
+    const isBytes = part instanceof ArrayBuffer || ArrayBuffer.isView(part);
+    if (!isBytes && typeof part !== "undefined" && typeof part !== "function") continue;
+    const got = isBytes ? "bytes; decode text first, or pass an image as `image(…)`" : kindOf(part);
+    const expected = 'expected text, a content part such as { type: "text", text: "…" }, or a list of these';
+    throw wrongOption("content", `${expected}; got ${got}`);
+  }
+  try {
+    return toJson(content);
+  } catch (error) {
+    throw wrongOption("content", String(error), error);
+  }
+}
 
 /**
  * Makes a content part from an image: PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF or HEIC. The first bytes decide which, not the
  * file's name. The part holds the image itself, as a `data:` URL. A model may accept fewer types.
  *
  * @param pathOrBytes - The path of a file, which is read at once, a `file:` URL, or the bytes of a file.
+ * @returns A part for {@link Session.prompt}, alone or in a list with text.
  * @throws {@link InvalidOption} if the file cannot be read, is empty, or is not an image of a known type.
  *
  * @example
@@ -21,7 +43,7 @@ import type { ImageURLPart } from "./wire.js";
 export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): ImageURLPart {
   const native = loadNative();
   const given: unknown = pathOrBytes;
-  const text = callNative(() => {
+  const json = callNative(() => {
     if (typeof given === "string") {
       if (/^https?:\/\//i.test(given)) throw wrongImage(`${show(given)} is a URL, not a path; ${AS_URL}`);
       return native.imageFileJson(given);
@@ -31,7 +53,7 @@ export function image(pathOrBytes: string | URL | Uint8Array | ArrayBuffer): Ima
     if (given instanceof ArrayBuffer) return native.imageBytesJson(new Uint8Array(given));
     throw wrongImage(`expected the path or the bytes of an image file; got ${show(given)}`);
   });
-  return JSON.parse(text) as ImageURLPart;
+  return JSON.parse(json) as ImageURLPart;
 }
 
 const AS_URL = 'write `{ type: "image_url", image_url: { url } }`, or download the image and pass its bytes';
@@ -42,5 +64,5 @@ function filePath(url: URL): string {
 }
 
 function wrongImage(problem: string): InvalidOption {
-  return new InvalidOption("image", `invalid option \`image\`: ${problem}`);
+  return wrongOption("image", problem);
 }

@@ -1,0 +1,57 @@
+/** Checks what a program passes in, and encodes it as JSON for the addon. */
+
+import { InvalidOption } from "./errors.js";
+
+/** Returns the error for a wrong value of an option or argument. */
+export function wrongOption(option: string, problem: string, cause?: unknown): InvalidOption {
+  return new InvalidOption(option, `invalid option \`${option}\`: ${problem}`, cause === undefined ? undefined : { cause });
+}
+
+/** Describes a wrong value in an error: a short text or number as it is, anything else by its kind. */
+export function show(value: unknown): string {
+  if (typeof value === "string" && value.length <= 80) return JSON.stringify(value);
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  return kindOf(value);
+}
+
+/** The kind of a value, with an article: `an array`, `a string`; `nothing` for undefined. */
+export function kindOf(value: unknown): string {
+  if (value === undefined) return "nothing";
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+/** Returns the options of a call if they are an object. */
+export function checkedOptions<T extends object>(call: string, options: T): T {
+  const given: unknown = options;
+  if (typeof given === "object" && given !== null && !Array.isArray(given)) return options;
+  throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}`);
+}
+
+/** Half of a surrogate pair, as `JSON.stringify` writes it; before it any number of escaped backslashes. */
+const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
+
+/** The JSON of a value. A lone surrogate becomes U+FFFD. Throws a `TypeError` if the value has no JSON form. */
+export function toJson(value: unknown): string {
+  const text = JSON.stringify(value) as string | undefined;
+  if (text === undefined) throw new TypeError(`a ${typeof value} is no JSON`);
+  return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
+}
+
+/** The JSON of an option's value. */
+export function optionJson(option: string, value: unknown): string {
+  // JSON would make null of them, and null means that the option is not set.
+  if (typeof value === "number" && !Number.isFinite(value)) throw wrongOption(option, `${String(value)} is not finite`);
+  try {
+    return toJson(value);
+  } catch (error) {
+    throw wrongOption(option, String(error), error);
+  }
+}
+
+/** The JSON of an object without functions. Errors name `option`, which by default is the name of the wrong property. */
+export function objectJson(object: object, option?: string): string {
+  const set = (Object.entries(object) as [string, unknown][]).filter(([, value]) => value !== undefined);
+  return `{${set.map(([name, value]) => `${JSON.stringify(name)}:${optionJson(option ?? name, value)}`).join(",")}}`;
+}
