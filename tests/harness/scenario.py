@@ -272,9 +272,9 @@ def updated(text: str, traces: Mapping[str, list[Any]]) -> tuple[str, list[str]]
         played = [(name, values) for name, values in cases if name in traces]
         for name, values in played:
             new = _fitted(new, values, traces[name])
-        wrong = [name for name, values in played if fill(new, values) != traces[name]]
-        unfit += wrong
-        if not wrong and new != old:
+        if any(fill(new, values) != traces[name] for name, values in played):
+            unfit += [name for name, values in played if fill(old, values) != traces[name]]
+        elif new != old:
             text = _with_value(text, place, new)
     return text, unfit
 
@@ -298,9 +298,13 @@ def _fitted(template: Any, values: Mapping[str, Any], wanted: Any) -> Any:
         return template
     if isinstance(template, dict) and isinstance(wanted, dict):
         return {key: _fitted(template.get(key), values, value) for key, value in wanted.items()}
-    if not (isinstance(template, list) and isinstance(wanted, list)):
-        return wanted
-    return _fitted_list(template, values, wanted)
+    if isinstance(template, list) and isinstance(wanted, list):
+        return _fitted_list(template, values, wanted)
+    if isinstance(template, str) and isinstance(wanted, str):
+        for name in _PLACEHOLDER.findall(template):
+            if values.get(name):
+                wanted = wanted.replace(_text(values[name]), "{" + name + "}")
+    return wanted
 
 
 def _fitted_list(template: list[Any], values: Mapping[str, Any], wanted: list[Any]) -> list[Any]:

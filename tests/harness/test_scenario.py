@@ -120,11 +120,12 @@ def traces(**fields: Any) -> dict[str, list[Any]]:
 
 def test_placeholders_stay_where_they_fit() -> None:
     wanted = {name: [*lines, {"op": "close"}] for name, lines in traces().items()}
-    for lines in wanted.values():
-        lines[0] = {"op": "open", "error": "timeout"}
-    written, unfit = scenario.updated(json.dumps(TABLE), wanted)
+    for name, lines in wanted.items():
+        lines[0] = {"op": "open", "error": f"timeout of {name.removeprefix('table/')}"}
+    table = {**TABLE, "expect": [{"op": "open", "error": "end of {case}"}, *TABLE["expect"][1:]]}
+    written, unfit = scenario.updated(json.dumps(table), wanted)
     assert unfit == []
-    expect = [{"op": "open", "error": "timeout"}, *TABLE["expect"][1:], {"op": "close"}]
+    expect = [{"op": "open", "error": "timeout of {case}"}, *TABLE["expect"][1:], {"op": "close"}]
     assert json.loads(written) == {**TABLE, "expect": expect}
 
 
@@ -132,8 +133,7 @@ def test_cases_that_differ_by_more_than_their_values_are_not_written() -> None:
     text = json.dumps(TABLE)
     wanted = traces()
     wanted["table/new"] = [{"op": "open", "error": "timeout"}, *wanted["table/new"][1:]]
-    assert scenario.updated(text, wanted)[0] == text
-    assert scenario.updated(text, wanted)[1]
+    assert scenario.updated(text, wanted) == (text, ["table/new"])
 
 
 def test_the_expectation_of_a_row_is_written_into_it() -> None:
