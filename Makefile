@@ -7,7 +7,9 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 CACHE := $(CURDIR)/.cache
+# Published packages; and development packages, which the demo and the tests use: not optimised, and built in a tenth of the time.
 DIST := $(CURDIR)/dist
+PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
 PY := $(VENV)/bin/python
 # The crates of the core.
@@ -20,12 +22,6 @@ PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
 
 PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core' '*.toml' Cargo.lock)
 NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core' '*.toml' Cargo.lock)
-
-# The same code, linked in a fraction of the time: for builds that are not published.
-THIN := CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=4
-
-# The core compiled as one, as it is published: in parts, what is inlined depends on what else a part holds.
-WHOLE_CORE := --config profile.release.package.kimi-agent.codegen-units=1
 
 say = @printf '\n=== %s\n' "$(1)"
 
@@ -52,32 +48,36 @@ setup: $(VENV)/.ready bindings-node/node_modules/.ready ## Installs what buildin
 
 # --- the packages ---
 
-$(DIST)/.wheel: $(VENV)/.ready $(PY_SOURCES)
+$(DIST)/%: MODE := --release
+$(DIST)/%: SCRIPT := build
+$(PACKAGES)/%: SCRIPT := build:debug
+
+%/.wheel: $(VENV)/.ready $(PY_SOURCES)
 	$(call say,Building the wheel)
-	@mkdir -p $(DIST) && rm -f $(DIST)/*.whl
-	@cd bindings-python && $(VENV)/bin/maturin build -q --release --locked --interpreter $(PY) --out $(DIST)
-	@ls -l $(DIST)/*.whl && touch $@
+	@mkdir -p $* && rm -f $*/*.whl
+	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --out $*
+	@ls -l $*/*.whl && touch $@
 
-$(DIST)/.npm: bindings-node/node_modules/.ready $(NODE_SOURCES)
+%/.npm: bindings-node/node_modules/.ready $(NODE_SOURCES)
 	$(call say,Building the npm package)
-	@mkdir -p $(DIST) && rm -f $(DIST)/*.tgz
-	@cd bindings-node && npm run --silent build && npm pack --silent --pack-destination $(DIST)
-	@ls -l $(DIST)/*.tgz && touch $@
+	@mkdir -p $* && rm -f $*/*.tgz
+	@cd bindings-node && npm run --silent $(SCRIPT) && npm pack --silent --pack-destination $*
+	@ls -l $*/*.tgz && touch $@
 
-$(VENV)/.installed: $(DIST)/.wheel
-	@$(PY) -m pip install -q --force-reinstall --no-deps $(DIST)/*.whl && touch $@
+$(VENV)/.installed: $(PACKAGES)/.wheel
+	@$(PY) -m pip install -q --force-reinstall --no-deps $(PACKAGES)/*.whl && touch $@
 
 .PHONY: wheels
-wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into dist/.
+wheels: $(DIST)/.wheel $(DIST)/.npm ## Builds the wheel and the npm tarball into dist/, optimised as they are published: some ten minutes.
 
 .PHONY: build
-build: $(VENV)/.installed $(DIST)/.npm ## Builds everything, and installs the wheel into .cache/venv.
+build: $(VENV)/.installed $(PACKAGES)/.npm ## Builds everything for development, and installs the wheel into .cache/venv.
 	@cargo programs -q
 
 # --- the two commands ---
 
 .PHONY: demo
-demo: $(VENV)/.installed $(DIST)/.npm ## Runs the main job in three languages; AGENT=kimi takes the kimi on PATH.
+demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three languages; AGENT=kimi takes the kimi on PATH.
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
@@ -96,15 +96,15 @@ tests-list:
 .PHONY: test-rust
 test-rust: ## The core: unit, property, integration and documentation tests.
 	$(call say,Testing the core)
-	@cargo test -q --locked $(CORE) $(FEATURES)
+	@cargo test -q --locked $(FEATURES)
 
 .PHONY: test-python
 test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10 on that is here.
 	$(call say,Testing the Python package)
-	@$(PY) tools/each_python.py --jobs 2 $(DIST) -- -m pytest -q bindings-python/tests
+	@$(PY) tools/each_python.py --jobs 2 $(PACKAGES) -- -m pytest -q bindings-python/tests
 
 .PHONY: test-node
-test-node: $(DIST)/.npm ## The Node package, on this Node, on Node 24 and on Node 26.
+test-node: $(PACKAGES)/.npm ## The Node package, on this Node, on Node 24 and on Node 26.
 	$(call say,Testing the Node package)
 	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24 && node scripts/newer-node.mjs 26
 
@@ -138,9 +138,9 @@ test-breakage: build ## Broken copies of the core, each of which the scenarios h
 	@$(PY) tests/breakage/run.py
 
 .PHONY: test-docs
-test-docs: build ## Every code block in the documents.
+test-docs: build ## Every code block in the documents; the page of measurements matches its results.
 	$(call say,Running the code blocks of the documents)
-	@$(PY) -m pytest -q tests/docs
+	@$(PY) -m pytest -q tests/docs bench/tests
 	@$(PY) tests/docs/run.py
 
 .PHONY: test-limits
@@ -149,10 +149,9 @@ test-limits: build ## What sessions take of memory and leave behind, counted, in
 	@$(PY) tests/limits/run.py --rust-program "$(TARGET)/debug/limits-program"
 
 .PHONY: test-instructions
-test-instructions: $(VENV)/.ready ## The page of measurements belongs to its results; instructions of the core's hot paths, against what is recorded.
+test-instructions: $(VENV)/.ready ## Instructions of the core's hot paths, against the recorded counts.
 	$(call say,Counting the instructions of the hot paths)
-	@$(PY) -m pytest -q bench/tests
-	@$(THIN) cargo build -q --release --locked -p instruction-paths $(WHOLE_CORE)
+	@cargo build -q --release --locked -p instruction-paths
 	@$(PY) bench/instructions/count.py --valgrind "$$(tools/valgrind.sh $(CACHE)/valgrind)" --program "$(TARGET)/release/instruction-paths"
 
 .PHONY: test-soak
@@ -164,7 +163,7 @@ test-soak: build ## Ten seconds of random sessions in Python and Node: nothing h
 .PHONY: test-exit
 test-exit: build ## 200 exits of each Python in the middle of a turn.
 	$(call say,Leaving Python in the middle of a turn)
-	@$(PY) tools/each_python.py $(DIST) -- tests/exit/run.py
+	@$(PY) tools/each_python.py $(PACKAGES) -- tests/exit/run.py
 
 tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
 	@cd tests/foreign/node && npm ci --no-audit --no-fund --loglevel=error
@@ -184,16 +183,16 @@ test-acp: build ## Agents of ACP that others have written, with a scripted model
 	@$(PY) tests/foreign/agents/run.py
 
 .PHONY: test-packages
-test-packages: wheels ## The wheel and the tarball, in fresh environments.
+test-packages: build ## The wheel and the tarball, in fresh environments.
 	$(call say,Trying the packages in fresh environments)
-	@tests/packages/run.sh "$(PYTHON)" $(DIST)
+	@tests/packages/run.sh "$(PYTHON)" $(PACKAGES)
 
 tests/bundles/node_modules/.ready: tests/bundles/package-lock.json
 	@cd tests/bundles && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: test-bundles
-test-bundles: $(DIST)/.npm tests/bundles/node_modules/.ready ## The Node package in bundles of esbuild, webpack and Vite, and under Deno.
+test-bundles: $(PACKAGES)/.npm tests/bundles/node_modules/.ready ## The Node package in bundles of esbuild, webpack and Vite, and under Deno.
 	$(call say,Bundling programs that use the Node package)
 	@cd tests/bundles && npm test --silent
 
@@ -202,14 +201,14 @@ tests/bundles/next/node_modules/.ready: tests/bundles/next/package-lock.json
 	@touch $@
 
 .PHONY: test-next
-test-next: $(DIST)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js, some 350 MB and a minute; NEXT_BUILDS names other builds. Not part of make test.
+test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js, some 350 MB and a minute; NEXT_BUILDS names other builds. Not part of make test.
 	$(call say,Building an application of Next.js)
 	@cd tests/bundles/next && npm test --silent
 
 .PHONY: test-programs
 test-programs: build ## Whole programs: servers, a terminal chat, a batch, with the scripted agent.
 	$(call say,Running whole programs)
-	@for run in $(wildcard tests/programs/*/run.sh); do "$$run" "$(PY)" "$(DIST)"; done
+	@for run in $(wildcard tests/programs/*/run.sh); do "$$run" "$(PY)" "$(PACKAGES)"; done
 
 .PHONY: test-real-quick
 test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.
@@ -280,7 +279,7 @@ sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-6
 		$(FEATURES) --target x86_64-unknown-linux-gnu --lib --test session
 
 .PHONY: lint
-lint: $(VENV)/.installed bindings-node/node_modules/.ready $(DIST)/.npm ## Formatting, lints and types of all three languages.
+lint: build ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
@@ -298,4 +297,4 @@ fmt: $(VENV)/.ready ## Formats Rust and Python.
 
 .PHONY: clean
 clean: ## Removes build products, not what was downloaded.
-	@cargo clean -q && rm -rf $(DIST) bindings-node/dist bindings-node/*.node
+	@cargo clean -q && rm -rf $(DIST) $(PACKAGES) bindings-node/dist bindings-node/*.node

@@ -14,8 +14,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # Where Node looks for the package of the program there.
 mkdir -p demo/node_modules && ln -sfn ../../bindings-node demo/node_modules/kimi-agent
-# The bindings' feature changes nothing here: like this it is what the tests have compiled.
-cargo build -q --locked -p kimi-agent --features mcp,testing --example demo
+cargo programs -q
 
 run() {
     local language=$1 program=$2
@@ -30,4 +29,4 @@ run() {
 
 run Python demo/demo.py "$python" demo/demo.py
 run Node demo/demo.mjs node demo/demo.mjs
-run Rust core/kimi-agent/examples/demo.rs cargo run -q --locked -p kimi-agent --features mcp,testing --example demo --
+run Rust core/kimi-agent/examples/demo.rs "${CARGO_TARGET_DIR:-target}/debug/examples/demo"

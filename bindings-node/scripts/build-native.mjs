@@ -1,26 +1,19 @@
 // Builds the addon with cargo, puts it where the loader looks (kimi-agent.<platform>-<arch>[-<libc>].node), and writes its
-// types to lib/addon.ts. `--debug` builds without optimisation; CARGO_TARGET_DIR and other cargo settings apply.
+// types to lib/addon.ts. `--debug` builds without optimisation, together with the other programs of this repository
+// (.cargo/config.toml says why). CARGO_TARGET_DIR and other cargo settings apply.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const types = process.env.CARGO_TARGET_DIR ?? fileURLToPath(new URL("../../target", import.meta.url));
-const typesFolder = `${types}/node-types`;
-mkdirSync(typesFolder, { recursive: true });
-
-const profile = process.argv.includes("--debug") ? [] : ["--release"];
+const command = process.argv.includes("--debug")
+  ? ["programs"]
+  : ["build", "--release", "--locked", "--package", "kimi-agent-node"];
 const cargo = spawnSync(
   process.env.CARGO ?? "cargo",
-  ["build", "-p", "kimi-agent-node", ...profile, "--message-format=json-render-diagnostics"],
-  {
-    cwd: root,
-    env: { ...process.env, NAPI_TYPE_DEF_TMP_FOLDER: typesFolder },
-    stdio: ["ignore", "pipe", "inherit"],
-    encoding: "utf8",
-    maxBuffer: 1 << 28,
-  },
+  [...command, "--message-format=json-render-diagnostics"],
+  { cwd: root, stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 1 << 28 },
 );
 if (cargo.error) throw cargo.error;
 if (cargo.status !== 0) process.exit(cargo.status ?? 1);
@@ -29,7 +22,7 @@ const artifact = cargo.stdout
   .split("\n")
   .filter((line) => line.startsWith("{"))
   .map((line) => JSON.parse(line))
-  .find((message) => message.reason === "compiler-artifact" && message.target.kind.includes("cdylib"));
+  .find((message) => message.reason === "compiler-artifact" && message.target.name === "kimi_agent_node");
 const library = artifact?.filenames.find((file) => /\.(so|dylib|dll)$/.test(file));
 if (!library) throw new Error("cargo built no shared library of kimi-agent-node");
 
@@ -39,8 +32,8 @@ const target = `${root}/${nativeFileName()}`;
 copyFileSync(library, `${target}.new`);
 renameSync(`${target}.new`, target);
 console.log(target);
-// Otherwise cargo had nothing to compile, and napi-rs wrote nothing.
-if (!artifact.fresh) writeTypes(`${typesFolder}/kimi-agent-node`, `${root}/lib/addon.ts`);
+// Where napi-rs writes them is set in .cargo/config.toml.
+writeTypes(`${root}/kimi-agent-node`, `${root}/lib/addon.ts`);
 
 /** Writes the types that napi-rs left while cargo compiled: one JSON object a line, a type or a part of one. */
 function writeTypes(source, file) {

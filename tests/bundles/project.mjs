@@ -6,12 +6,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
-const dist = process.env.KIMI_AGENT_DIST ?? join(here, "../../dist");
+const dist = process.env.KIMI_AGENT_DIST ?? join(here, "../../.cache/packages");
 
 /** The packed npm package. */
 export function tarball() {
   const found = readdirSync(dist).filter((name) => name.endsWith(".tgz"));
-  if (found.length !== 1) throw new Error(`expected one npm tarball in ${dist}, found ${found.length}: run \`make wheels\``);
+  if (found.length !== 1) throw new Error(`expected one npm tarball in ${dist}, found ${found.length}: run \`make build\``);
   return join(dist, found[0]);
 }
 

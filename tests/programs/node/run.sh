@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the programs of this folder with the npm package as it is published: run.sh PYTHON DIST.
+# Runs the programs of this folder with the npm package as it is installed: run.sh PYTHON DIST.
 set -euo pipefail
 cd "$(dirname "$0")"
 dist=$2

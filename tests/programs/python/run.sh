@@ -4,7 +4,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 python=${1:-python3}
-dist=${2:-$root/dist}
+dist=${2:-$root/.cache/packages}
 venv=$root/.cache/venv-programs
 if ! cmp -s "$here/requirements.txt" "$venv/.requirements"; then
     "$python" -m venv --clear "$venv"

@@ -1,3 +1,0 @@
-//! Cargo looks at build dependencies only where there is a build script.
-
-fn main() {}

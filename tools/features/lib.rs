@@ -1,1 +1,0 @@
-//! Empty: this crate is its Cargo.toml.
