@@ -81,11 +81,24 @@ demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three language
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-breakage test-docs test-instructions test-exit test-limits test-soak test-packages test-bundles test-programs test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-exit test-limits test-soak test-packages test-bundles test-programs test-foreign test-acp test-real-quick
 
 .PHONY: test
-test: $(TESTS) ## Runs everything but test-real.
+test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
 	$(call say,All tests have passed)
+
+# All Pythons, more repetitions, more releases, published packages: long, and has rarely found what `make test` had not.
+.PHONY: test-nightly
+test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
+	@$(MAKE) test-python PYTHONS=--all
+	@$(MAKE) test-exit PYTHONS=--all EXITS=200
+	@$(MAKE) soak SOAK_MINUTES=10
+	@$(MAKE) fuzz FUZZ_SECONDS=600
+	@$(MAKE) test-instructions
+	@$(MAKE) test-published
+	@$(MAKE) test-next
+	@$(MAKE) test-real
+	@$(MAKE) test-mutants
 
 .PHONY: tests-list
 tests-list:
@@ -99,9 +112,9 @@ test-rust: ## The core: unit, property, integration and documentation tests.
 	@cargo test -q --locked $(FEATURES)
 
 .PHONY: test-python
-test-python: $(VENV)/.installed ## The Python package, on every Python from 3.10 on that is here.
+test-python: $(VENV)/.installed ## The Python package, on the oldest and the newest Python from 3.10 to 3.13; PYTHONS=--all on each.
 	$(call say,Testing the Python package)
-	@$(PY) tools/each_python.py --jobs 2 $(PACKAGES) -- -m pytest -q bindings-python/tests
+	@$(PY) tools/each_python.py --jobs 2 $(PYTHONS) $(PACKAGES) -- -m pytest -q bindings-python/tests
 
 .PHONY: test-node
 test-node: $(PACKAGES)/.npm ## The Node package, on this Node, on Node 24 and on Node 26.
@@ -131,12 +144,6 @@ test-attacks: build ## Agents, hosts and systems that work against the promises 
 	$(call say,Attacking)
 	@$(PY) -m pytest -q tests/attacks
 
-.PHONY: test-breakage
-test-breakage: build ## Broken copies of the core, each of which the scenarios have to notice in all languages.
-	$(call say,Breaking the core)
-	@$(PY) -m pytest -q tests/breakage
-	@$(PY) tests/breakage/run.py
-
 .PHONY: test-docs
 test-docs: build ## Every code block in the documents; the page of measurements matches its results.
 	$(call say,Running the code blocks of the documents)
@@ -161,9 +168,9 @@ test-soak: build ## Ten seconds of random sessions in Python and Node: nothing h
 	@$(PY) tests/soak/run.py --seconds 10
 
 .PHONY: test-exit
-test-exit: build ## 200 exits of each Python in the middle of a turn.
+test-exit: build ## 60 exits of the oldest and the newest Python in the middle of a turn; EXITS is another number.
 	$(call say,Leaving Python in the middle of a turn)
-	@$(PY) tools/each_python.py $(PACKAGES) -- tests/exit/run.py
+	@$(PY) tools/each_python.py $(PYTHONS) $(PACKAGES) -- tests/exit/run.py $(EXITS)
 
 tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
 	@cd tests/foreign/node && npm ci --no-audit --no-fund --loglevel=error
@@ -187,6 +194,11 @@ test-packages: build ## The wheel and the tarball, in fresh environments.
 	$(call say,Trying the packages in fresh environments)
 	@tests/packages/run.sh "$(PYTHON)" $(PACKAGES)
 
+.PHONY: test-published
+test-published: wheels ## The same with the published packages, in dist/.
+	$(call say,Trying the published packages in fresh environments)
+	@tests/packages/run.sh "$(PYTHON)" $(DIST)
+
 tests/bundles/node_modules/.ready: tests/bundles/package-lock.json
 	@cd tests/bundles && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -201,7 +213,7 @@ tests/bundles/next/node_modules/.ready: tests/bundles/next/package-lock.json
 	@touch $@
 
 .PHONY: test-next
-test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js, some 350 MB and a minute; NEXT_BUILDS names other builds. Not part of make test.
+test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node package in Next.js, some 350 MB and a minute; NEXT_BUILDS names other builds.
 	$(call say,Building an application of Next.js)
 	@cd tests/bundles/next && npm test --silent
 
@@ -270,6 +282,15 @@ fuzz: ## Fuzzes the core for FUZZ_SECONDS (60), all targets or those in TARGETS;
 soak: build ## Random sessions in Python and Node for SOAK_MINUTES (5), with the seed SOAK_SEED; not part of make test.
 	$(call say,Playing random sessions for $(or $(SOAK_MINUTES),5) minutes)
 	@$(PY) tests/soak/run.py --minutes $(or $(SOAK_MINUTES),5) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+$(CACHE)/cargo/bin/cargo-mutants:
+	$(call say,Installing cargo-mutants)
+	@cargo install -q --debug --locked --root $(CACHE)/cargo --version 27.1.0 cargo-mutants
+
+.PHONY: test-mutants
+test-mutants: $(CACHE)/cargo/bin/cargo-mutants ## Changes the protocol code in small ways, which its unit tests must notice; MUTANTS adds arguments.
+	$(call say,Changing the protocol code)
+	@$< mutants --package kimi-agent-protocol --output $(CACHE) $(MUTANTS)
 
 .PHONY: sanitize
 sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-64 Linux with nightly Rust; not part of make test.

@@ -1,8 +1,8 @@
-"""Runs a command on every Python from 3.10 to 3.13 that is here, with the wheel installed in an environment of its own.
+"""Runs a command on the oldest and the newest Python from 3.10 to 3.13 that is here, with the wheel in a virtual environment.
 
-    python tools/each_python.py [--jobs 2] DIST -- -m pytest bindings-python/tests
+    python tools/each_python.py [--all] [--jobs 2] DIST -- -m pytest bindings-python/tests
 
-With several jobs, that many run side by side, and each prints when it has ended. The environments are kept
+`--all` also runs it on the Pythons between. With several jobs, that many run side by side, and each prints when it has ended. The environments are kept
 below .cache; a wheel that has not changed is not installed again.
 """
 
@@ -57,6 +57,7 @@ def main() -> int:
     """Exits with 1 where the command failed on any of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="also the Pythons between the oldest and the newest")
     parser.add_argument("dist", type=Path)
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
@@ -64,6 +65,8 @@ def main() -> int:
     pythons = {number: path for number, path in all_pythons().items() if number <= NEWEST}
     if not pythons:
         sys.exit("there is no Python from 3.10 to 3.13")
+    if not given.all:
+        pythons = {number: pythons[number] for number in sorted({min(pythons), max(pythons)})}
     kept = subprocess.PIPE if given.jobs > 1 else None
 
     def run(number: tuple[int, int]) -> bool:

@@ -73,18 +73,12 @@ class Cast(unittest.TestCase):
 class Quick(unittest.TestCase):
     LANGUAGES = ("rust", "python", "node")
 
-    def test_newest_in_all_languages(self) -> None:
-        newest = releases.kimi_cli()[-1]
-        self.assertIn(newest, releases.quick())
-        self.assertEqual(releases.quick_left_out("text", newest, list(self.LANGUAGES)), {})
-
     def test_turns(self) -> None:
-        """Every case is played with every release, and over three releases in every language."""
-        turning = [version for version in releases.quick() if releases.quick_left_out("text", version, ["a", "b"])]
-        self.assertGreaterEqual(len(turning), 3)
+        """Every case is played with every release, and over the three releases in every language."""
+        self.assertEqual(len(releases.quick()), 3)
         for scenario in load_all(CASES):
             played = []
-            for version in turning[:3]:
+            for version in releases.quick():
                 left_out = releases.quick_left_out(scenario.name, version, list(self.LANGUAGES))
                 played += [language for language in self.LANGUAGES if language not in left_out]
             self.assertEqual(sorted(played), sorted(self.LANGUAGES), scenario.name)
