@@ -1,9 +1,9 @@
-"""Runs a command on the oldest and the newest Python from 3.10 to 3.13 that is here, with the wheel in a virtual environment.
+"""Runs a command on the oldest and the newest Python from 3.10 to 3.13, with the wheel installed.
 
     python tools/each_python.py [--all] [--jobs 2] DIST -- -m pytest bindings-python/tests
 
-`--all` also runs it on the Pythons between. With several jobs, that many run side by side, and each prints when it has ended. The environments are kept
-below .cache; a wheel that has not changed is not installed again.
+`--all` also runs it on the Pythons between. With several jobs, that many run in parallel, and the output of each is
+printed when it has ended. The environments are kept below .cache; a wheel that has not changed is not installed again.
 """
 
 from __future__ import annotations
