@@ -32,8 +32,9 @@ const target = `${root}/${nativeFileName()}`;
 copyFileSync(library, `${target}.new`);
 renameSync(`${target}.new`, target);
 console.log(target);
-// Where napi-rs writes them is set in .cargo/config.toml.
-writeTypes(`${root}/kimi-agent-node`, `${root}/lib/addon.ts`);
+// napi-rs writes into the folder that .cargo/config.toml names, whenever the addon is compiled.
+const types = `${root}/kimi-agent-node`;
+if (existsSync(types)) writeTypes(types, `${root}/lib/addon.ts`);
 
 /** Writes the types that napi-rs left while cargo compiled: one JSON object a line, a type or a part of one. */
 function writeTypes(source, file) {
