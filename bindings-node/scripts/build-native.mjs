@@ -13,7 +13,7 @@ const command = process.argv.includes("--debug")
 const cargo = spawnSync(
   process.env.CARGO ?? "cargo",
   [...command, "--message-format=json-render-diagnostics"],
-  { cwd: root, stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 1 << 28 },
+  { cwd: `${root}/..`, stdio: ["ignore", "pipe", "inherit"], encoding: "utf8", maxBuffer: 1 << 28 },
 );
 if (cargo.error) throw cargo.error;
 if (cargo.status !== 0) process.exit(cargo.status ?? 1);
