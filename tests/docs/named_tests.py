@@ -56,10 +56,16 @@ def _in_python(file: Path) -> set[str]:
 
 
 def _in_rust(path: list[str], root: Path) -> bool:
+    """The path may begin with a crate's folder in core/; unit tests may be a module in the file itself."""
     *modules, function = path
-    # Unit tests may be a module in the file itself.
-    inside = modules[:-1] if modules[-1:] == ["tests"] else modules
-    places = {"/".join(modules), "/".join(inside)}
-    files = [file for place in places for end in (".rs", "/mod.rs") for file in root.glob(f"core/**/{place}{end}")]
+    if modules[-1:] == ["tests"] and not _rust_files(modules, root):
+        modules.pop()
     test = re.compile(rf"#\[(?:tokio::)?test(?:\([^)]*\))?\]\s*(?:async )?fn {re.escape(function)}\(")
-    return any(test.search(file.read_text("utf-8")) for file in files)
+    return any(test.search(file.read_text("utf-8")) for file in _rust_files(modules, root))
+
+
+def _rust_files(modules: list[str], root: Path) -> list[Path]:
+    crate, place = root / "core" / modules[0] / "src", "/".join(modules[1:]) or "lib"
+    inside = [crate / f"{place}.rs", crate / place / "mod.rs"]
+    anywhere = [file for end in (".rs", "/mod.rs") for file in root.glob(f"core/**/{'/'.join(modules)}{end}")]
+    return [file for file in [*inside, *anywhere] if file.is_file()]
