@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -33,10 +34,13 @@ def mistakes(text: str, root: Path) -> list[str]:
 
 
 def exists(name: str, root: Path) -> bool:
-    """Is there `scenarios/NAME`, `real/NAME`, `file.py::NAME`, `file.mjs::NAME` or, in Rust, `module::NAME`?"""
+    """Is there `scenarios/NAME`, `scenarios/TABLE/CASE`, `real/NAME`, `file.py::NAME`, `file.mjs::NAME` or, in Rust, `module::NAME`?"""
     for folder, place in (("scenarios/", "tests/scenarios"), ("real/", "tests/real/cases")):
         if name.startswith(folder):
-            return (root / place / f"{name.removeprefix(folder)}.json").exists()
+            file, _, case = name.removeprefix(folder).partition("/")
+            path = root / place / f"{file}.json"
+            cases = json.loads(path.read_text("utf-8")).get("cases", []) if path.exists() else []
+            return any(row["case"] == case for row in cases) if case else path.exists()
     file, _, wanted = name.partition("::")
     if file.endswith(".mjs"):
         path = root / "bindings-node/test" / file

@@ -30,7 +30,15 @@ def test_every_row_names_tests_that_exist(page: str, heading: str, least: int) -
 
 
 @pytest.mark.parametrize(
-    "name", ["scenarios/steer", "real/steer", "test_sync.py::test_ctrl_c", "run.py::WAYS", "image.test.mjs::"]
+    "name",
+    [
+        "scenarios/steer_media",
+        "scenarios/steer/text",
+        "real/steer",
+        "test_sync.py::test_ctrl_c",
+        "run.py::WAYS",
+        "image.test.mjs::",
+    ],
 )
 def test_a_test_is_found_by_its_whole_name_only(name: str) -> None:
     if name.endswith("::"):
@@ -39,10 +47,10 @@ def test_a_test_is_found_by_its_whole_name_only(name: str) -> None:
     assert not exists(f"{name}_not", ROOT)
 
 
-@pytest.mark.parametrize("cell", ["", "none", "`scenarios/steer` and so on", "`scenarios/nowhere`"])
+@pytest.mark.parametrize("cell", ["", "none", "`scenarios/steer/text` and so on", "`scenarios/nowhere`"])
 def test_a_row_without_a_test_is_noticed(cell: str) -> None:
     head = "| promise | how | tests |\n| --- | --- | --- |\n"
-    assert mistakes(f"{head}| It ends. | So. | `scenarios/steer` |\n", ROOT) == []
+    assert mistakes(f"{head}| It ends. | So. | `scenarios/steer/text` |\n", ROOT) == []
     assert mistakes(f"{head}| It ends. | So. | {cell} |\n", ROOT)
 
 
