@@ -53,6 +53,22 @@ pub(crate) fn status(n: usize) -> Value {
     )
 }
 
+fn acp_update(update: &Value) -> Value {
+    let params = json!({"sessionId": "session-1", "update": update});
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": params})
+}
+
+pub(crate) fn acp_text(n: usize) -> Value {
+    let content = json!({"type": "text", "text": format!(" word{}", n % 1000)});
+    acp_update(&json!({"sessionUpdate": "agent_message_chunk", "content": content}))
+}
+
+pub(crate) fn acp_tool_call(n: usize) -> Value {
+    let content = json!([{"type": "content", "content": {"type": "text", "text": "total 12\n"}}]);
+    acp_update(&json!({"sessionUpdate": "tool_call", "toolCallId": format!("0:call_{n:08}"), "title": "Bash",
+        "kind": "execute", "status": "pending", "content": content}))
+}
+
 pub(crate) fn turn_end() -> Value {
     event("TurnEnd", &json!({}))
 }

@@ -29,6 +29,9 @@ const PATHS: &[(&str, Path)] = &[
     ("decode tool result", |times| decode(times, &lines::tool_result(1), true)),
     ("decode status", |times| decode(times, &lines::status(1), true)),
     ("decode status, spaced", |times| decode(times, &lines::status(1), false)),
+    ("decode text, ACP", |times| decode_acp(times, &lines::acp_text(1), true)),
+    ("decode text, ACP, spaced", |times| decode_acp(times, &lines::acp_text(1), false)),
+    ("decode tool call, ACP", |times| decode_acp(times, &lines::acp_tool_call(1), true)),
     ("turn in memory, an event", |times| run(turn(times, true))),
     ("turn in memory, an event, spaced", |times| run(turn(times, false))),
     ("approval in memory, a round trip", |times| run(approvals(times))),
@@ -50,6 +53,11 @@ fn decode(times: usize, event: &serde_json::Value, compact: bool) {
     let line = lines::spelled(event, compact);
     // Dialects get lines without their ends.
     assert_eq!(measured::decode(std::iter::repeat_n(line.trim_end().as_bytes(), times)), times);
+}
+
+fn decode_acp(times: usize, update: &serde_json::Value, compact: bool) {
+    let line = lines::spelled(update, compact);
+    assert_eq!(measured::decode_acp(std::iter::repeat_n(line.trim_end().as_bytes(), times)), times);
 }
 
 fn run(path: impl Future<Output = ()>) {

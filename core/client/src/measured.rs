@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::io::DuplexStream;
 
-use crate::dialect::{Dialect as _, Incoming, Wire};
+use crate::dialect::{Acp, Call, Dialect as _, Incoming, Wire};
 use crate::transport::memory;
 use crate::wire::Event;
 use crate::wire::framing::LineBuffer;
@@ -31,6 +31,23 @@ pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
         .filter(|line| match std::hint::black_box(dialect.read_line(line)) {
             Incoming::Event(event) => !matches!(*event, Event::Unknown(_)),
             _ => false,
+        })
+        .count()
+}
+
+/// Reads lines of ACP as a session in a turn does; says how many brought an event that is known.
+pub fn decode_acp<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
+    let mut dialect = Acp::open("session-1");
+    let prompt = dialect.call("prompt-1", &Call::Prompt("go".into()));
+    assert!(prompt.is_ok(), "a prompt that is text");
+    let is_known = |incoming: &Incoming| match incoming {
+        Incoming::Event(event) | Incoming::Aside(event) => !matches!(**event, Event::Unknown(_)),
+        _ => false,
+    };
+    lines
+        .filter(|line| match std::hint::black_box(dialect.read_line(line)) {
+            Incoming::Several(all) => all.iter().any(is_known),
+            one => is_known(&one),
         })
         .count()
 }

@@ -115,11 +115,11 @@ impl Router {
             Message::Request { id, method, params } => {
                 let id = id.to_owned();
                 match &*method {
-                    "initialize" => self.greet(key, id, params),
-                    "session/new" | "session/fork" => self.call(key, id, &method, params, Kind::Opens),
-                    "session/load" | "session/resume" => self.resume(key, id, &method, params),
-                    "session/prompt" => self.call(key, id, &method, params, Kind::Prompt),
-                    _ => self.call(key, id, &method, params, Kind::Other),
+                    "initialize" => self.greet(key, id, params.raw()),
+                    "session/new" | "session/fork" => self.call(key, id, &method, params.raw(), Kind::Opens),
+                    "session/load" | "session/resume" => self.resume(key, id, &method, params.raw()),
+                    "session/prompt" => self.call(key, id, &method, params.raw(), Kind::Prompt),
+                    _ => self.call(key, id, &method, params.raw(), Kind::Other),
                 }
             }
             Message::Response { id, .. } => {
@@ -215,7 +215,8 @@ impl Router {
             Message::Invalid(_) => return self.for_eldest(line, None),
         };
         let request = request.map(str::to_owned);
-        let Some(name) = session_of(params) else { return self.for_eldest(line, request) };
+        let Some(name) = params.text("sessionId").ok() else { return self.for_eldest(line, request) };
+        let name = name.into_owned();
         match self.names.get(&name) {
             Some(key) => self.deliver(*key, line, request),
             None if self.opens() && self.strays.iter().map(|(_, line)| line.len()).sum::<usize>() < MAX_STRAYS => {

@@ -49,14 +49,14 @@ fn canonical(kind: &str) -> Option<&'static str> {
     })
 }
 
-fn decode(kind: &str, payload: &RawValue) -> Event {
+fn decode(kind: &str, payload: &str) -> Event {
     match (kind, canonical(kind)) {
         ("tool_result", _) => match tool_result(payload) {
             Ok(result) => result.into(),
             Err(error) => Event::undecoded("tool_result", payload, error),
         },
         ("subagent_event", _) => match modern_subagent(payload) {
-            Ok(modern) => Event::decode("SubagentEvent", modern.raw()),
+            Ok(modern) => Event::decode("SubagentEvent", modern.get()),
             Err(error) => Event::undecoded("subagent_event", payload, error),
         },
         (_, Some(known)) => Event::decode(known, payload),
@@ -65,7 +65,7 @@ fn decode(kind: &str, payload: &RawValue) -> Event {
 }
 
 /// `{tool_call_id, ok, result: {output, message, brief}}`; the output may be text, parts, or any object.
-fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
+fn tool_result(payload: &str) -> std::result::Result<ToolResult, String> {
     #[derive(serde::Deserialize)]
     struct Body {
         output: Value,
@@ -80,10 +80,10 @@ fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
         ok: bool,
         result: Json,
     }
-    if payload.get().starts_with('[') {
+    if payload.starts_with('[') {
         return Err("a list, not an object".to_owned());
     }
-    let legacy: Legacy = crate::wire::decode_body(payload.get())?;
+    let legacy: Legacy = crate::wire::decode_body(payload)?;
     let result: Body = object(legacy.result.get()).map_err(|error| format!("result: {error}"))?;
     let output = match result.output {
         Value::Null => Content::from(""),
@@ -115,7 +115,7 @@ fn tool_result(payload: &RawValue) -> std::result::Result<ToolResult, String> {
 }
 
 /// The event inside is spelled in the legacy way, too.
-fn modern_subagent(payload: &RawValue) -> std::result::Result<Json, String> {
+fn modern_subagent(payload: &str) -> std::result::Result<Json, String> {
     #[derive(serde::Deserialize)]
     struct Inner<'a> {
         #[serde(borrow, rename = "type")]
@@ -123,10 +123,10 @@ fn modern_subagent(payload: &RawValue) -> std::result::Result<Json, String> {
         #[serde(borrow, default)]
         payload: Option<&'a RawValue>,
     }
-    let mut body: Map<String, Value> = crate::wire::decode_body(payload.get())?;
+    let mut body: Map<String, Value> = crate::wire::decode_body(payload)?;
     let inner = body.remove("event").ok_or("event: missing")?.to_string();
     let inner: Inner<'_> = object(&inner).map_err(|error| format!("event: {error}"))?;
-    let event = decode(&inner.kind, inner.payload.unwrap_or(RawValue::NULL));
+    let event = decode(&inner.kind, inner.payload.map_or("null", RawValue::get));
     if let Some(id) = body.remove("task_tool_call_id") {
         body.insert("parent_tool_call_id".to_owned(), id);
     }

@@ -1,14 +1,12 @@
 //! Wire 1.0 to 1.10. The newest version is the canonical model, nearly; this file says what older ones do otherwise,
 //! and what real agents do that no version says.
 
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
 use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::jsonrpc::{self, MAX_DEPTH, Message, RpcFailure, is_too_deep};
-use crate::wire::value::{Key, object};
+use crate::wire::jsonrpc::{self, MAX_DEPTH, Message, Params, RpcFailure, is_too_deep};
 use crate::wire::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -84,42 +82,33 @@ impl Wire {
 }
 
 /// Reads a message of an agent that wraps events as Wire does; `decode` knows their types.
-pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &RawValue) -> Event) -> Incoming {
-    let event = |params: &RawValue| -> std::result::Result<Event, String> {
-        #[derive(serde::Deserialize)]
-        struct Params<'a> {
-            #[serde(borrow, rename = "type")]
-            kind: Key<'a>,
-            #[serde(borrow, default)]
-            payload: Option<&'a RawValue>,
-        }
-        let params: Params<'_> = object(params.get()).map_err(|error| error.to_string())?;
-        let payload = params.payload.unwrap_or(RawValue::NULL);
-        if is_too_deep(payload.get()) {
+pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Event) -> Incoming {
+    let event = |params: &Params<'_>| -> std::result::Result<Event, String> {
+        let kind = params.text("type")?;
+        let payload = params.member("payload")?.unwrap_or("null");
+        if is_too_deep(payload) {
             return Ok(Event::Unknown(UnknownEvent {
-                kind: params.kind.0.into_owned(),
+                kind: kind.into_owned(),
                 payload: Json::null(),
                 error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
                 extra: Default::default(),
             }));
         }
-        Ok(decode(&params.kind.0, payload))
+        Ok(decode(&kind, payload))
     };
     match message {
-        Message::Notification { method, params } if method == "event" => match event(params) {
+        Message::Notification { method, params } if method == "event" => match event(&params) {
             Ok(event) => Incoming::event(event),
             Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
         },
         Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
-        Message::Request { id, method, params } => match event(params) {
+        Message::Request { id, method, params } => match event(&params) {
             Ok(request) if method == "request" => {
                 Incoming::Request { rpc_id: id.to_owned(), request: Box::new(request) }
             }
-            _ => Incoming::UnknownMethod {
-                rpc_id: id.to_owned(),
-                method: method.into_owned(),
-                params: if is_too_deep(params.get()) { Json::null() } else { Json::from_raw(params) },
-            },
+            _ => {
+                Incoming::UnknownMethod { rpc_id: id.to_owned(), method: method.into_owned(), params: params.to_json() }
+            }
         },
         Message::Response { id, outcome } => {
             Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
@@ -134,7 +123,7 @@ fn modernise(event: &mut Event) {
         && unknown.kind == "ApprovalRequestResolved"
     {
         // Its name until 1.1.
-        *event = Event::decode("ApprovalResponse", unknown.payload.raw());
+        *event = Event::decode("ApprovalResponse", unknown.payload.get());
     }
     if let Event::SubagentEvent(subagent) = event {
         if subagent.parent_tool_call_id.is_none() {

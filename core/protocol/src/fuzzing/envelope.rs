@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wire::jsonrpc::{Message, is_too_deep, parse};
+use crate::wire::jsonrpc::{Message, Params, is_too_deep, parse};
 
 /// What a line is, with everything in it as values.
 #[derive(Debug, PartialEq)]
@@ -59,12 +59,12 @@ fn value(raw: &RawValue) -> Value {
 fn found(envelope: Message<'_>) -> Kind {
     match envelope {
         Message::Notification { method, params } => {
-            Kind::Notification { method: method.into_owned(), params: value(params) }
+            Kind::Notification { method: method.into_owned(), params: value(params.raw()) }
         }
         Message::Request { id, method, params } => Kind::Request {
             id: serde_json::from_str(id).expect("JSON"),
             method: method.into_owned(),
-            params: value(params),
+            params: value(params.raw()),
         },
         Message::Response { id, outcome } => Kind::Response {
             // An id that is no string is never one of ours: only its text is known.
@@ -112,6 +112,18 @@ fn repeats_a_member(text: &str) -> bool {
     serde_json::from_str::<Names>(text).is_ok_and(|names| names.0)
 }
 
+/// Each member of the parameters is found by its name, and no other.
+fn members_are_those(params: &Params<'_>, value: &Value) {
+    let Value::Object(members) = value else {
+        return assert!(params.member("type").is_err());
+    };
+    for (name, value) in members {
+        let text = params.member(name).expect("an object").expect("a member");
+        assert_eq!(serde_json::from_str::<Value>(text).ok().as_ref(), Some(value));
+    }
+    assert_eq!(params.member("no such name"), Ok(None));
+}
+
 pub(super) fn check(line: &[u8]) {
     let envelope = parse(line);
     let Ok(text) = std::str::from_utf8(line) else {
@@ -125,6 +137,9 @@ pub(super) fn check(line: &[u8]) {
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };
     if repeats_a_member(text) {
         return;
+    }
+    if let Message::Notification { params, .. } | Message::Request { params, .. } = &envelope {
+        members_are_those(params, &value["params"]);
     }
     assert_eq!(found(envelope), expected(&value));
 }

@@ -1,25 +1,28 @@
 //! JSON-RPC 2.0: reads a line as a message that borrows from it, and writes requests, answers and refusals.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::Json;
-use super::value::{Key, object};
+use super::scan::{self, NotJson, Scanner};
+use super::value::object;
 
 /// A message of JSON-RPC, borrowed from its line. Parameters and results are slices of the line, not yet decoded.
 #[derive(Clone, Debug)]
 pub enum Message<'a> {
     Notification {
         method: Cow<'a, str>,
-        params: &'a RawValue,
+        params: Params<'a>,
     },
     /// The id is kept as JSON text: the answer must carry the very same.
     Request {
         id: &'a str,
         method: Cow<'a, str>,
-        params: &'a RawValue,
+        params: Params<'a>,
     },
     /// `id` is `None` where the agent answers something that it could not read.
     Response {
@@ -63,28 +66,139 @@ pub fn is_too_deep(text: &str) -> bool {
         })
 }
 
-/// A member that may be missing, or null: two different things.
+/// The members of an object that messages have, as they are written. A member may be missing, or null: two different things.
 #[derive(Default)]
-struct Member<'a>(Option<&'a RawValue>);
+struct Members<'a> {
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Option<Params<'a>>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+    /// The first of these that occurs again.
+    repeated: Option<&'static str>,
+}
 
-impl<'de: 'a, 'a> Deserialize<'de> for Member<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(deserializer).map(|raw| Self(Some(raw)))
+impl<'a> Members<'a> {
+    fn scan(text: &'a str) -> Result<Self, NotJson> {
+        let mut members = Self::default();
+        let mut scanner = Scanner::new(text);
+        scanner.object(|name, scanner| {
+            let name = name.decode();
+            let (slot, name) = match name.as_deref() {
+                Some("id") => (&mut members.id, "id"),
+                Some("method") => (&mut members.method, "method"),
+                Some("result") => (&mut members.result, "result"),
+                Some("error") => (&mut members.error, "error"),
+                Some("params") => {
+                    if members.params.replace(Params::scan(scanner)?).is_some() {
+                        members.repeated = Some("params");
+                    }
+                    return Ok(());
+                }
+                // A name that is no text, with half of a surrogate pair, is refused as serde does it.
+                Some(_) => return scanner.value().map(drop),
+                None => return Err(NotJson),
+            };
+            if slot.replace(scanner.value()?).is_some() {
+                members.repeated = Some(name);
+            }
+            Ok(())
+        })?;
+        scanner.end()?;
+        Ok(members)
     }
 }
 
-#[derive(Deserialize)]
-struct Members<'a> {
-    #[serde(borrow, default)]
-    id: Member<'a>,
-    #[serde(borrow, default)]
-    method: Option<Key<'a>>,
-    #[serde(borrow, default)]
-    params: Member<'a>,
-    #[serde(borrow, default)]
-    result: Member<'a>,
-    #[serde(borrow, default)]
-    error: Member<'a>,
+/// How many members of parameters are noted in passing. The methods of our protocols have two or three.
+const FEW: usize = 4;
+
+/// Parameters: their text, and their members as slices of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'a> {
+    text: &'a str,
+    members: [(&'a str, &'a str); FEW],
+    count: usize,
+    /// `members` are all that there are, and their names have no escapes.
+    is_complete: bool,
+}
+
+impl<'a> Params<'a> {
+    const NULL: Self = Self { text: "null", members: [("", ""); FEW], count: 0, is_complete: true };
+
+    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, NotJson> {
+        let mut params = Self::NULL;
+        if scanner.peek() != Some(b'{') {
+            params.text = scanner.value()?;
+            return Ok(params);
+        }
+        params.text = scanner.object_text(|name, scanner| {
+            let value = scanner.value()?;
+            let known =
+                name.has_escapes || params.members[..params.count].iter().any(|(other, _)| *other == name.written);
+            match params.members.get_mut(params.count) {
+                Some(member) if !known => {
+                    *member = (name.written, value);
+                    params.count += 1;
+                }
+                _ => params.is_complete = false,
+            }
+            Ok(())
+        })?;
+        Ok(params)
+    }
+
+    /// Their text.
+    pub fn get(&self) -> &'a str {
+        self.text
+    }
+
+    /// Their text, for types that are made of it.
+    pub fn raw(&self) -> &'a RawValue {
+        serde_json::from_str(self.text).unwrap_or(RawValue::NULL)
+    }
+
+    /// A copy for programs; `null` if they are nested too deep.
+    pub fn to_json(self) -> Json {
+        if is_too_deep(self.text) { Json::null() } else { Json::from_text(self.text) }
+    }
+
+    /// One of them, as text; nothing if there is none.
+    ///
+    /// # Errors
+    /// The parameters are not an object, or have the member several times.
+    pub fn member(&self, name: &str) -> Result<Option<&'a str>, String> {
+        if !self.text.starts_with('{') {
+            return Err(format!(
+                "{}, not an object",
+                if self.text.starts_with('[') { "a list" } else { "a single value" }
+            ));
+        }
+        if self.is_complete {
+            let found = self.members[..self.count].iter().find(|(other, _)| *other == name);
+            return Ok(found.map(|(_, value)| *value));
+        }
+        let (mut found, mut is_repeated) = (None, false);
+        let read = scan::for_each_member(self.text, |other, value| {
+            if other.decode().as_deref() == Some(name) {
+                is_repeated |= found.replace(value).is_some();
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) if !is_repeated => Ok(found),
+            Ok(()) => Err(format!("duplicate field `{name}`")),
+            Err(NotJson) => Err("not JSON".to_owned()),
+        }
+    }
+
+    /// One of them that is a string.
+    ///
+    /// # Errors
+    /// There is none, or it is not a string.
+    pub fn text(&self, name: &str) -> Result<Cow<'a, str>, String> {
+        let value = self.member(name)?.ok_or_else(|| format!("missing field `{name}`"))?;
+        scan::text_of(value).ok_or_else(|| format!("{name}: not a string"))
+    }
 }
 
 /// Reads a line.
@@ -93,38 +207,42 @@ pub fn parse(line: &[u8]) -> Message<'_> {
         Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
         Err(error) => return Message::Invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
     };
-    if !text.trim_start().starts_with('{') {
-        let what = if text.trim_start().starts_with('[') { "a batch" } else { "not a JSON object" };
-        return Message::Invalid(what.to_owned());
+    match Scanner::new(text).peek() {
+        Some(b'{') => {}
+        Some(b'[') => return Message::Invalid("a batch".to_owned()),
+        _ => return Message::Invalid("not a JSON object".to_owned()),
     }
-    let members: Members<'_> = match object(text) {
-        Ok(members) => members,
-        Err(error) => return Message::Invalid(error.to_string()),
+    let Ok(members) = Members::scan(text) else {
+        let reason = serde_json::from_str::<HashMap<String, IgnoredAny>>(text).err();
+        return Message::Invalid(reason.map_or_else(|| "not JSON".to_owned(), |reason| reason.to_string()));
     };
-    let params = members.params.0.unwrap_or(RawValue::NULL);
-    let id = members.id.0.map(RawValue::get);
-    if let Some(method) = members.method {
+    if let Some(name) = members.repeated {
+        return Message::Invalid(format!("duplicate field `{name}`"));
+    }
+    let id = members.id.filter(|id| *id != "null");
+    if let Some(method) = members.method.filter(|method| *method != "null") {
+        let Some(method) = scan::text_of(method) else {
+            return Message::Invalid("method: not a string".to_owned());
+        };
+        let params = members.params.unwrap_or(Params::NULL);
         return match id {
-            Some(id) if id != "null" => Message::Request { id, method: method.0, params },
-            _ => Message::Notification { method: method.0, params },
+            Some(id) => Message::Request { id, method, params },
+            None => Message::Notification { method, params },
         };
     }
-    let outcome = match (members.error.0, members.result.0) {
-        (Some(error), _) if error.get() != "null" => match object::<RpcFailure>(error.get()) {
+    let outcome = match (members.error, members.result) {
+        (Some(error), _) if error != "null" => match object::<RpcFailure>(error) {
             Ok(failure) => Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure }),
             Err(reason) => return Message::Invalid(format!("error object: {reason}")),
         },
-        (_, Some(result)) => Ok(result),
+        (_, Some(result)) => match serde_json::from_str(result) {
+            Ok(result) => Ok(result),
+            Err(reason) => return Message::Invalid(format!("result: {reason}")),
+        },
         _ => return Message::Invalid("neither method, result nor error".to_owned()),
     };
-    let id = match id {
-        None | Some("null") => None,
-        Some(id) => match serde_json::from_str::<Key<'_>>(id) {
-            Ok(key) => Some(key.0),
-            // A number, say: it can't be one of ours, whose ids are strings.
-            Err(_) => Some(Cow::Borrowed(id)),
-        },
-    };
+    // A number, for example, is kept as its text: it cannot be one of ours, whose ids are strings.
+    let id = id.map(|id| scan::text_of(id).unwrap_or(Cow::Borrowed(id)));
     Message::Response { id, outcome }
 }
 

@@ -11,6 +11,7 @@ pub mod framing;
 #[allow(missing_docs, reason = "not an API for programs")]
 pub mod jsonrpc;
 pub mod message;
+pub(crate) mod scan;
 pub mod value;
 
 pub use added::{Added, written_for_host};

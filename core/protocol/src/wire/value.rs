@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::ToolCallInfo;
+use super::scan::{NotJson, for_each_member, text_of};
 
 /// JSON of any shape, kept as the text that came over the pipe.
 ///
@@ -46,13 +47,13 @@ impl Json {
     }
 
     #[doc(hidden)]
-    pub fn raw(&self) -> &RawValue {
-        &self.0
-    }
-
-    #[doc(hidden)]
     pub fn from_raw(raw: &RawValue) -> Self {
         Self(raw.to_owned())
+    }
+
+    /// JSON from its text; `null` if it is not JSON.
+    pub(crate) fn from_text(text: &str) -> Self {
+        serde_json::from_str::<&RawValue>(text).map_or_else(|_| Self::null(), Self::from_raw)
     }
 
     /// The JSON `null`.
@@ -465,7 +466,21 @@ pub fn tag_of(json: &str) -> serde_json::Result<Cow<'_, str>> {
         #[serde(borrow, rename = "type")]
         tag: Key<'a>,
     }
-    object::<Tagged<'_>>(json).map(|tagged| tagged.tag.0)
+    let mut found = None;
+    let read = for_each_member(json, |name, value| {
+        if name.has_escapes || (name.written == "type" && found.is_some()) {
+            return Err(NotJson);
+        }
+        if name.written == "type" {
+            found = Some(value);
+        }
+        Ok(())
+    });
+    match found.and_then(text_of) {
+        Some(tag) if read.is_ok() => Ok(tag),
+        // Unusual, or wrong: serde says what is wrong.
+        _ => object::<Tagged<'_>>(json).map(|tagged| tagged.tag.0),
+    }
 }
 
 #[doc(hidden)]

@@ -21,11 +21,10 @@ use std::path::PathBuf;
 use agent_client_protocol_schema::v1::{self as acp, StopReason};
 use serde::Serialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::jsonrpc::{self, Message, RpcFailure, is_too_deep};
+use crate::wire::jsonrpc::{self, Message, RpcFailure};
 use crate::wire::value::object;
 use crate::wire::{Event, Json, ServerInfo, StepBegin, ToolKind};
 pub use listing::Listing;
@@ -116,7 +115,7 @@ impl Acp {
     }
 
     /// One whose session is open.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, fuzzing, feature = "measured"))]
     pub fn open(session: &str) -> Self {
         let wishes = Wishes::default();
         Self {
@@ -302,13 +301,13 @@ impl Dialect for Acp {
 
     fn read(&mut self, message: Message<'_>) -> Incoming {
         match message {
-            Message::Notification { method, params } if method == "session/update" => self.read_update(params),
+            Message::Notification { method, params } if method == "session/update" => self.read_update(&params),
             Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
             Message::Request { id, method, params } if method == "session/request_permission" => {
-                self.read_permission(id, params)
+                self.read_permission(id, &params)
             }
             Message::Request { id, method, params } => {
-                Incoming::UnknownMethod { rpc_id: id.to_owned(), method: method.into_owned(), params: shallow(params) }
+                Incoming::UnknownMethod { rpc_id: id.to_owned(), method: method.into_owned(), params: params.to_json() }
             }
             Message::Response { id, outcome } => self.read_response(id.as_deref(), outcome.map(Json::from_raw)),
             Message::Invalid(reason) => Incoming::Noise(reason),
@@ -367,17 +366,12 @@ fn busy(failure: &RpcFailure) -> bool {
     data.is_some_and(|data| data.code == "turn.agent_busy")
 }
 
-/// JSON that programs get as it came, unless it is nested too deep.
-fn shallow(raw: &RawValue) -> Json {
-    if is_too_deep(raw.get()) { Json::null() } else { Json::from_raw(raw) }
-}
-
-fn unknown(kind: &str, payload: &RawValue, error: Option<String>) -> Event {
+fn unknown(kind: &str, payload: &str, error: Option<String>) -> Event {
     match error {
         Some(error) => Event::undecoded(kind, payload, error),
         None => Event::Unknown(crate::wire::UnknownEvent {
             kind: kind.to_owned(),
-            payload: Json::from_raw(payload),
+            payload: Json::from_text(payload),
             error: None,
             extra: Default::default(),
         }),

@@ -5,13 +5,12 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-use super::{Acp, content, shallow, unknown, updates};
+use super::{Acp, content, unknown, updates};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
 use crate::printable::printable;
-use crate::wire::jsonrpc::{self, is_too_deep};
+use crate::wire::jsonrpc::{self, Params, is_too_deep};
 use crate::wire::value::object;
 use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 
@@ -223,10 +222,10 @@ impl Permission {
 }
 
 impl Acp {
-    pub(super) fn read_permission(&mut self, rpc_id: &str, params: &RawValue) -> Incoming {
+    pub(super) fn read_permission(&mut self, rpc_id: &str, params: &Params<'_>) -> Incoming {
         let refused = |error: String| Incoming::Request {
             rpc_id: rpc_id.to_owned(),
-            request: Box::new(unknown("session/request_permission", shallow(params).raw(), Some(error))),
+            request: Box::new(unknown("session/request_permission", params.to_json().get(), Some(error))),
         };
         if is_too_deep(params.get()) {
             return refused("nested too deep, and left out".to_owned());

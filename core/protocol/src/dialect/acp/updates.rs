@@ -1,88 +1,124 @@
 //! What the agent tells while it works.
 
+use std::borrow::Cow;
+
 use agent_client_protocol_schema::v1::{
     self as acp, AvailableCommand, ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields, UsageUpdate,
 };
-use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::opening::{Stage, mode_option};
 use super::{Acp, content, unknown};
 use crate::dialect::Incoming;
-use crate::wire::jsonrpc::{MAX_DEPTH, is_too_deep};
-use crate::wire::value::{Key, object};
+use crate::wire::jsonrpc::{MAX_DEPTH, Params, is_too_deep};
+use crate::wire::scan::{for_each_member, plain_text_part, text_of};
+use crate::wire::value::object;
 use crate::wire::{ContentPart, Event, Json, SlashCommand, StatusUpdate, ThinkPart, UnknownEvent};
 
-/// The updates that are read here; others are passed on as they came.
-const READ: [&str; 8] = [
-    "agent_message_chunk",
-    "agent_thought_chunk",
-    "tool_call",
-    "tool_call_update",
-    "current_mode_update",
-    "config_option_update",
-    "usage_update",
-    "available_commands_update",
-];
 /// Of others, those that tell of the session, and not of the turn that happens to run.
 const ASIDE: [&str; 3] = ["available_commands_update", "session_info_update", "config_option_update"];
 
-#[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow, rename = "sessionId")]
-    session: Key<'a>,
-    #[serde(borrow)]
-    update: &'a RawValue,
+/// An update, as text, with the members that tell how to read the rest.
+struct Update<'a> {
+    text: &'a str,
+    kind: Cow<'a, str>,
+    /// The content, if the update has no other members.
+    content: Option<&'a str>,
 }
 
-#[derive(Deserialize)]
-struct Tag<'a> {
-    #[serde(borrow, rename = "sessionUpdate")]
-    kind: Key<'a>,
+impl<'a> Update<'a> {
+    fn scan(params: &Params<'a>) -> Result<Self, String> {
+        let text = params.member("update")?.ok_or("missing field `update`")?;
+        if !text.starts_with('{') {
+            return Err("update: not an object".to_owned());
+        }
+        let (mut kind, mut content, mut others) = (None, None, 0);
+        let mut is_repeated = false;
+        let read = for_each_member(text, |name, value| {
+            match name.decode().as_deref() {
+                Some("sessionUpdate") => is_repeated |= kind.replace(value).is_some(),
+                Some("content") => content = Some(value),
+                _ => others += 1,
+            }
+            Ok(())
+        });
+        let kind = kind.filter(|_| read.is_ok() && !is_repeated).and_then(text_of);
+        let kind = kind.ok_or("sessionUpdate: missing, repeated or not a string")?;
+        Ok(Self { text, kind, content: content.filter(|_| others == 0) })
+    }
+
+    /// Decodes the updates that have a canonical form; nothing for others. The type is known, so it is decoded by itself:
+    /// serde would copy everything before it looks for the tag.
+    fn decode(&self) -> Option<serde_json::Result<SessionUpdate>> {
+        Some(match &*self.kind {
+            "agent_message_chunk" => object(self.text).map(SessionUpdate::AgentMessageChunk),
+            "agent_thought_chunk" => object(self.text).map(SessionUpdate::AgentThoughtChunk),
+            "tool_call" => object(self.text).map(SessionUpdate::ToolCall),
+            "tool_call_update" => object(self.text).map(SessionUpdate::ToolCallUpdate),
+            "current_mode_update" => object(self.text).map(SessionUpdate::CurrentModeUpdate),
+            "config_option_update" => object(self.text).map(SessionUpdate::ConfigOptionUpdate),
+            "usage_update" => object(self.text).map(SessionUpdate::UsageUpdate),
+            "available_commands_update" => object(self.text).map(SessionUpdate::AvailableCommandsUpdate),
+            _ => return None,
+        })
+    }
+
+    /// A piece of the answer, or of the thinking, that is only text. Such pieces are most of what an agent sends.
+    fn plain_text(&self) -> Option<ContentPart> {
+        let text = || plain_text_part(self.content?);
+        match &*self.kind {
+            "agent_message_chunk" => text().map(ContentPart::text),
+            "agent_thought_chunk" => {
+                text().map(|think| ContentPart::Think(ThinkPart { think, encrypted: None, extra: Default::default() }))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Acp {
-    pub(super) fn read_update(&mut self, params: &RawValue) -> Incoming {
+    pub(super) fn read_update(&mut self, params: &Params<'_>) -> Incoming {
         let noise = |reason: String| Incoming::Noise(format!("an update that is none: {reason}"));
-        let params: Params<'_> = match object(params.get()) {
-            Ok(params) => params,
-            Err(error) => return noise(error.to_string()),
+        let read = params.text("sessionId").and_then(|session| Update::scan(params).map(|update| (session, update)));
+        let (session, update) = match read {
+            Ok(read) => read,
+            Err(error) => return noise(error),
         };
-        let kind = match object::<Tag<'_>>(params.update.get()) {
-            Ok(tag) => tag.kind.0,
-            Err(error) => return noise(error.to_string()),
-        };
-        if !self.is_ours(&params.session.0) {
-            return noise(format!("of another session, `{}`", params.session.0));
+        if !self.is_ours(&session) {
+            return noise(format!("of another session, `{session}`"));
         }
-        if is_too_deep(params.update.get()) {
+        if is_too_deep(update.text) {
             let left_out = Event::Unknown(UnknownEvent {
-                kind: kind.into_owned(),
+                kind: update.kind.into_owned(),
                 payload: Json::null(),
                 error: Some(format!("nested deeper than {MAX_DEPTH} levels, and left out")),
                 extra: Default::default(),
             });
             return Incoming::event(left_out);
         }
-        if matches!(self.stage, Stage::Session) && self.wishes.session_id.is_some() && !ASIDE.contains(&&*kind) {
+        if matches!(self.stage, Stage::Session) && self.wishes.session_id.is_some() && !ASIDE.contains(&&*update.kind) {
             // A session that is loaded tells of its past.
             return Incoming::Several(Vec::new());
         }
         let mut all = Vec::new();
-        if !READ.contains(&&*kind) {
-            self.pass_on(&kind, params.update, None, &mut all);
-            return Incoming::several(all);
+        if let Some(part) = update.plain_text() {
+            self.begin_step(&mut all);
+            if all.is_empty() {
+                return Incoming::event(part);
+            }
+            all.push(Incoming::event(part));
+            return Incoming::Several(all);
         }
-        match object::<SessionUpdate>(params.update.get()) {
-            Ok(update) => self.update(&kind, update, params.update, &mut all),
-            Err(error) => self.pass_on(&kind, params.update, Some(error.to_string()), &mut all),
+        match update.decode() {
+            Some(Ok(decoded)) => self.update(&update.kind, decoded, update.text, &mut all),
+            Some(Err(error)) => self.pass_on(&update.kind, update.text, Some(error.to_string()), &mut all),
+            None => self.pass_on(&update.kind, update.text, None, &mut all),
         }
         Incoming::several(all)
     }
 
     /// An update that has no counterpart, as it came.
-    fn pass_on(&mut self, kind: &str, update: &RawValue, error: Option<String>, all: &mut Vec<Incoming>) {
+    fn pass_on(&mut self, kind: &str, update: &str, error: Option<String>, all: &mut Vec<Incoming>) {
         let event = unknown(kind, update, error);
         if ASIDE.contains(&kind) {
             all.push(Incoming::aside(event));
@@ -92,7 +128,7 @@ impl Acp {
         }
     }
 
-    fn update(&mut self, kind: &str, update: SessionUpdate, raw: &RawValue, all: &mut Vec<Incoming>) {
+    fn update(&mut self, kind: &str, update: SessionUpdate, raw: &str, all: &mut Vec<Incoming>) {
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => self.part(content::part(chunk.content), all),
             SessionUpdate::AgentThoughtChunk(chunk) => match chunk.content {
