@@ -128,7 +128,7 @@ pub struct ScriptedAgent {
 /// The agent is this very program, started anew: one that links this crate becomes the scripted agent where its first
 /// argument is `--kimi-scripted-agent`, before its `main` runs. This works for binaries, examples, tests and doctests
 /// on Linux, macOS and Windows. Elsewhere, and where `$KIMI_SCRIPTED_AGENT` names one, it is the program
-/// `kimi-scripted-agent`, which `cargo install kimi-agent` puts on the PATH.
+/// `kimi-scripted-agent`, which `cargo install kimi-agent-testing` puts on the PATH.
 ///
 /// A script that is wrong fails the session: the agent says on its stderr what is wrong, and where. See also
 /// [`Script::check`].

@@ -17,7 +17,8 @@ macro_rules! events {
         /// Its JSON is the wire's own: `{"type": …, "payload": …}`.
         ///
         /// ```
-        /// use kimi_agent_protocol::wire::{ContentPart, Event};
+        /// # use kimi_agent_protocol as kimi_agent;
+        /// use kimi_agent::wire::{ContentPart, Event};
         /// let event: Event = serde_json::from_str(
         ///     r#"{"type":"ContentPart","payload":{"type":"text","text":"hi"}}"#,
         /// )?;
@@ -195,7 +196,8 @@ impl Event {
     /// The text, if this is a part of the answer's text.
     ///
     /// ```
-    /// use kimi_agent_protocol::wire::{ContentPart, Event};
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::wire::{ContentPart, Event};
     /// assert_eq!(Event::from(ContentPart::text("hi")).text(), Some("hi"));
     /// ```
     pub fn text(&self) -> Option<&str> {
