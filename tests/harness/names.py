@@ -192,8 +192,8 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 
 _TYPES = {
     "python": dict.fromkeys(
-        ["AgentOptions", "Answer", "Answers", "Approval", "Content", "ContentPart", "DisplayBlock", "Event",
-         "HookDecision", "Request", "SessionOptions", "UserInput", "testing.ScriptAction", "testing.ScriptObject"],
+        ["AgentOptions", "Answer", "Approval", "Content", "ContentPart", "DisplayBlock", "Event", "HookAnswer",
+         "QuestionAnswer", "Request", "SessionOptions", "UserInput", "testing.ScriptAction", "testing.ScriptObject"],
         _ONLY_A_TYPE),
     "node": dict.fromkeys(
         ["AgentOptions", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue", "HandlerFailure",

@@ -116,11 +116,11 @@ if TYPE_CHECKING:
     from ._image import image
     from ._option_types import (
         AgentOptions,
-        Answers,
         Approval,
-        HookDecision,
+        HookAnswer,
         OneShotOptions,
         PromptOptions,
+        QuestionAnswer,
         SessionOptions,
         UserInput,
     )
@@ -140,7 +140,6 @@ __all__ = [
     "AgentExited",
     "AgentOpening",
     "AgentOptions",
-    "Answers",
     "Approval",
     "ApprovalRequest",
     "ApprovalResponse",
@@ -169,7 +168,7 @@ __all__ = [
     "HandlerFailure",
     "HandshakeError",
     "Hook",
-    "HookDecision",
+    "HookAnswer",
     "HookRequest",
     "HookResolved",
     "HookTriggered",
@@ -195,6 +194,7 @@ __all__ = [
     "PromptResult",
     "ProtocolError",
     "Question",
+    "QuestionAnswer",
     "QuestionOption",
     "QuestionRequest",
     "Reject",
@@ -263,9 +263,9 @@ _LATER = {
     **dict.fromkeys(
         (
             "AgentOptions",
-            "Answers",
+            "QuestionAnswer",
             "Approval",
-            "HookDecision",
+            "HookAnswer",
             "OneShotOptions",
             "PromptOptions",
             "SessionOptions",

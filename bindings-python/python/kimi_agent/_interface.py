@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Union
 
 from . import _native
-from ._option_types import Answers, Approval
+from ._option_types import Approval, QuestionAnswer
 from ._wire import ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, TokenUsage
 
 __all__ = ["Answer", "Begin", "Callbacks", "Delivery", "ErrorTuple", "Info", "Outcome", "Request"]
@@ -14,7 +14,7 @@ __all__ = ["Answer", "Begin", "Callbacks", "Delivery", "ErrorTuple", "Info", "Ou
 Request: TypeAlias = Union[ApprovalRequest, QuestionRequest, str]
 """What is answered by hand, or its id."""
 
-Answer: TypeAlias = Union[Approval, Answers, None]
+Answer: TypeAlias = Union[Approval, QuestionAnswer, None]
 """An answer by hand."""
 
 ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]

@@ -14,16 +14,16 @@ from ._wire import ApprovalRequest, ContentPart, Event, HookRequest, QuestionReq
 __all__ = [
     "AgentOptions",
     "AgentSessionOptions",
-    "Answers",
     "Approval",
     "ApprovalHandler",
     "Dialect",
     "EventHandler",
-    "HookDecision",
+    "HookAnswer",
     "HookEvent",
     "HookHandler",
     "OneShotOptions",
     "PromptOptions",
+    "QuestionAnswer",
     "QuestionHandler",
     "SessionOptions",
     "StderrHandler",
@@ -39,7 +39,7 @@ UserInput = Union[str, ContentPart, Sequence[Union[str, ContentPart, Mapping[str
 Approval = Union[Literal["approve", "approve_for_session", "reject"], Reject]
 """The answer to an `ApprovalRequest`."""
 
-Answers = Mapping[str, Union[str, Sequence[str]]]
+QuestionAnswer = Mapping[str, Union[str, Sequence[str]]]
 """Answers to a `QuestionRequest` by the text of the question; a list where several may be chosen."""
 
 Dialect = Literal["auto", "acp", "legacy", "1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "1.10"]
@@ -51,14 +51,14 @@ HookEvent = Literal[
 ]  # fmt: skip
 """The events that kimi-cli has hooks for; `session.capabilities.hooks` lists those of the agent at hand."""
 
-HookDecision = Union[Block, Literal["allow", True], None]
+HookAnswer = Union[Block, Literal["allow", True], None]
 """What a hook decides: a `Block`, or anything else here to go on."""
 
 Seconds = Union[float, timedelta, None]
 
 ApprovalHandler = Callable[[ApprovalRequest], Union[Approval, Awaitable[Approval]]]
-QuestionHandler = Callable[[QuestionRequest], Union[Answers, Awaitable[Union[Answers, None]], None]]
-HookHandler = Callable[[HookRequest], Union[HookDecision, Awaitable[HookDecision]]]
+QuestionHandler = Callable[[QuestionRequest], Union[QuestionAnswer, Awaitable[Union[QuestionAnswer, None]], None]]
+HookHandler = Callable[[HookRequest], Union[HookAnswer, Awaitable[HookAnswer]]]
 EventHandler = Callable[[Event], object]
 StderrHandler = Callable[[str], object]
 
