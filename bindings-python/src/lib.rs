@@ -153,6 +153,15 @@ fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     kimi_agent::printable(text)
 }
 
+/// Raises if the scripted agent would refuse the script, which is JSON or the path of a file.
+#[pyfunction]
+fn check_script(py: Python<'_>, script: std::ffi::OsString, is_path: bool) -> PyResult<()> {
+    use kimi_agent::testing::Script;
+    let script =
+        if is_path { Script::File(script.into()) } else { Script::Json(script.to_string_lossy().into_owned()) };
+    py.detach(|| script.check()).map_err(|error| raise(py, &error))
+}
+
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
 #[pyfunction]
 fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
@@ -204,6 +213,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     module.add_function(wrap_pyfunction!(check_names, module)?)?;
+    module.add_function(wrap_pyfunction!(check_script, module)?)?;
     module.add_function(wrap_pyfunction!(wrong_type, module)?)?;
     module.add_function(wrap_pyfunction!(set_wire_log, module)?)?;
     module.add_function(wrap_pyfunction!(printable, module)?)?;

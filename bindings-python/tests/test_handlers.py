@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -338,9 +339,9 @@ async def test_a_tool_that_raises(
     assert (failed.handler, failed.name, failed.request_id) == ("tool", "lookup", "t1")
     assert said in failed.message
     assert said in texts(events)
-    errors = [record for record in caplog.records if record.getMessage().endswith(" failed")]
-    assert [record.getMessage() for record in errors] == ["tool lookup failed"]
-    assert errors[0].exc_info is not None
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warning.getMessage().startswith("tool lookup failed. ")
+    assert warning.exc_info is not None
 
 
 async def test_handlers_that_return_nonsense(tmp_path: Path) -> None:
@@ -355,6 +356,26 @@ async def test_handlers_that_return_nonsense(tmp_path: Path) -> None:
             assert all("object" in failed.message for failed in failures(events))
     assert kinds == ["hook", "tool", "hook", "approval", "hook", "question"]
     assert not (tmp_path / "out.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("yes", r"""^invalid option `answer`: expected "approve", .* as an approval, got "yes"$"""),
+        (3, r"as an approval, got 3$"),
+        (object(), r"""^invalid option `answer`: got an object of type object; expected "approve", """),
+        ({"reject": b"no"}, r"got an object of type dict, and builtins\.bytes has no JSON form; expected"),
+        (Reject, r"""^invalid option `answer`: got the class Reject, not an object of it: use Reject\("feedback"\)$"""),
+    ],
+)
+async def test_respond_with_a_wrong_answer_says_what_was_expected(answer: Any, text: str) -> None:
+    async with open_session(ASKS, on_approval="manual") as session:
+        turn = session.prompt("Go")
+        async for event in turn:
+            if isinstance(event, ApprovalRequest):
+                with pytest.raises(InvalidOption, match=text):
+                    await turn.respond(event, answer)
+                await turn.respond(event, "approve")
 
 
 async def test_a_failing_observer_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -99,6 +99,25 @@ async def test_names_are_checked_before_values() -> None:
             await kimi_agent.create_session(**typing.cast(Any, options))
 
 
+def test_misspelled_timeout_of_a_one_shot_prompt_has_a_suggestion() -> None:
+    with pytest.raises(InvalidOption, match="did you mean `turn_timeout`"):
+        sync.prompt("Hi", **typing.cast(Any, {"timout": 1}))
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ([{"text": "Hi"}], "turn 1: is an action: a script is a list of turns, and a turn a list of actions"),
+        ([[{"txt": "Hi"}]], 'turn 1, action 1: unknown action "txt"'),
+        ([[{"text": object()}]], "object has no JSON form"),
+        ("nowhere.json", r"nowhere\.json: can't read it"),
+    ],
+)
+def test_wrong_script_is_refused_at_the_call(script: Any, text: str) -> None:
+    with pytest.raises(InvalidOption, match=f"^invalid option `script`: .*{text}"):
+        scripted_agent(script)
+
+
 def test_the_core_is_told_which_functions_there_are() -> None:
     found = Handlers({"on_approval": "manual", "on_question": print, "on_event": None}).callbacks()
     assert found == {"on_approval": "manual", "on_question": True, "on_event": False, "on_stderr": False}
@@ -125,7 +144,7 @@ def test_hooks() -> None:
     hook = Hook("Stop", None, print)
     assert (hook.event, hook.matcher, hook.handler, hook.timeout, hook.on_error) == ("Stop", None, print, None, "allow")
     assert repr(Hook("PreToolUse", "Shell", print)) == "Hook('PreToolUse', 'Shell')"
-    with pytest.raises(InvalidOption, match="hooks: the handler of 'Stop' is no function: 3"):
+    with pytest.raises(InvalidOption, match="hooks: the handler of 'Stop' is not a function: 3"):
         Hook("Stop", None, typing.cast(Any, 3))
 
 

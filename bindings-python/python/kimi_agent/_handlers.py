@@ -1,8 +1,9 @@
-"""Calls the program's functions for the core."""
+"""Calls the program's handlers for the core, and encodes their answers."""
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextvars
 import enum
 import inspect
@@ -25,37 +26,39 @@ from ._wire import TextPart, ToolReturnValue
 if TYPE_CHECKING:
     from ._interface import Callbacks
 
-__all__ = ["Handlers", "Job", "encode_answer", "serving_job"]
+__all__ = ["Handlers", "Job", "encode_answer", "serving_job", "was_logged"]
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
 _RESPONDERS = ("on_approval", "on_question")
 _OBSERVERS = ("on_event", "on_stderr")
-_TOLD = ("event", "stderr")
+_OBSERVED = ("event", "stderr")
 # In a handler that a turn waits for: the id of its job, and the task or thread that the handler runs in.
 _serving: contextvars.ContextVar[tuple[int, weakref.ref[Any]] | None] = contextvars.ContextVar(
     "kimi_agent_serving", default=None
 )
 # From Python 3.12 on a task can begin at once.
+# Texts of failures that were logged with their traceback; the core reports them as well.
+_logged: collections.deque[str] = collections.deque(maxlen=16)
 _EAGER: Any = asyncio.Task if sys.version_info >= (3, 12) else None
 _NAMES = {"approval": "on_approval", "question": "on_question", "event": "on_event", "stderr": "on_stderr"}
 
 
 class _Handler:
-    """A function of the program's."""
+    """A function of the program, with its name for logs."""
 
     __slots__ = ("asynchronous", "function", "has_failed", "name")
 
     def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
         self.name = name
         self.function = function
-        # Looked at once: it takes longer than many a handler.
+        # Only once, because this takes longer than many handlers.
         self.asynchronous = is_async(function)
         self.has_failed = False
 
 
 class Job:
-    """A call of a handler, until it has been answered or nobody waits for it any more."""
+    """A call of a handler, until it is answered or cancelled."""
 
     __slots__ = ("_finish", "_open", "id", "loop", "task")
 
@@ -70,35 +73,35 @@ class Job:
 
     @property
     def awaited(self) -> bool:
-        """Somebody waits for its answer."""
+        """Whether the core waits for the answer."""
         return self._open
 
     def finish(self, value: Any, error: str | None) -> None:
-        """Answers it, from any thread."""
+        """Reports the answer to the core, from any thread."""
         if self._open:
             self._open = False
             self._finish(self.id, value, error)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more. A thread can't be stopped."""
+        """Drops the answer and cancels the task. A handler in a thread cannot be stopped."""
         self._open = False
         if self.task is not None:
             self.task.cancel()
 
     def start(self, context: contextvars.Context, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine that answers it, as a task."""
+        """Runs a coroutine that reports the answer, as a task."""
         if _EAGER is not None and self.loop.get_task_factory() is None:
-            # Most handlers come to their answer in one go, which then costs no round of the loop.
+            # Most handlers do not wait, and then cost no round of the loop.
             self.task = _EAGER(work, loop=self.loop, context=context.copy(), eager_start=True)
         else:
             self.task = context.run(self.loop.create_task, work)
-            # One that is cancelled before it begins answers nothing by itself.
+            # A task that is cancelled before it begins does not report anything.
             self.task.add_done_callback(self._never_began)
 
     def begin(self) -> None:
-        """Its task runs, and will answer."""
+        """Notes that the task runs and will report the answer."""
         if self.task is not None:
-            # A callback would cost a round of the loop.
+            # The callback would cost a round of the loop.
             self.task.remove_done_callback(self._never_began)
 
     def _never_began(self, _: object) -> None:
@@ -106,7 +109,7 @@ class Job:
 
 
 class Handlers:
-    """The functions of one session, and the context that they are called in."""
+    """The handlers of one session, and the context in which they are called."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.key = next(_keys)
@@ -130,11 +133,11 @@ class Handlers:
 
     @staticmethod
     def options() -> frozenset[str]:
-        """The options that are functions, or hold some."""
+        """The options that are functions or hold functions."""
         return frozenset({*_RESPONDERS, *_OBSERVERS, "tools", "hooks"})
 
     def callbacks(self) -> Callbacks:
-        """What the core is told of them."""
+        """Returns which handlers there are, for the core."""
         return {
             "on_approval": self._responder("on_approval"),
             "on_question": self._responder("on_question"),
@@ -146,13 +149,13 @@ class Handlers:
         return "manual" if self.functions[name] == "manual" else self.functions[name] is not None
 
     def start(self, job: Job, kind: str, index: int | None, payload: Any, in_turn: bool) -> None:
-        """Starts a job on the running loop, in the context of whoever opened the session or turn."""
+        """Starts a job on the running loop, in the context in which the session or turn was opened."""
         context = self.turn_context if in_turn and self.turn_context is not None else self.context
         handler = self._find(kind, index)
-        if kind in _TOLD:
-            # What is only told is told in order.
+        if kind in _OBSERVED:
+            # Observers get events and lines in order.
             before = self._latest.get(kind)
-            job.task = context.run(job.loop.create_task, _tell(job, handler, payload, before))
+            job.task = context.run(job.loop.create_task, _observe(job, handler, payload, before))
             self._latest[kind] = job.task
         elif handler.asynchronous:
             job.start(context, _answer(job, handler, kind, payload, in_turn))
@@ -173,11 +176,11 @@ class Handlers:
 
 
 def serving_job() -> int | None:
-    """The job of the handler that calls this; a turn that waits for it can't be waited for."""
+    """Returns the job of the handler that calls this. Waiting for its turn would wait for ever."""
     serving = _serving.get()
     if serving is None:
         return None
-    # A task or thread that the handler has started inherits the context, and may well wait: the handler goes on.
+    # A task or thread that the handler has started inherits the context, but can wait, because the handler goes on.
     handler = serving[1]()
     own = handler is not None and handler in (_current_task(), threading.current_thread())
     return serving[0] if own else None
@@ -191,7 +194,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
-    """Calls an asynchronous handler."""
+    """Calls an async handler and reports its answer."""
     job.begin()
     try:
         if in_turn and (task := asyncio.current_task(job.loop)) is not None:
@@ -204,24 +207,24 @@ async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn:
         if _is_ctrl_c(failure):
             job.finish(None, "KeyboardInterrupt")
             raise
-        _give_up(job, handler, kind, failure)
+        _report_failure(job, handler, kind, failure)
 
 
 def _answer_in_thread(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
-    """Calls a plain handler, on a thread that it may block for as long as it likes."""
+    """Calls a plain handler in a thread, which it may block."""
     try:
         if in_turn:
             _serving.set((job.id, weakref.ref(threading.current_thread())))
         result = handler.function(payload)
         if inspect.isawaitable(result):
-            # As a lambda around a coroutine gives.
+            # For example of a lambda that calls an async function.
             _back_on_loop(job, _answer_awaited(job, handler, kind, result, in_turn))
         else:
             job.finish(encode_answer(result, kind), None)
     except BaseException as failure:
-        # sys.exit() in a handler does not end the program. What nobody waits for any more need not be told of.
+        # sys.exit() in a handler does not end the program. A cancelled job has nothing to report.
         if job.awaited:
-            _give_up(job, handler, kind, failure)
+            _report_failure(job, handler, kind, failure)
 
 
 def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
@@ -229,7 +232,7 @@ def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
     try:
         job.loop.call_soon_threadsafe(lambda: job.start(context, work) if job.awaited else work.close())
     except RuntimeError:
-        # The loop is closed: nobody waits any more.
+        # The loop is closed, so nobody waits.
         work.close()
         _logger.debug("a handler ended after its event loop")
 
@@ -241,13 +244,15 @@ async def _answer_awaited(job: Job, handler: _Handler, kind: str, result: Any, i
     await _answer(job, _Handler(handler.name, awaited), kind, None, in_turn)
 
 
-async def _tell(job: Job, handler: _Handler, payload: Any, before: asyncio.Task[None] | None) -> None:
-    """Calls a handler that is only told. A loop that ends meanwhile is no failure of its."""
+async def _observe(job: Job, handler: _Handler, payload: Any, before: asyncio.Task[None] | None) -> None:
+    """Calls an observer, whose answer does not matter. The end of the loop is not a failure of the observer."""
     failed = None
     try:
         if before is not None and not before.done():
             await asyncio.wait([before])
-        result = handler.function(payload) if handler.asynchronous else await _told_in_thread(handler.function, payload)
+        result = (
+            handler.function(payload) if handler.asynchronous else await _observe_in_thread(handler.function, payload)
+        )
         if inspect.isawaitable(result):
             await result
     except asyncio.CancelledError:
@@ -261,18 +266,18 @@ async def _tell(job: Job, handler: _Handler, payload: Any, before: asyncio.Task[
 
 
 def _is_ctrl_c(failure: BaseException) -> bool:
-    """Whether it is to end the program's event loop.
+    """Whether the failure is a Ctrl-C, which ends the program's event loop.
 
-    Signals reach the main thread only. On any other thread a handler has raised it by itself, and the loop, which may
-    be the one of the blocking API, goes on.
+    Signals reach the main thread only. In another thread the handler has raised the exception itself, and the loop goes
+    on, because it may be that of the blocking API.
     """
     return isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-def _give_up(job: Job, handler: _Handler, kind: str, failure: BaseException) -> None:
-    """Answers for a handler that raised something."""
+def _report_failure(job: Job, handler: _Handler, kind: str, failure: BaseException) -> None:
+    """Reports the failure of a handler."""
     if kind == "tool" and isinstance(failure, ToolArgumentError):
-        # The model's mistake, which it reads and mends; no handler has failed.
+        # The mistake is the model's, which reads the text; the handler has not failed.
         _logger.info("%s: %s", handler.name, failure)
         job.finish(ToolReturnValue.error(str(failure)).to_payload(), None)
     else:
@@ -280,28 +285,43 @@ def _give_up(job: Job, handler: _Handler, kind: str, failure: BaseException) -> 
 
 
 def _failed(handler: _Handler, failure: BaseException) -> str:
-    """Logs that a handler failed, and says why."""
-    # Once is enough for the traceback, however many requests follow.
-    level = logging.DEBUG if handler.has_failed else logging.WARNING
-    handler.has_failed = True
-    _logger.log(level, "%s failed", handler.name, exc_info=failure)
-    return _said(failure)
+    """Logs that a handler failed, the first time as a warning, and returns the reason."""
+    said = _failure_text(failure)
+    if handler.has_failed:
+        _logger.debug("%s failed again", handler.name, exc_info=failure)
+    else:
+        handler.has_failed = True
+        _logged.append(said)
+        further = "HandlerFailed events report each failure, this log only the first"
+        _logger.warning("%s failed. %s", handler.name, further, exc_info=failure)
+    return said
 
 
-def _said(failure: BaseException) -> str:
-    """What an exception says, for the model or the program; the name of its class where that is little."""
+def was_logged(record: str) -> bool:
+    """Whether a record of the core reports a failure that was logged here, with its traceback."""
+    if not record.startswith("a handler failed;"):
+        return False
+    for said in _logged:
+        if f'error="{said}"' in record.replace('\\"', '"'):
+            _logged.remove(said)
+            return True
+    return False
+
+
+def _failure_text(failure: BaseException) -> str:
+    """Returns the text of an exception for the model or the program, if needed with the name of the class."""
     try:
         text = str(failure)
     except Exception:
-        # Such a class is wrong, but the agent waits for an answer.
+        # A wrong `__str__` of the program; the agent waits for an answer all the same.
         text = ""
-    # The text of these is a key, or a value, alone.
+    # The text of KeyError and StopIteration is only a key or value.
     if not text or isinstance(failure, (KeyError, StopIteration)) or not isinstance(failure, Exception):
         return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
     return text
 
 
-async def _told_in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
+async def _observe_in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
@@ -314,7 +334,7 @@ async def _told_in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
         elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
             future.set_exception(failure)
         else:
-            # Neither of these can pass through a future.
+            # A future accepts neither of these.
             carrier = RuntimeError(f"{type(failure).__name__}: {failure}")
             carrier.__cause__ = failure
             future.set_exception(carrier)
@@ -328,16 +348,33 @@ async def _told_in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
         try:
             loop.call_soon_threadsafe(settle, value, failure)
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The loop is closed, so nobody waits.
             _logger.debug("a handler ended after its event loop")
 
     in_thread(work)
     return await future
 
 
+_EXPECTED = {
+    "approval": '"approve", "approve_for_session", "reject" or a Reject',
+    "question": "answers by the text of the question, or None",
+    "hook": 'None, "allow" or a Block',
+    "tool": "text, a JSON value, content parts or a ToolReturnValue",
+}
+
+
 def encode_answer(value: Any, kind: str | None = None) -> Any:
-    """What a function returned, as the JSON that the core takes."""
-    if kind in _TOLD:
+    """Returns an answer as the JSON that the core takes.
+
+    Args:
+        value: The answer of the program.
+        kind: The kind of the handler that returned it. None: `respond()` was called with it.
+
+    Raises:
+        TypeError: The answer has a wrong type.
+    """
+    got = "got" if kind is None else "the handler returned"
+    if kind in _OBSERVED:
         return None
     if type(value) is str:
         return value
@@ -348,19 +385,25 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
     if value is Reject or value is Block:
         text = "feedback" if value is Reject else "reason"
         raise TypeError(
-            f'the handler returned the class {value.__name__}, not an object of it: return {value.__name__}("{text}")'
+            f"{got} the class {value.__name__}, not an object of it: "
+            f'{"use" if kind is None else "return"} {value.__name__}("{text}")'
         )
     if kind == "tool" and (parts := _parts(value)) is not None:
         return ToolReturnValue.ok(parts).to_payload()
-    encoded = to_jsonable(value)
+    expected = _EXPECTED[kind] if kind else f"{_EXPECTED['approval']}; to a question {_EXPECTED['question']}"
+    try:
+        encoded = to_jsonable(value)
+    except TypeError as error:
+        inside = f", and {error}" if isinstance(value, (Mapping, list, tuple, set, frozenset)) else ""
+        raise TypeError(f"{got} {kind_of(value)}{inside}; expected {expected}") from None
     if kind != "tool" and isinstance(encoded, str) and not isinstance(value, (str, enum.Enum)):
-        # Only what a program plainly says decides, not what something else happens to be in JSON.
-        raise TypeError(f"expected text, got an object of the class {type(value).__name__}")
+        # An object that only happens to be text as JSON, for example a path, does not decide.
+        raise TypeError(f"{got} {kind_of(value)}; expected {expected}")
     return encoded
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """A tool's result as content parts: a part, or a list of parts and text. None if it is something else."""
+    """Returns a tool's result as content parts if it is a part, or a list with parts and text; otherwise None."""
     if isinstance(value, Message):
         return [value] if _is_part(value) else None
     if not isinstance(value, (list, tuple)) or not any(_is_part(item) for item in value):
@@ -386,13 +429,13 @@ def _function(name: str, value: Any) -> Any:
 
 
 def _check_parameters(option: str, function: Any, what: str | None = None, given: str | None = None) -> None:
-    """Refuses a function that cannot be called with one argument, as all handlers are."""
+    """Raises `InvalidOption` for a handler that cannot be called with one argument."""
     if function is None or function == "manual":
         return
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        # Of functions written in C it may not be known.
+        # Some functions written in C have no signature.
         return
     try:
         signature.bind(None)

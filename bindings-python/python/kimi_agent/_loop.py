@@ -1,4 +1,4 @@
-"""The mailbox of an event loop: how what happens in the core reaches coroutines."""
+"""The mailbox of an event loop: it brings results, requests and log records of the core to coroutines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
-from ._handlers import Handlers, Job
+from ._handlers import Handlers, Job, was_logged
 
 if TYPE_CHECKING:
     from ._interface import Delivery, ErrorTuple
@@ -39,7 +39,7 @@ class Wakeable(Protocol):
 
 
 def in_this_process() -> bool:
-    """Is the core, which threads and all stays behind in a fork, here?"""
+    """Whether the core is in this process. A fork leaves it and its threads behind."""
     return not _forked
 
 
@@ -49,7 +49,7 @@ def _note_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # Asking the system each time would cost as much as the rest of a call.
+    # To ask the system at each call would double its time.
     os.register_at_fork(after_in_child=_note_fork)
 
 
@@ -67,13 +67,13 @@ def called(function: Callable[..., T], *args: Any) -> T:
     try:
         return function(*args)
     except _native.NativeError as error:
-        # Reports of errors may show what frames hold, and this may be secret.
+        # Arguments can be secret, and error reports can show the variables of frames.
         del args
         raise from_native(*error.args) from None
 
 
 def current_mailbox() -> LoopMailbox:
-    """The mailbox of the running event loop, made when first asked for."""
+    """Returns the mailbox of the running event loop, and makes it at the first call."""
     global _used
     check_process()
     try:
@@ -106,9 +106,9 @@ def _without_loop() -> str:
 
 
 def show_messages() -> None:
-    """Has the core log each message, or none, as the level of the logger `kimi_agent.wire` says.
+    """Lets the core log every message if the logger `kimi_agent.wire` has the level DEBUG.
 
-    Only a level of its own counts: what a program sets for all of its loggers must not bring a record for each message.
+    Only this logger's own level counts, because DEBUG for all loggers must not log every message.
     """
     global _shows_messages
     wanted = 0 < _wire_logger.level <= logging.DEBUG
@@ -118,14 +118,14 @@ def show_messages() -> None:
 
 
 def mailbox_of(loop: asyncio.AbstractEventLoop) -> LoopMailbox | None:
-    """The mailbox of a loop, if there is one."""
+    """Returns the mailbox of a loop, if there is one."""
     with _lock:
         known = _mailboxes.get(loop)
     return None if known is None else known()
 
 
 class LoopMailbox:
-    """Hands out what the core delivers, on the thread of one event loop."""
+    """Hands out deliveries of the core, on the thread of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.native = called(_native.Mailbox)
@@ -134,7 +134,7 @@ class LoopMailbox:
         self._jobs: dict[int, Job] = {}
         self._streams: weakref.WeakValueDictionary[int, Wakeable] = weakref.WeakValueDictionary()
         self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
-        self._hushed = False
+        self._is_muted = False
         weakref.finalize(self, _close, self.native).atexit = False
         try:
             loop.add_reader(self.native.fileno(), self._drain)
@@ -143,7 +143,7 @@ class LoopMailbox:
             _Watcher(self, loop).start()
 
     def check(self) -> asyncio.AbstractEventLoop:
-        """Raises unless this mailbox's loop is the one that runs here, which it returns."""
+        """Returns this mailbox's loop. Raises if another loop, or none, runs here."""
         check_process()
         try:
             running = asyncio.get_running_loop()
@@ -156,9 +156,9 @@ class LoopMailbox:
             )
         return running
 
-    def hush(self) -> None:
-        """The program ends: that its functions do not come to their ends is no news."""
-        self._hushed = True
+    def mute_logs(self) -> None:
+        """Drops further log records: the program ends, so its handlers cannot finish."""
+        self._is_muted = True
 
     def add_stream(self, key: int, stream: Wakeable) -> None:
         self._streams[key] = stream
@@ -167,12 +167,12 @@ class LoopMailbox:
         self._handlers[key] = handlers
 
     async def call(self, operation: Callable[..., int], *args: Any) -> Any:
-        """Starts an operation of the core's and waits for its end."""
+        """Starts an operation of the core and returns its result."""
         self.check()
         return await self.wait(called(operation, *args))
 
     async def wait(self, ticket: int) -> Any:
-        """Waits for an operation that was started just now. Cancelled, it forgets the ticket, no more."""
+        """Returns the result of a started operation. Cancelling the wait does not cancel the operation."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._tickets[ticket] = future
         try:
@@ -185,7 +185,7 @@ class LoopMailbox:
             try:
                 self._deliver(delivery)
             except Exception:
-                # One delivery that goes wrong must not cost the others.
+                # A delivery that fails must not affect the others.
                 _logger.exception("a delivery of the core could not be handled: %r", delivery)
 
     def _deliver(self, delivery: Delivery) -> None:
@@ -201,8 +201,10 @@ class LoopMailbox:
             job = self._jobs.pop(delivery[1], None)
             if job is not None:
                 job.cancel()
-        elif delivery[0] == "log" and not self._hushed:
+        elif delivery[0] == "log" and not self._is_muted:
             _, level, target, message = delivery
+            if was_logged(message):
+                level = logging.DEBUG
             # Python has no level below that of debugging.
             logging.getLogger(target.replace("::", ".")).log(max(level, logging.DEBUG), "%s", message)
 
@@ -229,7 +231,7 @@ class LoopMailbox:
             raise
 
     def _finish_job(self, job_id: int, value: Any, error: str | None) -> None:
-        # By a thread perhaps, while the loop's own thread gives it up.
+        # Perhaps in another thread, while the loop's thread cancels the job.
         if self._jobs.pop(job_id, None) is not None:
             self.native.finish_job(job_id, value, error)
 
@@ -240,7 +242,7 @@ def _close(native: _native.Mailbox) -> None:
 
 
 class _Watcher(threading.Thread):
-    """Tells a loop that cannot watch descriptors when there is something to drain."""
+    """Wakes a loop that cannot watch descriptors when there is something to drain."""
 
     def __init__(self, mailbox: LoopMailbox, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(name="kimi-agent-watcher", daemon=True)

@@ -28,6 +28,7 @@ __all__ = [
     "Session",
     "Turn",
     "check_names",
+    "check_script",
     "image_bytes",
     "image_file",
     "printable",
@@ -235,6 +236,9 @@ def set_wire_log(on: bool) -> None:
 
 def printable(text: str) -> str:
     """Text with control and bidirectional characters as escapes."""
+
+def check_script(script: str, is_path: bool) -> None:
+    """Raises if the scripted agent would refuse the script, which is JSON or the path of a file."""
 
 def run_scripted_agent(argv: list[str]) -> int:
     """Is the scripted agent, on this process's stdin and stdout; `argv` without the program. Returns the exit code."""

@@ -153,7 +153,7 @@ class Turn(Stream):
         Raises:
             InvalidOption: The answer does not fit, or there is no such request. The request still waits.
         """
-        await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
+        await self._mailbox.call(self._native.respond, request_reference(request), given_answer(answer))
 
     async def __aenter__(self) -> Self:
         return self
@@ -322,7 +322,7 @@ class Session(Owner[_native.Session]):
         Raises:
             InvalidOption: The answer does not fit, or there is no such request. The request still waits.
         """
-        await self._mailbox.call(self._native.respond, request_reference(request), encode_answer(answer))
+        await self._mailbox.call(self._native.respond, request_reference(request), given_answer(answer))
 
     async def cancel(self) -> None:
         """Cancels the running turn, also one that was dropped and is about to end, and waits until it has ended.
@@ -492,6 +492,14 @@ def _wrong_content(got: object, place: str = "") -> InvalidOption:
         hint = ""
     kind = kind_of(got)
     return InvalidOption(f"invalid option `content`: {place}{expected}; got {kind}{hint}", "content")
+
+
+def given_answer(answer: Answer) -> Any:
+    """The answer that `respond()` was called with, as JSON."""
+    try:
+        return encode_answer(answer)
+    except TypeError as error:
+        raise InvalidOption(f"invalid option `answer`: {error}", "answer") from None
 
 
 def request_reference(request: Request) -> tuple[str, tuple[int, int] | None]:

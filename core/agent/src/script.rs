@@ -230,6 +230,12 @@ fn turn(place: &str, value: &Value) -> Result<Turn, Wrong> {
         return Ok(Turn { actions: actions(place, value, &mut true)?, end: End::Finished });
     }
     let fields = Fields::new(place, value).map_err(|_| wrong(place, "must be a list of actions, or an object"))?;
+    if !fields.has("actions") && ACTIONS.into_iter().any(|(name, _)| fields.has(name)) {
+        return Err(wrong(
+            place,
+            "is an action: a script is a list of turns, and a turn a list of actions, as in [[{…}]]",
+        ));
+    }
     let list = fields.required("actions", fields.get("actions"))?;
     let actions = actions(place, list, &mut true)?;
     let end = if fields.has("status") { end(&fields, "status")? } else { End::Finished };

@@ -18,6 +18,7 @@ fn what_is_wrong_is_said_by_place() {
         (json!({"server": {"nam": "x"}}), "\"server.nam\" is not known here"),
         (json!([7]), "turn 1: must be a list of actions, or an object"),
         (json!([[], {"status": "finished"}]), "turn 2: \"actions\" is missing"),
+        (json!([{"text": "a"}]), "turn 1: is an action: a script is a list of turns, and a turn a list of actions"),
         (json!([{"actions": [], "status": "done"}]), "turn 1: \"status\" must be \"finished\", \"cancelled\" or"),
         (json!([[], [{}, 7]]), "turn 2, action 1: has no action in it"),
         (json!([[{"text": "a"}, 7]]), "turn 1, action 2: must be an object, not 7"),

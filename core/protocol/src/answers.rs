@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::error::Error;
 use crate::wire::Question;
 
 /// What a handler may fail with: any error. Its text reaches the model (from tools) and the program
@@ -43,29 +44,54 @@ impl Approval {
     /// # Errors
     /// Names anything else.
     pub fn from_json(value: &Value) -> Result<Self, HandlerError> {
+        Self::read(value).map_err(WrongAnswer::returned)
+    }
+
+    pub(crate) fn read(value: &Value) -> Result<Self, WrongAnswer> {
         match value {
             Value::String(word) if word == "approve" => Ok(Self::Approve),
             Value::String(word) if word == "approve_for_session" => Ok(Self::ApproveForSession),
             Value::String(word) if word == "reject" => Ok(Self::Reject { feedback: None }),
             Value::Object(map) if map.len() == 1 => match map.get("reject") {
                 Some(Value::String(feedback)) => Ok(Self::reject(feedback)),
-                _ => Err(nonsense("an approval", value, APPROVALS)),
+                _ => Err(WrongAnswer::new("an approval", value, APPROVALS)),
             },
-            _ => Err(nonsense("an approval", value, APPROVALS)),
+            _ => Err(WrongAnswer::new("an approval", value, APPROVALS)),
         }
     }
 }
 
 const APPROVALS: &str = "\"approve\", \"approve_for_session\", \"reject\" or a Reject with feedback";
 
-fn nonsense(what: &str, got: &Value, expected: &str) -> HandlerError {
-    let mut got = if got.is_null() { "nothing".to_owned() } else { got.to_string() };
-    if got.len() > 200 {
-        let end = (0..=200).rev().find(|&at| got.is_char_boundary(at)).unwrap_or(0);
-        got.truncate(end);
-        got.push('…');
+/// An answer that is none of those expected.
+pub(crate) struct WrongAnswer {
+    got: String,
+    expected: &'static str,
+    what: &'static str,
+}
+
+impl WrongAnswer {
+    fn new(what: &'static str, got: &Value, expected: &'static str) -> Self {
+        let mut got = if got.is_null() { "nothing".to_owned() } else { got.to_string() };
+        if got.len() > 200 {
+            let end = (0..=200).rev().find(|&at| got.is_char_boundary(at)).unwrap_or(0);
+            got.truncate(end);
+            got.push('…');
+        }
+        Self { got, expected, what }
     }
-    format!("the handler returned {got}; expected {expected} as {what}").into()
+
+    /// The error if a handler gave the answer.
+    fn returned(self) -> HandlerError {
+        let Self { got, expected, what } = self;
+        format!("the handler returned {got}; expected {expected} as {what}").into()
+    }
+
+    /// The error if `respond()` was called with the answer.
+    pub(crate) fn given(self) -> Error {
+        let Self { got, expected, what } = self;
+        Error::option("answer", format!("expected {expected} as {what}, got {got}"))
+    }
 }
 
 /// A text in quotation marks, cut to what an error needs of it.
@@ -143,11 +169,15 @@ impl Answers {
     /// # Errors
     /// Names anything else.
     pub fn from_json(value: &Value) -> Result<Option<Self>, HandlerError> {
+        Self::read(value).map_err(WrongAnswer::returned)
+    }
+
+    pub(crate) fn read(value: &Value) -> Result<Option<Self>, WrongAnswer> {
         const EXPECTED: &str = "an object of answers by question text, or nothing to dismiss";
         let map = match value {
             Value::Null => return Ok(None),
             Value::Object(map) => map,
-            _ => return Err(nonsense("the answer to a question", value, EXPECTED)),
+            _ => return Err(WrongAnswer::new("the answer to a question", value, EXPECTED)),
         };
         let mut answers = Self::new();
         for (question, answer) in map {
@@ -156,7 +186,7 @@ impl Answers {
                 Value::Array(labels) if labels.iter().all(Value::is_string) => {
                     answers.answer_all(question, labels.iter().filter_map(Value::as_str))
                 }
-                _ => return Err(nonsense("the answer to a question", value, EXPECTED)),
+                _ => return Err(WrongAnswer::new("the answer to a question", value, EXPECTED)),
             };
         }
         Ok(Some(answers))
@@ -178,14 +208,16 @@ impl HookDecision {
     /// # Errors
     /// Names anything else.
     pub fn from_json(value: &Value) -> Result<Self, HandlerError> {
+        let wrong =
+            || WrongAnswer::new("a hook's decision", value, "nothing, \"allow\" or a Block with a reason").returned();
         match value {
             Value::Null | Value::Bool(true) => Ok(Self::Allow),
             Value::String(word) if word == "allow" => Ok(Self::Allow),
             Value::Object(map) if map.len() == 1 => match map.get("block") {
                 Some(Value::String(reason)) => Ok(Self::Block(reason.clone())),
-                _ => Err(nonsense("a hook's decision", value, "nothing, \"allow\" or a Block with a reason")),
+                _ => Err(wrong()),
             },
-            _ => Err(nonsense("a hook's decision", value, "nothing, \"allow\" or a Block with a reason")),
+            _ => Err(wrong()),
         }
     }
 }

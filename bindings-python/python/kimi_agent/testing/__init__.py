@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from .. import _native
 from .._encode import to_jsonable
+from .._errors import InvalidOption
 from .._loop import called
 
 if TYPE_CHECKING:
@@ -49,9 +50,13 @@ def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os
     """Returns the value of the option `executable` with which an agent follows a script.
 
     Args:
-        script: a list of turns, an object that holds one and says more, or the path of a JSON file of either.
+        script: A list of turns, each a list of actions; an object that holds the turns and says more; or the path of a
+            JSON file with either.
+
+    Raises:
+        InvalidOption: The script is wrong; the text names the place. Or its file cannot be read.
     """
-    path = os.path.abspath(script) if isinstance(script, (str, os.PathLike)) else _written(script)
+    path = _checked(os.path.abspath(script)) if isinstance(script, (str, os.PathLike)) else _written(script)
     # Without `site`, and as a file: it needs nothing of this environment but the native module.
     return [sys.executable, "-S", _AGENT, path]
 
@@ -65,5 +70,15 @@ _numbers = itertools.count(1)
 atexit.register(_folder.remove)
 
 
+def _checked(path: str) -> str:
+    called(_native.check_script, path, True)
+    return path
+
+
 def _written(script: Sequence[Any] | Mapping[str, Any]) -> str:
-    return called(_folder.write, f"script-{next(_numbers)}.json", json.dumps(to_jsonable(script)))
+    try:
+        text = json.dumps(to_jsonable(script))
+    except TypeError as error:
+        raise InvalidOption(f"invalid option `script`: {error}", "script") from None
+    called(_native.check_script, text, False)
+    return called(_folder.write, f"script-{next(_numbers)}.json", text)

@@ -288,14 +288,12 @@ fn unknown(given: &str, naming: Naming) -> Error {
     }
 }
 
-/// The name that may have been meant: one with another name, or the one that is spelled most alike.
+/// The name that may have been meant: the name, or the alias of a name, that is spelled most alike.
 pub(crate) fn suggestion<'a>(given: &str, names: &[&'a str], aliases: &[(&str, &'a str)]) -> Option<&'a str> {
     let plain = |name: &str| name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_lowercase();
     let wanted = plain(given);
-    if let Some((_, name)) = aliases.iter().find(|(alias, _)| plain(alias) == wanted) {
-        return Some(name);
-    }
-    let (distance, name) = names.iter().map(|name| (distance(&wanted, &plain(name)), *name)).min()?;
+    let spellings = names.iter().map(|name| (*name, *name)).chain(aliases.iter().copied());
+    let (distance, name) = spellings.map(|(spelling, name)| (distance(&wanted, &plain(spelling)), name)).min()?;
     // Two letters of five may be wrong; more is another word.
     (distance * 5 <= wanted.len() * 2).then_some(name)
 }

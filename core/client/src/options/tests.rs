@@ -263,7 +263,9 @@ fn unknown_names_come_with_a_suggestion() {
     assert_eq!(reason("modle", Naming::Camel), suggests("model"));
     assert_eq!(reason("on_aproval", Naming::Snake), suggests("on_approval"));
     assert_eq!(reason("onapproval", Naming::Camel), suggests("onApproval"));
-    for (alias, known) in [("cwd", "work_dir"), ("timeout", "turn_timeout"), ("mcp_servers", "mcp_configs")] {
+    for (alias, known) in
+        [("cwd", "work_dir"), ("timeout", "turn_timeout"), ("timout", "turn_timeout"), ("mcp_servers", "mcp_configs")]
+    {
         assert_eq!(reason(alias, Naming::Snake), suggests(known));
     }
     assert_eq!(reason("timeout", Naming::Camel), suggests("turnTimeout"));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::tool_calls::{Known, RejectedBy, short};
 use super::{Connection, Output, Scope};
-use crate::answers::{Answers, Approval, HookDecision, OnError};
+use crate::answers::{Answers, Approval, HookDecision, OnError, WrongAnswer};
 use crate::dialect::Answer;
 use crate::error::{Error, Result};
 use crate::naming::Naming;
@@ -572,12 +572,10 @@ impl Connection {
             (HandlerKind::Approval, ManualAnswer::Approval(approval)) => Answer::Approval(approval),
             (HandlerKind::Question, ManualAnswer::Question(answers)) => Answer::Question(answers),
             (HandlerKind::Approval, ManualAnswer::Json(json)) => {
-                let answer = Approval::from_json(&json);
-                Answer::Approval(answer.map_err(|error| Error::option("answer", error.to_string()))?)
+                Answer::Approval(Approval::read(&json).map_err(WrongAnswer::given)?)
             }
             (HandlerKind::Question, ManualAnswer::Json(json)) => {
-                let answer = Answers::from_json(&json);
-                Answer::Question(answer.map_err(|error| Error::option("answer", error.to_string()))?)
+                Answer::Question(Answers::read(&json).map_err(WrongAnswer::given)?)
             }
             (kind, _) => {
                 return Err(Error::option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
