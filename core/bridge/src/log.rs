@@ -1,5 +1,6 @@
 //! What the core says through `tracing`, on its way to the host's own log.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -117,6 +118,12 @@ struct OpenSpan {
     held: usize,
 }
 
+/// The target for the host: all crates of the core log below `kimi_agent`, which documents promise.
+fn host_target(target: &str) -> Cow<'_, str> {
+    let (crate_name, rest) = target.split_at(target.find("::").unwrap_or(target.len()));
+    if crate_name.starts_with("kimi_agent_") { format!("kimi_agent{rest}").into() } else { target.into() }
+}
+
 impl Subscriber for ToMailboxes {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let wanted = MAX_LEVEL.load(Ordering::Relaxed);
@@ -168,7 +175,11 @@ impl Subscriber for ToMailboxes {
             let metadata = event.metadata();
             // Handlers of the host's print records as they are, to a terminal perhaps, and a record is one line.
             let text = text.message + &text.fields;
-            mailbox.post_log(metadata.level().into(), metadata.target(), printable_line(&text).into_owned());
+            mailbox.post_log(
+                metadata.level().into(),
+                &host_target(metadata.target()),
+                printable_line(&text).into_owned(),
+            );
         }
     }
 
@@ -241,6 +252,13 @@ mod tests {
 
     fn has_route(session: &str) -> bool {
         lock(&ROUTES).contains_key(session)
+    }
+
+    #[test]
+    fn target_for_the_host_names_the_package_and_not_the_crate() {
+        assert_eq!(host_target("kimi_agent_protocol::connection"), "kimi_agent::connection");
+        assert_eq!(host_target("kimi_agent_client"), "kimi_agent");
+        assert_eq!(host_target("kimi_agent::wire"), "kimi_agent::wire");
     }
 
     #[test]
