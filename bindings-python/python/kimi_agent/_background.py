@@ -1,4 +1,4 @@
-"""The event loop that the blocking API runs on: one thread, started when first needed, ended with the program."""
+"""The event loop of the blocking API, in a thread that starts at the first call and ends with the program."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class _Background:
             self._serve()
             mailbox = mailbox_of(self.loop)
             if mailbox is not None:
-                mailbox.hush()
+                mailbox.mute_logs()
             tasks = asyncio.all_tasks(self.loop)
             for task in tasks:
                 task.cancel()
             if tasks:
-                # A handler that does not let itself be cancelled must not keep the program.
+                # A handler that cannot be cancelled must not keep the program alive.
                 self.loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE))
         finally:
             self.loop.close()
@@ -65,7 +65,7 @@ class _Background:
                 self.loop.run_forever()
                 return
             except (KeyboardInterrupt, SystemExit) as failure:
-                # asyncio ends the loop that a task raises them in, but this one serves all sessions of the program.
+                # In asyncio they end the loop, but this loop serves all sessions of the program.
                 _logger.error("%s in a task of a handler is ignored", type(failure).__name__, exc_info=failure)
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class _Background:
         if self.process == os.getpid():
             self.stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
-            # An async handler that blocks never lets go of the loop; it must not keep the program either.
+            # An async handler that blocks the loop must not keep the program alive either.
             self.thread.join(2 * _PATIENCE)
 
 
@@ -122,7 +122,7 @@ class _Call(Generic[T]):
         self._loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
-        """Nobody waits any more. Whether it was started, an interrupted caller cannot know."""
+        """Cancels the call. An interrupted caller cannot know whether it has started."""
         self.future.cancel()
         try:
             self.start()
@@ -139,7 +139,7 @@ class _Call(Generic[T]):
             return
         task = self._loop.create_task(self._work)
         task.add_done_callback(self._settle)
-        # Without a reference to the call itself: in a cycle, what comes of it would outlive it.
+        # Without a reference to the call itself, which would be a cycle that keeps the result.
         self.future.add_done_callback(partial(_pass_on_cancel, self._loop, task))
 
     def _settle(self, task: asyncio.Task[T]) -> None:
@@ -185,7 +185,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             work.close()
         elif not call.future.done():
             call.cancel()
-        # What comes of it nobody gets; a traceback must not keep it.
+        # Nobody gets the result, and a traceback must not keep it.
         del call, work
         if background is not None and background.stopping and isinstance(error, concurrent.futures.CancelledError):
             _too_late()
@@ -193,7 +193,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def block(wait: Callable[[], None]) -> None:
-    """Waits on the caller's own thread for what needs no loop; Ctrl-C interrupts the wait."""
+    """Waits in the caller's thread, without the loop. Ctrl-C interrupts the wait."""
     background = _background()
     called(wait)
     if background.stopping:
@@ -202,7 +202,7 @@ def block(wait: Callable[[], None]) -> None:
 
 def _too_late() -> NoReturn:
     if threading.current_thread().daemon:
-        # As all that daemon threads do at the end of a program.
+        # As daemon threads do at the end of a program.
         threading.Event().wait()
     raise KimiAgentError("the program is ending, and its sessions are closed; use them before the main thread ends")
 

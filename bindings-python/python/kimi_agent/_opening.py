@@ -1,4 +1,4 @@
-"""Opening what owns agents, sessions and agents themselves, and closing it."""
+"""What sessions and agents have in common: they are opened with options, and closed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound="Owner[Any]")
 
 
 class Owner(Generic[N]):
-    """What owns agents until it is closed. Internal: `Session` and `Agent` are its public forms."""
+    """An object that owns agent processes until it is closed. `Session` and `Agent` derive from it."""
 
     __slots__ = ("__weakref__", "_closing", "_handlers", "_mailbox", "_native")
 
@@ -45,7 +45,7 @@ class Owner(Generic[N]):
         await self._mailbox.call(self._native.close, seconds(timeout))
 
     def _has_ended(self) -> bool:
-        """Whether there is nothing to close any more."""
+        """Whether there is nothing to close."""
         return False
 
     async def __aenter__(self) -> Self:
@@ -63,16 +63,16 @@ class Owner(Generic[N]):
         unclosed = None if self._has_ended() else f"{self!r} was never closed"
         native.abandon()
         if unclosed:
-            # Last: as an error it ends this function.
+            # Last, because a warning can be an error.
             warnings.warn(unclosed, ResourceWarning, stacklevel=1, source=self)
 
     def __reduce__(self) -> NoReturn:
-        # The end of a copy would end the original.
+        # A copy would close the original when it is collected.
         raise TypeError(f"{self._name} can be neither copied nor pickled")
 
 
 class Opening(Generic[B, T]):
-    """Opens once, when it is awaited or entered. Internal: `SessionOpening` and `AgentOpening` are its public forms."""
+    """Opens something when it is awaited or entered, once. `SessionOpening` and `AgentOpening` derive from it."""
 
     __slots__ = ("_opened", "_options")
 
@@ -114,7 +114,7 @@ class Opening(Generic[B, T]):
             raise TypeError(f"{self._by}() is entered with `async with`: {self._forms()}")
 
         def __exit__(self, *_: object) -> None:
-            # Without it, `with` would complain of this method.
+            # Without this method, the error of `with` would name it.
             pass
 
     def _forms(self) -> str:
@@ -133,12 +133,12 @@ class Opening(Generic[B, T]):
             await self._opened.close()
 
     def __reduce__(self) -> NoReturn:
-        # The options may hold keys, which would be in a pickle.
+        # A pickle would contain keys that are among the options.
         raise TypeError(f"what {self._by}() returns can be neither copied nor pickled")
 
 
 def begun(options: Mapping[str, Any], begin: Begin[B]) -> tuple[B, LoopMailbox, Handlers]:
-    """Begins something with these options, whose functions the running event loop knows from then on."""
+    """Opens something with these options, whose handlers run in the running event loop."""
     mailbox = current_mailbox()
     show_messages()
     try:
@@ -147,13 +147,13 @@ def begun(options: Mapping[str, Any], begin: Begin[B]) -> tuple[B, LoopMailbox, 
         mailbox.add_handlers(handlers.key, handlers)
         found = called(begin, mailbox.native, handlers.key, encode_options(options, handlers), handlers.callbacks())
     finally:
-        # Options may be secret, and reports of errors may show what frames hold.
+        # Options can be secret, and error reports can show the variables of frames.
         del options
     return found, mailbox, handlers
 
 
 def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, Any]:
-    """The options as JSON; their names and values are judged by the core."""
+    """Returns the options as JSON, except those that are functions. The core checks names and values."""
     found: dict[str, Any] = {}
     for name, value in options.items():
         if name in Handlers.options():

@@ -1,4 +1,4 @@
-"""The small types that handlers are given by."""
+"""`Hook`, and the answers `Reject` and `Block`."""
 
 from __future__ import annotations
 
@@ -14,27 +14,32 @@ __all__ = ["Block", "Hook", "Reject"]
 
 
 class Reject(NamedTuple):
-    """Rejects a request for approval, with a word to the model, which then goes on (from Wire 1.6 on)."""
+    """Rejects an approval request with feedback. The model reads it and continues (from Wire 1.6 on)."""
 
     feedback: str
+    """The text that the model reads."""
 
 
 class Block(NamedTuple):
-    """A hook's refusal, with the reason that the model is told."""
+    """Blocks the action that a hook was asked about."""
 
     reason: str
+    """The reason, which the model reads."""
 
 
 class Hook:
-    """A function that the agent asks before or after it does something (from Wire 1.8 on).
+    """A handler that the agent calls before or after an action (from Wire 1.8 on).
 
     Args:
-        event: the agent's event, for example `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`.
-        handler: a plain or async function that takes the `HookRequest` and returns None to go on, or a `Block`.
-        matcher: a regular expression, in the syntax of Python's `re`, for the target (for tool hooks the tool's name);
-            None or "" (the default): any target. It may also stand before the handler.
-        timeout: seconds that it may take, or a `timedelta`; None: the agent's own 30.
-        on_error: what counts where the function fails or takes too long.
+        event: The agent's event, for example `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`.
+        handler: A plain or async function that takes the `HookRequest`. It returns None to allow, or a `Block`.
+        matcher: A regular expression (Python's `re`) for the target, for example the name of a tool. It can also stand
+            before the handler. Default: any target.
+        timeout: The longest time of a call, in seconds or as a `timedelta`. Default: the agent's own, 30 seconds.
+        on_error: The answer if the handler fails or takes too long. Default: "allow".
+
+    Raises:
+        InvalidOption: The handler is not a function.
 
     >>> Hook("PreToolUse", lambda request: Block("not today"), "Shell")
     Hook('PreToolUse', 'Shell')
@@ -80,7 +85,7 @@ class Hook:
         timeout: Any = values["timeout"]
         on_error: Any = values["on_error"]
         if not callable(handler):
-            raise InvalidOption(f"hooks: the handler of {event!r} is no function: {handler!r}", "hooks")
+            raise InvalidOption(f"hooks: the handler of {event!r} is not a function: {handler!r}", "hooks")
         self._event: HookEvent = event
         self._matcher: str | None = matcher
         self._handler: HookHandler = values["handler"]
@@ -89,12 +94,12 @@ class Hook:
 
     @property
     def event(self) -> HookEvent:
-        """The agent's event that it is on."""
+        """The agent's event, for example `PreToolUse`."""
         return self._event
 
     @property
     def matcher(self) -> str | None:
-        """Which targets it is for."""
+        """The regular expression for targets. None: any target."""
         return self._matcher
 
     @property
@@ -104,12 +109,12 @@ class Hook:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that the function may take."""
+        """The longest time of a call in seconds. None: the agent's own."""
         return self._timeout
 
     @property
     def on_error(self) -> Literal["allow", "block"]:
-        """What counts where the function fails."""
+        """The answer if the handler fails or takes too long."""
         return self._on_error
 
     def __repr__(self) -> str:

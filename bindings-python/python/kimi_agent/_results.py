@@ -1,4 +1,4 @@
-"""What calls return. Loaded when first needed: dataclasses take as long to import as the rest of this package."""
+"""The results that calls return. Imported when first needed, because dataclasses take long to import."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class ToolCallRecord:
     """One tool call of a turn, in `PromptResult.tool_calls`."""
 
     id: str
-    """The call; the model's own id."""
+    """The id of the call, which the model has chosen."""
     name: str
-    """The tool."""
+    """The name of the tool."""
     arguments: dict[str, Any] | None
     """The arguments, parsed. None if they are not a JSON object or did not fit."""
     output: Content | None
-    """The tool's output; of a result without output, its message. None if the turn ended before the call did. An output
-    above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`."""
+    """The tool's output, or its message if there is no output. None if the turn ended before the call. An output above
+    256 KiB is cut and ends with a line that says so: `[… 123 more bytes]`."""
     is_error: bool | None
-    """Whether the tool failed; None if the turn ended before the call did."""
+    """Whether the tool failed. None if the turn ended before the call."""
     duration: float | None
-    """Seconds from the last piece of the arguments to the result, including the wait for an approval. None if the turn
-    ended before the call did."""
+    """The seconds from the last piece of the arguments to the result, with the wait for an approval. None if the turn
+    ended before the call."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class RejectedApproval:
     """An approval that was rejected, in `PromptResult.rejected`."""
 
     tool_call: ToolCallInfo | None
-    """The tool call that wanted it; None if the agent never named the call."""
+    """The tool call that needed the approval. None if the agent never named the call."""
     description: str
-    """What the agent wanted to do, as its request described it. Above 4 KiB it is cut."""
+    """The description in the agent's request, for example `Run make`. Above 4 KiB it is cut."""
     by: Literal["no_handler", "handler", "handler_failed", "policy", "cancelled"]
-    """Who rejected it: `no_handler`, nobody could answer; `handler`, `on_approval` or `respond()`; `handler_failed`,
-    `on_approval` failed; `policy`, a rule; `cancelled`, the turn was cancelled or ended before there was an answer."""
+    """The reason: "no_handler" (there was no handler), "handler" (`on_approval` or `respond()` rejected it),
+    "handler_failed" (`on_approval` failed), "policy" (a rule), "cancelled" (the turn was cancelled or ended first)."""
 
 
 @dataclass(frozen=True)
@@ -62,33 +62,38 @@ class HandlerFailure:
     handler: Literal["approval", "question", "tool", "hook", "event"] | str
     """The kind of handler."""
     tool_call: ToolCallInfo | None
-    """The tool call that it was called for; None if there is none, or if the agent never named the call."""
+    """The tool call of the request. None if there is none, or if the agent never named the call."""
     message: str
-    """What went wrong. Above 4 KiB it is cut."""
+    """The text of the error. Above 4 KiB it is cut."""
 
 
 @dataclass(frozen=True)
 class PromptResult:
-    """What came of a turn."""
+    """The outcome of a turn."""
 
     status: Literal["finished", "cancelled", "max_steps_reached"]
-    """How it ended."""
+    """How the turn ended."""
     steps: int
-    """How many steps it had."""
+    """The number of steps."""
     text: str
-    """The text of its last step."""
+    """The text of the last step."""
     usage: TokenUsage
-    """The tokens that it took."""
+    """The tokens that the turn has used."""
     tool_calls: list[ToolCallRecord] = field(default_factory=list)
-    """The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and
-    outputs together take at most 4 MiB, and what does not fit is left out of the list's entries."""
+    """The tool calls of the turn and of its subagents, in order, at most 10,000. Their arguments and outputs take at
+    most 4 MiB together; arguments and outputs that do not fit are left out."""
     rejected: list[RejectedApproval] = field(default_factory=list)
-    """The approvals that were rejected, in order; at most the first 1,000."""
+    """The approvals that were rejected, in order, at most 1,000."""
     handler_failures: list[HandlerFailure] = field(default_factory=list)
-    """The handlers that failed while the turn ran, in order; at most the first 1,000."""
+    """The handlers that failed during the turn, in order, at most 1,000."""
 
     def raise_for_status(self) -> Self:
-        """Raises `TurnCancelled` or `MaxStepsReached` unless the turn has finished; returns the result itself."""
+        """Returns this result if the turn has finished.
+
+        Raises:
+            TurnCancelled: The turn was cancelled.
+            MaxStepsReached: The turn reached its limit of steps.
+        """
         if self.status == "cancelled":
             raise TurnCancelled("the turn was cancelled before it was finished; the session can still be used")
         if self.status == "max_steps_reached":
@@ -98,7 +103,7 @@ class PromptResult:
 
 
 def result_of(outcome: dict[str, Any]) -> PromptResult:
-    """The outcome of a turn as the core tells it."""
+    """Makes a result from the outcome that the core reports."""
     return PromptResult(
         outcome["status"],
         outcome["steps"],
@@ -112,33 +117,33 @@ def result_of(outcome: dict[str, Any]) -> PromptResult:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an agent can do."""
+    """The features that an agent has."""
 
     external_tools: bool
     """The program can offer tools."""
     questions: bool
     """The agent can ask questions."""
     approval_feedback: bool
-    """A reject may carry feedback that the model sees."""
+    """A rejection can have feedback, which the model reads."""
     steer: bool
     """A running turn can be steered."""
     plan_mode: bool
-    """Plan mode can be switched."""
+    """The agent has plan mode."""
     replay: bool
-    """A session's past can be replayed."""
+    """The agent can replay a session's events."""
     hooks: list[str]
-    """The events that hooks can be set on; empty where there are none."""
+    """The events that hooks can be set on. Empty if the agent has no hooks."""
 
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """A session that an agent keeps."""
+    """A session that an agent has stored."""
 
     id: str
-    """Its id, to resume it by."""
+    """The session's id. `Agent.resume` continues the session."""
     work_dir: str
-    """The directory that it works in."""
+    """The directory that the session works in."""
     title: str | None
-    """What the agent calls it for people, if it does."""
+    """The title that the agent gave the session, if any."""
     updated_at: str | None
-    """When something last happened in it, in the words of ISO 8601, if the agent says."""
+    """The time of the last activity in ISO 8601, if the agent says it."""

@@ -1,4 +1,4 @@
-"""Threads for plain handlers: each has one to itself, which it may block for as long as it likes."""
+"""Threads for plain handlers. Each running handler has a thread of its own, which it may block."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 __all__ = ["in_thread"]
 
-# A thread without work ends after so many seconds.
-_PATIENCE = 5.0
+# Seconds after which a thread without work ends.
+_IDLE_TIMEOUT = 5.0
 _idle: list[_Thread] = []
 
 
 class _Thread:
-    """A thread that does one thing after the other: to start one takes as long as everything else about a call.
+    """A thread that is reused, because to start a thread takes as long as the rest of a call.
 
-    It is a daemon, so that the program may end whatever a handler does.
+    It is a daemon, so that a handler that blocks does not keep the program alive.
     """
 
     __slots__ = ("_given", "_work")
@@ -28,7 +28,7 @@ class _Thread:
         threading.Thread(target=self._run, name="kimi-agent-handler", daemon=True).start()
 
     def give(self, work: tuple[Any, ...]) -> None:
-        """To be called by whoever has taken it from those that are idle."""
+        """Gives work to a thread that the caller has taken from `_idle`."""
         self._work = work
         self._given.release()
 
@@ -37,20 +37,20 @@ class _Thread:
             function, *args = self._work
             self._work = None
             function(*args)
-            # Nothing of the call is kept while there is no other.
+            # An idle thread keeps nothing of the call.
             del function, args
             _idle.append(self)
-            if self._given.acquire(timeout=_PATIENCE):
+            if self._given.acquire(timeout=_IDLE_TIMEOUT):
                 continue
             try:
                 _idle.remove(self)
             except ValueError:
-                # Somebody has taken it just now.
+                # Another thread has taken it just now and gives it work.
                 self._given.acquire()
 
 
 def in_thread(function: Callable[..., object], *args: Any) -> None:
-    """Calls a function, which must not raise, on a thread that does nothing else meanwhile."""
+    """Calls a function in a thread of its own. The function must not raise."""
     work = (function, *args)
     try:
         thread = _idle.pop()

@@ -1,4 +1,4 @@
-"""External tools: functions of the program that the agent's model may call."""
+"""`ExternalTool`: a function of the program that the model can call."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ __all__ = ["ExternalTool", "ToolArgumentError", "is_async"]
 
 
 class ToolArgumentError(ValueError):
-    """The model called a tool with arguments that do not fit; the text goes back to the model."""
+    """The model called a tool with arguments that do not fit. The model reads the text."""
 
 
 class ExternalTool:
-    """A tool that the agent's model can call, and the function that does the work.
+    """A tool that the agent's model can call. `tool` makes one from a function's signature.
 
     Args:
-        name: what the model calls it by; must differ from the agent's own tools.
-        description: tells the model what it does and when to use it.
-        parameters: a JSON Schema of type "object" for the arguments.
-        handler: a plain or async function that takes the arguments as a dict and returns text, any JSON
-            value, a list of content parts or a `ToolReturnValue`. What it raises becomes an error result
-            that the model sees. Plain functions run in a thread of their own and may block.
-        timeout: seconds the handler may take, or a `timedelta`; None: as long as it likes.
+        name: The tool's name. It must differ from the names of the agent's own tools.
+        description: Tells the model what the tool does and when to use it.
+        parameters: A JSON Schema of type "object" for the arguments. Arguments are not checked against it.
+        handler: A plain or async function that takes the arguments as a dict. It returns text, a JSON value, content
+            parts or a `ToolReturnValue`. If it raises, the model receives an error. Plain functions run in threads of
+            their own and may block.
+        timeout: The longest time of a call, in seconds or as a `timedelta`. Default: none.
 
-    `tool` makes one from a function's signature instead.
+    Raises:
+        TypeError: An argument has a wrong type.
 
     >>> ExternalTool("add", "Adds two numbers.", {"type": "object"}, lambda arguments: arguments["a"] + arguments["b"])
     ExternalTool('add')
@@ -68,12 +69,12 @@ class ExternalTool:
 
     @property
     def name(self) -> str:
-        """What the model calls it by."""
+        """The tool's name."""
         return self._name
 
     @property
     def description(self) -> str:
-        """What the model is told of it."""
+        """The description that the model reads."""
         return self._description
 
     @property
@@ -83,12 +84,12 @@ class ExternalTool:
 
     @property
     def handler(self) -> Callable[[dict[str, Any]], Any]:
-        """Takes the arguments as a dict, does the work."""
+        """The function that takes the arguments as a dict."""
         return self._handler
 
     @property
     def timeout(self) -> float | None:
-        """Seconds the handler may take."""
+        """The longest time of a call in seconds. None: no limit."""
         return self._timeout
 
     def __repr__(self) -> str:
@@ -96,10 +97,10 @@ class ExternalTool:
 
 
 def is_async(function: Any) -> bool:
-    """Does calling it give a coroutine?"""
+    """Whether a call of the function returns a coroutine."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.iscoroutinefunction(function):
         return True
-    # An object whose __call__ is async; functions have a __call__ too, which is none.
+    # An object whose __call__ is async. The __call__ of functions is not.
     return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
