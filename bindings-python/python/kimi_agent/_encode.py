@@ -1,4 +1,4 @@
-"""Python values as JSON values, for everything a program hands to the agent."""
+"""Converts Python values to JSON values for the agent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ _DEEPEST = 200
 
 
 def to_jsonable(value: Any, _depth: int = 0) -> Any:
-    """The JSON form of `value`; a `TypeError` names what has none.
+    """Returns the JSON form of `value`.
 
-    Besides JSON's own types: dataclasses, named tuples, enums, sets, dates, paths, UUIDs and decimals, the
-    classes of this package, and pydantic models.
+    Accepts JSON's own types, dataclasses, named tuples, enums, sets, dates, paths, UUIDs, decimals, pydantic models and
+    the classes of this package.
+
+    Raises:
+        TypeError: A value has no JSON form. The text names it.
     """
     if value is None or (isinstance(value, (bool, str, int)) and not isinstance(value, enum.Enum)):
-        # A subclass of str or int goes as what it is underneath.
+        # Also an object of a subclass of str or int.
         return value if type(value) in (bool, str, int, type(None)) else _plain(value)
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -55,12 +58,12 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
 
 
 def seconds(value: Any) -> Any:
-    """A `timedelta` as seconds, anything else as it is."""
+    """Returns a `timedelta` as seconds, any other value unchanged."""
     return value.total_seconds() if _is_one_of(value, ("datetime.timedelta",)) else value
 
 
 def kind_of(value: Any) -> str:
-    """What a wrong value is, for errors: a short text or a number as it is, anything else by its type."""
+    """Describes a wrong value in an error: a short text or number itself, any other value by its type."""
     if isinstance(value, (str, int)) and len(str(value)) <= 80:
         return f'"{value}"' if isinstance(value, str) else repr(value)
     if isinstance(value, type):
@@ -68,7 +71,7 @@ def kind_of(value: Any) -> str:
     if callable(value) and hasattr(value, "__name__"):
         return f"the function {value.__name__}"
     if isinstance(value, float):
-        # One that is finite has a form as JSON.
+        # Infinite or not a number: others have a JSON form.
         return repr(value)
     if value is None:
         return "None"
@@ -77,7 +80,10 @@ def kind_of(value: Any) -> str:
 
 
 def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:
-    """Is it of one of these classes? Of a module that nobody has imported there are no objects, so none is imported."""
+    """Whether the value is of one of these classes, named `module.Class`.
+
+    Imports nothing: there are no objects of modules that are not imported.
+    """
     for name in names:
         module, _, kind = name.partition(".")
         found = getattr(sys.modules.get(module), kind, None)

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions. `code` is the same string in every language."""
+"""The exceptions of the package. `code` is the same string in every language."""
 
 # The code of a class never changes, so that it may be narrower than that of its base.
 # pyright: reportIncompatibleVariableOverride=false
@@ -40,10 +40,10 @@ RpcErrorCode = Literal[
 
 
 class KimiAgentError(Exception):
-    """The base of all errors of this package.
+    """The base class of all errors of this package.
 
-    Raised itself only for a wrong use of it (a session in another event loop, a task of trio, a
-    forked process), or for a defect of its own.
+    The class itself is raised for a wrong use of the package (a session in another event loop, a task of trio, a forked
+    process), or for a defect of the package.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -72,7 +72,7 @@ class KimiAgentError(Exception):
 
 
 class InvalidOption(KimiAgentError, ValueError):
-    """An option, or what a method was given, has a wrong name or value. A `ValueError`, too."""
+    """An option or an argument has a wrong name or value. Also a `ValueError`."""
 
     code: ClassVar[Literal["invalid_option"]] = "invalid_option"
     _attributes = ("option",)
@@ -80,26 +80,26 @@ class InvalidOption(KimiAgentError, ValueError):
     def __init__(self, message: str = "", option: str = "") -> None:
         super().__init__(message)
         self.option = option
-        """The option's name."""
+        """The name of the option or argument."""
 
 
 class SpawnError(KimiAgentError, OSError):
-    """The agent could not be started; the text names what was looked for, and where. An `OSError`, too.
+    """The agent cannot be started. The text says which program was looked for, and where. Also an `OSError`.
 
-    `errno` is None: the text says what is wrong.
+    `errno` is None.
     """
 
     code: ClassVar[Literal["spawn_error"]] = "spawn_error"
 
 
 class HandshakeError(KimiAgentError):
-    """The agent did not open the session."""
+    """The agent refused the handshake, or did not answer as an agent should."""
 
     code: ClassVar[Literal["handshake_error"]] = "handshake_error"
 
 
 class AgentExited(KimiAgentError):
-    """The agent is gone; whatever was pending fails with this."""
+    """The agent exited. All pending calls fail with this error, and the session is closed."""
 
     code: ClassVar[Literal["agent_exited"]] = "agent_exited"
     retryable = True
@@ -110,49 +110,50 @@ class AgentExited(KimiAgentError):
     ) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-        """Its exit code, None if a signal ended it."""
+        """The exit code. None if a signal ended the agent."""
         self.signal = signal
-        """The name of the signal that ended it, as `SIGKILL`."""
+        """The name of the signal that ended the agent, for example "SIGKILL"."""
         self.stderr = stderr
-        """The end of what it wrote to stderr."""
+        """The end of the agent's output on stderr."""
 
 
 class ProtocolError(KimiAgentError):
-    """The agent broke the protocol beyond repair."""
+    """The agent violated the protocol, for example with a line that is too long. The session is closed."""
 
     code: ClassVar[Literal["protocol_error"]] = "protocol_error"
 
 
 class Unsupported(KimiAgentError):
-    """The agent can't do this."""
+    """The agent does not have this feature."""
 
     code: ClassVar[Literal["unsupported"]] = "unsupported"
 
 
 class SessionClosed(KimiAgentError):
-    """The session has been closed. Open another one with the same `session_id` to continue the conversation."""
+    """The session is closed. Open a new one with the same `session_id` to continue the conversation."""
 
     code: ClassVar[Literal["session_closed"]] = "session_closed"
 
 
 class Timeout(KimiAgentError, TimeoutError):
-    """A deadline was exceeded; the text names the call and the option. A `TimeoutError`, too."""
+    """A deadline was exceeded. The text names the call and the option. Also a `TimeoutError`."""
 
     code: ClassVar[Literal["timeout"]] = "timeout"
     retryable = True
 
 
 class EventBufferFull(KimiAgentError):
-    """A call from inside the loop over a turn waited for an answer behind too many unread events.
+    """The buffer of unread events is full.
 
-    Or a session that shares its process left too much unread while others went on; then it is over.
+    Raised if a call inside the loop over a turn waits for an answer behind too many unread events. Also raised if a
+    session that shares its process leaves too many events unread; that session is closed.
     """
 
     code: ClassVar[Literal["event_buffer_full"]] = "event_buffer_full"
 
 
 class RpcError(KimiAgentError):
-    """The agent answered with an error."""
+    """The agent answered a call with an error."""
 
     code: ClassVar[RpcErrorCode] = "rpc_error"
     _attributes = ("rpc_code", "message", "data", "hint")
@@ -163,13 +164,13 @@ class RpcError(KimiAgentError):
         text = message if rpc_code is None else f"{message} ({rpc_code})"
         super().__init__(text if hint is None else f"{text}; {hint}")
         self.rpc_code = rpc_code
-        """JSON-RPC's number for it, as it came; None if the SDK raises the error itself."""
+        """The JSON-RPC error code from the agent. None if the SDK raises the error."""
         self.message = message
-        """What the agent says."""
+        """The agent's text."""
         self.data = data
-        """More about it."""
+        """The agent's further data about the error."""
         self.hint = hint
-        """What to do about it, if the SDK knows."""
+        """Advice of the SDK, if there is any."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         kind, _, state = super().__reduce__()
@@ -177,14 +178,14 @@ class RpcError(KimiAgentError):
 
 
 class TurnInProgress(RpcError):
-    """A turn is running already."""
+    """Another turn is running."""
 
     code: ClassVar[Literal["turn_in_progress"]] = "turn_in_progress"
     retryable = True
 
 
 class NoActiveTurn(RpcError):
-    """There is no turn to cancel or steer."""
+    """There is no running turn to steer."""
 
     code: ClassVar[Literal["no_active_turn"]] = "no_active_turn"
 
@@ -196,13 +197,13 @@ class LlmNotSet(RpcError):
 
 
 class LlmNotSupported(RpcError):
-    """The model can't do what is asked."""
+    """The model does not support the request."""
 
     code: ClassVar[Literal["llm_not_supported"]] = "llm_not_supported"
 
 
 class LlmServiceError(RpcError):
-    """The model's service failed. Not `retryable` if it refuses the request itself, for example for a wrong key."""
+    """The model's service failed. Not `retryable` if it refuses the request, for example because of a wrong key."""
 
     code: ClassVar[Literal["llm_service_error"]] = "llm_service_error"
     retryable = True
@@ -215,13 +216,13 @@ class AuthExpired(RpcError):
 
 
 class TurnCancelled(KimiAgentError):
-    """The turn was cancelled; raised by `PromptResult.raise_for_status()`."""
+    """The turn was cancelled. `PromptResult.raise_for_status()` raises it."""
 
     code: ClassVar[Literal["turn_cancelled"]] = "turn_cancelled"
 
 
 class MaxStepsReached(KimiAgentError):
-    """The turn ran into its limit of steps; raised by `PromptResult.raise_for_status()`."""
+    """The turn reached its limit of steps. `PromptResult.raise_for_status()` raises it."""
 
     code: ClassVar[Literal["max_steps_reached"]] = "max_steps_reached"
     _attributes = ("steps",)
@@ -229,7 +230,7 @@ class MaxStepsReached(KimiAgentError):
     def __init__(self, message: str = "", steps: int | None = None) -> None:
         super().__init__(message)
         self.steps = steps
-        """How many steps there were, if the agent said."""
+        """The number of steps, if the agent says it."""
 
 
 def _classes(base: type[KimiAgentError]) -> dict[str, type[KimiAgentError]]:
@@ -247,7 +248,7 @@ for _class in _BY_CODE.values():
 
 
 def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgentError:
-    """The exception for an error of the core's."""
+    """Returns the exception for an error of the core."""
     kind = _BY_CODE.get(code, KimiAgentError)
     found: KimiAgentError
     if issubclass(kind, RpcError):

@@ -1,4 +1,4 @@
-"""The shapes of what passes between Python and the core; `_native.pyi` says when."""
+"""The types of values between Python and the core. `_native.pyi` has the calls."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ._wire import ApprovalRequest, ExternalToolsResult, QuestionRequest, Server
 __all__ = ["Answer", "Begin", "Callbacks", "Delivery", "ErrorTuple", "Info", "Outcome", "Request"]
 
 Request: TypeAlias = Union[ApprovalRequest, QuestionRequest, str]
-"""What is answered by hand, or its id."""
+"""A request that is answered manually, or its id."""
 
 Answer: TypeAlias = Union[Approval, QuestionAnswer, None]
-"""An answer by hand."""
+"""A manual answer."""
 
 ErrorTuple: TypeAlias = tuple[str, str, dict[str, Any]]
 """Code, message and fields of an error, as `_errors.from_native` takes them."""
@@ -41,7 +41,7 @@ Delivery: TypeAlias = Union[
 
 
 class Callbacks(TypedDict):
-    """Which functions the program has."""
+    """The handlers that the program has."""
 
     on_approval: bool | Literal["manual"]
     on_question: bool | Literal["manual"]
@@ -50,7 +50,7 @@ class Callbacks(TypedDict):
 
 
 class Info(TypedDict):
-    """What the agent said when the session opened; `capabilities` are the fields of `Capabilities`."""
+    """The handshake result; `capabilities` are the fields of `Capabilities`."""
 
     server: ServerInfo | None
     capabilities: dict[str, Any]
