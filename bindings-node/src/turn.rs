@@ -177,7 +177,7 @@ impl NativeTurn {
     /// A loop begins to read. Refused if the turn is read in the other mode or by another loop.
     #[napi]
     pub fn reader_started(&self, env: &Env, by_step: bool) -> napi::Result<()> {
-        self.turn.reader_started(by_step).or_throw(env)
+        self.turn.start_loop(by_step).or_throw(env)
     }
 
     /// A ticket for the end of the turn, which is cancelled.

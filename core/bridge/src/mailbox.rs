@@ -14,7 +14,7 @@ use crate::connection::PromptResult;
 use crate::dialect::SessionInfo;
 use crate::error::{Error, Result};
 use crate::wire::Event;
-use kimi_agent_client::host::{self, lane::Lane};
+use kimi_agent_client::host::{self, EventChannel};
 
 /// How many lines of stderr may wait for the host: it may be busy, the agent's stderr must be drained.
 const MAX_STDERR: usize = 1000;
@@ -129,7 +129,7 @@ pub enum Delivery {
 struct Job {
     answer: oneshot::Sender<Result<Value, String>>,
     /// The turn that waits for it.
-    serves: Option<Arc<Lane>>,
+    serves: Option<Arc<EventChannel>>,
 }
 
 /// Where the core leaves what an event loop of the host's is to know.
@@ -216,7 +216,7 @@ impl Mailbox {
     }
 
     /// The turn that waits for a job, as long as it does.
-    pub(crate) fn served_by(&self, job: u64) -> Option<Arc<Lane>> {
+    pub(crate) fn served_by(&self, job: u64) -> Option<Arc<EventChannel>> {
         lock(&self.jobs).get(&job)?.serves.clone()
     }
 

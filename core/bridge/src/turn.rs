@@ -1,8 +1,7 @@
 //! A turn, or a replay, as the bindings hold it.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Wake, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -13,7 +12,7 @@ use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, ContentPart, Event, TextPart, TokenUsage};
 use kimi_agent_client::Replay;
-use kimi_agent_client::host::{self, TurnInner, lane::Lane};
+use kimi_agent_client::host::{self, EventChannel, TurnInner, TurnReader};
 
 /// A step, told apart from all others of its turn by `index`; `n` is the agent's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,56 +66,118 @@ enum Source {
     Replay(Replay),
 }
 
-/// Leaves word for the host when it is woken, without a task that waits.
-struct Notice {
+/// Posts [`Delivery::Readable`] when the reader is woken.
+struct ReaderWaker {
     mailbox: Arc<Mailbox>,
     turn: u64,
-    delivery: fn(u64) -> Delivery,
 }
 
-impl Wake for Notice {
+impl Wake for ReaderWaker {
     fn wake(self: Arc<Self>) {
-        self.mailbox.post((self.delivery)(self.turn));
+        self.mailbox.post(Delivery::Readable { turn: self.turn });
     }
 }
 
-fn notice(mailbox: &Arc<Mailbox>, turn: u64, delivery: fn(u64) -> Delivery) -> Waker {
-    Waker::from(Arc::new(Notice { mailbox: Arc::clone(mailbox), turn, delivery }))
-}
-
 /// A turn, or a replay.
+///
+/// # Reading
+///
+/// A loop over the turn begins with [`start_loop`](Self::start_loop) and ends with [`leave`](Self::leave), or at the end
+/// of the turn. In between it takes events in one of two ways; by step, [`poll_step`](Self::poll_step) gives the steps,
+/// and the index of a step limits the other calls to its events:
+///
+/// - [`poll_event`](Self::poll_event) hands out one event, which the program has then got.
+/// - [`poll_batch`](Self::poll_batch) hands out several. The next call says that the program has got all of them.
+///   [`take_batch`](Self::take_batch) says earlier how many it has got; a host calls it when the program takes the last
+///   event of a batch, and before it leaves. Events of the batch that were not taken then count as discarded.
+///
+/// All of them return `Pending` if there is no event yet; then [`Delivery::Readable`] follows, once. They return `None`
+/// at the end of the turn or of the step, and one error if the turn failed. The host keeps no count but its place in
+/// the batch.
 #[derive(Debug)]
 pub struct BridgeTurn {
-    /// By this deliveries name it.
+    /// Deliveries name the turn by it.
     pub key: u64,
     source: Source,
     mailbox: Arc<Mailbox>,
     runtime: Handle,
-    /// What the drained events count for that the user has not got yet.
-    owed: Mutex<VecDeque<usize>>,
+    reader: Mutex<TurnReader>,
     waker: Waker,
 }
 
 impl BridgeTurn {
     pub(crate) fn new(inner: Arc<TurnInner>, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
-        Self::of(Source::Turn(inner), mailbox, runtime)
+        let channel = Arc::clone(&inner.channel);
+        Self::of(Source::Turn(inner), channel, mailbox, runtime)
     }
 
     pub(crate) fn of_replay(replay: Replay, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
-        Self::of(Source::Replay(replay), mailbox, runtime)
+        let channel = Arc::clone(host::replay_channel(&replay));
+        Self::of(Source::Replay(replay), channel, mailbox, runtime)
     }
 
-    fn of(source: Source, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
+    fn of(source: Source, channel: Arc<EventChannel>, mailbox: Arc<Mailbox>, runtime: Handle) -> Self {
         let key = next_id();
-        let waker = notice(&mailbox, key, |turn| Delivery::Readable { turn });
-        Self { key, source, mailbox, runtime, owed: Mutex::default(), waker }
+        let waker = Waker::from(Arc::new(ReaderWaker { mailbox: Arc::clone(&mailbox), turn: key }));
+        Self { key, source, mailbox, runtime, reader: Mutex::new(TurnReader::new(channel)), waker }
     }
 
-    fn lane(&self) -> &Arc<Lane> {
+    fn channel(&self) -> &Arc<EventChannel> {
         match &self.source {
-            Source::Turn(turn) => &turn.lane,
-            Source::Replay(replay) => host::replay_lane(replay),
+            Source::Turn(turn) => &turn.channel,
+            Source::Replay(replay) => host::replay_channel(replay),
         }
+    }
+
+    /// Nothing that runs under this lock enters the host.
+    fn reader(&self) -> MutexGuard<'_, TurnReader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a loop over the turn, by event or by step.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the turn has been read in the other way, or if another loop reads it.
+    pub fn start_loop(&self, by_step: bool) -> Result<()> {
+        self.note_used();
+        self.reader().start_loop(by_step)
+    }
+
+    /// Ends the loop. The turn goes on, and the next loop gets the unread events.
+    pub fn leave(&self) {
+        self.reader().leave();
+    }
+
+    /// Returns the next event; with `step`, the next event of that step.
+    pub fn poll_event(&self, step: Option<u32>) -> Poll<Option<Result<Drained>>> {
+        self.reader().poll_event(step, &Context::from_waker(&self.waker)).map_ok(Drained::from)
+    }
+
+    /// Returns the next events, at least one and at most `max`; with `step`, events of that step. A request is a batch
+    /// of its own.
+    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<Drained>>>> {
+        let events = self.reader().poll_batch(max, step, &Context::from_waker(&self.waker));
+        events.map_ok(|events| events.into_iter().map(Drained::from).collect())
+    }
+
+    /// The program has got the first `count` events of the batch.
+    pub fn take_batch(&self, count: usize) {
+        self.reader().take_batch(count);
+    }
+
+    /// Passes over the rest of the step that is being read, and returns the next step.
+    pub fn poll_step(&self) -> Poll<Option<Result<Tag>>> {
+        self.reader().poll_step(&Context::from_waker(&self.waker)).map_ok(Tag::from)
+    }
+
+    /// Returns whether there is something to read, or the end. If not, `waker` is woken: for a thread that waits itself.
+    pub fn is_readable(&self, waker: &Waker) -> bool {
+        self.reader().poll_ready(&Context::from_waker(waker)).is_ready()
+    }
+
+    /// Wakes a thread that waits after [`is_readable`](Self::is_readable).
+    pub fn wake_reader(&self) {
+        self.reader().wake();
     }
 
     fn turn(&self) -> Result<&Arc<TurnInner>> {
@@ -128,7 +189,11 @@ impl BridgeTurn {
 
     /// Has [`Delivery::Settled`] posted once there is an outcome.
     pub fn announce_end(&self) {
-        self.lane().wake_when_settled(notice(&self.mailbox, self.key, |turn| Delivery::Settled { turn }));
+        let (channel, mailbox, turn) = (Arc::clone(self.channel()), Arc::clone(&self.mailbox), self.key);
+        drop(self.runtime.spawn(async move {
+            drop(channel.settled().await);
+            mailbox.post(Delivery::Settled { turn });
+        }));
     }
 
     /// Its name within the session.
@@ -139,71 +204,35 @@ impl BridgeTurn {
         }
     }
 
-    /// Up to `max` events that are there now; with `step`, only those of that step.
+    /// Takes up to `max` events that are there now; with `step`, only those of that step.
     pub fn drain(&self, max: usize, step: Option<u32>) -> Batch {
-        let (deliveries, next, ended) = self.lane().drain(max, step);
-        self.owed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(deliveries.iter().map(|delivery| delivery.size()));
-        let events = deliveries.into_iter().map(|delivery| delivery.event.into()).collect();
-        Batch { events, next: next.map(Tag::from), ended }
+        let (events, next, ended) = self.reader().drain(max, step, &Context::from_waker(Waker::noop()));
+        Batch { events: events.into_iter().map(Drained::from).collect(), next: next.map(Tag::from), ended }
     }
 
-    /// The user has got so many of the drained events: the agent may go on.
+    /// The program has got so many more of the drained events.
     pub fn acknowledge(&self, count: usize) {
-        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = count.min(owed.len());
-        let size = owed.drain(..count).sum();
-        self.lane().acknowledge(size, count);
+        self.reader().acknowledge(count);
     }
 
-    /// Whether the core waits for the program to get events: then it is told of each at once.
-    pub fn is_watched(&self) -> bool {
-        self.lane().is_watched()
-    }
-
-    /// Whether there is something to drain. If not, [`Delivery::Readable`] follows when there is.
+    /// Returns whether there is something to drain. If not, [`Delivery::Readable`] follows.
     pub fn wait(&self) -> bool {
-        self.lane().poll_ready(&self.waker)
-    }
-
-    /// The same for a thread that waits by itself: it gets its own waker woken.
-    pub fn wait_with(&self, waker: &Waker) -> bool {
-        self.lane().poll_ready(waker)
-    }
-
-    /// Has a thread that waits by [`wait_with`](Self::wait_with) look again.
-    pub fn wake_reader(&self) {
-        self.lane().wake_reader();
-    }
-
-    /// Somebody reads, by event or by step.
-    ///
-    /// # Errors
-    /// It has been read the other way, or another loop reads it.
-    pub fn reader_started(&self, by_step: bool) -> Result<()> {
-        self.lane().start_reader(by_step)
-    }
-
-    /// Nobody reads any more; the turn goes on.
-    pub fn reader_left(&self) {
-        self.lane().set_reader_present(false);
+        self.is_readable(&self.waker)
     }
 
     /// The outcome, if there is one.
     pub fn outcome(&self) -> Option<Result<PromptResult>> {
-        self.lane().outcome()
+        self.channel().outcome()
     }
 
     /// The tokens so far.
     pub fn usage(&self) -> TokenUsage {
-        self.lane().usage()
+        self.channel().usage()
     }
 
     /// How many events nobody got.
     pub fn discarded(&self) -> u64 {
-        self.lane().discarded()
+        self.channel().discarded()
     }
 
     /// The outcome as a ticket. Takes no events away; if the buffer is full and nobody reads, further events are counted
@@ -212,11 +241,12 @@ impl BridgeTurn {
     /// # Errors
     /// The turn waits for that job.
     pub fn result(&self, within: Option<u64>) -> Result<u64> {
-        let lane = Arc::clone(self.lane());
-        lane.check_not_awaited_by(within.and_then(|job| self.mailbox.served_by(job)).as_ref())?;
+        let channel = Arc::clone(self.channel());
+        channel.check_not_awaited_by(within.and_then(|job| self.mailbox.served_by(job)).as_ref())?;
+        self.note_used();
         Ok(self
             .mailbox
-            .run(&self.runtime, async move { lane.result().await.map(|result| Reply::Outcome(Box::new(result))) }))
+            .run(&self.runtime, async move { channel.result().await.map(|result| Reply::Outcome(Box::new(result))) }))
     }
 
     /// Cancels; the ticket ends with the turn.
@@ -259,15 +289,17 @@ impl BridgeTurn {
     /// The program knows that it loses the turn, for example by an exception: that is not worth a warning.
     pub fn note_used(&self) {
         if let Source::Turn(turn) = &self.source {
-            turn.lane.note_used();
+            turn.note_used();
         }
     }
 
     /// The program has left it: what is unread goes, and the turn is cancelled in the background.
     pub fn abandon(&self) {
+        // First, so that events which the program did not take are counted.
+        self.reader().leave();
         match &self.source {
             Source::Turn(turn) => turn.leave(),
-            Source::Replay(replay) => host::replay_lane(replay).discard(),
+            Source::Replay(replay) => host::replay_channel(replay).discard_all(),
         }
     }
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 pub use crate::connection::TurnLimits;
-pub use crate::driver::{lane, served_turn};
+pub use crate::driver::event_channel::EventChannel;
+pub use crate::driver::served_turn;
+pub use crate::driver::turn_reader::TurnReader;
 pub use crate::naming::Naming;
 pub use crate::options::{
     HookSpec, ToolSpec, check_names, close_timeout, for_session, kind_of, parse_hook, parse_tool, too_deep, wrong_type,
@@ -26,9 +28,9 @@ pub fn into_inner(turn: Turn) -> Arc<TurnInner> {
     turn.into_inner()
 }
 
-/// Returns the event queue of a replay.
-pub fn replay_lane(replay: &Replay) -> &Arc<lane::Lane> {
-    &replay.lane
+/// Returns the events of a replay, with its outcome.
+pub fn replay_channel(replay: &Replay) -> &Arc<EventChannel> {
+    &replay.channel
 }
 
 /// Checks the options of a prompt and returns its limits.

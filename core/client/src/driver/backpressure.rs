@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lane::{Lane, Room};
+use super::event_channel::EventChannel;
+use super::event_queue::Capacity;
 use super::{Caller, Driver, now};
 use crate::connection::CallKey;
 use crate::error::Error;
@@ -50,7 +51,7 @@ impl Batch {
 }
 
 impl Driver {
-    /// How much the lanes have room for, if for anything. A call that waits for its answer may make the active lane
+    /// How much the queues have capacity for, if for anything. A call that waits for its answer may make the active queue
     /// grow, up to a hard bound: the answer lies behind events that its caller may be the one to read.
     pub(super) fn room(&mut self) -> Option<Batch> {
         if self.is_deaf() {
@@ -60,30 +61,30 @@ impl Driver {
         let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply { .. }));
         // A function that takes its time over events outside turns must not hold up a call, nor a cancel.
         if let Some(outside) = &self.outside {
-            outside.set_lossy(drains || replies || self.connection.cancelling().is_some());
+            outside.events.set_discards_overflow(drains || replies || self.connection.cancelling().is_some());
         }
         let mut batch = Batch { lines: BATCH, bytes: usize::MAX };
         if drains {
             return Some(batch);
         }
         if let Some(outside) = &self.outside {
-            match outside.room(replies) {
-                Room::Free { bytes, items } => batch.limit(bytes, items),
-                Room::Full | Room::HardFull => return None,
+            match outside.events.capacity(replies) {
+                Capacity::Free { bytes, events } => batch.limit(bytes, events),
+                Capacity::Full | Capacity::HardFull => return None,
             }
         }
         let mut free = true;
         let mut overgrown = false;
-        for lane in self.lanes.values().chain(self.replay_lane()) {
-            match lane.room(replies) {
-                Room::Free { bytes, items } => batch.limit(bytes, items),
-                Room::Full => {
-                    free &= replies || lane.has_waiting_results();
+        for turn in self.turns.values().chain(self.replays()) {
+            match turn.events.capacity(replies) {
+                Capacity::Free { bytes, events } => batch.limit(bytes, events),
+                Capacity::Full => {
+                    free &= replies || turn.events.has_waiting_results();
                     batch.limit(usize::MAX, 1);
                 }
-                Room::HardFull => {
+                Capacity::HardFull => {
                     free = false;
-                    overgrown |= replies || lane.has_waiting_results();
+                    overgrown |= replies || turn.events.has_waiting_results();
                 }
             }
         }
@@ -102,9 +103,9 @@ impl Driver {
         deaf
     }
 
-    pub(super) fn replay_lane(&self) -> impl Iterator<Item = &Arc<Lane>> {
+    pub(super) fn replays(&self) -> impl Iterator<Item = &Arc<EventChannel>> {
         self.callers.values().filter_map(|caller| match caller {
-            Caller::Replay(lane) => Some(lane),
+            Caller::Replay(replay) => Some(replay),
             Caller::Reply { .. } => None,
         })
     }
@@ -112,7 +113,7 @@ impl Driver {
     /// Notes since when a request waits that only a reader can answer, while there is no reader.
     pub(super) fn note_held_back(&mut self) {
         let held_back =
-            self.connection.awaits_manual_answer() && self.lanes.values().any(|lane| lane.holds_back_request());
+            self.connection.awaits_manual_answer() && self.turns.values().any(|turn| turn.events.holds_back_request());
         self.held_back = if held_back { self.held_back.or_else(|| Some(now())) } else { None };
     }
 
@@ -122,7 +123,7 @@ impl Driver {
             return;
         }
         self.held_back = None;
-        let requests: Vec<_> = self.lanes.values().flat_map(|lane| lane.take_held_back()).collect();
+        let requests: Vec<_> = self.turns.values().flat_map(|turn| turn.events.take_held_back_requests()).collect();
         for request_id in requests {
             self.connection.unseen(&request_id, now());
         }
@@ -130,13 +131,13 @@ impl Driver {
 
     /// How much has been read: it changes whenever the program takes an event.
     pub(super) fn reads(&self) -> u64 {
-        self.lanes.values().chain(self.replay_lane()).map(|lane| lane.reads()).sum()
+        self.turns.values().chain(self.replays()).map(|turn| turn.events.delivered()).sum()
     }
 
     /// How long the reader may take nothing. It does so no longer than any call has waited that it has not read since.
     pub(super) fn patience(&self, reads: u64) -> Duration {
         let stuck = |caller: &Caller| matches!(caller, Caller::Reply { reads: at, .. } if *at == reads);
-        let stuck = self.callers.values().any(stuck) || self.lanes.values().any(|lane| lane.has_stuck_results());
+        let stuck = self.callers.values().any(stuck) || self.turns.values().any(|turn| turn.events.has_stuck_results());
         if stuck { STUCK } else { SLOW }
     }
 
@@ -158,8 +159,8 @@ impl Driver {
              time, or raise `event_buffer_bytes`"
                 .to_owned(),
         );
-        for lane in self.lanes.values() {
-            lane.fail_results(&error, all);
+        for turn in self.turns.values() {
+            turn.events.fail_results(&error, all);
         }
         let failed =
             |_: &CallKey, caller: &mut Caller| matches!(caller, Caller::Reply { reads: at, .. } if all || *at == reads);

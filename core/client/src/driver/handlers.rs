@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::Command;
-use super::lane::{Lane, Reader};
+use super::event_channel::EventChannel;
+use super::turn_reader::TurnReader;
 use crate::answers::HandlerError;
 use crate::connection::{Connection, RequestKey};
 use crate::dialect::Answer;
@@ -22,11 +23,11 @@ use crate::wire::{Event, HandlerKind, ToolCallRequest};
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 tokio::task_local! {
-    static TURN: Option<Arc<Lane>>;
+    static TURN: Option<Arc<EventChannel>>;
 }
 
 /// The turn that waits for the calling handler, if one does.
-pub fn served_turn() -> Option<Arc<Lane>> {
+pub fn served_turn() -> Option<Arc<EventChannel>> {
     TURN.try_with(Option::clone).ok().flatten()
 }
 
@@ -86,14 +87,14 @@ impl Handlers {
     }
 
     /// Hands events outside turns to `on_event`, one after the other.
-    pub(super) fn observe(&self, outside: &Arc<Lane>, session: Weak<Shared>) {
+    pub(super) fn observe(&self, outside: &Arc<EventChannel>, session: Weak<Shared>) {
         let Some(on_event) = self.on_event.clone() else { return };
-        let mut outside = Reader::new(Arc::clone(outside));
+        let mut outside = TurnReader::new(Arc::clone(outside));
         tokio::spawn(async move {
-            while let Some(Ok(next)) = std::future::poll_fn(|cx| outside.poll_next(cx)).await {
+            while let Some(Ok(next)) = std::future::poll_fn(|cx| outside.poll_event(None, cx)).await {
                 let on_event = Arc::clone(&on_event);
                 // A task of its own, so that a panic stays there.
-                let outcome = tokio::spawn(async move { on_event(next).await }).await;
+                let outcome = tokio::spawn(async move { on_event(*next).await }).await;
                 let message = match outcome {
                     Ok(Ok(())) => continue,
                     Ok(Err(error)) => error.to_string(),
@@ -111,7 +112,7 @@ impl Handlers {
     }
 
     /// Starts the function that is to answer a request.
-    pub(super) fn ask(&mut self, key: RequestKey, turn: Option<Arc<Lane>>, request: Event) {
+    pub(super) fn ask(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Event) {
         match request {
             Event::ApprovalRequest(request) => {
                 if let Responder::Handler(handler) = self.on_approval.clone() {
@@ -150,7 +151,7 @@ impl Handlers {
     fn start(
         &mut self,
         key: RequestKey,
-        turn: Option<Arc<Lane>>,
+        turn: Option<Arc<EventChannel>>,
         timeout: Option<Duration>,
         handler: impl Future<Output = Outcome> + Send + 'static,
     ) {

@@ -2,10 +2,12 @@
 //! deadlines, and sees the agent to its end.
 
 mod backpressure;
+pub(crate) mod event_channel;
+pub(crate) mod event_queue;
 mod handlers;
-pub mod lane;
 mod shutdown;
 pub(crate) mod tool_calls;
+pub(crate) mod turn_reader;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,9 +21,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use backpressure::{Batch, DEAF, HELD_BACK, Overgrown};
+use event_channel::{EventChannel, replayed};
+use event_queue::{Intake, OVERHEAD};
 pub(crate) use handlers::Handlers;
 pub use handlers::served_turn;
-use lane::{Lane, OVERHEAD};
 use shutdown::Shutdown;
 use tool_calls::ToolCalls;
 
@@ -50,7 +53,7 @@ const MAX_READ_LATE: usize = 1 << 20;
 pub(crate) enum Command {
     Prompt {
         turn: TurnKey,
-        lane: Arc<Lane>,
+        channel: Arc<EventChannel>,
         input: Content,
         limits: TurnLimits,
     },
@@ -67,7 +70,7 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Result<()>>,
     },
     Replay {
-        lane: Arc<Lane>,
+        channel: Arc<EventChannel>,
     },
     Respond {
         request: RequestRef,
@@ -95,7 +98,7 @@ enum Caller {
         /// How much had been read when the call began.
         reads: u64,
     },
-    Replay(Arc<Lane>),
+    Replay(Arc<EventChannel>),
 }
 
 /// How long a handler waits at most for the reader of its turn.
@@ -104,7 +107,7 @@ const READER_FIRST: Duration = Duration::from_secs(1);
 /// A handler that waits until the reader of its turn has got as many events.
 struct Held {
     key: RequestKey,
-    lane: Arc<Lane>,
+    channel: Arc<EventChannel>,
     position: u64,
     deadline: Instant,
     request: Box<Event>,
@@ -143,11 +146,11 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
     opened: Option<oneshot::Sender<Result<Welcome>>>,
-    lanes: BTreeMap<TurnKey, Arc<Lane>>,
+    turns: BTreeMap<TurnKey, Arc<EventChannel>>,
     callers: HashMap<CallKey, Caller>,
     /// Where somebody wants the events outside turns.
-    outside: Option<Arc<Lane>>,
-    /// Rung when a lane that was full has room again.
+    outside: Option<Arc<EventChannel>>,
+    /// Rung when a channel that was full has room again.
     room: Arc<Notify>,
     shutdown: Shutdown,
     input_ended: bool,
@@ -178,7 +181,7 @@ enum Woken {
 impl Driver {
     pub(crate) fn new(setup: Setup) -> Box<Self> {
         let room = Arc::clone(&setup.shared.room);
-        let outside = setup.handlers.observes().then(|| setup.shared.lane());
+        let outside = setup.handlers.observes().then(|| setup.shared.new_channel());
         let mut driver = Box::new(Self {
             connection: setup.connection,
             transport: setup.transport,
@@ -193,7 +196,7 @@ impl Driver {
             shared: setup.shared,
             commands: setup.commands,
             opened: Some(setup.opened),
-            lanes: BTreeMap::new(),
+            turns: BTreeMap::new(),
             callers: HashMap::new(),
             outside,
             room,
@@ -358,10 +361,10 @@ impl Driver {
         let cancelling = self.connection.cancelling();
         self.connection.on_deadline(now());
         if cancelling != self.connection.cancelling()
-            && let Some(lane) = self.connection.cancelling().and_then(|turn| self.lanes.get(&turn))
+            && let Some(channel) = self.connection.cancelling().and_then(|turn| self.turns.get(&turn))
         {
             // The cancel's answer must get through.
-            lane.stop_holding_up();
+            channel.events.discard_overflow();
         }
         self.give_up_calls();
         self.answer_held_back();
@@ -387,14 +390,14 @@ impl Driver {
             let Some(batch) = more.then(|| self.room()).flatten() else { break };
             more = self.take_lines(batch, now);
         }
-        self.answer_unseen();
+        self.answer_discarded_requests();
         self.outputs();
         self.start_held();
         self.lines.release();
         self.connection.release();
         let mut woken = false;
-        for lane in self.lanes.values().chain(self.replay_lane()).chain(&self.outside) {
-            woken |= lane.wake();
+        for channel in self.turns.values().chain(self.replays()).chain(&self.outside) {
+            woken |= channel.events.wake();
         }
         self.gives_way = woken && std::mem::take(&mut self.full_read);
         self.shutdown_step();
@@ -433,14 +436,14 @@ impl Driver {
         true
     }
 
-    fn answer_unseen(&mut self) {
-        for lane in self.lanes.values().chain(&self.outside) {
-            for request_id in lane.take_unseen() {
+    fn answer_discarded_requests(&mut self) {
+        for channel in self.turns.values().chain(&self.outside) {
+            for request_id in channel.events.take_discarded_requests() {
                 self.connection.unseen(&request_id, now());
             }
         }
         // Answered long ago.
-        self.replay_lane().for_each(|lane| drop(lane.take_unseen()));
+        self.replays().for_each(|replay| drop(replay.events.take_discarded_requests()));
     }
 
     /// Does what came of what was taken in.
@@ -448,9 +451,9 @@ impl Driver {
         if self.connection.take_news() {
             self.shared.update(&mut self.connection);
             if let Some((turn, usage)) = self.connection.turn_usage()
-                && let Some(lane) = self.lanes.get(&turn)
+                && let Some(channel) = self.turns.get(&turn)
             {
-                lane.set_usage(usage);
+                channel.set_usage(usage);
             }
         }
         while let Some(output) = self.deliver() {
@@ -468,19 +471,19 @@ impl Driver {
         }
     }
 
-    /// Puts the events of a turn into its lane, up to an output that is something else.
+    /// Puts the events of a turn into its queue, up to an output that is something else.
     fn deliver(&mut self) -> Option<Output> {
-        let mut filled: Option<(TurnKey, lane::Intake<'_>)> = None;
+        let mut filled: Option<(TurnKey, Intake<'_>)> = None;
         loop {
             match self.connection.poll_output()? {
                 Output::Event { scope: Scope::Turn(turn, step), event, size } => {
                     if filled.as_ref().is_none_or(|(of, _)| *of != turn) {
-                        // One lane after the other: the first must be unlocked before the second is locked.
+                        // The first queue must be unlocked before the second is locked.
                         drop(filled.take());
-                        filled = self.lanes.get(&turn).map(|lane| (turn, lane.intake()));
+                        filled = self.turns.get(&turn).map(|channel| (turn, channel.events.intake()));
                     }
-                    if let Some((_, lane)) = &mut filled {
-                        lane.push(event, step, size);
+                    if let Some((_, intake)) = &mut filled {
+                        intake.push(event, step, size);
                     }
                 }
                 other => return Some(other),
@@ -501,27 +504,27 @@ impl Driver {
             }
             Output::Event { scope, event, size } => match scope {
                 Scope::Turn(turn, step) => {
-                    if let Some(lane) = self.lanes.get(&turn) {
-                        lane.push(event, step, size);
+                    if let Some(channel) = self.turns.get(&turn) {
+                        channel.events.push(event, step, size);
                     }
                 }
                 Scope::Replay(call) => {
-                    if let Some(Caller::Replay(lane)) = self.callers.get(&call) {
-                        lane.push(event, StepTag::default(), size);
+                    if let Some(Caller::Replay(channel)) = self.callers.get(&call) {
+                        channel.events.push(event, StepTag::default(), size);
                     }
                 }
                 Scope::Outside => match &self.outside {
-                    Some(outside) => outside.push(event, StepTag::default(), size),
+                    Some(outside) => outside.events.push(event, StepTag::default(), size),
                     None => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
                 },
             },
             Output::Ask { key, scope, request } => {
                 let turn = match scope {
-                    Scope::Turn(turn, _) => self.lanes.get(&turn).cloned(),
+                    Scope::Turn(turn, _) => self.turns.get(&turn).cloned(),
                     _ => None,
                 };
                 match turn {
-                    Some(lane) => self.ask_in_turn(key, lane, request),
+                    Some(channel) => self.ask_in_turn(key, channel, request),
                     None => self.handlers.ask(key, None, *request),
                 }
             }
@@ -539,8 +542,8 @@ impl Driver {
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
             Output::TurnEnded { turn, outcome } => {
                 self.shared.turn_ended(turn);
-                if let Some(lane) = self.lanes.remove(&turn) {
-                    lane.finish(outcome);
+                if let Some(channel) = self.turns.remove(&turn) {
+                    channel.finish(outcome);
                 }
             }
             Output::Hopeless(error) => self.give_up(&error),
@@ -567,12 +570,12 @@ impl Driver {
     }
 
     /// Starts a handler of a turn: if somebody reads the turn, once they have got what came before the request.
-    fn ask_in_turn(&mut self, key: RequestKey, lane: Arc<Lane>, request: Box<Event>) {
-        let position = lane.before_last();
-        if lane.holds_back(position) {
-            self.held.push(Held { key, lane, position, deadline: now() + READER_FIRST, request });
+    fn ask_in_turn(&mut self, key: RequestKey, channel: Arc<EventChannel>, request: Box<Event>) {
+        let position = channel.events.before_last();
+        if channel.events.notify_when_delivered(position) {
+            self.held.push(Held { key, channel, position, deadline: now() + READER_FIRST, request });
         } else {
-            self.handlers.ask(key, Some(lane), *request);
+            self.handlers.ask(key, Some(channel), *request);
         }
     }
 
@@ -582,15 +585,18 @@ impl Driver {
             return;
         }
         let now = now();
-        for held in self.held.extract_if(.., |held| now >= held.deadline || !held.lane.holds_back(held.position)) {
-            self.handlers.ask(held.key, Some(held.lane), *held.request);
+        for held in self
+            .held
+            .extract_if(.., |held| now >= held.deadline || !held.channel.events.notify_when_delivered(held.position))
+        {
+            self.handlers.ask(held.key, Some(held.channel), *held.request);
         }
     }
 
     fn call_ended(&mut self, call: CallKey, outcome: Result<Json>) {
         match self.callers.remove(&call) {
             Some(Caller::Reply { reply, .. }) => drop(reply.send(outcome.map(drop))),
-            Some(Caller::Replay(lane)) => lane.finish(outcome.map(|_| lane::replayed())),
+            Some(Caller::Replay(channel)) => channel.finish(outcome.map(|_| replayed())),
             None => {}
         }
     }
@@ -598,13 +604,13 @@ impl Driver {
     fn obey(&mut self, command: Command) {
         let now = now();
         match command {
-            Command::Prompt { turn, lane, input, limits } => {
-                self.lanes.insert(turn, lane);
+            Command::Prompt { turn, channel, input, limits } => {
+                self.turns.insert(turn, channel);
                 self.connection.prompt_within(turn, input, limits, now);
             }
             Command::Cancel { turn } => {
-                if let Some(lane) = self.lanes.get(&turn) {
-                    lane.stop_holding_up();
+                if let Some(channel) = self.turns.get(&turn) {
+                    channel.events.discard_overflow();
                 }
                 self.connection.cancel(turn, now);
             }
@@ -616,9 +622,9 @@ impl Driver {
                 let call = self.connection.set_plan_mode(on, now);
                 self.await_call(call, reply);
             }
-            Command::Replay { lane } => match self.connection.start_replay(now) {
-                Ok(call) => drop(self.callers.insert(call, Caller::Replay(lane))),
-                Err(error) => lane.finish(Err(error)),
+            Command::Replay { channel } => match self.connection.start_replay(now) {
+                Ok(call) => drop(self.callers.insert(call, Caller::Replay(channel))),
+                Err(error) => channel.finish(Err(error)),
             },
             Command::Respond { request, answer, reply } => {
                 drop(reply.send(self.connection.respond(request, *answer, now)));
@@ -668,8 +674,8 @@ impl Drop for Driver {
             Error::SessionClosed
         };
         self.shared.close(error.clone());
-        for lane in self.lanes.values().chain(self.replay_lane()) {
-            lane.finish(Err(error.clone()));
+        for channel in self.turns.values().chain(self.replays()) {
+            channel.finish(Err(error.clone()));
         }
         self.refuse_commands(&error);
         if let Some(outside) = &self.outside {
@@ -683,7 +689,7 @@ impl Command {
     /// The session is over: whoever asked hears why.
     fn fail(self, error: &Error) {
         match self {
-            Self::Prompt { lane, .. } | Self::Replay { lane } => lane.finish(Err(error.clone())),
+            Self::Prompt { channel, .. } | Self::Replay { channel } => channel.finish(Err(error.clone())),
             Self::Steer { reply, .. } | Self::SetPlanMode { reply, .. } | Self::Respond { reply, .. } => {
                 drop(reply.send(Err(error.clone())));
             }

@@ -87,7 +87,7 @@ impl Shutdown {
         self.exit.is_some()
     }
 
-    /// Whether what the agent still says is read whatever the lanes hold: a pipe's worth at the most, or nobody
+    /// Whether what the agent still says is read whatever the queues hold: a pipe's worth at the most, or nobody
     /// wants it.
     pub(super) fn drains(&self) -> bool {
         self.asked || self.exit.is_some()
@@ -155,9 +155,9 @@ impl Driver {
             self.shutdown.stage = Stage::Cancelling { deaf: now() + DEAF };
         }
         let now = now();
-        let turns: Vec<TurnKey> = self.lanes.keys().copied().collect();
+        let turns: Vec<TurnKey> = self.turns.keys().copied().collect();
         for turn in turns {
-            self.lanes[&turn].stop_holding_up();
+            self.turns[&turn].events.discard_overflow();
             self.connection.cancel(turn, now);
         }
         self.connection.hurry(self.shutdown.close_timeout, now);
@@ -194,7 +194,7 @@ impl Driver {
         }
         let now = now();
         match self.shutdown.stage {
-            Stage::Cancelling { .. } if self.lanes.is_empty() => {
+            Stage::Cancelling { .. } if self.turns.is_empty() => {
                 self.connection.close(&Error::SessionClosed);
                 self.outputs();
                 self.shutdown.stage = Stage::Waiting { until: now + self.shutdown.close_timeout };

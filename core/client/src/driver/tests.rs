@@ -5,10 +5,10 @@ mod chaos;
 mod deadlines;
 mod death;
 mod doubts;
+mod event_queue;
 mod flow;
 mod halves;
 mod handlers;
-mod lane;
 mod shutdown;
 #[cfg(feature = "mcp")]
 mod tools;

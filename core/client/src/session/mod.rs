@@ -93,10 +93,10 @@ impl Session {
     pub fn prompt(&self, prompt: impl Into<PromptOptions>) -> Result<Turn> {
         let prompt = prompt.into();
         let limits = prompt.limits()?;
-        let lane = self.shared.lane();
-        let key = self.shared.prompt(Arc::clone(&lane), prompt.content, limits)?;
+        let channel = self.shared.new_channel();
+        let key = self.shared.prompt(Arc::clone(&channel), prompt.content, limits)?;
         let link = Arc::new(Link::to(Arc::clone(&self.shared), key));
-        Ok(Turn::new(Arc::new(TurnInner { lane, link, id: format!("turn-{key}") })))
+        Ok(Turn::new(TurnInner::new(channel, link, format!("turn-{key}"))))
     }
 
     /// The session's past: the events of its earlier turns, parts merged (from Wire 1.3 on). Requests among them were
@@ -120,12 +120,12 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub fn replay(&self) -> Replay {
-        let lane = self.shared.lane();
+        let channel = self.shared.new_channel();
         let closed = self.shared.closed().is_some();
-        if closed || !self.shared.send(Command::Replay { lane: Arc::clone(&lane) }) {
-            lane.finish(Err(self.shared.closed_reason()));
+        if closed || !self.shared.send(Command::Replay { channel: Arc::clone(&channel) }) {
+            channel.finish(Err(self.shared.closed_reason()));
         }
-        Replay::new(lane)
+        Replay::new(channel)
     }
 
     /// Switches plan mode, in which the agent only reads and plans (from Wire 1.4 on).

@@ -18,7 +18,7 @@ use crate::dialect::{
     Acp, AgentKind, Dialect as Protocol, Hello, HookOffer, Legacy, Release, ToolOffer, Welcome, Wire, WireVersion,
     agent_name, unsupported_option,
 };
-use crate::driver::lane::Lane;
+use crate::driver::event_channel::EventChannel;
 use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
@@ -506,18 +506,18 @@ pub fn one_shot_on(prompt: PromptOptions, options: SessionOptions, runtime: toki
 
 fn one_shot(prompt: PromptOptions, options: SessionOptions, runtime: Option<tokio::runtime::Handle>) -> Turn {
     let room = Arc::new(Notify::new());
-    let lane = Arc::new(Lane::new(options.event_buffer_bytes, Arc::clone(&room)));
+    let channel = Arc::new(EventChannel::new(options.event_buffer_bytes, Arc::clone(&room)));
     let link = Arc::new(Link::default());
-    let inner = TurnInner { lane: Arc::clone(&lane), link: Arc::clone(&link), id: "turn-1".to_owned() };
+    let inner = TurnInner::new(Arc::clone(&channel), Arc::clone(&link), "turn-1".to_owned());
     match runtime {
-        Some(runtime) => drop(runtime.spawn(run_one_shot(prompt, options, Unfinished(lane), link, room))),
-        None => lane.finish(Err(Error::Internal("`prompt` was called outside a tokio runtime".to_owned()))),
+        Some(runtime) => drop(runtime.spawn(run_one_shot(prompt, options, Unfinished(channel), link, room))),
+        None => channel.finish(Err(Error::Internal("`prompt` was called outside a tokio runtime".to_owned()))),
     }
-    Turn::new(Arc::new(inner))
+    Turn::new(inner)
 }
 
 /// A turn that ends whatever happens, be it that the runtime is gone before its task has begun.
-struct Unfinished(Arc<Lane>);
+struct Unfinished(Arc<EventChannel>);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
@@ -532,26 +532,26 @@ async fn run_one_shot(
     link: Arc<Link>,
     room: Arc<Notify>,
 ) {
-    let lane = &turn.0;
+    let channel = &turn.0;
     let limits = match prompt.limits() {
         Ok(limits) => limits,
-        Err(error) => return lane.finish(Err(error)),
+        Err(error) => return channel.finish(Err(error)),
     };
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {
-            return lane.finish(Ok(PromptResult::empty(TurnStatus::Cancelled)));
+            return channel.finish(Ok(PromptResult::empty(TurnStatus::Cancelled)));
         }
     };
     let session = match started {
         Ok(session) => session,
-        Err(error) => return lane.finish(Err(error)),
+        Err(error) => return channel.finish(Err(error)),
     };
-    match session.shared.prompt(Arc::clone(lane), prompt.content, limits) {
+    match session.shared.prompt(Arc::clone(channel), prompt.content, limits) {
         Ok(key) => link.connect(Arc::clone(&session.shared), key),
-        Err(error) => return lane.finish(Err(error)),
+        Err(error) => return channel.finish(Err(error)),
     }
-    // The lane was made before the session whose driver is to hear of its room.
+    // The channel is older than the session, whose driver is notified of capacity by the session's own notifier.
     let forward = async {
         loop {
             room.notified().await;
@@ -559,7 +559,7 @@ async fn run_one_shot(
         }
     };
     tokio::select! {
-        () = lane.settled() => {}
+        _ = channel.settled() => {}
         () = forward => {}
     }
 }

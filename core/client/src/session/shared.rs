@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::SessionState;
 use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
 use crate::driver::Command;
-use crate::driver::lane::Lane;
+use crate::driver::event_channel::EventChannel;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
 
@@ -30,7 +30,7 @@ pub(super) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> 
 #[derive(Debug)]
 struct Active {
     key: TurnKey,
-    lane: Arc<Lane>,
+    channel: Arc<EventChannel>,
     /// The program has left it: the next prompt waits for its end instead of being refused.
     leaving: bool,
 }
@@ -39,7 +39,7 @@ struct Active {
 struct State {
     active: Option<Active>,
     /// The turn before it, which has been left and has not ended yet.
-    settling: Option<(TurnKey, Arc<Lane>)>,
+    settling: Option<(TurnKey, Arc<EventChannel>)>,
     closed: Option<Error>,
     usage: TokenUsage,
     status: StatusUpdate,
@@ -152,8 +152,8 @@ impl Shared {
         self.still_running.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    pub(crate) fn lane(&self) -> Arc<Lane> {
-        Arc::new(Lane::new(self.event_buffer_bytes, Arc::clone(&self.room)))
+    pub(crate) fn new_channel(&self) -> Arc<EventChannel> {
+        Arc::new(EventChannel::new(self.event_buffer_bytes, Arc::clone(&self.room)))
     }
 
     /// Why calls fail, if they do.
@@ -194,7 +194,7 @@ impl Shared {
     }
 
     /// Registers a turn, then sends its prompt. Returns at once.
-    pub(crate) fn prompt(&self, lane: Arc<Lane>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
+    pub(crate) fn prompt(&self, channel: Arc<EventChannel>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
         let mut state = self.lock();
         if let Some(reason) = &state.closed {
             return Err(reason.clone());
@@ -206,13 +206,13 @@ impl Shared {
             ));
         }
         let key = state.next_turn;
-        if !self.send(Command::Prompt { turn: key, lane: Arc::clone(&lane), input, limits }) {
+        if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits }) {
             return Err(Error::SessionClosed);
         }
         // The driver looks at it only with the lock that is held here.
         state.next_turn += 1;
-        if let Some(former) = state.active.replace(Active { key, lane, leaving: false }) {
-            state.settling = Some((former.key, former.lane));
+        if let Some(former) = state.active.replace(Active { key, channel, leaving: false }) {
+            state.settling = Some((former.key, former.channel));
         }
         Ok(key)
     }
@@ -221,22 +221,18 @@ impl Shared {
     pub(crate) async fn cancel_running(&self) -> Result<()> {
         let (active, settling) = {
             let state = self.lock();
-            let active = state.active.as_ref().map(|active| (active.key, Arc::clone(&active.lane)));
-            (active, state.settling.as_ref().map(|(_, lane)| Arc::clone(lane)))
+            let active = state.active.as_ref().map(|active| (active.key, Arc::clone(&active.channel)));
+            (active, state.settling.as_ref().map(|(_, channel)| Arc::clone(channel)))
         };
-        if let Some((key, lane)) = &active {
-            lane.stop_holding_up();
+        if let Some((key, channel)) = &active {
+            channel.events.discard_overflow();
             self.cancel(*key);
         }
-        if let Some(lane) = settling {
-            lane.settled().await;
+        if let Some(channel) = settling {
+            drop(channel.settled().await);
         }
-        let Some((_, lane)) = active else { return Ok(()) };
-        lane.settled().await;
-        match lane.outcome() {
-            Some(Err(error)) => Err(error),
-            _ => Ok(()),
-        }
+        let Some((_, channel)) = active else { return Ok(()) };
+        channel.settled().await.map(drop)
     }
 
     /// Begins to cancel a turn.
@@ -342,7 +338,7 @@ impl Link {
     }
 
     /// Waits for the session, or for the end of the turn that never gets one.
-    pub(crate) async fn connected(&self, lane: &Lane) -> Result<&(Arc<Shared>, TurnKey)> {
+    pub(crate) async fn connected(&self, channel: &EventChannel) -> Result<&(Arc<Shared>, TurnKey)> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -352,11 +348,11 @@ impl Link {
             }
             tokio::select! {
                 () = changed => {}
-                () = lane.settled() => {
-                    return match (self.target(), lane.outcome()) {
+                outcome = channel.settled() => {
+                    return match (self.target(), outcome) {
                         (Some(target), _) => Ok(target),
-                        (None, Some(Err(error))) => Err(error),
-                        (None, _) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
+                        (None, Err(error)) => Err(error),
+                        (None, Ok(_)) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
                     };
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
@@ -9,7 +10,8 @@ use futures_core::Stream;
 use super::shared::Link;
 use crate::answers::{Answers, Approval};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
-use crate::driver::lane::{Lane, Reader};
+use crate::driver::event_channel::EventChannel;
+use crate::driver::turn_reader::TurnReader;
 use crate::driver::{Command, served_turn};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
@@ -17,14 +19,31 @@ use crate::wire::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest,
 /// What all handles of one turn share. Dropping the last one leaves the turn, which cancels it.
 #[derive(Debug)]
 pub struct TurnInner {
-    /// The queue of its events, with its outcome.
-    pub lane: Arc<Lane>,
+    /// Its events, with its outcome.
+    pub channel: Arc<EventChannel>,
     pub(crate) link: Arc<Link>,
     /// Its name within the session.
     pub id: String,
+    /// The program has read from the turn, waited for its outcome, or cancelled it. Losing the turn is then no mistake.
+    is_used: AtomicBool,
 }
 
 impl TurnInner {
+    pub(crate) fn new(channel: Arc<EventChannel>, link: Arc<Link>, id: String) -> Arc<Self> {
+        Arc::new(Self { channel, link, id, is_used: AtomicBool::new(false) })
+    }
+
+    /// The program knows the turn.
+    pub fn note_used(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the outcome, and leaves unread events in the queue.
+    pub async fn result(&self) -> Result<PromptResult> {
+        self.note_used();
+        self.channel.result().await
+    }
+
     /// Cancels, and waits for the end.
     pub(crate) async fn cancel(&self) -> Result<()> {
         if self.begin_cancel() { self.cancelled().await } else { Ok(()) }
@@ -32,32 +51,31 @@ impl TurnInner {
 
     /// Begins to cancel, unless the turn has ended already; says which.
     pub fn begin_cancel(&self) -> bool {
-        let running = !self.lane.is_settled();
-        self.lane.note_used();
+        let running = !self.channel.is_settled();
+        self.note_used();
         if running {
-            self.lane.stop_holding_up();
+            self.channel.events.discard_overflow();
             self.link.cancel();
         }
         running
     }
 
-    /// Waits for the end of a turn that ran when its cancel began: if it failed meanwhile, that is told.
+    /// Waits for the end of a turn that ran when its cancel began.
+    ///
+    /// # Errors
+    /// The failure of the turn, if it failed meanwhile.
     pub async fn cancelled(&self) -> Result<()> {
-        self.lane.settled().await;
-        match self.lane.outcome() {
-            Some(Err(error)) => Err(error),
-            _ => Ok(()),
-        }
+        self.channel.settled().await.map(drop)
     }
 
     /// Steers the turn.
     pub async fn steer(&self, input: Content) -> Result<()> {
         let ended = || Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead");
-        let settled = self.lane.is_settled();
+        let settled = self.channel.is_settled();
         if settled && self.link.target().is_none() {
             return Err(ended());
         }
-        let (shared, turn) = self.link.connected(&self.lane).await?;
+        let (shared, turn) = self.link.connected(&self.channel).await?;
         let turn = *turn;
         // Asked also after the turn: that the agent can't steer at all is the better answer.
         match shared.ask(|reply| Command::Steer { turn, input, reply }).await {
@@ -72,24 +90,24 @@ impl TurnInner {
 
     /// Answers a request manually.
     pub async fn respond(&self, request: RequestRef, answer: ManualAnswer) -> Result<()> {
-        let (shared, _) = self.link.connected(&self.lane).await?;
+        let (shared, _) = self.link.connected(&self.channel).await?;
         shared.respond(request, answer).await
     }
 
-    /// Nobody reads this turn any more: it is cancelled in the background.
+    /// Discards unread events, and cancels the turn in the background: nobody reads it any more.
     pub fn leave(&self) {
-        if let Some(outcome) = self.lane.lost_unread() {
-            self.warn_of_loss(outcome);
+        if !self.is_used.swap(true, Ordering::Relaxed) {
+            self.warn_of_loss(self.channel.outcome());
         }
-        self.lane.discard();
-        if !self.lane.is_settled() {
+        self.channel.events.discard_all();
+        if !self.channel.is_settled() {
             self.link.cancel();
         }
     }
 }
 
 impl TurnInner {
-    /// Logs that the program lost this turn before it read anything of it.
+    /// Logs that the program lost this turn before it used it.
     fn warn_of_loss(&self, outcome: Option<Result<PromptResult>>) {
         let warn = || match outcome {
             None => tracing::warn!(
@@ -140,18 +158,16 @@ impl Drop for TurnInner {
 #[derive(Debug)]
 #[must_use = "dropping a turn cancels it"]
 pub struct Turn {
-    /// Dropped before the turn is left, which counts what it has not handed out.
-    reader: Reader,
+    /// Dropped before `inner`, so that events which it has not handed out are counted as discarded.
+    reader: TurnReader,
     inner: Arc<TurnInner>,
-    /// It is read by event: nothing changes that any more.
-    by_event: bool,
-    /// It has been said that it is read by step.
-    refused: bool,
+    /// The error for a turn that is read by step has been handed out.
+    is_refused: bool,
 }
 
 impl Turn {
     pub(crate) fn new(inner: Arc<TurnInner>) -> Self {
-        Self { reader: Reader::new(Arc::clone(&inner.lane)), inner, by_event: false, refused: false }
+        Self { reader: TurnReader::new(Arc::clone(&inner.channel)), inner, is_refused: false }
     }
 
     pub(crate) fn into_inner(self) -> Arc<TurnInner> {
@@ -165,13 +181,13 @@ impl Turn {
 
     /// The tokens that it took so far.
     pub fn usage(&self) -> TokenUsage {
-        self.inner.lane.usage()
+        self.inner.channel.usage()
     }
 
     /// How many events were dropped because the buffer (`event_buffer_bytes`) was full: while [`Turn::result`] waited and
     /// nobody read, or after a [`Turn::cancel`].
     pub fn discarded(&self) -> u64 {
-        self.inner.lane.discarded()
+        self.inner.channel.events.discarded()
     }
 
     /// The next event; nothing after the last. A turn that fails ends with one error.
@@ -184,14 +200,12 @@ impl Turn {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        if !self.by_event {
-            if let Err(error) = self.inner.lane.read_by(false) {
-                // Once: who reads on in spite of it comes to an end.
-                return Poll::Ready(if std::mem::replace(&mut self.refused, true) { None } else { Some(Err(error)) });
-            }
-            self.by_event = true;
+        self.inner.note_used();
+        if let Err(error) = self.reader.start(false) {
+            // Once, so that a loop which goes on after an error ends.
+            return Poll::Ready(if std::mem::replace(&mut self.is_refused, true) { None } else { Some(Err(error)) });
         }
-        self.reader.poll_next(cx)
+        self.reader.poll_event(None, cx).map_ok(|event| *event)
     }
 
     /// The turn step by step; each step is a stream of its events.
@@ -218,7 +232,7 @@ impl Turn {
     /// # Ok(()) }
     /// ```
     pub fn steps(&mut self) -> Steps<'_> {
-        Steps { turn: self, current: None, failure: None, refused: false }
+        Steps { turn: self, is_refused: false }
     }
 
     /// The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents. Reads the turn by
@@ -268,9 +282,9 @@ impl Turn {
     /// [`PromptResult::raise_for_status`]. `TurnInProgress` in a handler that the turn waits for, which would wait for
     /// ever; a task that it has spawned may wait.
     pub async fn result(&mut self) -> Result<PromptResult> {
-        self.inner.lane.check_not_awaited_by(served_turn().as_ref())?;
+        self.inner.channel.check_not_awaited_by(served_turn().as_ref())?;
         self.reader.leave();
-        self.inner.lane.result().await
+        self.inner.result().await
     }
 
     /// Stops the turn, and waits for its end. Events that are under way are still delivered, as far as they fit.
@@ -355,40 +369,32 @@ impl Stream for TextStream<'_> {
 #[derive(Debug)]
 pub struct Steps<'a> {
     turn: &'a mut Turn,
-    current: Option<StepTag>,
-    failure: Option<Error>,
-    refused: bool,
+    is_refused: bool,
 }
 
 impl Steps<'_> {
-    /// The next step. What is left unread of the step before is passed over. A failure of the turn is the last step's
-    /// last item, or a step of its own if none was open.
+    /// Returns the next step, and passes over the unread events of the step before it. None after the last step.
+    ///
+    /// A turn that fails ends with a step whose only event is the error.
     pub async fn next(&mut self) -> Option<Step<'_>> {
-        if self.refused {
+        if self.is_refused {
             return None;
         }
-        if let Err(error) = self.turn.inner.lane.read_by(true) {
-            self.refused = true;
-            return Some(Step { turn: self.turn, tag: StepTag::default(), failure: Some(error), refused: true });
-        }
-        loop {
-            let reader = &mut self.turn.reader;
-            match std::future::poll_fn(|cx| reader.poll_step(cx)).await {
-                Some(Ok(tag)) if self.current.is_none_or(|current| current.index != tag.index) => {
-                    // A step is known by its number only once it has begun.
-                    self.current = Some(tag);
-                    break;
-                }
-                Some(Ok(_)) => drop(std::future::poll_fn(|cx| reader.poll_next(cx)).await),
-                Some(Err(error)) => {
-                    self.failure = Some(error);
-                    break;
-                }
-                None => return None,
+        self.turn.inner.note_used();
+        let step = match self.turn.reader.start(true) {
+            Ok(()) => std::future::poll_fn(|cx| self.turn.reader.poll_step(cx)).await?,
+            Err(error) => {
+                self.is_refused = true;
+                Err(error)
             }
-        }
-        let tag = self.current.unwrap_or_default();
-        Some(Step { turn: self.turn, tag, failure: self.failure.take(), refused: false })
+        };
+        Some(match step {
+            Ok(tag) => Step { turn: self.turn, tag, failure: None },
+            Err(error) => {
+                let tag = self.turn.reader.step().unwrap_or_default();
+                Step { turn: self.turn, tag, failure: Some(error) }
+            }
+        })
     }
 }
 
@@ -398,16 +404,15 @@ pub struct Step<'a> {
     turn: &'a mut Turn,
     tag: StepTag,
     failure: Option<Error>,
-    refused: bool,
 }
 
 impl Step<'_> {
-    /// The agent's number for it, from 1.
+    /// Returns the agent's number for the step, from 1.
     pub fn n(&self) -> i64 {
         self.tag.n
     }
 
-    /// The step's next event; nothing after the last.
+    /// Returns the next event of the step. None after the last event. A turn that fails ends with one error.
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -416,17 +421,7 @@ impl Step<'_> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        if self.refused {
-            return Poll::Ready(None);
-        }
-        let reader = &mut self.turn.reader;
-        match std::task::ready!(reader.poll_step(cx)) {
-            // It belongs to the next step, and waits for it.
-            Some(Ok(tag)) if tag.index != self.tag.index => Poll::Ready(None),
-            Some(Ok(_)) => reader.poll_next(cx),
-            Some(Err(error)) => Poll::Ready(Some(Err(error))),
-            None => Poll::Ready(None),
-        }
+        self.turn.reader.poll_event(Some(self.tag.index), cx).map_ok(|event| *event)
     }
 }
 
@@ -441,22 +436,22 @@ impl Stream for Step<'_> {
 /// A session's past, event by event; see [`Session::replay`](crate::Session::replay).
 #[derive(Debug)]
 pub struct Replay {
-    reader: Reader,
-    pub(crate) lane: Arc<Lane>,
+    reader: TurnReader,
+    pub(crate) channel: Arc<EventChannel>,
 }
 
 impl Replay {
-    pub(crate) fn new(lane: Arc<Lane>) -> Self {
-        Self { reader: Reader::new(Arc::clone(&lane)), lane }
+    pub(crate) fn new(channel: Arc<EventChannel>) -> Self {
+        Self { reader: TurnReader::new(Arc::clone(&channel)), channel }
     }
 
-    /// The next event; nothing after the last.
+    /// Returns the next event. None after the last event. A replay that fails ends with one error.
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.reader.poll_next(cx)
+        self.reader.poll_event(None, cx).map_ok(|event| *event)
     }
 }
 
@@ -470,6 +465,6 @@ impl Stream for Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        self.lane.discard();
+        self.channel.events.discard_all();
     }
 }

@@ -304,7 +304,7 @@ async fn between_the_beginning_of_a_cancel_and_the_wait_for_its_end() {
     assert!(turn.begin_cancel());
     agent.expect("cancel").await;
     agent.die();
-    turn.lane.settled().await;
+    drop(turn.channel.settled().await);
     check(&turn.cancelled().await.unwrap_err());
     assert!(!turn.begin_cancel(), "nothing is left to cancel");
 }

@@ -2,15 +2,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 
 use super::*;
 use crate::Approval;
-use crate::driver::lane::Reader;
+use crate::driver::turn_reader::TurnReader;
 
 const SMALL: usize = 1024;
 
 fn small() -> SessionOptions {
     SessionOptions::new().event_buffer_bytes(SMALL)
+}
+
+/// A loop of a host language over a turn.
+fn reader_of(turn: &crate::session::TurnInner) -> TurnReader {
+    let mut reader = TurnReader::new(Arc::clone(&turn.channel));
+    reader.start_loop(false).expect("the only loop");
+    reader
+}
+
+async fn batch(reader: &mut TurnReader, max: usize) -> Option<Vec<Event>> {
+    let batch = std::future::poll_fn(|cx| reader.poll_batch(max, None, cx)).await?;
+    Some(batch.expect("no failure").into_iter().map(|event| *event).collect())
 }
 
 /// Writes so many events, then whatever the test goes on with.
@@ -34,7 +47,7 @@ async fn who_does_not_read_stops_the_agent_and_loses_nothing() {
     });
     idle().await;
     let stalled_at = written.load(Ordering::Relaxed);
-    // The lane, what is read at a time, and the pipe.
+    // The queue, what is read at a time, and the pipe.
     assert!(stalled_at * 90 < SMALL + 2 * super::super::CHUNK + 4096, "{stalled_at} events were taken");
     // It stays so.
     tokio::time::sleep(3600 * SECOND).await;
@@ -50,7 +63,7 @@ async fn who_does_not_read_stops_the_agent_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_settles_with_a_full_lane_and_an_approval_pending() {
+async fn a_cancel_settles_with_a_full_queue_and_an_approval_pending() {
     let (gone, mut was_gone) = Dropped::new();
     let gone = Arc::new(std::sync::Mutex::new(Some(gone)));
     let options = small().on_approval(move |_| {
@@ -88,7 +101,7 @@ async fn a_cancel_settles_with_a_full_lane_and_an_approval_pending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_gets_out_however_full_the_lane_is() {
+async fn an_answer_gets_out_however_full_the_queue_is() {
     let decided = Arc::new(tokio::sync::Notify::new());
     let decision = Arc::clone(&decided);
     let options = small().on_approval(move |_| {
@@ -113,7 +126,7 @@ async fn an_answer_gets_out_however_full_the_lane_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_from_inside_the_loop_is_answered_with_the_lane_full() {
+async fn a_call_from_inside_the_loop_is_answered_with_a_full_queue() {
     let (_session, mut agent, mut turn) = in_turn(small()).await;
     let agent = tokio::spawn(async move {
         agent.text("first").await;
@@ -163,29 +176,23 @@ async fn an_outcome_is_waited_for_beside_somebody_who_reads() {
     for (size, outcome) in [(100, "finished"), (32 << 10, "event_buffer_full")] {
         let (_session, mut agent, turn) = in_turn(small()).await;
         let turn = turn.into_inner();
-        turn.lane.set_reader_present(true);
+        let mut reader = reader_of(&turn);
         let agent = tokio::spawn(async move {
             flood(&mut agent, 256, &"x".repeat(size), &AtomicUsize::new(0)).await;
             agent.finish().await;
             agent
         });
         // One that is not waited for any more does not count.
-        let given_up = tokio::time::timeout(Duration::ZERO, turn.lane.result()).await;
+        let given_up = tokio::time::timeout(Duration::ZERO, turn.channel.result()).await;
         assert!(given_up.is_err());
         idle().await;
-        assert!(!turn.lane.has_waiting_results());
-        let result = turn.lane.result().await;
+        assert!(!turn.channel.events.has_waiting_results());
+        let result = turn.channel.result().await;
         assert_eq!(result.map_or_else(|error| error.code(), |result| result.status.as_str()), outcome);
         // Not one event is lost.
         let mut seen = 0;
-        loop {
-            let (events, _, ended) = turn.lane.drain(64, None);
+        while let Some(events) = batch(&mut reader, 64).await {
             seen += events.len();
-            turn.lane.acknowledge(events.iter().map(|event| event.size()).sum(), events.len());
-            if ended {
-                break;
-            }
-            idle().await;
         }
         assert_eq!(seen, 257);
         agent.await.expect("an agent");
@@ -196,20 +203,21 @@ async fn an_outcome_is_waited_for_beside_somebody_who_reads() {
 async fn when_the_reader_leaves_an_outcome_that_is_waited_for_comes() {
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
-    turn.lane.set_reader_present(true);
-    let lane = Arc::clone(&turn.lane);
-    let result = tokio::spawn(async move { lane.result().await });
+    let mut reader = reader_of(&turn);
+    let channel = Arc::clone(&turn.channel);
+    let result = tokio::spawn(async move { channel.result().await });
     idle().await;
-    turn.lane.set_reader_present(false);
+    reader.leave();
     flood(&mut agent, 1000, "some words", &AtomicUsize::new(0)).await;
     agent.finish().await;
     assert_eq!(result.await.expect("a task").expect("an outcome").text.len(), 10_000);
-    let kept = turn.lane.drain(usize::MAX, None).0.len() as u64;
-    assert!(kept > 0 && kept + turn.lane.discarded() == 1001, "{kept} and {}", turn.lane.discarded());
+    let kept = batch(&mut reader, usize::MAX).await.expect("events").len() as u64;
+    let discarded = turn.channel.events.discarded();
+    assert!(kept > 0 && kept + discarded == 1001, "{kept} and {discarded}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn room_is_given_back_when_the_user_has_the_events() {
+async fn capacity_is_freed_when_the_program_took_the_batch() {
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
     let agent = tokio::spawn(async move {
@@ -217,16 +225,17 @@ async fn room_is_given_back_when_the_user_has_the_events() {
         agent.finish().await;
         agent
     });
+    let mut reader = reader_of(&turn);
     idle().await;
-    let (events, ..) = turn.lane.drain(usize::MAX, None);
-    assert!(!events.is_empty());
+    let events = batch(&mut reader, usize::MAX).await.expect("events");
     idle().await;
-    // Drained is not read.
-    assert!(turn.lane.drain(usize::MAX, None).0.is_empty());
-    turn.lane.acknowledge(events.iter().map(|event| event.size()).sum(), events.len());
+    // A batch was fetched, and the program has got nothing of it.
+    assert!(reader.poll_ready(&Context::from_waker(Waker::noop())).is_pending());
+    reader.take_batch(events.len());
     idle().await;
-    assert!(!turn.lane.drain(usize::MAX, None).0.is_empty());
-    turn.lane.discard();
+    assert!(reader.poll_ready(&Context::from_waker(Waker::noop())).is_ready());
+    reader.leave();
+    turn.channel.events.discard_all();
     agent.await.expect("an agent");
 }
 
@@ -301,25 +310,24 @@ async fn result_with_full_buffer_keeps_the_first_events_without_a_gap() {
 async fn reader_that_starts_after_events_were_dropped_gets_the_kept_and_the_later_ones() {
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
-    let lane = Arc::clone(&turn.lane);
-    let result = tokio::spawn(async move { lane.result().await });
+    let channel = Arc::clone(&turn.channel);
+    let result = tokio::spawn(async move { channel.result().await });
     flood(&mut agent, 1000, "early", &AtomicUsize::new(0)).await;
     idle().await;
-    let dropped = turn.lane.discarded();
+    let dropped = turn.channel.events.discarded();
     assert!(dropped > 900, "{dropped}");
-    turn.lane.set_reader_present(true);
+    let mut reader = reader_of(&turn);
     let agent = tokio::spawn(async move {
         flood(&mut agent, 1000, "late", &AtomicUsize::new(0)).await;
         agent.finish().await;
         agent
     });
-    let mut reader = Reader::new(Arc::clone(&turn.lane));
     let mut texts = Vec::new();
-    while let Some(event) = std::future::poll_fn(|cx| reader.poll_next(cx)).await {
+    while let Some(event) = std::future::poll_fn(|cx| reader.poll_event(None, cx)).await {
         texts.extend(text_of(&event.expect("an event")));
     }
     let early = texts.iter().filter(|text| *text == "early").count() as u64;
-    assert_eq!((early + dropped, texts.len() as u64 - early, turn.lane.discarded()), (1000, 1000, dropped));
+    assert_eq!((early + dropped, texts.len() as u64 - early, turn.channel.events.discarded()), (1000, 1000, dropped));
     assert_eq!(result.await.expect("a task").expect("an outcome").status.as_str(), "finished");
     agent.await.expect("an agent");
 }
@@ -358,18 +366,16 @@ async fn manual_approval_that_was_read_waits_as_long_as_the_program_takes() {
 async fn reader_that_starts_right_after_result_can_answer_by_hand() {
     let (session, mut agent, turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     let turn = turn.into_inner();
-    let lane = Arc::clone(&turn.lane);
-    let result = tokio::spawn(async move { lane.result().await });
+    let channel = Arc::clone(&turn.channel);
+    let result = tokio::spawn(async move { channel.result().await });
     agent.ask_approval("a").await;
     idle().await;
-    turn.lane.set_reader_present(true);
+    let mut reader = reader_of(&turn);
     // The person who is asked takes an hour.
     tokio::time::sleep(3600 * SECOND).await;
-    let (events, ..) = turn.lane.drain(64, None);
-    let Event::ApprovalRequest(request) = *events.into_iter().next().expect("an event").event else {
-        panic!("no request")
-    };
-    session.respond(&request, Approval::Approve).await.expect("an answer");
+    let events = batch(&mut reader, 64).await.expect("events");
+    let [Event::ApprovalRequest(request)] = &events[..] else { panic!("no request") };
+    session.respond(request, Approval::Approve).await.expect("an answer");
     assert_eq!(agent.read().await["result"]["response"], "approve");
     agent.finish().await;
     assert_eq!(result.await.expect("a task").expect("an outcome").status.as_str(), "finished");
@@ -401,7 +407,7 @@ async fn silence_cancels_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_takes_too_long_is_cancelled_also_with_a_full_lane() {
+async fn a_turn_that_takes_too_long_is_cancelled_also_with_a_full_queue() {
     let (session, mut agent, mut turn) = in_turn(small().turn_timeout(60 * SECOND)).await;
     let agent = tokio::spawn(async move {
         flood(&mut agent, 1000, "some words", &AtomicUsize::new(0)).await;
@@ -497,7 +503,7 @@ async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
     const EVENTS: usize = 1000;
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
-    turn.lane.set_reader_present(true);
+    let mut reading = reader_of(&turn);
     let written = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&written);
     let agent = tokio::spawn(async move {
@@ -505,11 +511,10 @@ async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
         agent.finish().await;
         agent
     });
-    let mut reading = Reader::new(Arc::clone(&turn.lane));
     let reader = tokio::spawn(async move {
         let mut seen = 0;
         loop {
-            let next = std::future::poll_fn(|cx| reading.poll_next(cx)).await;
+            let next = std::future::poll_fn(|cx| reading.poll_event(None, cx)).await;
             if next.is_none() {
                 return seen;
             }
@@ -519,7 +524,7 @@ async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
             tokio::time::sleep(4 * SECOND).await;
         }
     });
-    assert_eq!(turn.lane.result().await.expect("an outcome").status.as_str(), "finished");
+    assert_eq!(turn.channel.result().await.expect("an outcome").status.as_str(), "finished");
     // And the end.
     assert_eq!(reader.await.expect("a reader"), EVENTS + 1);
     agent.await.expect("an agent");
@@ -531,16 +536,15 @@ async fn a_reader_that_waits_for_the_outcome_itself_is_told_so() {
     for (reads_on, limit) in [(false, 5 * SECOND), (true, 65 * SECOND)] {
         let (_session, mut agent, turn) = in_turn(small()).await;
         let turn = turn.into_inner();
-        turn.lane.set_reader_present(true);
+        let mut reader = reader_of(&turn);
         let agent =
             tokio::spawn(async move { flood(&mut agent, 256, &"x".repeat(32 << 10), &AtomicUsize::new(0)).await });
-        let lane = Arc::clone(&turn.lane);
-        let result = tokio::spawn(async move { (lane.result().await, Instant::now()) });
+        let channel = Arc::clone(&turn.channel);
+        let result = tokio::spawn(async move { (channel.result().await, Instant::now()) });
         idle().await;
         let before = Instant::now();
         if reads_on {
-            let mut reader = Reader::new(Arc::clone(&turn.lane));
-            std::future::poll_fn(|cx| reader.poll_next(cx)).await.expect("an event").expect("fine");
+            std::future::poll_fn(|cx| reader.poll_event(None, cx)).await.expect("an event").expect("fine");
         }
         let (result, at) = result.await.expect("a task");
         assert_eq!(result.unwrap_err().code(), "event_buffer_full");
