@@ -1,22 +1,27 @@
 //! Between JSON, the core's messages and Python's objects.
 
 use kimi_agent::PromptResult;
-use kimi_agent::wire::{Content, Event, ToolCallInfo};
+use kimi_agent::wire::{Content, ContentPart, Event, TextPart, ToolCallInfo};
 use kimi_agent_bridge as bridge;
 use kimi_agent_bridge::{Node, Reflect};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use serde_json::{Map, Number, Value};
 
 use crate::classes::Classes;
-use crate::long_text::check_memory;
 
 static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// An event as an object of its class.
 pub(crate) fn event_to_py<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyAny>> {
+    // Most events are pieces of text.
+    if let Event::ContentPart(ContentPart::Text(TextPart { text, extra })) = event
+        && extra.is_empty()
+    {
+        return Classes::get(py)?.text_part(text_to_py(py, text)?);
+    }
     let object = node_to_py(py, &event.node())?;
     if let Some(origin) = bridge::origin_of(event) {
         Classes::get(py)?.set_origin(&object, (origin.session, origin.request))?;
@@ -64,10 +69,7 @@ fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAn
         Node::Bool(value) => Ok(PyBool::new(py, *value).to_owned().into_any()),
         Node::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
         Node::Float(value) => Ok(PyFloat::new(py, *value).into_any()),
-        Node::Str(value) => {
-            check_memory(value)?;
-            Ok(PyString::new(py, value).into_any())
-        }
+        Node::Str(value) => text_to_py(py, value),
         Node::List(items) => {
             let list = PyList::empty(py);
             for item in items {
@@ -93,6 +95,18 @@ fn node_to_py<'py>(py: Python<'py>, node: &Node<'_>) -> PyResult<Bound<'py, PyAn
         Node::Object(map) => object_to_py(py, map),
         _ => Ok(py.None().into_bound(py)),
     }
+}
+
+/// A longer text might lack memory for its copy in Python.
+const LONG_TEXT: usize = 4 << 20;
+
+/// Raises `MemoryError` if there is no memory for the text; PyO3 would panic.
+fn text_to_py<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    // A string takes at most four bytes a character, and a text has at most one character a byte.
+    if text.len() > LONG_TEXT && Vec::<u8>::new().try_reserve_exact(4 * text.len()).is_err() {
+        return Err(PyMemoryError::new_err(format!("there is not enough memory for a text of {} bytes", text.len())));
+    }
+    Ok(PyString::new(py, text).into_any())
 }
 
 fn object_to_py<'py>(py: Python<'py>, map: &Map<String, Value>) -> PyResult<Bound<'py, PyAny>> {

@@ -4,14 +4,10 @@
 //! readable; Python fetches. So the interpreter may end at any moment.
 
 mod agent;
-mod attached;
 mod bell;
 mod classes;
 mod convert;
-mod long_text;
 mod mailbox;
-mod next_event;
-mod reader;
 mod session;
 mod turn;
 
@@ -168,12 +164,14 @@ fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
     py.detach(|| kimi_agent::testing::run_scripted_agent(argv))
 }
 
-/// Refuses an interpreter other than the first. Newer ones that are isolated CPython refuses by itself; the others would
-/// share classes with the main interpreter, whose threads and handlers know nothing of them.
-fn check_interpreter(_: Python<'_>) -> PyResult<()> {
-    // SAFETY: the token says that this thread is attached to an interpreter, which is all that these two ask for.
-    let id = unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) };
-    if id == 0 {
+/// Refuses an interpreter other than the main one. CPython itself refuses isolated ones; others would share classes with
+/// the main interpreter, whose threads and handlers know nothing of them.
+fn check_interpreter(py: Python<'_>) -> PyResult<()> {
+    // The public module, `concurrent.interpreters`, begins with Python 3.14. Without any of the three there are no others.
+    let Ok(interpreters) = py.import("_interpreters").or_else(|_| py.import("_xxsubinterpreters")) else {
+        return Ok(());
+    };
+    if interpreters.call_method0("get_current")?.eq(interpreters.call_method0("get_main")?)? {
         return Ok(());
     }
     Err(PyImportError::new_err(
@@ -182,7 +180,7 @@ fn check_interpreter(_: Python<'_>) -> PyResult<()> {
 }
 
 /// Refuses a free-threaded interpreter whose lock cannot be enabled. `gil_used` has it enabled on import, unless the user
-/// forbids that. [`attached::Attached`] relies on the lock.
+/// forbids that. Nothing has been tested without the lock.
 fn check_gil(py: Python<'_>) -> PyResult<()> {
     // Before Python 3.13 there is always a lock.
     let Ok(is_enabled) = py.import("sys")?.getattr("_is_gil_enabled") else { return Ok(()) };
@@ -206,8 +204,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::PySession>()?;
     module.add_class::<turn::PyTurn>()?;
     module.add_class::<PyPrivateFolder>()?;
-    module.add_class::<reader::PyReader>()?;
-    module.add_class::<reader::PyBlockingReader>()?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(image_file, module)?)?;
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;

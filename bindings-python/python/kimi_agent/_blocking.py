@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from . import _agent, _native, _session, _stream
 from ._background import block, run, run_call
-from ._errors import KimiAgentError, TurnInProgress
+from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
 from ._holders import abandon_if_lost
 from ._loop import in_this_process
@@ -41,17 +41,14 @@ Owned = TypeVar("Owned", _agent.Agent, _session.Session)
 Turn = TypeVar("Turn", bound="Waiter")
 
 
-class EventIterator(_native.BlockingReader):
+class EventIterator:
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
 
     Several threads may take events from one iterator: each event goes to one of them, and all of them end with the
     turn, or with `close()`.
     """
 
-    __slots__ = ("_lock", "_open", "_stream")
-
-    def __new__(cls, stream: _stream.Stream) -> Self:
-        return super().__new__(cls, stream._native)
+    __slots__ = ("__weakref__", "_lock", "_open", "_stream")
 
     def __init__(self, stream: _stream.Stream) -> None:
         self._open = False
@@ -61,7 +58,30 @@ class EventIterator(_native.BlockingReader):
         stream._start_reading(self, by_step=False)
         self._open = True
 
-    def _later(self) -> Event:
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        try:
+            event = self._stream._native.next() if self._open else None
+            if event is None:
+                event = self._wait()
+            return event
+        except StopAsyncIteration:
+            self.close()
+        except _native.NativeError as error:
+            self.close()
+            raise from_native(*error.args) from None
+        except KimiAgentError:
+            self.close()
+            raise
+        except BaseException:
+            # Ctrl-C: the traceback, which a REPL keeps, does not keep the turn.
+            del self
+            raise
+        raise StopIteration
+
+    def _wait(self) -> Event:
         native = self._stream._native
         try:
             with self._lock:
@@ -69,28 +89,20 @@ class EventIterator(_native.BlockingReader):
                     # Looked at before `_open`, so that a close in between ends the wait.
                     seen = native.interrupts
                     if not self._open:
-                        break
-                    more = self._stream._fetch()
-                    if more is None:
-                        block(partial(native.block, seen))
-                    elif not more:
-                        self.close()
-                    elif (event := native.pop()) is not None:
+                        raise StopAsyncIteration
+                    event = native.next()
+                    if event is not None:
                         return event
-        except KimiAgentError:
-            self.close()
-            raise
-        except BaseException:
-            # Ctrl-C: the traceback, which a REPL keeps, does not keep the turn.
+                    block(partial(native.block, seen))
+        except KeyboardInterrupt:
+            # As in `__next__`.
             del self, native
             raise
-        raise StopIteration
 
     def close(self) -> None:
         """Stops reading."""
         if self._open:
             self._open = False
-            self._leave_events()
             self._stream._stop_reading(self)
             self._stream._native.interrupt()
 

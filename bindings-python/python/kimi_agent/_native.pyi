@@ -10,21 +10,17 @@ An *answer* to a request is JSON: for an approval `"approve"`, `"approve_for_ses
 True, `"allow"` or `{"block": reason}`. What it may be is judged by the core.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, final
-
-from typing_extensions import Self, disjoint_base
 
 from ._interface import Callbacks, Delivery, ErrorTuple, Info, Outcome
 from ._wire import Event, ImageURLPart, StatusUpdate, TokenUsage
 
 __all__ = [
     "Agent",
-    "BlockingReader",
     "Mailbox",
     "NativeError",
     "PrivateFolder",
-    "Reader",
     "Session",
     "Turn",
     "check_names",
@@ -131,36 +127,30 @@ class Turn:
     def key(self) -> int: ...
     @property
     def id(self) -> str: ...
-    def fetch(self, max: int, step: int | None) -> tuple[int, tuple[int, int] | None, bool]:
-        """Fetches up to `max` events that are there, for `pop`: how many; the step of the next one, if there is one;
-        whether nothing more follows.
+    def start_loop(self, by_step: bool) -> None:
+        """Begins a loop over the events. Raises if the turn was read in the other way, or if another loop reads it."""
+    def leave(self) -> None:
+        """Ends the loop. The next loop gets the unread events."""
+    def next(self) -> Event | None:
+        """Returns the next event. None: there is none yet, and "readable" will be delivered when there is.
 
-        A step is its place in the turn, and the agent's number. With the place of a `step`, only its events are taken,
-        and it is asked whether more of them follow.
+        Raises `StopAsyncIteration` after the last event, and once `NativeError` if the turn failed.
         """
-    def pop(self) -> Event | None:
-        """The next event that was fetched."""
-    @property
-    def fetched_count(self) -> int:
-        """How many were, and have not been popped."""
-    def drop_fetched(self) -> int:
-        """Drops what was fetched and not popped; how many events it was."""
-    def wait(self) -> bool:
-        """True: `fetch` has something to say. False: it has not, and "readable" will be delivered when it has."""
+    def next_of(self, step: int) -> Event | None:
+        """Returns the next event of a step, as `next` does. A step that is not being read has no events."""
+    def next_step(self) -> tuple[int, int] | None:
+        """Returns the next step, as `next` does, and passes over the unread events of the step before it.
+
+        A step is its place in the turn, and the agent's number for it.
+        """
     @property
     def interrupts(self) -> int:
         """How often `interrupt` was called."""
     def interrupt(self) -> None:
         """Ends a `block` on another thread, if there is one."""
     def block(self, seen: int) -> None:
-        """Waits on this thread, with the GIL released, until `fetch` has something to say, or until there are more
+        """Waits on this thread, with the GIL released, until there is an event or the end, or until there are more
         `interrupts` than were `seen`. Signals interrupt it."""
-    def acknowledge(self) -> None:
-        """The program has got what was popped: there is room for more. Fetching tells it, too."""
-    def reader_started(self, by_step: bool) -> None:
-        """A loop begins to read the events. Raises if another loop reads them."""
-    def reader_left(self) -> None:
-        """Nobody does any more."""
     def outcome(self) -> Outcome | ErrorTuple | None:
         """None while the turn runs."""
     def usage(self) -> TokenUsage: ...
@@ -192,29 +182,6 @@ class PrivateFolder:
 
     def remove(self) -> None:
         """Removes it, and all that is in it."""
-
-@disjoint_base
-class Reader:
-    """Hands out a turn's events to coroutines; one that is there costs neither a coroutine nor a switch of tasks.
-
-    Where it has to wait it awaits its own `_later()`, which gives an event, too, or raises `StopAsyncIteration`.
-    """
-
-    def __new__(cls, turn: Turn) -> Self: ...
-    def __aiter__(self) -> Self: ...
-    def __anext__(self) -> Coroutine[Any, Any, Event]: ...
-    def _leave_events(self) -> None:
-        """From now on `_later()` is asked for everything."""
-
-@disjoint_base
-class BlockingReader:
-    """The same without coroutines; its `_later()` waits, and raises `StopIteration` after the last one."""
-
-    def __new__(cls, turn: Turn) -> Self: ...
-    def __iter__(self) -> Self: ...
-    def __next__(self) -> Event: ...
-    def _leave_events(self) -> None:
-        """From now on `_later()` is asked for everything."""
 
 def shutdown() -> None:
     """Closes every session that is open, within bounds, and stops the core's threads. Called at exit."""

@@ -1,10 +1,12 @@
-"""Reading what a turn, or a replay, brings."""
+"""Iterators over the events of a turn or a replay. The core decides which event comes next and where a step ends."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
@@ -18,26 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["EventIterator", "Step", "Steps", "Stream", "TextStream"]
 
-# As many events are fetched from the core at once.
-_BATCH = 64
+T = TypeVar("T")
 
 
 class Stream:
     """The events of a turn or a replay. Internal: `Turn` and `Replay` are its public forms.
 
-    The native turn fetches events in batches and hands them out one by one; it tells the core when the program has got
-    a batch, so that an agent never runs far ahead of a slow program.
-
-    Coroutines that wait here let go of the stream where they are cancelled (`del self`): a task that was cancelled
-    in its loop over a turn has left the turn, though its traceback, which whoever holds the task holds, is still there.
+    Coroutines that wait here release the stream when they are cancelled (`del self`): their task has left the turn,
+    even if something still holds the task, and with it the traceback.
     """
 
     __slots__ = (
         "__weakref__",
-        "_ended",
         "_mailbox",
         "_native",
-        "_next",
         "_reader",
         "_waiter",
         "_waits",
@@ -46,8 +42,6 @@ class Stream:
     def __init__(self, native: _native.Turn, mailbox: LoopMailbox) -> None:
         self._native = native
         self._mailbox = mailbox
-        self._next: tuple[int, int] | None = None
-        self._ended = False
         self._reader: object = None
         self._waiter: asyncio.Future[None] | None = None
         self._waits = Waits()
@@ -79,44 +73,30 @@ class Stream:
 
     def _start_reading(self, reader: object, *, by_step: bool) -> None:
         # Raises if another loop reads the events.
-        called(self._native.reader_started, by_step)
+        called(self._native.start_loop, by_step)
         self._reader = id(reader)
 
     def _stop_reading(self, reader: object) -> None:
         if self._reader == id(reader):
             self._reader = None
-            self._native.acknowledge()
-            self._native.reader_left()
+            self._native.leave()
 
-    def _fetch(self, most: int = _BATCH, step: int | None = None) -> bool | None:
-        """Fetches the next batch, when the last one is used up; with `step` only of that step.
-
-        False: the end. None: nothing is there yet. True with nothing fetched: what comes next, `_next`, is of another
-        step. Raises what ended the stream, if it did not end by itself.
-        """
-        if not self._ended:
-            count, self._next, ended = self._native.fetch(most, step)
-            self._ended = ended and self._next is None
-            if count or self._next is not None:
-                return True
-            if not self._ended:
-                return None
-        outcome = self._native.outcome()
-        if isinstance(outcome, tuple):
-            raise from_native(*outcome)
-        return False
-
-    async def _fill(self, most: int = _BATCH, step: int | None = None) -> bool:
-        """Waits for the next batch; see `_fetch`."""
-        while (more := self._fetch(most, step)) is None:
-            if not self._native.wait():
-                try:
-                    await self._wait()
-                except asyncio.CancelledError:
-                    self._wait_cancelled()
-                    del self
-                    raise
-        return more
+    async def _until(self, poll: Callable[[], T | None], leave: Callable[[], None]) -> T:
+        """Waits until `poll` returns something. Leaves the loop if the turn failed."""
+        try:
+            while (found := poll()) is None:
+                await self._wait()
+            return found
+        except asyncio.CancelledError:
+            self._wait_cancelled()
+            del self, poll, leave
+            raise
+        except _native.NativeError as error:
+            leave()
+            raise from_native(*error.args) from None
+        except KimiAgentError:
+            leave()
+            raise
 
     def _wait(self) -> asyncio.Future[None]:
         if self._waiter is not None and not self._waiter.done():
@@ -125,44 +105,38 @@ class Stream:
         return self._waiter
 
 
-class EventIterator(_native.Reader):
+class EventIterator:
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
 
-    __slots__ = ("_stream",)
-
-    def __new__(cls, stream: Stream) -> Self:
-        return super().__new__(cls, stream._native)
+    __slots__ = ("__weakref__", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream: Stream | None = None
         stream._start_reading(self, by_step=False)
         self._stream = stream
 
-    async def _later(self) -> Event:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
         stream = self._stream
         if stream is None:
             raise StopAsyncIteration
-        native = stream._native
         try:
-            while True:
-                # The reader has looked just now: there was nothing.
-                if not stream._ended and not native.wait():
-                    await stream._wait()
-                more = stream._fetch()
-                if more is False:
-                    break
-                event = native.pop()
-                if event is not None:
-                    return event
-        except KimiAgentError:
-            self._leave()
-            raise
+            # Not by `_until`, which would cost another coroutine for each event.
+            while (event := stream._native.next()) is None:
+                await stream._wait()
+            return event
         except asyncio.CancelledError:
             stream._wait_cancelled()
-            del self, stream, native
+            del self, stream
             raise
-        self._leave()
-        raise StopAsyncIteration
+        except _native.NativeError as error:
+            self._leave()
+            raise from_native(*error.args) from None
+        except (KimiAgentError, StopAsyncIteration):
+            self._leave()
+            raise
 
     async def aclose(self) -> None:
         """Stops reading."""
@@ -175,7 +149,6 @@ class EventIterator(_native.Reader):
     def _leave(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            self._leave_events()
             stream._stop_reading(self)
 
 
@@ -214,14 +187,13 @@ class TextStream:
 
 
 class Steps:
-    """The steps of a turn, one by one. Going on to the next one passes over what was not read of the last."""
+    """The steps of a turn, one by one. The next step passes over the unread events of the step before it."""
 
-    __slots__ = ("__weakref__", "_current", "_left", "_reading", "_stream")
+    __slots__ = ("__weakref__", "_is_reading", "_left", "_stream")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._current: tuple[int, int] | None = None
-        self._reading = False
+        self._is_reading = False
         self._left = False
 
     def __aiter__(self) -> Self:
@@ -231,23 +203,18 @@ class Steps:
         if self._left:
             raise StopAsyncIteration
         stream = self._stream
-        if not self._reading:
+        if not self._is_reading:
             stream._start_reading(self, by_step=True)
-            self._reading = True
-        while True:
-            stream._native.drop_fetched()
-            # A look at what comes first; then whatever is left of the current step is passed over.
-            try:
-                asked = (0, None) if self._current is None else (_BATCH, self._current[0])
-                more = await self._fill(*asked)
-            except asyncio.CancelledError:
-                del self, stream
-                raise
-            if not more:
-                raise StopAsyncIteration
-            if not stream._native.fetched_count and stream._next is not None and stream._next != self._current:
-                self._current = stream._next
-                return Step(self, stream._next)
+            self._is_reading = True
+        try:
+            return Step(self, *await stream._until(stream._native.next_step, self._leave))
+        except asyncio.CancelledError:
+            # As in Stream.
+            del self, stream
+            raise
+        except StopAsyncIteration:
+            self._leave()
+            raise
 
     async def aclose(self) -> None:
         """Stops reading."""
@@ -257,55 +224,28 @@ class Steps:
         if in_this_process():
             self._leave()
 
-    async def _fill(self, most: int, step: int | None) -> bool:
-        try:
-            more = await self._stream._fill(most, step)
-        except KimiAgentError:
-            self._leave()
-            raise
-        except asyncio.CancelledError:
-            del self
-            raise
-        if not more:
-            self._leave()
-        return more
-
-    async def _next_of(self, step: tuple[int, int]) -> Event | None:
-        native = self._stream._native
-        if self._current != step:
-            return None
-        event = native.pop()
-        if event is not None or self._left:
-            return event
-        try:
-            if not await self._fill(_BATCH, step[0]):
-                return None
-        except asyncio.CancelledError:
-            del self
-            raise
-        return native.pop()
-
     def _leave(self) -> None:
         self._left = True
-        if self._reading:
-            self._reading = False
+        if self._is_reading:
+            self._is_reading = False
             self._stream._stop_reading(self)
 
 
 class Step:
     """One step of a turn: a call of the model, and the tools that it asked for. `async for` gives its events."""
 
-    __slots__ = ("_step", "_steps")
+    __slots__ = ("_index", "_n", "_steps")
 
-    def __init__(self, steps: Steps, step: tuple[int, int]) -> None:
+    def __init__(self, steps: Steps, index: int, n: int) -> None:
         # A step that a program still has in a variable must not keep alive a turn whose loop it has left.
         self._steps = weakref.ref(steps)
-        self._step = step
+        self._index = index
+        self._n = n
 
     @property
     def n(self) -> int:
-        """The agent's number for it, from 1."""
-        return self._step[1]
+        """The agent's number for the step, from 1."""
+        return self._n
 
     def __repr__(self) -> str:
         return f"Step({self.n})"
@@ -314,10 +254,13 @@ class Step:
         return self
 
     async def __anext__(self) -> Event:
-        event = await self.take_later()
-        if event is None:
-            raise StopAsyncIteration
-        return event
+        steps = self._reading()
+        try:
+            return await steps._stream._until(partial(steps._stream._native.next_of, self._index), steps._leave)
+        except asyncio.CancelledError:
+            # As in Stream.
+            del self, steps
+            raise
 
     def _reading(self) -> Steps:
         steps = self._steps()
@@ -326,10 +269,19 @@ class Step:
         return steps
 
     def take(self) -> Event | None:
-        """The next event of the step, if it is there already."""
+        """Returns the next event of the step if it is there already."""
         steps = self._reading()
-        return steps._stream._native.pop() if steps._current == self._step else None
+        try:
+            return called(steps._stream._native.next_of, self._index)
+        except StopAsyncIteration:
+            return None
+        except KimiAgentError:
+            steps._leave()
+            raise
 
     async def take_later(self) -> Event | None:
-        """The next event of the step; None after its last one."""
-        return await self._reading()._next_of(self._step)
+        """Returns the next event of the step; None after its last one."""
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            return None

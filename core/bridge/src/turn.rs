@@ -149,15 +149,14 @@ impl BridgeTurn {
     }
 
     /// Returns the next event; with `step`, the next event of that step.
-    pub fn poll_event(&self, step: Option<u32>) -> Poll<Option<Result<Drained>>> {
-        self.reader().poll_event(step, &Context::from_waker(&self.waker)).map_ok(Drained::from)
+    pub fn poll_event(&self, step: Option<u32>) -> Poll<Option<Result<Box<Event>>>> {
+        self.reader().poll_event(step, &Context::from_waker(&self.waker))
     }
 
     /// Returns the next events, at least one and at most `max`; with `step`, events of that step. A request is a batch
     /// of its own.
-    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<Drained>>>> {
-        let events = self.reader().poll_batch(max, step, &Context::from_waker(&self.waker));
-        events.map_ok(|events| events.into_iter().map(Drained::from).collect())
+    pub fn poll_batch(&self, max: usize, step: Option<u32>) -> Poll<Option<Result<Vec<Box<Event>>>>> {
+        self.reader().poll_batch(max, step, &Context::from_waker(&self.waker))
     }
 
     /// The program has got the first `count` events of the batch.

@@ -121,7 +121,7 @@ impl TurnReader {
                 if ready!(self.poll_fetch(cx)) {
                     continue;
                 }
-                return Poll::Ready(self.failure().map(Err));
+                return Poll::Ready(self.end().map(Err));
             };
             if current != Some(next.index) {
                 // The agent's number is known only once the step has begun.
@@ -154,7 +154,7 @@ impl TurnReader {
             return Poll::Ready(None);
         }
         if self.fetched.is_empty() && !ready!(self.poll_fetch(cx)) {
-            return Poll::Ready(self.failure().map(Err));
+            return Poll::Ready(self.end().map(Err));
         }
         // An event of another step waits until that step is read.
         let belongs = |next: &Queued| step.is_none_or(|step| step == next.step.index);
@@ -165,8 +165,9 @@ impl TurnReader {
         self.channel.events.poll_fetch(&mut self.delivered, &mut self.fetched, cx)
     }
 
-    /// The failure of the turn, once.
-    fn failure(&mut self) -> Option<Error> {
+    /// Ends the loop: no event follows. Returns the failure of the turn, once.
+    fn end(&mut self) -> Option<Error> {
+        self.is_reading = false;
         if std::mem::replace(&mut self.is_failure_reported, true) {
             return None;
         }
