@@ -62,11 +62,18 @@ class EventIterator:
         return self
 
     def __next__(self) -> Event:
+        native = self._stream._native
         try:
-            event = self._stream._native.next() if self._open else None
-            if event is None:
-                event = self._wait()
-            return event
+            with self._lock:
+                while True:
+                    # Looked at before `_open`, so that a close in between ends the wait.
+                    seen = native.interrupts
+                    if not self._open:
+                        break
+                    event = native.next()
+                    if event is not None:
+                        return event
+                    block(partial(native.block, seen))
         except StopAsyncIteration:
             self.close()
         except _native.NativeError as error:
@@ -77,27 +84,9 @@ class EventIterator:
             raise
         except BaseException:
             # Ctrl-C: the traceback, which a REPL keeps, does not keep the turn.
-            del self
-            raise
-        raise StopIteration
-
-    def _wait(self) -> Event:
-        native = self._stream._native
-        try:
-            with self._lock:
-                while True:
-                    # Looked at before `_open`, so that a close in between ends the wait.
-                    seen = native.interrupts
-                    if not self._open:
-                        raise StopAsyncIteration
-                    event = native.next()
-                    if event is not None:
-                        return event
-                    block(partial(native.block, seen))
-        except KeyboardInterrupt:
-            # As in `__next__`.
             del self, native
             raise
+        raise StopIteration
 
     def close(self) -> None:
         """Stops reading."""
