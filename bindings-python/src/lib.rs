@@ -61,6 +61,8 @@ static HOME: AtomicU32 = AtomicU32::new(0);
 /// The process's one runtime, which pyo3-async-runtimes keeps.
 pub(crate) fn runtime(py: Python<'_>) -> PyResult<tokio::runtime::Handle> {
     let runtime = bridge::runtime().map_err(|error| raise(py, &error))?;
+    // Python's `logging` decides what is shown.
+    bridge::install_log(Some(bridge::LogLevel::Debug));
     // Whichever came first stays.
     let _ = HOME.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
     let _ = pyo3_async_runtimes::tokio::init_with_runtime(runtime);
@@ -197,7 +199,6 @@ fn check_gil(py: Python<'_>) -> PyResult<()> {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     check_interpreter(module.py())?;
     check_gil(module.py())?;
-    bridge::install_log(Some(bridge::LogLevel::Debug));
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     module.add_class::<mailbox::PyMailbox>()?;
     module.add_class::<agent::PyAgent>()?;

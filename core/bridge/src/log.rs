@@ -1,34 +1,36 @@
-//! What the core says through `tracing`, on its way to the host's own log.
+//! Delivers the log records of the core to the mailboxes of the host, which hands them to its own log.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id};
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_core::LevelFilter;
-use tracing_core::span::Current;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
 use super::Mailbox;
 use crate::connection::WIRE;
 use crate::printable::printable_line;
 
-/// How grave a record is.
+/// The level of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LogLevel {
     /// Something failed.
     Error = 1,
-    /// Something is odd.
+    /// Something needs attention.
     Warn,
     /// Something happened.
     Info,
-    /// For who looks closely.
+    /// For debugging.
     Debug,
-    /// For who looks very closely.
+    /// For debugging in detail.
     Trace,
 }
 
@@ -52,11 +54,6 @@ type Routes = HashMap<String, (u64, Weak<Mailbox>)>;
 
 static ROUTES: LazyLock<Mutex<Routes>> = LazyLock::new(Mutex::default);
 
-thread_local! {
-    /// The sessions whose spans are entered on this thread, innermost last.
-    static CURRENT: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -71,12 +68,16 @@ pub fn set_wire_log(on: bool) {
     }
 }
 
-/// Delivers records up to this level; `None` for none.
+/// Delivers records up to this level; `None` for none. A subscriber that the host has installed itself stays, and gets the
+/// records instead.
 pub fn install_log(level: Option<LogLevel>) {
-    MAX_LEVEL.store(level.map_or(0, |level| level as u8), Ordering::Relaxed);
-    // A host that has a subscriber of its own keeps it.
-    drop(tracing::subscriber::set_global_default(ToMailboxes::default()));
-    tracing::callsite::rebuild_interest_cache();
+    static INSTALL: Once = Once::new();
+    INSTALL
+        .call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry().with(ToMailboxes))));
+    let level = level.map_or(0, |level| level as u8);
+    if MAX_LEVEL.swap(level, Ordering::Relaxed) != level {
+        tracing::callsite::rebuild_interest_cache();
+    }
 }
 
 /// Records of this session go to this mailbox for as long as this is kept.
@@ -105,18 +106,8 @@ impl Drop for Route {
     }
 }
 
-#[derive(Default)]
-struct ToMailboxes {
-    next: AtomicU64,
-    spans: Mutex<HashMap<u64, OpenSpan>>,
-}
-
-struct OpenSpan {
-    session: String,
-    metadata: &'static Metadata<'static>,
-    /// How often it is held.
-    held: usize,
-}
+/// The name of the session that a span belongs to.
+struct SessionName(String);
 
 /// The target for the host: all crates of the core log below `kimi_agent`, which documents promise.
 fn host_target(target: &str) -> Cow<'_, str> {
@@ -124,15 +115,23 @@ fn host_target(target: &str) -> Cow<'_, str> {
     if crate_name.starts_with("kimi_agent_") { format!("kimi_agent{rest}").into() } else { target.into() }
 }
 
-impl Subscriber for ToMailboxes {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+/// The layer that delivers records to mailboxes.
+struct ToMailboxes;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ToMailboxes {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        // The level may change at any time.
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
         let wanted = MAX_LEVEL.load(Ordering::Relaxed);
         let is_wanted = LogLevel::from(metadata.level()) as u8 <= wanted;
         metadata.target().starts_with("kimi_agent")
             && (metadata.is_span() || is_wanted || (metadata.target() == WIRE && SHOWS_WIRE.load(Ordering::Relaxed)))
     }
 
-    /// What is above this costs no more than a look at one number. Spans are always wanted.
+    /// Returns the level above which a record costs no more than a look at one number. Spans are always wanted.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let wanted = MAX_LEVEL.load(Ordering::Relaxed);
         Some(if SHOWS_WIRE.load(Ordering::Relaxed) || wanted >= LogLevel::Trace as u8 {
@@ -144,28 +143,19 @@ impl Subscriber for ToMailboxes {
         })
     }
 
-    fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
-        // The level may change at any time.
-        tracing::subscriber::Interest::sometimes()
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+    fn on_new_span(&self, span: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut text = Text::default();
         span.record(&mut text);
-        lock(&self.spans).insert(id, OpenSpan { session: text.session, metadata: span.metadata(), held: 1 });
-        Id::from_u64(id)
+        if let Some(span) = context.span(id).filter(|_| !text.session.is_empty()) {
+            span.extensions_mut().insert(SessionName(text.session));
+        }
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let session = CURRENT.with_borrow(|current| current.last().copied());
-        let session = session.and_then(|id| lock(&self.spans).get(&id).map(|span| span.session.clone()));
+        let mut spans = context.event_scope(event).into_iter().flatten();
+        let session = spans.find_map(|span| Some(span.extensions().get::<SessionName>()?.0.clone()));
         let mailbox = {
             let routes = lock(&ROUTES);
             let own = session.and_then(|session| routes.get(&session).and_then(|(_, mailbox)| mailbox.upgrade()));
@@ -173,7 +163,7 @@ impl Subscriber for ToMailboxes {
         };
         if let Some(mailbox) = mailbox {
             let metadata = event.metadata();
-            // Handlers of the host's print records as they are, to a terminal perhaps, and a record is one line.
+            // The host's log handlers may print records to a terminal, and a record is one line.
             let text = text.message + &text.fields;
             mailbox.post_log(
                 metadata.level().into(),
@@ -181,41 +171,6 @@ impl Subscriber for ToMailboxes {
                 printable_line(&text).into_owned(),
             );
         }
-    }
-
-    fn enter(&self, span: &Id) {
-        CURRENT.with_borrow_mut(|current| current.push(span.into_u64()));
-    }
-
-    fn exit(&self, _: &Id) {
-        CURRENT.with_borrow_mut(|current| {
-            current.pop();
-        });
-    }
-
-    /// So that what goes on in another thread can be told to belong to the same session.
-    fn current_span(&self) -> Current {
-        let current = CURRENT.with_borrow(|current| current.last().copied());
-        let span = current.and_then(|id| Some((id, lock(&self.spans).get(&id)?.metadata)));
-        span.map_or_else(Current::none, |(id, metadata)| Current::new(Id::from_u64(id), metadata))
-    }
-
-    fn clone_span(&self, id: &Id) -> Id {
-        if let Some(span) = lock(&self.spans).get_mut(&id.into_u64()) {
-            span.held += 1;
-        }
-        id.clone()
-    }
-
-    fn try_close(&self, id: Id) -> bool {
-        let mut spans = lock(&self.spans);
-        let Some(span) = spans.get_mut(&id.into_u64()) else { return true };
-        span.held -= 1;
-        if span.held > 0 {
-            return false;
-        }
-        spans.remove(&id.into_u64());
-        true
     }
 }
 
@@ -262,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_goes_with_its_session() {
+    fn route_is_removed_with_its_session() {
         let mailbox = Mailbox::new(|| ());
         let route = Route::new("a route that goes", &mailbox);
         assert!(has_route("a route that goes"));
@@ -271,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_resumed_keeps_its_route() {
+    fn resumed_session_keeps_its_route() {
         let mailbox = Mailbox::new(|| ());
         let former = Route::new("a route that stays", &mailbox);
         let route = Route::new("a route that stays", &mailbox);
