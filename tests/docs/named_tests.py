@@ -34,7 +34,7 @@ def mistakes(text: str, root: Path) -> list[str]:
 
 
 def exists(name: str, root: Path) -> bool:
-    """Is there `scenarios/NAME`, `scenarios/TABLE/CASE`, `real/NAME`, `file.py::NAME`, `file.mjs::NAME` or, in Rust, `module::NAME`?"""
+    """Is there `scenarios/NAME` (or `TABLE/CASE`), `real/NAME`, `file.py::NAME`, `file.mjs::NAME` or `module::NAME`?"""
     for folder, place in (("scenarios/", "tests/scenarios"), ("real/", "tests/real/cases")):
         if name.startswith(folder):
             file, _, case = name.removeprefix(folder).partition("/")
