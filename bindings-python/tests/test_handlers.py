@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import LOOKUP, collect, eventually, open_session, read_until, texts, told
+from support import LOOKUP, collect, eventually, open_session, read_until, texts
 
 from kimi_agent import (
     ApprovalRequest,
@@ -116,23 +116,6 @@ async def test_answers_of_plain_functions(tmp_path: Path, answer: Any, said: str
         assert response.feedback == "not there"
 
 
-@pytest.mark.parametrize(("options", "written"), [({}, False), ({"yolo": True}, True)])
-async def test_without_a_handler(tmp_path: Path, options: dict[str, Any], written: bool) -> None:
-    async with open_session(ASKS, work_dir=tmp_path, **options) as session:
-        await session.prompt("Go").result()
-    assert (tmp_path / "out.txt").exists() == written
-
-
-@pytest.mark.parametrize(("answers", "said"), [({"Which?": "B"}, "B"), ({"Which?": ["A", "B"]}, "A,B"), (None, "")])
-async def test_questions(answers: Any, said: str) -> None:
-    async def on_question(request: QuestionRequest) -> Any:
-        assert request.questions[0].question == "Which?"
-        return answers
-
-    async with open_session(QUESTION, on_question=on_question) as session:
-        assert (await session.prompt("Go").result()).text == said
-
-
 async def test_answers_by_hand(tmp_path: Path) -> None:
     async with open_session(ASKS, QUESTION, work_dir=tmp_path, on_approval="manual", on_question="manual") as session:
         turn = session.prompt("Go")
@@ -199,14 +182,6 @@ async def test_events_outside_come_in_order() -> None:
     assert got == list(range(50))
 
 
-async def test_lines_of_stderr() -> None:
-    lines: list[str] = []
-    async with open_session([{"stderr": "one\ntwo"}, {"text": "x"}], on_stderr=told(lines)) as session:
-        await session.prompt("Go").result()
-        assert await eventually(lambda: len(lines) == 2)
-    assert lines == ["one", "two"]
-
-
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
@@ -247,26 +222,6 @@ async def test_a_tool_of_a_function() -> None:
     assert (first.is_error, first.output) == (False, '{"a":2}')
     assert second.is_error
     assert "key" in texts(events)
-
-
-async def test_several_tools_at_once() -> None:
-    running = 0
-    all_here = asyncio.Event()
-
-    async def handler(arguments: dict[str, Any]) -> str:
-        nonlocal running
-        running += 1
-        if running == 3:
-            all_here.set()
-        # Only if all three run side by side does this end.
-        await all_here.wait()
-        return "ok"
-
-    calls = [{"external_tool": {"id": f"t{n}", "name": "lookup", "arguments": {}}} for n in range(3)]
-    async with open_session([{"parallel": calls}, {"text": "Done"}], tools=[lookup(handler)]) as session:
-        events = await collect(session.prompt("Go"))
-    assert sum(isinstance(event, ToolResult) for event in events) == 3
-    assert texts(events) == "Done"
 
 
 async def test_plain_tools_run_side_by_side_too() -> None:
@@ -441,17 +396,6 @@ async def test_a_handler_that_cancels_itself_fails() -> None:
     assert [failed.message for failed in failures(events)] == ["cancelled"]
 
 
-async def test_a_tool_that_takes_too_long() -> None:
-    async def handler(arguments: dict[str, Any]) -> str:
-        await asyncio.Event().wait()
-        return "never"
-
-    async with open_session(CALLS, tools=[lookup(handler, timeout=0.05)]) as session:
-        events = await collect(session.prompt("Go"))
-    assert len(failures(events)) == 1
-    assert texts(events).startswith("true: ")
-
-
 async def test_a_handler_may_use_its_turn() -> None:
     turns: list[Any] = []
 
@@ -494,19 +438,6 @@ async def test_hooks(tmp_path: Path) -> None:
     assert not (tmp_path / "out.txt").exists()
     first, second = [event.return_value for event in events if isinstance(event, ToolResult)]
     assert (first.is_error, second.is_error, second.message) == (False, True, "read only")
-
-
-@pytest.mark.parametrize(("on_error", "blocked"), [("allow", False), ("block", True)])
-async def test_a_hook_that_raises(on_error: Any, blocked: bool) -> None:
-    def broken(request: Any) -> Any:
-        raise RuntimeError("broken")
-
-    call = {"tool_call": {"name": "ReadFile", "result": "ok"}}
-    async with open_session([call], hooks=[Hook("PreToolUse", None, broken, on_error=on_error)]) as session:
-        events = await collect(session.prompt("Go"))
-    (result,) = [event.return_value for event in events if isinstance(event, ToolResult)]
-    assert result.is_error is blocked
-    assert [failed.name for failed in failures(events)] == ["PreToolUse"]
 
 
 async def test_requests_are_in_the_stream_whoever_answers() -> None:

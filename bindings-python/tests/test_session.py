@@ -20,17 +20,12 @@ import kimi_agent
 from kimi_agent import (
     AgentExited,
     Capabilities,
-    HandshakeError,
     ImageURLPart,
     InvalidOption,
     KimiAgentError,
-    LlmServiceError,
-    MaxStepsReached,
     MediaURL,
-    NoActiveTurn,
     PromptResult,
     SessionClosed,
-    SpawnError,
     StatusUpdate,
     StepBegin,
     TextPart,
@@ -38,11 +33,8 @@ from kimi_agent import (
     Timeout,
     TokenUsage,
     TurnBegin,
-    TurnCancelled,
     TurnEnd,
-    TurnInProgress,
     UnknownEvent,
-    Unsupported,
     event_from_dict,
 )
 from kimi_agent.testing import scripted_agent
@@ -156,25 +148,6 @@ async def test_result_alone_with_a_full_buffer_drops_and_counts() -> None:
         assert turn.discarded > 100
 
 
-async def test_a_result_can_be_had_while_somebody_reads() -> None:
-    async with open_session([{"text": "All"}]) as session:
-        turn = session.prompt("Go")
-        events, result = await asyncio.gather(collect(turn), turn.result())
-        assert texts(events) == result.text == "All"
-        assert turn.discarded == 0
-
-
-async def test_steps_have_their_events() -> None:
-    async with open_session([{"text": "One"}, {"step": None}, {"text": "Two"}]) as session:
-        found: list[tuple[int, list[str]]] = []
-        async for step in session.prompt("Go").steps:
-            found.append((step.n, [type(event).__name__ async for event in step]))
-    assert found == [
-        (1, ["TurnBegin", "StepBegin", "TextPart"]),
-        (2, ["StepBegin", "TextPart", "TurnEnd"]),
-    ]
-
-
 async def test_going_on_to_the_next_step_passes_over_the_rest() -> None:
     async with open_session([{"text": ["a", "b", "c"]}, {"step": None}, {"text": "d"}]) as session:
         found: list[tuple[int, str]] = []
@@ -242,61 +215,6 @@ async def test_what_a_session_knows(tmp_path: Path) -> None:
     assert session.state == "closed"
 
 
-async def test_an_old_agent_can_do_less() -> None:
-    async with open_session([{"text": "Hi"}], script={"wire": "1.0"}) as session:
-        assert session.protocol_version == "1.0"
-        assert not session.capabilities.steer
-        with pytest.raises(Unsupported) as caught:
-            await session.set_plan_mode(True)
-        assert caught.value.code == "unsupported"
-        with pytest.raises(Unsupported):
-            await collect(session.replay())
-        assert (await session.prompt("Hello").result()).text == "Hi"
-
-
-async def test_a_second_prompt_has_to_wait() -> None:
-    async with open_session(HANGING, [{"text": "Fresh"}]) as session:
-        turn = session.prompt("One")
-        with pytest.raises(TurnInProgress) as caught:
-            session.prompt("Two")
-        assert caught.value.code == "turn_in_progress"
-        await turn.cancel()
-        assert (await turn.result()).status == "cancelled"
-        assert (await session.prompt("Two").result()).text == "Fresh"
-
-
-async def test_a_turn_is_cancelled() -> None:
-    async with open_session(HANGING) as session:
-        turn = session.prompt("Go")
-        await read_until(turn, TextPart)
-        await turn.cancel()
-        await turn.cancel()
-        result = await turn.result()
-        assert result.status == "cancelled"
-        with pytest.raises(TurnCancelled) as caught:
-            result.raise_for_status()
-        assert caught.value.code == "turn_cancelled"
-
-
-async def test_the_limit_of_steps() -> None:
-    async with open_session([{"text": "x"}, {"end": "max_steps_reached", "steps": 7}]) as session:
-        result = await session.prompt("Go").result()
-        assert result.status == "max_steps_reached"
-        with pytest.raises(MaxStepsReached) as caught:
-            result.raise_for_status()
-        assert caught.value.steps == 7
-
-
-async def test_a_turn_is_steered() -> None:
-    async with open_session([{"text": "Working"}, {"wait_steer": True}, {"text": "{{steer}}!"}]) as session:
-        turn = session.prompt("Go")
-        await read_until(turn, TextPart)
-        await turn.steer([TextPart("tea")])
-        assert (await turn.result()).text == "tea!"
-        with pytest.raises(NoActiveTurn):
-            await turn.steer("too late")
-
-
 async def test_plan_mode_and_replay() -> None:
     async with open_session([{"text": ["Hel", "lo"]}]) as session:
         await session.prompt("Say hello").result()
@@ -348,14 +266,6 @@ async def test_nothing_starts_before_it_is_awaited() -> None:
     open_session([{"text": "Hi"}], work_dirr="typo")
 
 
-async def test_closing_in_mid_turn() -> None:
-    async with open_session(HANGING) as session:
-        turn = session.prompt("Go")
-        await read_until(turn, TextPart)
-    assert gone(session.pid)
-    assert (await turn.result()).status == "cancelled"
-
-
 async def test_a_wrong_option_is_named() -> None:
     with pytest.raises(InvalidOption) as caught:
         await open_session([], work_dirr=".")
@@ -364,18 +274,6 @@ async def test_a_wrong_option_is_named() -> None:
         await open_session([], close_timeout="soon")
     assert caught.value.option == "close_timeout"
     assert pickle.loads(pickle.dumps(caught.value)).option == "close_timeout"
-
-
-async def test_no_executable(tmp_path: Path) -> None:
-    with pytest.raises(SpawnError, match="nothing-here") as caught:
-        await kimi_agent.create_session(executable=tmp_path / "nothing-here")
-    assert caught.value.code == "spawn_error"
-
-
-async def test_an_agent_that_does_not_speak_wire() -> None:
-    with pytest.raises(HandshakeError, match="moved") as caught:
-        await open_session(script={"before_handshake": [{"raw": "This program has moved."}, {"exit": 0}]})
-    assert caught.value.code == "handshake_error"
 
 
 async def test_an_agent_that_dies_in_a_turn() -> None:
@@ -393,32 +291,6 @@ async def test_an_agent_that_dies_in_a_turn() -> None:
         assert session.state == "closed"
         with pytest.raises(AgentExited):
             session.prompt("Again")
-
-
-async def test_an_agent_that_is_killed() -> None:
-    async with open_session([{"text": "I feel "}, {"signal": "KILL"}]) as session:
-        with pytest.raises(AgentExited) as caught:
-            await session.prompt("Go").result()
-        assert (caught.value.exit_code, caught.value.signal) == (None, "SIGKILL")
-
-
-async def test_an_error_of_the_agents() -> None:
-    turn = [{"error": {"code": -32003, "message": "the model is down", "data": {"status": 500}}}]
-    async with open_session(turn, [{"text": "Back"}]) as session:
-        with pytest.raises(LlmServiceError) as caught:
-            await session.prompt("Go").result()
-        error = caught.value
-        assert (error.code, error.rpc_code, error.message) == ("llm_service_error", -32003, "the model is down")
-        assert error.data == {"status": 500}
-        assert pickle.loads(pickle.dumps(error)).data == {"status": 500}
-        assert (await session.prompt("Again").result()).text == "Back"
-
-
-async def test_deadlines() -> None:
-    async with open_session([{"text": "On"}, {"wait_cancel": True}], turn_timeout=0.05) as session:
-        with pytest.raises(Timeout) as caught:
-            await session.prompt("Go").result()
-        assert caught.value.code == "timeout"
 
 
 async def test_a_config_travels_in_a_private_file() -> None:

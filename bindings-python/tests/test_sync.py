@@ -14,7 +14,6 @@ import pytest
 from support import DEADLINE, HANGING, LOOKUP, gone, interrupted, program, texts, waited
 
 from kimi_agent import (
-    AgentExited,
     ApprovalRequest,
     Event,
     ExternalTool,
@@ -50,31 +49,6 @@ def test_a_turn_streams_its_events() -> None:
     assert gone(session.pid)
 
 
-def test_steps() -> None:
-    with open_session([{"text": "One"}, {"step": None}, {"text": "Two"}]) as session:
-        found = [(step.n, texts(list(step))) for step in session.prompt("Go").steps]
-    assert found == [(1, "One"), (2, "Two")]
-
-
-def test_a_prompt_of_one_call() -> None:
-    agent = scripted_agent([[{"text": "Hi {{prompt}}"}]])
-    assert texts(list(sync.prompt("there", executable=agent))) == "Hi there"
-    assert sync.prompt("you", executable=agent).result().text == "Hi you"
-    with pytest.raises(InvalidOption):
-        sync.prompt("x", executable=agent, close_timeout=-1.0)
-
-
-def test_errors_are_raised_where_they_belong() -> None:
-    with open_session([{"text": "I feel "}, {"exit": 3}]) as session:
-        events = iter(session.prompt("Go"))
-        got: list[Any] = []
-        with pytest.raises(AgentExited) as caught:
-            got.extend(events)
-        assert caught.value.exit_code == 3
-        with pytest.raises(AgentExited):
-            session.prompt("Again")
-
-
 def test_break_keeps_a_turn_that_is_held_and_lets_go_of_others() -> None:
     with open_session(HANGING, HANGING, FRESH) as session:
         turn = session.prompt("Go")
@@ -98,16 +72,6 @@ def test_a_turn_is_read_by_one() -> None:
             iter(turn)
         events.close()
         assert next(iter(turn)) == TurnBegin("Go")
-
-
-def test_steering_plan_mode_and_replay() -> None:
-    with open_session([{"text": "Working"}, {"wait_steer": True}, {"text": "{{steer}}!"}]) as session:
-        with session.prompt("Go") as turn:
-            turn.steer("tea")
-            assert turn.result().text == "tea!"
-        session.set_plan_mode(True)
-        assert session.status.plan_mode is True
-        assert texts(list(session.replay())).startswith("Working")
 
 
 def test_handlers_may_use_the_session() -> None:
@@ -140,16 +104,6 @@ def test_an_async_handler_must_not_block_its_loop() -> None:
     with open_session([LOOKUP, {"text": "Done"}], tools=tools) as session:
         assert session.prompt("Go").result().text == "Done"
     assert "plain function" in said[0]
-
-
-def test_answers_by_hand(tmp_path: Path) -> None:
-    write = {"name": "WriteFile", "approve": True, "effect": {"write_file": "out.txt", "content": "x"}, "result": "ok"}
-    with open_session([{"tool_call": write}], work_dir=tmp_path, on_approval="manual") as session:
-        turn = session.prompt("Go")
-        for event in turn:
-            if isinstance(event, ApprovalRequest):
-                turn.respond(event, "approve")
-    assert (tmp_path / "out.txt").exists()
 
 
 def test_a_session_for_each_thread() -> None:
