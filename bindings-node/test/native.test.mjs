@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { z } from "zod";
 
-import { createSession, prompt, Reject, tool } from "../dist/index.mjs";
+import { createSession, prompt, tool } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const texts = (events) =>
@@ -37,19 +37,6 @@ test("texts are what the agent wrote, in any script and of any length", async ()
   });
 });
 
-test("a turn is streamed, and has a result", async () => {
-  await withSession([[{ text: ["hel", "lo"] }]], {}, async (session) => {
-    assert.equal(session.state, "idle");
-    assert.equal(session.protocolVersion, "1.10");
-    assert.equal(session.capabilities.planMode, true);
-    const turn = session.prompt("hi");
-    assert.deepEqual(texts(await collect(turn)), ["hel", "lo"]);
-    const result = (await turn.result()).raiseForStatus();
-    assert.equal(result.text, "hello");
-    assert.equal(result.steps, 1);
-  });
-});
-
 test("a handler can't wait for the turn that waits for it", async () => {
   const script = [[{ tool_call: { name: "Shell", approve: { action: "run", description: "it" } } }, { text: "Done" }]];
   await withSession([[{ text: "inner" }], [{ text: "inner" }]], {}, async (helper) => {
@@ -74,17 +61,6 @@ test("a handler can't wait for the turn that waits for it", async () => {
       assert.equal((await later).text, "Done");
       assert.equal((await turn.result()).text, "Done");
     });
-  });
-});
-
-test("steps hold their own events", async () => {
-  await withSession([[{ text: "a" }, { step: 2 }, { text: "b" }]], {}, async (session) => {
-    const seen = [];
-    for await (const step of session.prompt("hi").steps) seen.push([step.n, ...texts(await collect(step))]);
-    assert.deepEqual(seen, [
-      [1, "a"],
-      [2, "b"],
-    ]);
   });
 });
 
@@ -180,34 +156,6 @@ test("a prompt that is none is refused, and half a character is replaced", async
   });
 });
 
-test("approvals are answered by a handler, or by hand", async () => {
-  const approve = { action: "run", description: "ls" };
-  const result = { output: "listed", message: "", is_error: false };
-  const turn = [
-    { tool_call: { id: "c", name: "Shell", arguments: {}, approve, result } },
-    { text: "{{last.response}} {{last.feedback}}" },
-  ];
-  await withSession([turn], { onApproval: () => new Reject("later") }, async (session) => {
-    assert.equal((await session.prompt("go").result()).text, "reject later");
-  });
-  await withSession([turn], { onApproval: "manual" }, async (session) => {
-    const running = session.prompt("go");
-    for await (const event of running) {
-      if (event.type === "ApprovalRequest") await running.respond(event, "approve_for_session");
-    }
-    assert.match((await running.result()).text, /^approve_for_session/);
-  });
-});
-
-test("leaving the loop cancels, and the next prompt starts clean", async () => {
-  await withSession([[{ text: "a" }, { wait_cancel: true }], [{ text: "b" }]], {}, async (session) => {
-    const turn = session.prompt("hi");
-    for await (const event of turn) if (event.type === "ContentPart") break;
-    assert.deepEqual(texts(await collect(session.prompt("again"))), ["b"]);
-    assert.equal((await turn.result()).status, "cancelled");
-  });
-});
-
 test("an AbortSignal cancels, and loses its listener", async () => {
   const controller = new AbortController();
   await withSession([[{ text: "a" }, { wait_cancel: true }]], {}, async (session) => {
@@ -216,21 +164,6 @@ test("an AbortSignal cancels, and loses its listener", async () => {
     assert.equal((await turn.result()).status, "cancelled");
     assert.equal(getEventListeners(controller.signal, "abort").length, 0);
   });
-});
-
-test("the agent's death fails what is pending, typed", async () => {
-  await withSession([[{ text: "a" }, { stderr: "ouch" }, { exit: 3 }]], {}, async (session) => {
-    const turn = session.prompt("hi");
-    const expected = { name: "AgentExited", code: "agent_exited", exitCode: 3, stderr: /ouch/ };
-    await Promise.all([assert.rejects(collect(turn), expected), assert.rejects(turn.result(), expected)]);
-    await assert.rejects(collect(session.prompt("more")), { name: /AgentExited|SessionClosed/ });
-  });
-});
-
-test("one prompt alone", async () => {
-  const turn = prompt("hi", { executable: scriptedAgent([[{ text: "{{prompt}}" }]]) });
-  assert.deepEqual(texts(await collect(turn)), ["hi"]);
-  await assert.rejects(prompt("hi", { executable: "/no/such/agent" }).result(), { code: "spawn_error" });
 });
 
 test("wrong options are named", async () => {
