@@ -153,6 +153,21 @@ mod tests {
     }
 
     #[test]
+    fn limit_set_later_holds_for_the_lines_after_it() {
+        let mut buffer = LineBuffer::new(4);
+        buffer.set_limit(5);
+        buffer.extend(b"12345\n123456\n");
+        assert_eq!(buffer.next_line(), Ok(Some(&b"12345"[..])));
+        assert_eq!(buffer.next_line(), Err(LineTooLong { size: 6, limit: 5, no_memory: false }));
+    }
+
+    #[test]
+    fn memory_is_asked_of_the_allocator() {
+        assert!(has_memory_for(1));
+        assert!(!has_memory_for(isize::MAX.unsigned_abs()));
+    }
+
+    #[test]
     fn separators_other_than_newline_stay_in_the_line() {
         let mut buffer = LineBuffer::new(100);
         buffer.extend("a\u{2028}b\r\n".as_bytes());
