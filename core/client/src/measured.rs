@@ -41,12 +41,12 @@ pub fn decode_acp<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
     let prompt = dialect.call("prompt-1", &Call::Prompt("go".into()));
     assert!(prompt.is_ok(), "a prompt that is text");
     let is_known = |incoming: &Incoming| match incoming {
-        Incoming::Event(event) | Incoming::Aside(event) => !matches!(**event, Event::Unknown(_)),
+        Incoming::Event(event) | Incoming::OutOfTurn(event) => !matches!(**event, Event::Unknown(_)),
         _ => false,
     };
     lines
         .filter(|line| match std::hint::black_box(dialect.read_line(line)) {
-            Incoming::Several(all) => all.iter().any(is_known),
+            Incoming::Batch(all) => all.iter().any(is_known),
             one => is_known(&one),
         })
         .count()

@@ -31,7 +31,7 @@ use tool_calls::ToolCalls;
 use crate::connection::{
     CallKey, Connection, ManualAnswer, Output, RequestKey, RequestRef, Scope, StepTag, TurnKey, TurnLimits,
 };
-use crate::dialect::{Hello, Welcome};
+use crate::dialect::{Handshake, InitializeParams};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
 use crate::sync;
@@ -118,12 +118,12 @@ pub(crate) struct Setup {
     pub(crate) connection: Connection,
     pub(crate) transport: Transport,
     pub(crate) handlers: Handlers,
-    pub(crate) hello: Hello,
+    pub(crate) hello: InitializeParams,
     pub(crate) max_line_bytes: usize,
     pub(crate) close_timeout: Duration,
     pub(crate) shared: Arc<Shared>,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
-    pub(crate) opened: oneshot::Sender<Result<Welcome>>,
+    pub(crate) opened: oneshot::Sender<Result<Handshake>>,
     /// For agents that call the program's tools in another way than over the connection.
     pub(crate) tools_server: Option<(ToolsServer, ToolCalls)>,
 }
@@ -145,7 +145,7 @@ pub(crate) struct Driver {
     held_back: Option<Instant>,
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
-    opened: Option<oneshot::Sender<Result<Welcome>>>,
+    opened: Option<oneshot::Sender<Result<Handshake>>>,
     turns: BTreeMap<TurnKey, Arc<EventChannel>>,
     callers: HashMap<CallKey, Caller>,
     /// Where somebody wants the events outside turns.

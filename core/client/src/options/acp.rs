@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{Dialect, Launch, PrivateFiles, SessionOptions};
 use crate::dialect::AgentKind;
-use crate::dialect::Wishes;
+use crate::dialect::SessionParams;
 use crate::tools_server;
 use crate::{Error, Executable, Result};
 
@@ -35,7 +35,7 @@ impl SessionOptions {
     }
 
     /// What the agent is asked for; `agent` is its name.
-    pub(crate) fn wishes(&self, agent: &str) -> Result<Wishes> {
+    pub(crate) fn wishes(&self, agent: &str) -> Result<SessionParams> {
         let wanted = [
             ("config", self.config.is_some()),
             ("config_file", self.config_file.is_some()),
@@ -51,7 +51,7 @@ impl SessionOptions {
                 "{agent} does not support `{option}`, which ACP does not have; leave it out, or configure the agent itself"
             )));
         }
-        Ok(Wishes {
+        Ok(SessionParams {
             work_dir: self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?,
             session_id: self.session_id.clone(),
             fork_of: self.fork_of.clone(),

@@ -19,7 +19,7 @@ pub use turn::{Replay, Step, Steps, TextStream, Turn};
 
 use crate::answers::{Answers, Approval};
 use crate::connection::ManualAnswer;
-use crate::dialect::{Capabilities, Welcome};
+use crate::dialect::{Capabilities, Handshake};
 use crate::driver::Command;
 use crate::error::Result;
 use crate::options::{PromptOptions, SessionOptions};
@@ -75,7 +75,7 @@ pub struct Session {
     id: String,
     work_dir: PathBuf,
     pid: Option<u32>,
-    welcome: Arc<Welcome>,
+    welcome: Arc<Handshake>,
 }
 
 impl Session {

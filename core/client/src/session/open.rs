@@ -15,8 +15,8 @@ use super::shared::{Link, Shared, in_common};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
 use crate::dialect::{
-    Acp, AgentKind, Dialect as Protocol, Hello, HookOffer, Legacy, Release, ToolOffer, Welcome, Wire, WireVersion,
-    agent_name, unsupported_option,
+    Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, Legacy, Release, ToolOffer, Wire,
+    WireVersion, agent_name, unsupported_option,
 };
 use crate::driver::event_channel::EventChannel;
 use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
@@ -359,15 +359,15 @@ impl SessionOptions {
     }
 
     /// The values that may be secrets, for what is shown of the agent's lines.
-    fn secrets(&self, hello: &Hello) -> Secrets {
+    fn secrets(&self, hello: &InitializeParams) -> Secrets {
         let values = self.config.iter().chain(&self.mcp_configs);
         let env = self.env.iter().map(|(_, value)| value.as_os_str());
         let headers = hello.tools_server.iter().flat_map(|server| &server.headers);
         Secrets::new(values, env.chain(headers.map(|(_, value)| OsStr::new(value))))
     }
 
-    pub(super) fn hello(&self) -> Hello {
-        Hello {
+    pub(super) fn hello(&self) -> InitializeParams {
+        InitializeParams {
             client_name: self.client_name.clone().unwrap_or_else(|| "kimi-agent".to_owned()),
             client_version: self.client_version.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
             tools: self
@@ -399,7 +399,7 @@ impl SessionOptions {
 }
 
 /// What the agents that are there said last, to be shared by all that say the same, as agents of one release do.
-static SAID: Mutex<Weak<Welcome>> = Mutex::new(Weak::new());
+static SAID: Mutex<Weak<Handshake>> = Mutex::new(Weak::new());
 
 /// A session on its way; given up, it is closed.
 struct Opening(Option<Arc<Shared>>);
@@ -420,13 +420,13 @@ impl Drop for Opening {
 
 /// Waits for the agent to open the session. Where it does not tell what it is, its executable is asked.
 async fn find_out(
-    mut welcome: oneshot::Receiver<Result<Welcome>>,
+    mut welcome: oneshot::Receiver<Result<Handshake>>,
     shared: &Shared,
     subject: Option<&Subject>,
     yolo: bool,
-) -> Result<Welcome> {
+) -> Result<Handshake> {
     let heard =
-        |answer: std::result::Result<Result<Welcome>, _>| answer.unwrap_or_else(|_| Err(shared.closed_reason()));
+        |answer: std::result::Result<Result<Handshake>, _>| answer.unwrap_or_else(|_| Err(shared.closed_reason()));
     let Some(subject) = subject else { return heard(welcome.await) };
     let release = tokio::select! {
         answer = &mut welcome => {
@@ -436,7 +436,7 @@ async fn find_out(
             }
             // It knows no handshake: 1.0, of some release.
             let Some(AgentKind::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
-            let told = release.dialect().unasked();
+            let told = release.dialect().implicit_handshake();
             shared.send(Command::Assume { dialect: release.dialect() });
             return Ok(told.unwrap_or(welcome));
         }
@@ -458,7 +458,7 @@ fn half_duplex(agent: &str) -> Error {
 }
 
 /// An option that this agent would silently ignore is an error.
-fn check_wishes(welcome: &Welcome, tools: bool, hooks: &[String]) -> Result<()> {
+fn check_wishes(welcome: &Handshake, tools: bool, hooks: &[String]) -> Result<()> {
     let can = &welcome.capabilities;
     let agent = agent_name(welcome.server.as_ref(), &welcome.protocol_version);
     if tools && !can.external_tools {
@@ -571,8 +571,9 @@ mod tests {
     #[test]
     fn what_agents_say_alike_is_there_once() {
         let said = Mutex::new(Weak::new());
-        let hears =
-            |version: &str| in_common(&said, Welcome { protocol_version: version.to_owned(), ..Welcome::default() });
+        let hears = |version: &str| {
+            in_common(&said, Handshake { protocol_version: version.to_owned(), ..Handshake::default() })
+        };
         let (first, same, other) = (hears("1.10"), hears("1.10"), hears("1.9"));
         assert!(Arc::ptr_eq(&first, &same));
         assert_eq!((&*first.protocol_version, &*other.protocol_version), ("1.10", "1.9"));

@@ -90,13 +90,13 @@ impl Connection {
             return;
         };
         if matches!(call, Call::Initialize(_)) {
-            if let Some(bytes) = self.dialect.goes_on(id, &outcome) {
+            if let Some(bytes) = self.dialect.next_handshake_request(id, &outcome) {
                 self.calls.insert(id.to_owned(), PendingCall { key, call, deadline: None });
                 return self.transmit(bytes);
             }
             // What the handshake took is a good deal of what a session takes.
             self.calls.shrink_to_fit();
-            let opened = self.dialect.welcome(outcome).map_err(|error| self.advised(error));
+            let opened = self.dialect.finish_handshake(outcome).map_err(|error| self.advised(error));
             self.opened(opened);
             return;
         }

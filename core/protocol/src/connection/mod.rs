@@ -28,7 +28,7 @@ use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub use turn::{StepTag, TurnKey, TurnLimits};
 
-use crate::dialect::{Call, Dialect, Hello, Incoming, Welcome, echo_error};
+use crate::dialect::{Call, Dialect, Handshake, Incoming, InitializeParams, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::printable::printable_line;
 use crate::wire::jsonrpc::{self, Message};
@@ -68,7 +68,7 @@ pub enum Scope {
 #[derive(Debug)]
 pub enum Output {
     /// The handshake has ended.
-    Opened(Result<Box<Welcome>>),
+    Opened(Result<Box<Handshake>>),
     /// Something happened. `size` is about what it takes in memory.
     Event { scope: Scope, event: Box<Event>, size: usize },
     /// A function of the program's is to answer this; nothing waits for it meanwhile.
@@ -165,9 +165,9 @@ impl Connection {
     }
 
     /// Begins the handshake.
-    pub fn open(&mut self, hello: Hello, now: Instant) {
+    pub fn open(&mut self, hello: InitializeParams, now: Instant) {
         self.model.clone_from(&hello.model);
-        if let Some(welcome) = self.dialect.unasked() {
+        if let Some(welcome) = self.dialect.implicit_handshake() {
             self.opened(Ok(welcome));
             return;
         }
@@ -180,7 +180,7 @@ impl Connection {
 
     /// The agent turned out to speak this, which has no handshake.
     pub fn assume(&mut self, mut dialect: Box<dyn Dialect>) {
-        let welcome = dialect.unasked();
+        let welcome = dialect.implicit_handshake();
         if self.is_closed() {
             return;
         }
@@ -191,7 +191,7 @@ impl Connection {
         }
     }
 
-    fn opened(&mut self, outcome: Result<Welcome>) {
+    fn opened(&mut self, outcome: Result<Handshake>) {
         match outcome {
             Ok(welcome) => {
                 self.phase = Phase::Open;
@@ -305,7 +305,7 @@ impl Connection {
     fn take_in(&mut self, incoming: Incoming, line: &[u8], now: Instant) {
         match incoming {
             Incoming::Event(event) => self.take_in_event(event, line.len(), now),
-            Incoming::Aside(event) => {
+            Incoming::OutOfTurn(event) => {
                 self.observe(&event);
                 self.outputs.push_back(Output::Event { scope: Scope::Outside, event, size: line.len() });
             }
@@ -313,7 +313,7 @@ impl Connection {
                 self.commands = Some(commands);
                 self.news = true;
             }
-            Incoming::Several(all) => {
+            Incoming::Batch(all) => {
                 for incoming in all {
                     self.take_in(incoming, line, now);
                 }
@@ -333,7 +333,7 @@ impl Connection {
             Incoming::Response { id: None, outcome } => {
                 tracing::warn!(?outcome, "the agent could not read a line of ours");
             }
-            Incoming::Noise(reason) => {
+            Incoming::InvalidLine(reason) => {
                 let shown = self.policy.secrets.shown(line, SHOWN);
                 let reason = self.policy.secrets.shown(reason.as_bytes(), SHOWN);
                 let (reason, line) = (printable_line(&reason), printable_line(&shown));
@@ -359,7 +359,7 @@ impl Connection {
 
     /// The program sends our own requests back. Its refusals would come back, too, and look like answers.
     fn echoed(&mut self, method: &str) {
-        let text = echo_error(self.dialect.who_speaks(), method);
+        let text = echo_error(self.dialect.protocol_name(), method);
         if matches!(self.phase, Phase::Opening { .. }) {
             return self.opened(Err(Error::Handshake(text)));
         }
@@ -520,7 +520,7 @@ impl Connection {
         if let Phase::Opening { deadline } = self.phase
             && now >= deadline
         {
-            let (limit, hint) = (self.timing.handshake, self.dialect.when_silent());
+            let (limit, hint) = (self.timing.handshake, self.dialect.silence_hint());
             let message = format!(
                 "the agent did not answer the handshake within {limit:?}; raise `handshake_timeout` if it needs longer \
                  to start, {hint}{}",
@@ -558,7 +558,7 @@ impl Connection {
         if !matches!(self.phase, Phase::Opening { .. }) {
             return Error::AgentExited(exit);
         }
-        let other = self.dialect.other_protocol();
+        let other = self.dialect.other_protocol_hint();
         if self.early_noise.is_empty() {
             let hint = format!(
                 "before it answered the handshake; check that `executable` names an agent and run it in a terminal to \
@@ -570,7 +570,7 @@ impl Connection {
         let stderr = if stderr.is_empty() { String::new() } else { format!("\nthe end of its stderr:\n{stderr}") };
         Error::Handshake(format!(
             "the executable does not speak {}, and {}; check that `executable` names an agent, {other}{}{stderr}",
-            self.dialect.who_speaks(),
+            self.dialect.protocol_name(),
             exit.manner(),
             self.printed()
         ))

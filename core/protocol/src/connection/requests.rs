@@ -486,7 +486,7 @@ impl Connection {
     fn problem(&self, pending: &Pending, answer: &Answer) -> Option<String> {
         match answer {
             Answer::Question(Some(answers)) => {
-                answers.problem(&pending.about.questions, self.dialect.takes_free_answers())
+                answers.problem(&pending.about.questions, self.dialect.accepts_free_answers())
             }
             _ => None,
         }

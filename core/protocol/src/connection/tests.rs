@@ -55,7 +55,7 @@ impl Peer {
 
     fn open_at(version: &str, timing: Timing, policy: Policy) -> Self {
         let mut peer = Self::new(timing, policy);
-        peer.connection.open(Hello::default(), peer.now);
+        peer.connection.open(InitializeParams::default(), peer.now);
         let id = peer.id_of("initialize");
         peer.line(&json!({"jsonrpc": "2.0", "id": id, "result": welcome(version)}));
         assert_eq!(peer.trace(), [format!("opened {version}")]);

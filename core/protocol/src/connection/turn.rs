@@ -149,7 +149,7 @@ pub(super) struct ActiveTurn {
     /// How much of it is left out.
     cut: usize,
     /// Whether the agent tells of its steps.
-    tells_steps: bool,
+    reports_steps: bool,
     ended: bool,
     /// Its tool calls, rejections and failures.
     pub(super) record: Record,
@@ -177,7 +177,7 @@ impl ActiveTurn {
                 self.cut = 0;
             }
             Event::ContentPart(ContentPart::Text(part)) => self.take_text(&part.text),
-            Event::ToolResult(_) if !self.tells_steps => {
+            Event::ToolResult(_) if !self.reports_steps => {
                 self.text.clear();
                 self.cut = 0;
             }
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     fn begin(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
-        let unannounced = Some(&input).filter(|_| !self.dialect.begins_turns()).cloned();
+        let unannounced = Some(&input).filter(|_| !self.dialect.reports_turn_begin()).cloned();
         match self.prepare(Call::Prompt(input)) {
             Ok(call) => {
                 let call = self.send(call);
@@ -278,7 +278,7 @@ impl Connection {
                     steps: 0,
                     text: String::new(),
                     cut: 0,
-                    tells_steps: self.dialect.tells_steps(),
+                    reports_steps: self.dialect.reports_steps(),
                     ended: false,
                     record: Record::default(),
                 }));

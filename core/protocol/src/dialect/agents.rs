@@ -113,9 +113,10 @@ mod tests {
         assert!(Release::new(0, 100) > Release::new(0, 59));
         assert_eq!(Release::new(0, 58).to_string(), "0.58");
         assert_eq!(Release::new(1, 49).to_string(), "1.49.0");
-        let welcome = |release: Release| release.dialect().unasked().map(|welcome| welcome.protocol_version);
-        assert_eq!(welcome(Release::new(0, 58)).as_deref(), Some("legacy"));
-        assert_eq!(welcome(Release::new(0, 79)).as_deref(), Some("1.0"));
-        assert_eq!(welcome(Release::new(0, 80)), None);
+        let handshake =
+            |release: Release| release.dialect().implicit_handshake().map(|handshake| handshake.protocol_version);
+        assert_eq!(handshake(Release::new(0, 58)).as_deref(), Some("legacy"));
+        assert_eq!(handshake(Release::new(0, 79)).as_deref(), Some("1.0"));
+        assert_eq!(handshake(Release::new(0, 80)), None);
     }
 }

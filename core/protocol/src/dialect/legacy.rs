@@ -5,7 +5,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, wire};
+use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, wire};
 use crate::answers::Approval;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::jsonrpc::{self, Message, RpcFailure};
@@ -135,16 +135,16 @@ fn modern_subagent(payload: &str) -> std::result::Result<Json, String> {
 }
 
 impl Dialect for Legacy {
-    fn unasked(&mut self) -> Option<Welcome> {
-        Some(Welcome {
+    fn implicit_handshake(&mut self) -> Option<Handshake> {
+        Some(Handshake {
             protocol_version: NAME.to_owned(),
             server: self.server.clone(),
             capabilities: Capabilities::default(),
-            ..Welcome::default()
+            ..Handshake::default()
         })
     }
 
-    fn begins_turns(&self) -> bool {
+    fn reports_turn_begin(&self) -> bool {
         false
     }
 
@@ -183,11 +183,11 @@ impl Dialect for Legacy {
         jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
-    fn welcome(&mut self, _outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+    fn finish_handshake(&mut self, _outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {
         Err(Error::Handshake("the legacy protocol has no handshake".to_owned()))
     }
 
-    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind {
+    fn map_error_code(&self, call: &Call, code: i64) -> RpcErrorKind {
         match (code, call) {
             (-32000, Call::Prompt(_)) => RpcErrorKind::TurnInProgress,
             (-32001, _) => RpcErrorKind::LlmNotSet,
@@ -261,9 +261,9 @@ mod tests {
     fn codes_are_not_those_of_later_versions() {
         let legacy = Legacy::new(None);
         let prompt = Call::Prompt("x".into());
-        assert_eq!(legacy.meaning(&prompt, -32002), RpcErrorKind::LlmServiceError);
-        assert_eq!(legacy.meaning(&prompt, -32003), RpcErrorKind::LlmNotSupported);
-        assert_eq!(legacy.meaning(&prompt, -32099), RpcErrorKind::Other);
+        assert_eq!(legacy.map_error_code(&prompt, -32002), RpcErrorKind::LlmServiceError);
+        assert_eq!(legacy.map_error_code(&prompt, -32003), RpcErrorKind::LlmNotSupported);
+        assert_eq!(legacy.map_error_code(&prompt, -32099), RpcErrorKind::Other);
     }
 
     #[test]

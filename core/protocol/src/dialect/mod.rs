@@ -9,7 +9,7 @@ pub mod recorded;
 mod version;
 mod wire;
 
-pub use acp::{Acp, Listing, Wishes};
+pub use acp::{Acp, Listing, SessionParams};
 pub use agents::{AgentKind, Release};
 pub use legacy::Legacy;
 pub use version::{VersionError, WireVersion};
@@ -63,7 +63,7 @@ pub struct SessionInfo {
 
 /// What we tell the agent when the session opens.
 #[derive(Clone, Debug, Default)]
-pub struct Hello {
+pub struct InitializeParams {
     pub client_name: String,
     pub client_version: String,
     pub tools: Vec<ToolOffer>,
@@ -111,7 +111,7 @@ impl fmt::Debug for ToolsEndpoint {
 
 /// What the agent says of itself when the session opens.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Welcome {
+pub struct Handshake {
     pub protocol_version: String,
     pub server: Option<ServerInfo>,
     pub slash_commands: Vec<SlashCommand>,
@@ -124,7 +124,7 @@ pub struct Welcome {
 /// A call of ours, in no protocol's words.
 #[derive(Clone, Debug)]
 pub enum Call {
-    Initialize(Hello),
+    Initialize(InitializeParams),
     Prompt(Content),
     Cancel,
     Steer(Content),
@@ -151,7 +151,7 @@ impl Call {
 pub enum Incoming {
     Event(Box<Event>),
     /// An event of the session's own, whatever turn is running.
-    Aside(Box<Event>),
+    OutOfTurn(Box<Event>),
     /// The commands that a prompt may begin with now, in place of those that were told before.
     Commands(Vec<SlashCommand>),
     /// `rpc_id` is JSON text and must go back as it came.
@@ -172,9 +172,9 @@ pub enum Incoming {
     /// A request that nobody need be asked about; the bytes of its answer.
     Answered(Vec<u8>),
     /// A line that says several things, or nothing.
-    Several(Vec<Self>),
+    Batch(Vec<Self>),
     /// Not of the protocol; the reason is for the log.
-    Noise(String),
+    InvalidLine(String),
 }
 
 impl Incoming {
@@ -182,8 +182,8 @@ impl Incoming {
         Self::Event(Box::new(event.into()))
     }
 
-    fn aside(event: impl Into<Event>) -> Self {
-        Self::Aside(Box::new(event.into()))
+    fn out_of_turn(event: impl Into<Event>) -> Self {
+        Self::OutOfTurn(Box::new(event.into()))
     }
 }
 
@@ -231,8 +231,8 @@ const CAPABILITIES: [(&str, &str, &str); 5] = [
 ];
 
 /// The error for an option that this agent would silently ignore.
-pub fn unsupported_option(welcome: &Welcome, option: &str) -> Error {
-    unsupported(welcome.server.as_ref(), &welcome.protocol_version, option)
+pub fn unsupported_option(handshake: &Handshake, option: &str) -> Error {
+    unsupported(handshake.server.as_ref(), &handshake.protocol_version, option)
 }
 
 /// What errors call the agent: what it is, and what it speaks.
@@ -247,33 +247,33 @@ pub fn agent_name(server: Option<&ServerInfo>, version: &str) -> String {
 /// A protocol.
 pub trait Dialect: Send + std::fmt::Debug {
     /// The protocol, and who speaks it.
-    fn who_speaks(&self) -> &'static str {
+    fn protocol_name(&self) -> &'static str {
         "Wire (kimi-cli does from 0.52 to 1.51)"
     }
 
     /// What to check if the agent is silent: the end of a sentence.
-    fn when_silent(&self) -> &'static str {
+    fn silence_hint(&self) -> &'static str {
         "and set `dialect` if it speaks another protocol: \"acp\" for the Agent Client Protocol; \"1.0\" for kimi-cli up \
          to 0.79 and \"legacy\" with `yolo` for kimi-cli up to 0.58, which answer no handshake"
     }
 
     /// What to do if the program speaks another protocol: the end of a sentence.
-    fn other_protocol(&self) -> &'static str {
+    fn other_protocol_hint(&self) -> &'static str {
         "or set `dialect` to \"acp\" if it speaks the Agent Client Protocol"
     }
 
     /// Whether the agent tells that a turn has begun.
-    fn begins_turns(&self) -> bool {
+    fn reports_turn_begin(&self) -> bool {
         true
     }
 
     /// Whether the agent tells where a step of a turn ends. Otherwise a turn is one step, and what was said before the
     /// last tool's result is not what it comes to.
-    fn tells_steps(&self) -> bool {
+    fn reports_steps(&self) -> bool {
         true
     }
 
-    /// Whether the agent takes the program's tools from an MCP server: [`Hello::tools_server`], and in no other way.
+    /// Whether the agent takes the program's tools from an MCP server: [`InitializeParams::tools_server`], and in no other way.
     fn takes_tools_from_server(&self) -> bool {
         false
     }
@@ -284,12 +284,12 @@ pub trait Dialect: Send + std::fmt::Debug {
     }
 
     /// Whether a question may be answered with a text that is none of its choices.
-    fn takes_free_answers(&self) -> bool {
+    fn accepts_free_answers(&self) -> bool {
         true
     }
 
-    /// The welcome of a protocol that has no handshake.
-    fn unasked(&mut self) -> Option<Welcome> {
+    /// The handshake of a protocol that has no handshake.
+    fn implicit_handshake(&mut self) -> Option<Handshake> {
         None
     }
     /// The bytes of a call, or `Unsupported` where this agent has no such thing.
@@ -304,15 +304,19 @@ pub trait Dialect: Send + std::fmt::Debug {
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
     /// The bytes of a refusal.
     fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8>;
-    /// What a handshake of several calls asks next, after this answer; none where [`Dialect::welcome`] has the last word.
+    /// What a handshake of several calls asks next, after this answer; none where [`Dialect::finish_handshake`] has the last word.
     /// `id` is the call's, and stays so.
-    fn goes_on(&mut self, _id: &str, _outcome: &std::result::Result<Json, RpcFailure>) -> Option<Vec<u8>> {
+    fn next_handshake_request(
+        &mut self,
+        _id: &str,
+        _outcome: &std::result::Result<Json, RpcFailure>,
+    ) -> Option<Vec<u8>> {
         None
     }
     /// Takes in the last answer to [`Call::Initialize`]; from then on the dialect knows what the agent can do.
-    fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome>;
+    fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake>;
     /// What an error code means in answer to a call.
-    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind;
+    fn map_error_code(&self, call: &Call, code: i64) -> RpcErrorKind;
     /// The error for a call that the agent has refused.
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
         self.failed(call, failure)
@@ -320,7 +324,7 @@ pub trait Dialect: Send + std::fmt::Debug {
     /// That error, where only the code counts.
     fn failed(&self, call: &Call, failure: RpcFailure) -> Error {
         Error::Rpc(RpcError {
-            kind: self.meaning(call, failure.code),
+            kind: self.map_error_code(call, failure.code),
             // 0 is no code of the agent's: a dialect reports so what the agent tells in another way than by an error.
             rpc_code: Some(failure.code).filter(|code| *code != 0),
             message: failure.message,

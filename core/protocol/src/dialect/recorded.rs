@@ -222,7 +222,8 @@ fn each_line_arrives_as_its_type() {
                     assert!(calls.contains(&json!(id).to_string()), "{title}: nobody called {id}");
                     assert_eq!(outcome.is_ok(), raw.get("error").is_none(), "{title}: {line}");
                     if raw["result"]["protocol_version"].is_string() {
-                        let welcome = dialect.welcome(outcome).unwrap_or_else(|error| panic!("{title}: {error}"));
+                        let welcome =
+                            dialect.finish_handshake(outcome).unwrap_or_else(|error| panic!("{title}: {error}"));
                         assert_eq!(json!(welcome.protocol_version), raw["result"]["protocol_version"]);
                         version = welcome.protocol_version;
                     }

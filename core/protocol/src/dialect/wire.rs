@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome, WireVersion};
+use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, WireVersion};
 use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::jsonrpc::{self, MAX_DEPTH, Message, Params, RpcFailure, is_too_deep};
@@ -41,14 +41,14 @@ impl Wire {
         Self { server: Some(server), ..Self::pinned(WireVersion::V1_0) }
     }
 
-    fn welcome_without_handshake(&mut self) -> Welcome {
+    fn welcome_without_handshake(&mut self) -> Handshake {
         self.version = WireVersion::V1_0;
         self.find_capabilities(None);
-        Welcome {
+        Handshake {
             protocol_version: self.version.to_string(),
             server: self.server.clone(),
             capabilities: self.capabilities.clone(),
-            ..Welcome::default()
+            ..Handshake::default()
         }
     }
 
@@ -99,9 +99,9 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
     match message {
         Message::Notification { method, params } if method == "event" => match event(&params) {
             Ok(event) => Incoming::event(event),
-            Err(reason) => Incoming::Noise(format!("an event that is none: {reason}")),
+            Err(reason) => Incoming::InvalidLine(format!("an event that is none: {reason}")),
         },
-        Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+        Message::Notification { method, .. } => Incoming::InvalidLine(format!("an unknown notification `{method}`")),
         Message::Request { id, method, params } => match event(&params) {
             Ok(request) if method == "request" => {
                 Incoming::Request { rpc_id: id.to_owned(), request: Box::new(request) }
@@ -113,12 +113,12 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
         Message::Response { id, outcome } => {
             Incoming::Response { id: id.map(|id| id.into_owned()), outcome: outcome.map(Json::from_raw) }
         }
-        Message::Invalid(reason) => Incoming::Noise(reason),
+        Message::Invalid(reason) => Incoming::InvalidLine(reason),
     }
 }
 
 /// Reads types and fields by their former names.
-fn modernise(event: &mut Event) {
+fn rename_former_names(event: &mut Event) {
     if let Event::Unknown(unknown) = event
         && unknown.kind == "ApprovalRequestResolved"
     {
@@ -132,12 +132,12 @@ fn modernise(event: &mut Event) {
                 subagent.parent_tool_call_id = Some(id);
             }
         }
-        modernise(&mut subagent.event);
+        rename_former_names(&mut subagent.event);
     }
 }
 
 impl Dialect for Wire {
-    fn unasked(&mut self) -> Option<Welcome> {
+    fn implicit_handshake(&mut self) -> Option<Handshake> {
         let none = self.pinned && self.version == WireVersion::V1_0;
         none.then(|| self.welcome_without_handshake())
     }
@@ -179,7 +179,7 @@ impl Dialect for Wire {
     fn read(&mut self, message: Message<'_>) -> Incoming {
         read_with(message, |kind, payload| {
             let mut event = Event::decode(kind, payload);
-            modernise(&mut event);
+            rename_former_names(&mut event);
             event
         })
     }
@@ -229,7 +229,7 @@ impl Dialect for Wire {
         jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
-    fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+    fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {
         match outcome {
             Ok(result) => {
                 let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
@@ -252,7 +252,7 @@ impl Dialect for Wire {
                 self.server = Some(result.server.clone());
                 self.find_capabilities(result.capabilities.as_ref());
                 let hooks = result.hooks.filter(|_| self.has_word(8)).map(|hooks| hooks.supported_events);
-                Ok(Welcome {
+                Ok(Handshake {
                     protocol_version: if self.pinned { self.version.to_string() } else { result.protocol_version },
                     server: Some(result.server),
                     slash_commands: result.slash_commands,
@@ -271,7 +271,7 @@ impl Dialect for Wire {
         }
     }
 
-    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind {
+    fn map_error_code(&self, call: &Call, code: i64) -> RpcErrorKind {
         match (code, call) {
             (-32000, Call::Prompt(_) | Call::Initialize(_)) => RpcErrorKind::TurnInProgress,
             (-32000, Call::Cancel | Call::Steer(_)) => RpcErrorKind::NoActiveTurn,

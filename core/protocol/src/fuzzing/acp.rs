@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::scenario::{Answering, Deed};
 use crate::answers::{Answers, Approval};
 use crate::connection::{Connection, Output, Policy, Scope, Timing};
-use crate::dialect::{Acp, Answer, Hello, Wishes};
+use crate::dialect::{Acp, Answer, InitializeParams, SessionParams};
 use crate::error::Error;
 use crate::wire::Event;
 
@@ -130,7 +130,7 @@ pub(crate) fn play(conversation: &Conversation) {
         observed: true,
         ..Policy::default()
     };
-    let wishes = Wishes { work_dir: "/project".into(), ..Wishes::default() };
+    let wishes = SessionParams { work_dir: "/project".into(), ..SessionParams::default() };
     let mut books = Books {
         connection: Connection::new(Box::new(Acp::new(wishes)), timing, policy),
         now: Instant::now(),
@@ -146,7 +146,7 @@ pub(crate) fn play(conversation: &Conversation) {
         allowed: 0,
         odd: false,
     };
-    books.connection.open(Hello::default(), books.now);
+    books.connection.open(InitializeParams::default(), books.now);
     books.look();
     if conversation.opened {
         books.reply(0, Reply::Right);

@@ -33,12 +33,12 @@ pub(super) fn check(which: u8, line: &[u8]) {
             written(&dialect.refuse(&rpc_id, -32601, &method), &rpc_id);
         }
         Incoming::Response { outcome, .. } => {
-            if let Ok(welcome) = dialect.welcome(outcome) {
+            if let Ok(welcome) = dialect.finish_handshake(outcome) {
                 assert!(!spoken.is_legacy(), "{welcome:?}");
                 assert!(welcome.protocol_version.parse::<WireVersion>().is_ok(), "{welcome:?}");
             }
         }
-        Incoming::Noise(reason) => assert!(!reason.is_empty()),
+        Incoming::InvalidLine(reason) => assert!(!reason.is_empty()),
         other => panic!("no line of Wire is {other:?}"),
     }
 }
@@ -51,11 +51,11 @@ fn check_acp(lines: &[u8]) {
         let mut told = vec![dialect.read_line(line)];
         while let Some(incoming) = told.pop() {
             match incoming {
-                Incoming::Several(several) => told.extend(several),
+                Incoming::Batch(several) => told.extend(several),
                 Incoming::Answered(bytes) => {
                     assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
                 }
-                Incoming::Event(event) | Incoming::Aside(event) => stable(&*event),
+                Incoming::Event(event) | Incoming::OutOfTurn(event) => stable(&*event),
                 Incoming::Commands(commands) => {
                     let text = serde_json::to_string(&commands).expect("JSON");
                     let again: Vec<SlashCommand> = serde_json::from_str(&text).expect("what was written");
@@ -73,10 +73,10 @@ fn check_acp(lines: &[u8]) {
                         let begun = dialect.call("prompt-1", &Call::Prompt("again".into()));
                         assert!(begun.is_ok_and(|line| line.ends_with(b"\n")));
                     }
-                    let open = dialect.welcome(outcome).expect("it was open before");
+                    let open = dialect.finish_handshake(outcome).expect("it was open before");
                     assert_eq!(open.session_id.as_deref(), Some("s"));
                 }
-                Incoming::Noise(reason) => assert!(!reason.is_empty()),
+                Incoming::InvalidLine(reason) => assert!(!reason.is_empty()),
             }
         }
     }

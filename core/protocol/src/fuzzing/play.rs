@@ -8,7 +8,7 @@ use super::model::{Books, Expected};
 use super::scenario::{Deed, Reply, Scenario, Spoken, Step};
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::connection::{Connection, ManualAnswer};
-use crate::dialect::{Answer, Dialect, Hello, Incoming, Legacy};
+use crate::dialect::{Answer, Dialect, Incoming, InitializeParams, Legacy};
 use crate::error::{AgentExit, Error};
 use crate::wire::framing::LineBuffer;
 use crate::wire::{ContentPart, Event, HandlerKind, ToolReturnValue, UnknownEvent};
@@ -122,7 +122,7 @@ impl Play {
             tail_is_read: false,
         };
         play.books.may_approve = yolo;
-        play.connection.open(Hello::default(), play.now);
+        play.connection.open(InitializeParams::default(), play.now);
         play.look();
         if scenario.greeted && !scenario.spoken.has_no_handshake() {
             play.answer(0, Reply::Finished);
@@ -452,7 +452,7 @@ impl Play {
                     let event = UnknownEvent { kind: method, payload: params, error: None, extra: Default::default() };
                     self.books.expected.push_back(Expected { event: Event::Unknown(event), rpc_id: None, size });
                 }
-                Incoming::Response { .. } | Incoming::Noise(_) => {}
+                Incoming::Response { .. } | Incoming::InvalidLine(_) => {}
                 other => panic!("no line of Wire is {other:?}"),
             }
         }

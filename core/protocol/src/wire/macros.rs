@@ -1,4 +1,4 @@
-//! Two declarations, `message!` and `words!`, from which all of Wire's types are made: the struct, its serde
+//! Two declarations, `message!` and `string_enum!`, from which all of Wire's types are made: the struct, its serde
 //! (unknown fields kept, nothing buffered twice), its reflection, and its page in the catalogue.
 
 /// Declares message types, once a file. A field whose type is an `Option` or a list may be absent; any other is required.
@@ -167,7 +167,7 @@ macro_rules! message {
 }
 
 /// Declares a set of words that a field may hold; a word that is not among them is kept, not refused.
-macro_rules! words {
+macro_rules! string_enum {
     ($(
         $(#[doc = $doc:expr])*
         $name:ident { $($(#[doc = $vdoc:expr])* $variant:ident = $word:literal),* $(,)? }

@@ -10,7 +10,7 @@ use rmcp::service::PeerRequestOptions;
 use super::*;
 use crate::ExternalTool;
 use crate::dialect::ToolsEndpoint;
-use crate::dialect::{Answer, Call, Dialect, Hello, Incoming, Welcome, Wire, WireVersion};
+use crate::dialect::{Answer, Call, Dialect, Handshake, Incoming, InitializeParams, Wire, WireVersion};
 use crate::error::RpcErrorKind;
 use crate::tools_server::tests::{call, client};
 use crate::wire::Json;
@@ -33,7 +33,7 @@ impl Dialect for Served {
         if let Some(endpoint) = &hello.tools_server {
             self.endpoint.set(endpoint.clone()).expect("one handshake");
         }
-        self.wire.call(id, &Call::Initialize(Hello { tools: Vec::new(), ..hello.clone() }))
+        self.wire.call(id, &Call::Initialize(InitializeParams { tools: Vec::new(), ..hello.clone() }))
     }
 
     fn read(&mut self, message: crate::wire::jsonrpc::Message<'_>) -> Incoming {
@@ -48,12 +48,12 @@ impl Dialect for Served {
         self.wire.refuse(rpc_id, code, message)
     }
 
-    fn welcome(&mut self, outcome: Result<Json, RpcFailure>) -> crate::Result<Welcome> {
-        self.wire.welcome(outcome)
+    fn finish_handshake(&mut self, outcome: Result<Json, RpcFailure>) -> crate::Result<Handshake> {
+        self.wire.finish_handshake(outcome)
     }
 
-    fn meaning(&self, call: &Call, code: i64) -> RpcErrorKind {
-        self.wire.meaning(call, code)
+    fn map_error_code(&self, call: &Call, code: i64) -> RpcErrorKind {
+        self.wire.map_error_code(call, code)
     }
 }
 

@@ -42,7 +42,7 @@ fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
     assert_eq!(peer.said(), ["prompt", "cancel"]);
     let mut legacy = Peer::new(timing(), Policy::default());
     legacy.connection = Connection::new(Box::new(crate::dialect::Legacy::new(None)), timing(), Policy::default());
-    legacy.connection.open(Hello::default(), legacy.now);
+    legacy.connection.open(InitializeParams::default(), legacy.now);
     none(&mut legacy);
     legacy.prompt(1);
     none(&mut legacy);
@@ -52,7 +52,7 @@ fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
 #[test]
 fn releases_ahead_of_their_number_can_do_what_they_can() {
     let mut peer = Peer::new(timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     let mut result = welcome("1.3");
     result["server"]["version"] = json!("1.14.0");
     peer.answer("initialize", &result);

@@ -68,7 +68,7 @@ fn nulls_for_what_is_not_there_are_nothing() {
 fn versions_are_numbers() {
     let can = |version: &str| {
         let mut peer = Peer::new(timing(), Policy::default());
-        peer.connection.open(Hello::default(), peer.now);
+        peer.connection.open(InitializeParams::default(), peer.now);
         let mut result = welcome(version);
         result.as_object_mut().expect("an object").shift_remove("hooks");
         peer.answer("initialize", &result);

@@ -2,7 +2,7 @@ use super::*;
 
 fn opening() -> Peer {
     let mut peer = Peer::new(timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     peer
 }
 
@@ -36,7 +36,7 @@ fn an_agent_that_knows_no_handshake_speaks_1_0() {
 #[test]
 fn one_that_must_speak_1_0_is_not_asked() {
     let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     assert_eq!(peer.trace(), ["opened 1.0"]);
     assert_eq!(peer.connection.next_deadline(), None);
     peer.prompt(1);
@@ -46,7 +46,7 @@ fn one_that_must_speak_1_0_is_not_asked() {
 #[test]
 fn a_version_that_was_asked_for_stays() {
     let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 2)), timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     peer.answer("initialize", &welcome("1.10"));
     assert_eq!(peer.trace(), ["opened 1.2"]);
     assert_eq!(peer.connection.set_plan_mode(true, peer.now).unwrap_err().code(), "unsupported");
@@ -55,7 +55,7 @@ fn a_version_that_was_asked_for_stays() {
 #[test]
 fn what_a_named_version_has_and_the_agent_does_not_know_is_unsupported() {
     let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 10)), timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     peer.answer("initialize", &welcome("1.2"));
     assert_eq!(peer.trace(), ["opened 1.10"]);
     let refusal = |peer: &mut Peer, code| {
@@ -82,7 +82,7 @@ fn what_a_named_version_has_and_the_agent_does_not_know_is_unsupported() {
 fn a_version_that_was_asked_for_has_its_own_hooks() {
     let hooks = |pinned| {
         let mut peer = Peer::speaking(Wire::pinned(pinned), timing(), Policy::default());
-        peer.connection.open(Hello::default(), peer.now);
+        peer.connection.open(InitializeParams::default(), peer.now);
         let mut answer = welcome("1.10");
         answer["hooks"] = json!({"supported_events": ["Stop"], "configured": {}});
         peer.answer("initialize", &answer);
@@ -166,7 +166,7 @@ fn events_before_the_answer_are_outside_turns() {
 fn what_was_asked_before_a_handshake_that_fails_is_withdrawn() {
     for refused in [true, false] {
         let mut peer = Peer::new(timing(), Policy { approval: Who::Handler, ..Policy::default() });
-        peer.connection.open(Hello::default(), peer.now);
+        peer.connection.open(InitializeParams::default(), peer.now);
         peer.request("r", "ApprovalRequest", &approval("a"));
         if refused {
             peer.refuse("initialize", -32602);
@@ -184,7 +184,7 @@ fn what_was_asked_before_a_handshake_that_fails_is_withdrawn() {
 #[test]
 fn the_offer_holds_what_the_agent_reads_and_no_more() {
     let mut peer = Peer::new(timing(), Policy::default());
-    let hello = Hello {
+    let hello = InitializeParams {
         client_name: "me".into(),
         client_version: "1".into(),
         tools: vec![crate::dialect::ToolOffer { name: "t".into(), description: "d".into(), parameters: json!({}) }],
@@ -219,7 +219,7 @@ fn program_that_echoes_the_handshake_is_refused() {
     for pinned in [None, Some(WireVersion::new(1, 10))] {
         let dialect = pinned.map_or_else(|| Wire::new(WireVersion::LATEST), Wire::pinned);
         let mut peer = Peer::speaking(dialect, timing(), Policy::default());
-        peer.connection.open(Hello::default(), peer.now);
+        peer.connection.open(InitializeParams::default(), peer.now);
         peer.look();
         let request = peer.sent[0].clone();
         peer.line(&request);
@@ -235,7 +235,7 @@ fn program_that_echoes_the_handshake_is_refused() {
 #[test]
 fn program_that_echoes_a_prompt_ends_the_session() {
     let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     peer.prompt(1);
     peer.look();
     let request = peer.sent[0].clone();
@@ -249,7 +249,7 @@ fn program_that_echoes_a_prompt_ends_the_session() {
 fn missing_model_is_named_in_the_hint() {
     for (model, part) in [(Some("nope"), "named \"nope\""), (None, "`kimi login`")] {
         let mut peer = Peer::new(timing(), Policy::default());
-        let hello = Hello { model: model.map(str::to_owned), ..Hello::default() };
+        let hello = InitializeParams { model: model.map(str::to_owned), ..InitializeParams::default() };
         peer.connection.open(hello, peer.now);
         peer.answer("initialize", &welcome("1.10"));
         peer.prompt(1);

@@ -35,8 +35,8 @@ struct Player {
 }
 
 /// What was offered in the handshake of the recording.
-fn hello(recording: &Recording) -> Hello {
-    let mut hello = Hello::default();
+fn hello(recording: &Recording) -> InitializeParams {
+    let mut hello = InitializeParams::default();
     for line in &recording.lines {
         let Line::In(line) = line else { continue };
         let call: Value = serde_json::from_str(line).expect("JSON");

@@ -123,7 +123,7 @@ fn ids_of_requests_have_any_form() {
 fn nothing_is_said_before_the_handshake_is_over() {
     // From 1.25 on an agent that wasn't greeted asks for no approval, and its turn hangs.
     let mut peer = Peer::new(timing(), Policy::default());
-    peer.connection.open(Hello::default(), peer.now);
+    peer.connection.open(InitializeParams::default(), peer.now);
     assert_eq!(peer.said(), ["initialize"]);
     peer.answer("initialize", &welcome("1.6"));
     assert_eq!(peer.trace(), ["opened 1.6"]);
@@ -138,7 +138,7 @@ fn nothing_is_said_before_the_handshake_is_over() {
 fn tools_are_told_of_only_if_there_is_something_to_tell() {
     let tools = |result: Value| {
         let mut peer = Peer::new(timing(), Policy::default());
-        peer.connection.open(Hello::default(), peer.now);
+        peer.connection.open(InitializeParams::default(), peer.now);
         peer.answer("initialize", &result);
         match peer.connection.poll_output() {
             Some(Output::Opened(Ok(welcome))) => welcome.external_tools,

@@ -6,7 +6,7 @@ use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
 use super::opening;
-use crate::dialect::{Hello, SessionInfo, agent_name};
+use crate::dialect::{InitializeParams, SessionInfo, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Json, ServerInfo, decode_body};
@@ -27,9 +27,9 @@ pub struct Listing {
 
 impl Listing {
     /// What to ask the agent first. `work_dir` is an absolute path.
-    pub fn new(hello: &Hello, work_dir: Option<PathBuf>) -> (Self, Question) {
+    pub fn new(hello: &InitializeParams, work_dir: Option<PathBuf>) -> (Self, Question) {
         let listing = Self { work_dir, greeted: false, server: None, cursor: None, sessions: Vec::new() };
-        (listing, ("initialize", json!(opening::hello(hello))))
+        (listing, ("initialize", json!(opening::initialize_request(hello))))
     }
 
     /// Takes in an answer; gives what to ask next, if anything.
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn all_pages_are_asked_for() {
-        let (mut listing, (method, _)) = Listing::new(&Hello::default(), Some("/w".into()));
+        let (mut listing, (method, _)) = Listing::new(&InitializeParams::default(), Some("/w".into()));
         assert_eq!(method, "initialize");
         let first = listing.answered(answer(able())).unwrap();
         assert_eq!(first, Some(("session/list", json!({"cwd": "/w"}))));
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_no_list_is_an_error() {
         let begun = || {
-            let (mut listing, _) = Listing::new(&Hello::default(), None);
+            let (mut listing, _) = Listing::new(&InitializeParams::default(), None);
             assert_eq!(listing.answered(answer(able())).unwrap(), Some(("session/list", json!({}))));
             listing
         };
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(listing.answered(answer(page(&["a"], Some("x")))).unwrap_err().code(), "protocol_error");
         let refused = RpcFailure { code: -32603, message: "no".to_owned(), data: None };
         assert_eq!(begun().answered(Err(refused)).unwrap_err().to_string(), "no (-32603)");
-        let (mut listing, _) = Listing::new(&Hello::default(), None);
+        let (mut listing, _) = Listing::new(&InitializeParams::default(), None);
         let error = listing.answered(answer(json!({"protocolVersion": 1, "agentInfo": {"name": "x", "version": "1"}})));
         let expected = "x 1 (ACP 1) does not support `list_sessions`; only some agents of ACP can list their sessions";
         assert_eq!(error.unwrap_err().to_string(), expected);

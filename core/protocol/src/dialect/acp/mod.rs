@@ -22,7 +22,7 @@ use agent_client_protocol_schema::v1::{self as acp, StopReason};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Call, Capabilities, Dialect, Incoming, Welcome};
+use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::jsonrpc::{self, Message, RpcFailure};
 use crate::wire::value::object;
@@ -36,7 +36,7 @@ use tools::Tools;
 /// What the session is to be, which ACP says after the handshake. Its `Debug` has no servers: their headers and
 /// variables may be secrets.
 #[derive(Clone, Default)]
-pub struct Wishes {
+pub struct SessionParams {
     /// An absolute path.
     pub work_dir: PathBuf,
     /// The session to go on with; a new one otherwise, whose name the agent makes.
@@ -48,9 +48,9 @@ pub struct Wishes {
     pub mcp_servers: Vec<acp::McpServer>,
 }
 
-impl std::fmt::Debug for Wishes {
+impl std::fmt::Debug for SessionParams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wishes")
+        f.debug_struct("SessionParams")
             .field("work_dir", &self.work_dir)
             .field("session_id", &self.session_id)
             .finish_non_exhaustive()
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Wishes {
 /// The Agent Client Protocol, as one session of an agent speaks it.
 #[derive(Debug)]
 pub struct Acp {
-    wishes: Wishes,
+    params: SessionParams,
     stage: Stage,
     server: Option<ServerInfo>,
     agent: acp::AgentCapabilities,
@@ -93,9 +93,9 @@ struct Asked {
 }
 
 impl Acp {
-    pub fn new(wishes: Wishes) -> Self {
+    pub fn new(params: SessionParams) -> Self {
         Self {
-            wishes,
+            params,
             stage: Stage::Greeting,
             server: None,
             agent: acp::AgentCapabilities::new(),
@@ -117,11 +117,11 @@ impl Acp {
     /// One whose session is open.
     #[cfg(any(test, fuzzing, feature = "measured"))]
     pub fn open(session: &str) -> Self {
-        let wishes = Wishes::default();
+        let params = SessionParams::default();
         Self {
             stage: Stage::Setting("", Default::default()),
             session: Some(acp::SessionId::new(session)),
-            ..Self::new(wishes)
+            ..Self::new(params)
         }
     }
 
@@ -159,7 +159,7 @@ impl Acp {
         let Some(id) = id else { return Incoming::Response { id: None, outcome } };
         let Some(asked) = id.parse().ok().and_then(|number: u64| self.calls.remove(&number)) else {
             // Not under its own id, which may be what the connection calls one of its calls.
-            return Incoming::Noise("an answer to no call".to_owned());
+            return Incoming::InvalidLine("an answer to no call".to_owned());
         };
         if !asked.prompt {
             return Incoming::Response { id: Some(asked.id), outcome };
@@ -174,7 +174,7 @@ impl Acp {
             all.push(Incoming::Response { id: Some(cancel), outcome: Ok(Json::from(json!({}))) });
         }
         all.push(Incoming::Response { id: Some(asked.id), outcome });
-        Incoming::several(all)
+        Incoming::batch(all)
     }
 
     fn begin_turn(&mut self) {
@@ -231,34 +231,34 @@ fn stopped(answer: &Json) -> std::result::Result<Json, RpcFailure> {
 
 impl Incoming {
     /// One or none or many.
-    fn several(mut all: Vec<Self>) -> Self {
+    fn batch(mut all: Vec<Self>) -> Self {
         if all.len() == 1
             && let Some(only) = all.pop()
         {
             return only;
         }
-        Self::Several(all)
+        Self::Batch(all)
     }
 }
 
 impl Dialect for Acp {
-    fn who_speaks(&self) -> &'static str {
+    fn protocol_name(&self) -> &'static str {
         "the Agent Client Protocol (Kimi Code does as `kimi acp`)"
     }
 
-    fn when_silent(&self) -> &'static str {
+    fn silence_hint(&self) -> &'static str {
         "check that it is logged in, and that `executable` has the arguments that it needs to speak the protocol"
     }
 
-    fn other_protocol(&self) -> &'static str {
+    fn other_protocol_hint(&self) -> &'static str {
         "with the arguments that it needs to speak the protocol, or set `dialect` to \"auto\" if it speaks Wire"
     }
 
-    fn begins_turns(&self) -> bool {
+    fn reports_turn_begin(&self) -> bool {
         false
     }
 
-    fn tells_steps(&self) -> bool {
+    fn reports_steps(&self) -> bool {
         false
     }
 
@@ -271,7 +271,7 @@ impl Dialect for Acp {
     }
 
     /// A question is a list of options, of which one can be selected.
-    fn takes_free_answers(&self) -> bool {
+    fn accepts_free_answers(&self) -> bool {
         false
     }
 
@@ -279,7 +279,7 @@ impl Dialect for Acp {
         match call {
             Call::Initialize(hello) => {
                 self.program = hello.tools_server.clone().map(|server| Program::new(server, &hello.tools));
-                let params = opening::hello(hello);
+                let params = opening::initialize_request(hello);
                 Ok(self.request(id, "initialize", &params))
             }
             Call::Prompt(input) => {
@@ -302,7 +302,9 @@ impl Dialect for Acp {
     fn read(&mut self, message: Message<'_>) -> Incoming {
         match message {
             Message::Notification { method, params } if method == "session/update" => self.read_update(&params),
-            Message::Notification { method, .. } => Incoming::Noise(format!("an unknown notification `{method}`")),
+            Message::Notification { method, .. } => {
+                Incoming::InvalidLine(format!("an unknown notification `{method}`"))
+            }
             Message::Request { id, method, params } if method == "session/request_permission" => {
                 self.read_permission(id, &params)
             }
@@ -310,7 +312,7 @@ impl Dialect for Acp {
                 Incoming::UnknownMethod { rpc_id: id.to_owned(), method: method.into_owned(), params: params.to_json() }
             }
             Message::Response { id, outcome } => self.read_response(id.as_deref(), outcome.map(Json::from_raw)),
-            Message::Invalid(reason) => Incoming::Noise(reason),
+            Message::Invalid(reason) => Incoming::InvalidLine(reason),
         }
     }
 
@@ -328,15 +330,15 @@ impl Dialect for Acp {
         jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
-    fn goes_on(&mut self, id: &str, outcome: &std::result::Result<Json, RpcFailure>) -> Option<Vec<u8>> {
+    fn next_handshake_request(&mut self, id: &str, outcome: &std::result::Result<Json, RpcFailure>) -> Option<Vec<u8>> {
         self.next_of_opening(id, outcome)
     }
 
-    fn welcome(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+    fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {
         self.opened(outcome)
     }
 
-    fn meaning(&self, _call: &Call, code: i64) -> RpcErrorKind {
+    fn map_error_code(&self, _call: &Call, code: i64) -> RpcErrorKind {
         match code {
             -32000 => RpcErrorKind::AuthExpired,
             _ => RpcErrorKind::Other,

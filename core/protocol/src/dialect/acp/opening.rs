@@ -9,8 +9,8 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Value, json};
 
-use super::{Acp, Wishes};
-use crate::dialect::{Capabilities, Hello, Welcome, agent_name};
+use super::{Acp, SessionParams};
+use crate::dialect::{Capabilities, Handshake, InitializeParams, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Json, ServerInfo, decode_body};
@@ -34,8 +34,8 @@ pub(super) enum Stage {
     Failed(Error),
 }
 
-pub(super) fn hello(hello: &Hello) -> acp::InitializeRequest {
-    let client = acp::Implementation::new(&*hello.client_name, &*hello.client_version);
+pub(super) fn initialize_request(params: &InitializeParams) -> acp::InitializeRequest {
+    let client = acp::Implementation::new(&*params.client_name, &*params.client_version);
     acp::InitializeRequest::new(ProtocolVersion::V1).client_info(client)
 }
 
@@ -167,7 +167,7 @@ impl Acp {
         self.server = server(answer.agent_info);
         self.agent = answer.agent_capabilities;
         self.logins = answer.auth_methods.iter().map(|method| method.name().to_owned()).collect();
-        let Wishes { work_dir, session_id, fork_of, mcp_servers, .. } = &self.wishes;
+        let SessionParams { work_dir, session_id, fork_of, mcp_servers, .. } = &self.params;
         let http = self.agent.mcp_capabilities.http;
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
             return Err(self.unsupported("MCP servers over HTTP"));
@@ -214,7 +214,7 @@ impl Acp {
         let unreadable =
             |reason: String| Error::Handshake(format!("the agent's answer about the session can't be read: {reason}"));
         let opened: Opened = decode_body(answer.get()).map_err(unreadable)?;
-        let session = opened.session_id.or_else(|| self.wishes.session_id.as_deref().map(acp::SessionId::new));
+        let session = opened.session_id.or_else(|| self.params.session_id.as_deref().map(acp::SessionId::new));
         let session = session.ok_or_else(|| unreadable("it names none".to_owned()))?;
         let options = opened.config_options.unwrap_or_default();
         self.modes = Modes::new(opened.modes.as_ref(), &options);
@@ -222,13 +222,13 @@ impl Acp {
 
         let mut wanted = VecDeque::new();
         let of = |category: Category| options.iter().find(move |option| option.category.as_ref() == Some(&category));
-        if let Some(model) = &self.wishes.model {
+        if let Some(model) = &self.params.model {
             let Some(option) = of(Category::Model) else {
                 return Err(self.unsupported("`model`; choose the model in the agent's own configuration"));
             };
             wanted.push_back(("model", set(&session, &option.id, json!(model)).1));
         }
-        if let Some(thinking) = self.wishes.thinking {
+        if let Some(thinking) = self.params.thinking {
             let choice = of(Category::ThoughtLevel).and_then(|option| Some((option, thought(option, thinking)?)));
             match choice {
                 Some((option, value)) => wanted.push_back(("thinking", set(&session, &option.id, value).1)),
@@ -282,7 +282,7 @@ impl Acp {
                  Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {message} ({code})"
             )),
             (Stage::Setting(option, _), INVALID_PARAMS) => Error::option(*option, message.clone()),
-            (Stage::Session, _) if self.wishes.session_id.is_some() => {
+            (Stage::Session, _) if self.params.session_id.is_some() => {
                 let mut error = rpc(RpcErrorKind::Other, message.clone());
                 if let Error::Rpc(error) = &mut error {
                     error.hint = Some(
@@ -298,7 +298,7 @@ impl Acp {
     }
 
     /// The opening is over.
-    pub(super) fn opened(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Welcome> {
+    pub(super) fn opened(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {
         if let Stage::Failed(error) = &self.stage {
             return Err(error.clone());
         }
@@ -318,12 +318,12 @@ impl Acp {
             replay: false,
             hooks: Vec::new(),
         };
-        Ok(Welcome {
+        Ok(Handshake {
             protocol_version: NAME.to_owned(),
             server: self.server.clone(),
             capabilities: self.capabilities.clone(),
             session_id: Some(session.0.to_string()),
-            ..Welcome::default()
+            ..Handshake::default()
         })
     }
 }

@@ -248,7 +248,7 @@ impl Acp {
         let order = self.next_order();
         if let Some(answer) = self.allowance(rpc_id, &call_id, &asked.options.0) {
             all.push(Incoming::Answered(answer));
-            return Incoming::several(all);
+            return Incoming::batch(all);
         }
         let (request, question): (Event, _) = if is_approval(&asked.options.0) {
             (self.approval(rpc_id, &call_id, &asked).into(), String::new())
@@ -263,7 +263,7 @@ impl Acp {
             Permission { order, of_turn: self.prompting, options: asked.options.0, question },
         );
         all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request: Box::new(request) });
-        Incoming::several(all)
+        Incoming::batch(all)
     }
 
     /// The answer where the agent asks about a tool of the program's own. Agents of Wire do not ask about those: whether

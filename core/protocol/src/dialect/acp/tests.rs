@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::answers::{Answers, Approval};
 use crate::connection::{Connection, Output, Policy, Scope, Timing, Who};
-use crate::dialect::Hello;
+use crate::dialect::InitializeParams;
 use crate::wire::ContentPart;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn wishes() -> Wishes {
-    Wishes { work_dir: "/project".into(), ..Wishes::default() }
+fn params() -> SessionParams {
+    SessionParams { work_dir: "/project".into(), ..SessionParams::default() }
 }
 
 /// A connection to what a recording has.
@@ -35,22 +35,22 @@ struct Player {
 }
 
 impl Player {
-    fn new(wishes: Wishes) -> Self {
-        Self::with(wishes, Hello::default())
+    fn new(params: SessionParams) -> Self {
+        Self::with(params, InitializeParams::default())
     }
 
-    fn with(wishes: Wishes, hello: Hello) -> Self {
+    fn with(params: SessionParams, hello: InitializeParams) -> Self {
         let timing = Timing { handshake: MINUTE, cancel: MINUTE, answer: MINUTE, turn: None, idle: None };
         let policy = Policy { approval: Who::Handler, question: Who::Handler, observed: true, ..Policy::default() };
         let mut player = Self {
-            connection: Connection::new(Box::new(Acp::new(wishes)), timing, policy),
+            connection: Connection::new(Box::new(Acp::new(params)), timing, policy),
             now: Instant::now(),
             written: Vec::new(),
             trace: Vec::new(),
             asked: Vec::new(),
             turn: 0,
         };
-        let hello = Hello { client_name: "kimi-agent".into(), client_version: "0.1.0".into(), ..hello };
+        let hello = InitializeParams { client_name: "kimi-agent".into(), client_version: "0.1.0".into(), ..hello };
         player.connection.open(hello, player.now);
         player.look();
         player
@@ -60,7 +60,7 @@ impl Player {
         self.written.extend(self.connection.take_transmit());
         while let Some(output) = self.connection.poll_output() {
             let told = match output {
-                Output::Opened(Ok(welcome)) => format!("opened {}", welcome.session_id.unwrap_or_default()),
+                Output::Opened(Ok(handshake)) => format!("opened {}", handshake.session_id.unwrap_or_default()),
                 Output::Opened(Err(error)) => format!("not opened: {}: {error}", error.code()),
                 Output::Event { scope, event, .. } => told(scope, &event),
                 Output::Ask { key, request, .. } => {
@@ -141,7 +141,7 @@ impl Player {
     }
 
     fn play(case: &str) -> Vec<String> {
-        let mut player = Self::new(wishes());
+        let mut player = Self::new(params());
         for (ours, line) in recording(case) {
             if ours {
                 player.tell(&serde_json::from_str(&line).expect("JSON"));
@@ -211,7 +211,7 @@ fn update(update: Value) -> String {
 
 /// A session that is open, with nothing told yet.
 fn open(session: Value) -> Player {
-    let mut player = Player::new(wishes());
+    let mut player = Player::new(params());
     player.hear(&initialized(json!({})).to_string());
     player.hear(&answer(1, session));
     assert_eq!(std::mem::take(&mut player.trace), ["opened s"]);
@@ -266,7 +266,7 @@ fn names(player: &mut Player) -> Option<Vec<String>> {
 
 #[test]
 fn commands_are_the_sessions_as_they_were_told_last() {
-    let mut player = Player::new(wishes());
+    let mut player = Player::new(params());
     let mut recorded = recording("text").into_iter().filter_map(|(ours, line)| (!ours).then_some(line));
     let told = |line: &String| line.contains("available_commands_update");
     recorded.by_ref().take(2).for_each(|line| player.hear(&line));
@@ -291,8 +291,8 @@ fn commands_may_come_at_any_time_and_the_newest_list_counts() {
         |names: Value| update(json!({"sessionUpdate": "available_commands_update", "availableCommands": names}));
     let [old, new] = ["old", "new"].map(|name| json!([{"name": name, "description": ""}]));
     // Before the session is open, be it a new one or one that tells of its past.
-    for wishes in [wishes(), Wishes { session_id: Some("s".into()), ..wishes() }] {
-        let mut player = Player::new(wishes);
+    for params in [params(), SessionParams { session_id: Some("s".into()), ..params() }] {
+        let mut player = Player::new(params);
         player.hear(&initialized(json!({"loadSession": true})).to_string());
         player.hear(&commands(old.clone()));
         assert_eq!(names(&mut player), Some(vec!["old".to_owned()]));

@@ -78,7 +78,7 @@ impl<'a> Update<'a> {
 
 impl Acp {
     pub(super) fn read_update(&mut self, params: &Params<'_>) -> Incoming {
-        let noise = |reason: String| Incoming::Noise(format!("an update that is none: {reason}"));
+        let noise = |reason: String| Incoming::InvalidLine(format!("an update that is none: {reason}"));
         let read = params.text("sessionId").and_then(|session| Update::scan(params).map(|update| (session, update)));
         let (session, update) = match read {
             Ok(read) => read,
@@ -96,9 +96,9 @@ impl Acp {
             });
             return Incoming::event(left_out);
         }
-        if matches!(self.stage, Stage::Session) && self.wishes.session_id.is_some() && !ASIDE.contains(&&*update.kind) {
+        if matches!(self.stage, Stage::Session) && self.params.session_id.is_some() && !ASIDE.contains(&&*update.kind) {
             // A session that is loaded tells of its past.
-            return Incoming::Several(Vec::new());
+            return Incoming::Batch(Vec::new());
         }
         let mut all = Vec::new();
         if let Some(part) = update.plain_text() {
@@ -107,21 +107,21 @@ impl Acp {
                 return Incoming::event(part);
             }
             all.push(Incoming::event(part));
-            return Incoming::Several(all);
+            return Incoming::Batch(all);
         }
         match update.decode() {
             Some(Ok(decoded)) => self.update(&update.kind, decoded, update.text, &mut all),
             Some(Err(error)) => self.pass_on(&update.kind, update.text, Some(error.to_string()), &mut all),
             None => self.pass_on(&update.kind, update.text, None, &mut all),
         }
-        Incoming::several(all)
+        Incoming::batch(all)
     }
 
     /// An update that has no counterpart, as it came.
     fn pass_on(&mut self, kind: &str, update: &str, error: Option<String>, all: &mut Vec<Incoming>) {
         let event = unknown(kind, update, error);
         if ASIDE.contains(&kind) {
-            all.push(Incoming::aside(event));
+            all.push(Incoming::out_of_turn(event));
         } else {
             self.begin_step(all);
             all.push(Incoming::event(event));
@@ -159,7 +159,7 @@ impl Acp {
                 self.pass_on(kind, raw, None, all);
             }
             // It comes after the turn that it tells of, maybe when the next has begun.
-            SessionUpdate::UsageUpdate(usage) => all.push(Incoming::aside(context(&usage))),
+            SessionUpdate::UsageUpdate(usage) => all.push(Incoming::out_of_turn(context(&usage))),
             SessionUpdate::AvailableCommandsUpdate(update) => {
                 all.push(Incoming::Commands(update.available_commands.into_iter().map(command).collect()));
                 // Programs see in it that the list has changed, and what the list has no word for.
@@ -176,7 +176,7 @@ impl Acp {
 
     fn tell_mode(&self, all: &mut Vec<Incoming>) {
         let update = StatusUpdate { plan_mode: Some(self.modes.in_plan()), ..StatusUpdate::unchanged() };
-        all.push(Incoming::aside(update));
+        all.push(Incoming::out_of_turn(update));
     }
 }
 

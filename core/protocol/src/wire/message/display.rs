@@ -65,7 +65,7 @@ message! {
     }
 }
 
-words! {
+string_enum! {
     /// How far a thing to do is.
     TodoStatus {
         /// Not begun.

@@ -236,7 +236,7 @@ message! {
     }
 }
 
-words! {
+string_enum! {
     /// How far an MCP server is.
     MCPServerStatus {
         /// Not begun.

@@ -92,7 +92,7 @@ message! {
     }
 }
 
-words! {
+string_enum! {
     /// Who asks for an approval.
     ApprovalSource {
         /// The turn.

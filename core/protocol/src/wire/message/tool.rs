@@ -65,7 +65,7 @@ message! {
     }
 }
 
-words! {
+string_enum! {
     /// What a tool does.
     ToolKind {
         /// Reads files or data.

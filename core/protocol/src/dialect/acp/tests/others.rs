@@ -197,7 +197,7 @@ fn what_is_asked_outside_of_a_turn_is_answered_once_whatever_becomes_of_turns() 
 
 #[test]
 fn the_ways_to_log_in_are_told() {
-    let mut player = Player::new(wishes());
+    let mut player = Player::new(params());
     let methods = json!([{"id": "a", "name": "With a key"}, {"id": "b", "type": "novel", "name": "By hand"}, 3]);
     player.hear(&answer(0, json!({"protocolVersion": 1, "authMethods": methods})));
     let error = json!({"code": -32000, "message": "Authentication required."});

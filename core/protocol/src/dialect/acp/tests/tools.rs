@@ -10,8 +10,8 @@ fn with_tool(http: bool) -> (Player, Value) {
         url: "http://127.0.0.1:1/mcp".into(),
         headers: vec![("Authorization".into(), "Bearer secret".into())],
     };
-    let hello = Hello { tools: vec![tool], tools_server: Some(endpoint), ..Hello::default() };
-    let mut player = Player::with(wishes(), hello);
+    let hello = InitializeParams { tools: vec![tool], tools_server: Some(endpoint), ..InitializeParams::default() };
+    let mut player = Player::with(params(), hello);
     player.sent();
     let result = json!({"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": {"http": http}}});
     player.hear(&json!({"jsonrpc": "2.0", "id": 0, "result": result}).to_string());

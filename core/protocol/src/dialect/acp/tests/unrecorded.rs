@@ -6,8 +6,8 @@ use super::*;
 
 #[test]
 fn what_the_program_wants_is_set_before_the_session_is_open() {
-    let wishes = Wishes { model: Some("big".into()), thinking: Some(true), ..wishes() };
-    let mut player = Player::new(wishes);
+    let params = SessionParams { model: Some("big".into()), thinking: Some(true), ..params() };
+    let mut player = Player::new(params);
     player.hear(&initialized(json!({})).to_string());
     let option = |id: &str, category: &str, current: &str, values: [&str; 2]| {
         let options = values.map(|value| json!({"value": value, "name": value}));
@@ -28,7 +28,7 @@ fn what_the_program_wants_is_set_before_the_session_is_open() {
 #[test]
 fn a_session_goes_on_where_the_agent_can() {
     let resumed = |capabilities: Value| {
-        let mut player = Player::new(Wishes { session_id: Some("s".into()), ..wishes() });
+        let mut player = Player::new(SessionParams { session_id: Some("s".into()), ..params() });
         player.sent();
         player.hear(&initialized(capabilities).to_string());
         (player.sent(), player)
@@ -53,7 +53,7 @@ fn a_session_goes_on_where_the_agent_can() {
 #[test]
 fn a_session_begins_with_anothers_past_where_the_agent_can() {
     let forked = |capabilities: Value| {
-        let mut player = Player::new(Wishes { fork_of: Some("s".into()), ..wishes() });
+        let mut player = Player::new(SessionParams { fork_of: Some("s".into()), ..params() });
         player.sent();
         player.hear(&initialized(capabilities).to_string());
         (player.sent(), player)
@@ -319,7 +319,7 @@ proptest! {
             let mut events = vec![acp.read_line(update(telling.clone()).as_bytes())];
             while !events.is_empty() {
                 let event = match events.remove(0) {
-                    Incoming::Several(several) => {
+                    Incoming::Batch(several) => {
                         events.splice(0..0, several);
                         continue;
                     }
