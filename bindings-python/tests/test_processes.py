@@ -119,7 +119,8 @@ def test_the_import_brings_little(tmp_path: Path) -> None:
     )
     brought, threads = map(ast.literal_eval, ran.stdout.splitlines())
     own = {name for name in brought if name.split(".")[0] == "kimi_agent"}
-    assert set(brought) - own == set()
+    # Built into the interpreter: it says which interpreter this is.
+    assert set(brought) - own <= {"_interpreters", "_xxsubinterpreters"}
     # What is for some programs only is not there: the blocking API, the agent for tests, tools made of functions.
     assert {"kimi_agent._native", "kimi_agent._wire"} <= own
     later = ("sync", "testing", "_function_tool", "_function_schema", "_option_types", "_results")
