@@ -230,7 +230,8 @@ fn turn(place: &str, value: &Value) -> Result<Turn, Wrong> {
         return Ok(Turn { actions: actions(place, value, &mut true)?, end: End::Finished });
     }
     let fields = Fields::new(place, value).map_err(|_| wrong(place, "must be a list of actions, or an object"))?;
-    if !fields.has("actions") && ACTIONS.into_iter().any(|(name, _)| fields.has(name)) {
+    // A turn has a status as well.
+    if !fields.has("actions") && ACTIONS.into_iter().any(|(name, _)| name != "status" && fields.has(name)) {
         return Err(wrong(
             place,
             "is an action: a script is a list of turns, and a turn a list of actions, as in [[{…}]]",
