@@ -8,7 +8,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-# The byte by which the target `dialect` takes legacy, and the newest version (see core/protocol/src/fuzzing/scenario.rs).
+# The byte by which the target `dialect` takes legacy, and the newest version: core/protocol/src/fuzzing/scenario.rs.
 LEGACY, NEWEST = b"\x00", b"\x0d"
 
 
