@@ -81,7 +81,7 @@ demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three language
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-exit test-limits test-soak test-explore test-packages test-programs test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
@@ -93,6 +93,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-python PYTHONS=--all
 	@$(MAKE) test-exit PYTHONS=--all EXITS=200
 	@$(MAKE) soak SOAK_MINUTES=10
+	@$(MAKE) explore MINUTES=10
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 	@$(MAKE) test-instructions
 	@$(MAKE) test-published
@@ -166,6 +167,12 @@ test-soak: build ## Ten seconds of random sessions in Python and Node: nothing h
 	$(call say,Playing random sessions)
 	@$(PY) -m pytest -q tests/soak
 	@$(PY) tests/soak/run.py --seconds 10
+
+.PHONY: test-explore
+test-explore: build ## Random programs of a fixed seed through all languages: their traces have to agree.
+	$(call say,Playing random programs)
+	@$(PY) -m pytest -q tests/explore
+	@$(PY) tests/explore/run.py
 
 .PHONY: test-exit
 test-exit: build ## 60 exits of the oldest and the newest Python in the middle of a turn; EXITS is another number.
@@ -283,6 +290,11 @@ soak: build ## Random sessions in Python and Node for SOAK_MINUTES (5), with the
 	$(call say,Playing random sessions for $(or $(SOAK_MINUTES),5) minutes)
 	@$(PY) tests/soak/run.py --minutes $(or $(SOAK_MINUTES),5) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
+.PHONY: explore
+explore: build ## Random programs through all languages for MINUTES (10), from the seed SEED on; not part of make test.
+	$(call say,Playing random programs for $(or $(MINUTES),10) minutes)
+	@$(PY) tests/explore/run.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
 $(CACHE)/cargo/bin/cargo-mutants:
 	$(call say,Installing cargo-mutants)
 	@cargo install -q --debug --locked --root $(CACHE)/cargo --version 27.1.0 cargo-mutants
@@ -291,7 +303,6 @@ $(CACHE)/cargo/bin/cargo-mutants:
 test-mutants: $(CACHE)/cargo/bin/cargo-mutants ## Changes the protocol code in small ways, which its unit tests must notice; MUTANTS adds arguments.
 	$(call say,Changing the protocol code)
 	@$< mutants --package kimi-agent-protocol --output $(CACHE) $(MUTANTS)
-
 .PHONY: sanitize
 sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-64 Linux with nightly Rust; not part of make test.
 	$(call say,Testing the core under AddressSanitizer)

@@ -2,7 +2,10 @@
 //
 // The trace goes to stdout, one JSON object a line. What is wrong with a scenario itself is a line, too:
 // `{"error": "runner_problem", "message": …}`.
+//
+// With `-` in place of the files, each line of stdin names a case, and `{"done": name}` ends its trace.
 import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
 
 import { Player } from "./player.mjs";
 import { print } from "./trace.mjs";
@@ -37,7 +40,8 @@ if (files.length === 0) {
   problem("usage: runner.mjs CASE.json …");
   process.exitCode = 2;
 }
-for (const file of files) {
+const streamed = files[0] === "-";
+for await (const file of streamed ? createInterface({ input: process.stdin }) : files) {
   let scenario;
   try {
     scenario = JSON.parse(readFileSync(file, "utf8"));
@@ -48,4 +52,5 @@ for (const file of files) {
   }
   print({ case: scenario.name });
   await play(scenario);
+  if (streamed) print({ done: scenario.name });
 }

@@ -60,8 +60,8 @@ export function outcome({ status, steps, text, usage, toolCalls, rejected, handl
 }
 
 /** Prints the tool call that the package has added to an event, if there is one. */
-export function printToolCall({ payload }) {
-  if (payload.event) printToolCall(payload.event);
+export function printToolCall({ type, payload }) {
+  if (type === "SubagentEvent") printToolCall(payload.event);
   else if (payload.tool_call) print({ tool_call: payload.tool_call });
 }
 

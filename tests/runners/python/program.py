@@ -156,7 +156,10 @@ class Player:
         (await self._api.outcome(self._held(op).turn)).raise_for_status()
 
     async def _do_text_stream(self, op: Line) -> None:
-        async for piece in self._api.iterate(self._held(op).turn.text_stream):
+        held = self._held(op)
+        # A loop that has read until here is left.
+        held.events = None
+        async for piece in self._api.iterate(held.turn.text_stream):
             print_line({"text": piece})
 
     async def _do_cancel_session(self, op: Line) -> None:
@@ -292,20 +295,24 @@ class Player:
         held = self._held(op)
         if held.waiting is not None:
             raise Problem("it is read already")
-        # Whoever has read until here lets go.
+        # A loop that has read until here is left.
         held.events = None
         held.beside = []
         held.waiting = self._api.start_reading(held.turn, held.beside.append)
 
     async def _do_result_and_drain(self, op: Line) -> Line:
-        turn = self._held(op).turn
+        held = self._held(op)
+        turn, held.events = held.turn, None
         waiting = self._api.start(turn.result)
-        async for event in self._api.iterate(turn):
-            self._show(event)
-            request = next(reversed(self._requests), None)
-            if "answer" in op and request is not None and self._requests[request] is event:
-                await self._api.call(turn.respond, event, answer_of(op["answer"]))
-        return outcome(await waiting.join())
+        try:
+            async for event in self._api.iterate(turn):
+                self._show(event)
+                request = next(reversed(self._requests), None)
+                if "answer" in op and request is not None and self._requests[request] is event:
+                    await self._api.call(turn.respond, event, answer_of(op["answer"]))
+        finally:
+            result = await waiting.join()
+        return outcome(result)
 
     async def _do_two_loops(self, op: Line) -> None:
         turn = self._held(op).turn

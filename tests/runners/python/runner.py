@@ -3,6 +3,8 @@
 The trace goes to stdout, one JSON object a line. What is wrong with a scenario itself is a line, too:
 `{"error": "runner_problem", "message": …}`. With `--api=sync` (or `SCENARIO_API=sync`) the same program goes through
 the blocking API. With `SCENARIO_TOUCHED=FILE` the names of the package that were used are written there.
+
+With `-` in place of the files, each line of stdin names a case, and `{"done": name}` ends its trace.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ async def play(player: Player) -> None:
         await player.finish()
 
 
-def run(path: str, api: Api) -> None:
-    """Plays the scenario of a file."""
+def run(path: str, api: Api) -> str:
+    """Plays the scenario of a file, and returns its name."""
     case = read_case(Path(path))
     print_line({"case": case["name"]})
     # The watchdog is Python, too: a defect may keep it from running. This needs no lock of the interpreter's.
@@ -47,6 +49,7 @@ def run(path: str, api: Api) -> None:
         print_line({"error": "runner_problem", "message": str(problem)})
     finally:
         faulthandler.cancel_dump_traceback_later()
+    return str(case["name"])
 
 
 def main() -> int:
@@ -65,9 +68,12 @@ def main() -> int:
         return 2
     if os.environ.get("SCENARIO_TOUCHED"):
         watch(os.environ["SCENARIO_TOUCHED"])
-    for path in files:
+    streamed = files == ["-"]
+    for path in (line.rstrip("\n") for line in sys.stdin) if streamed else files:
         try:
-            run(path, api)
+            name = run(path, api)
+            if streamed:
+                print_line({"done": name})
         except (OSError, ValueError, KeyError) as error:
             print_line({"error": "runner_problem", "message": f"{path}: {error!r}"})
             return 2

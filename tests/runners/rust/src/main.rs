@@ -2,6 +2,8 @@
 //!
 //! The trace goes to stdout, one JSON object a line. What is wrong with a scenario itself is a line, too:
 //! `{"error": "runner_problem", "message": …}`.
+//!
+//! With `-` in place of the files, each line of stdin names a case, and `{"done": name}` ends its trace.
 
 mod behaviour;
 mod case;
@@ -29,7 +31,9 @@ async fn main() -> ExitCode {
         print(&json!({"error": "runner_problem", "message": "usage: scenario-runner CASE.json …"}));
         return ExitCode::from(2);
     }
-    for file in files {
+    let streamed = files == ["-"];
+    let mut files = files.into_iter();
+    while let Some(file) = if streamed { next_line().await.map(Into::into) } else { files.next() } {
         let case = match Case::read(Path::new(&file)) {
             Ok(case) => case,
             Err(problem) => {
@@ -41,8 +45,16 @@ async fn main() -> ExitCode {
         if tokio::time::timeout(WATCHDOG, play(&case)).await.is_err() {
             print(&json!({"error": "runner_watchdog"}));
         }
+        if streamed {
+            print(&json!({"done": case.name}));
+        }
     }
     ExitCode::SUCCESS
+}
+
+/// The next line of stdin; the sessions' tasks run on meanwhile.
+async fn next_line() -> Option<String> {
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().next()?.ok()).await.ok()?
 }
 
 async fn play(case: &Case) {
