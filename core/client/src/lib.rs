@@ -13,7 +13,6 @@ pub mod measured;
 mod multiplex;
 mod options;
 mod session;
-mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tools_server;

@@ -1,12 +1,11 @@
 //! What a driver and the program share of one turn, of one replay, or of the events outside turns: a queue of events, and
 //! an outcome.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::event_queue::EventQueue;
-use super::sync::{Mutex, Notify};
 use crate::connection::{PromptResult, TurnStatus};
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::TokenUsage;

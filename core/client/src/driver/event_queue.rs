@@ -9,13 +9,12 @@
 //! - Only `result()` waits, and nobody reads: the first events are kept, the others are discarded.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::sync::atomic::{AtomicBool, Ordering};
-use super::sync::{Mutex, MutexGuard, Notify};
 use crate::connection::StepTag;
 use crate::error::Error;
 use crate::wire::Event;

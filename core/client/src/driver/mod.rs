@@ -34,7 +34,6 @@ use crate::connection::{
 use crate::dialect::{Handshake, InitializeParams};
 use crate::error::{Error, Result};
 use crate::session::shared::Shared;
-use crate::sync;
 use crate::tools_server::ToolsServer;
 use crate::transport::{Transport, read_some};
 use crate::wire::framing::{LineBuffer, has_memory_for, no_memory};
