@@ -43,9 +43,6 @@ export class KimiAgentError extends Error {
    * exited, a deadline was exceeded, or another turn was running.
    */
   readonly retryable: boolean = false;
-  static {
-    this.prototype.name = "KimiAgentError";
-  }
 }
 
 /** An option is wrong or unknown; nothing was started. */
@@ -53,9 +50,6 @@ export class InvalidOption extends KimiAgentError {
   override readonly code = "invalid_option";
   /** The option's name, as it is written in Node. */
   readonly option: string;
-  static {
-    this.prototype.name = "InvalidOption";
-  }
   constructor(option: string, message: string, options?: ErrorOptions) {
     super(message, options);
     this.option = option;
@@ -65,17 +59,11 @@ export class InvalidOption extends KimiAgentError {
 /** The agent could not be started. */
 export class SpawnError extends KimiAgentError {
   override readonly code = "spawn_error";
-  static {
-    this.prototype.name = "SpawnError";
-  }
 }
 
 /** The agent did not open the session, or speaks no protocol that this SDK knows. */
 export class HandshakeError extends KimiAgentError {
   override readonly code = "handshake_error";
-  static {
-    this.prototype.name = "HandshakeError";
-  }
 }
 
 /** The agent's process ended while the session was open or opening. */
@@ -88,9 +76,6 @@ export class AgentExited extends KimiAgentError {
   readonly signal: string | null;
   /** The end of what the agent wrote to stderr. */
   readonly stderr: string;
-  static {
-    this.prototype.name = "AgentExited";
-  }
   constructor(message: string, exitCode: number | null = null, signal: string | null = null, stderr = "") {
     super(message);
     this.exitCode = exitCode;
@@ -102,34 +87,22 @@ export class AgentExited extends KimiAgentError {
 /** The agent violated the protocol, for example with an oversized line. The session is closed. */
 export class ProtocolError extends KimiAgentError {
   override readonly code = "protocol_error";
-  static {
-    this.prototype.name = "ProtocolError";
-  }
 }
 
 /** The agent cannot do this. */
 export class Unsupported extends KimiAgentError {
   override readonly code = "unsupported";
-  static {
-    this.prototype.name = "Unsupported";
-  }
 }
 
 /** The session is closed. */
 export class SessionClosed extends KimiAgentError {
   override readonly code = "session_closed";
-  static {
-    this.prototype.name = "SessionClosed";
-  }
 }
 
 /** A deadline was exceeded. */
 export class Timeout extends KimiAgentError {
   override readonly code = "timeout";
   override readonly retryable: boolean = true;
-  static {
-    this.prototype.name = "Timeout";
-  }
 }
 
 /**
@@ -138,9 +111,6 @@ export class Timeout extends KimiAgentError {
  */
 export class EventBufferFull extends KimiAgentError {
   override readonly code = "event_buffer_full";
-  static {
-    this.prototype.name = "EventBufferFull";
-  }
 }
 
 /** The agent answered a call with an error. */
@@ -155,9 +125,6 @@ export class RpcError extends KimiAgentError {
   readonly data: unknown;
   /** What to do about it, if the SDK knows; `message` ends with it. */
   readonly hint: string | null;
-  static {
-    this.prototype.name = "RpcError";
-  }
   constructor(message: string, rpcCode: number | null = null, data: unknown = null, hint: string | null = null) {
     super(hint === null ? message : `${message}; ${hint}`);
     this.rpcCode = rpcCode;
@@ -170,58 +137,37 @@ export class RpcError extends KimiAgentError {
 export class TurnInProgress extends RpcError {
   override readonly code = "turn_in_progress";
   override readonly retryable: boolean = true;
-  static {
-    this.prototype.name = "TurnInProgress";
-  }
 }
 
 /** No turn is running in this session. */
 export class NoActiveTurn extends RpcError {
   override readonly code = "no_active_turn";
-  static {
-    this.prototype.name = "NoActiveTurn";
-  }
 }
 
 /** The agent has no model configured. */
 export class LlmNotSet extends RpcError {
   override readonly code = "llm_not_set";
-  static {
-    this.prototype.name = "LlmNotSet";
-  }
 }
 
 /** The agent cannot use the configured model. */
 export class LlmNotSupported extends RpcError {
   override readonly code = "llm_not_supported";
-  static {
-    this.prototype.name = "LlmNotSupported";
-  }
 }
 
 /** The model's service failed or refused the request. */
 export class LlmServiceError extends RpcError {
   override readonly code = "llm_service_error";
   override readonly retryable: boolean = true;
-  static {
-    this.prototype.name = "LlmServiceError";
-  }
 }
 
 /** The login of the agent has expired. */
 export class AuthExpired extends RpcError {
   override readonly code = "auth_expired";
-  static {
-    this.prototype.name = "AuthExpired";
-  }
 }
 
 /** From `result.raiseForStatus()`: the turn was cancelled. */
 export class TurnCancelled extends KimiAgentError {
   override readonly code = "turn_cancelled";
-  static {
-    this.prototype.name = "TurnCancelled";
-  }
 }
 
 /** From `result.raiseForStatus()`: the turn was ended by its limit of steps. */
@@ -229,14 +175,35 @@ export class MaxStepsReached extends KimiAgentError {
   override readonly code = "max_steps_reached";
   /** How many steps there were, if the agent said so. */
   readonly steps: number | null;
-  static {
-    this.prototype.name = "MaxStepsReached";
-  }
   constructor(message: string, steps: number | null = null) {
     super(message);
     this.steps = steps;
   }
 }
+
+// Not `constructor.name`, which minifiers change.
+const NAMED = {
+  KimiAgentError,
+  InvalidOption,
+  SpawnError,
+  HandshakeError,
+  AgentExited,
+  ProtocolError,
+  Unsupported,
+  SessionClosed,
+  Timeout,
+  EventBufferFull,
+  RpcError,
+  TurnInProgress,
+  NoActiveTurn,
+  LlmNotSet,
+  LlmNotSupported,
+  LlmServiceError,
+  AuthExpired,
+  TurnCancelled,
+  MaxStepsReached,
+};
+for (const [name, { prototype }] of Object.entries(NAMED)) prototype.name = name;
 
 /**
  * All classes of errors that this package raises. Their `code` tells them apart: after
@@ -325,13 +292,13 @@ function withoutRetryable(native: NativeError): KimiAgentError {
   return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);
 }
 
-/** Calls the addon. An error of the addon that it throws is thrown as the public error. */
-export function callNative<T>(call: () => T): T {
+/** Calls the addon. Throws its error as the public error, with the stack of `site` if that is given. */
+export function callNative<T>(call: () => T, site: CallSite = {}): T {
   try {
     return call();
   } catch (thrown) {
     const native = thrown instanceof Error && (thrown as { native?: NativeError }).native;
-    throw native ? publicError(native) : thrown;
+    throw native ? raisedAt(publicError(native), site) : thrown;
   }
 }
 
