@@ -52,7 +52,7 @@ export type Delivery =
   | { type: 'log'; level: 'error' | 'warn' | 'info' | 'debug' | 'trace'; target: string; message: string };
 
 /**
- * A batch of events.
+ * A batch of events. A request is a batch of its own.
  *
  * A text part that has nothing but its text, as most events are, is a number in `eventsJson`: the length of its text in
  * `texts`. A long text is null there and an item of `longTexts`. JavaScript would take several times as long to read the
@@ -65,11 +65,9 @@ export interface EventBatch {
   texts: string
   /** The long texts. Absent if there is none. */
   longTexts?: Array<string>
-  /** The requests among the events. Absent if there is none. */
-  requests?: Array<RequestPlace>
-  /** The step of the next unread event. Absent while there is no event. */
-  next?: StepTag
-  /** Whether nothing follows in the turn, or in the step that was asked for. */
+  /** The request that the only event is. Absent if it is not a request. */
+  request?: RequestOrigin
+  /** Whether this is the end of the turn, or of the step that was asked for. There is no event then. */
   ended: boolean
 }
 
@@ -183,21 +181,24 @@ export declare class NativeTurn {
   get key(): number
   /** The name within the session. */
   get id(): string
+  /** Begins a loop. Refused if the turn is read in the other mode or by another loop. */
+  startLoop(byStep: boolean): void
   /**
-   * Returns up to `max` events that are there, with `step` only events of that step. Returns null if there is nothing
-   * to say; a delivery `readable` then follows. The program has got `got` more of the events drained before.
+   * Returns the next events, at most `max`; with `step`, events of that step. Null if there is none yet; a delivery
+   * `readable` then follows. Throws the error that ended the turn. The program has got the batch before it.
    */
-  drain(max: number, step: number | undefined | null, got: number): EventBatch | null
-  /** The program has got `count` more of the drained events. */
-  acknowledge(count: number): void
+  fetch(max: number, step?: number | undefined | null): EventBatch | null
+  /** The program has got the first `count` events of the batch. */
+  took(count: number): void
+  /**
+   * Skips the rest of the step that is being read, and returns the next one. Null if there is none yet; a delivery
+   * `readable` then follows. Throws the error that ended the turn.
+   */
+  nextStep(): NextStep | null
   /** Whether the turn has an outcome. */
   get isSettled(): boolean
-  /** The error that ended the turn; null if it has not ended, or ended without an error. */
-  error(): NativeError | null
   /** A ticket for the result as JSON. Refused in the handler `within` if the turn waits for it. */
   result(within?: number | undefined | null): number
-  /** A loop begins to read. Refused if the turn is read in the other mode or by another loop. */
-  readerStarted(byStep: boolean): void
   /** A ticket for the end of the turn, which is cancelled. */
   cancel(): number
   /** A ticket for the agent's answer to the steering. */
@@ -210,6 +211,12 @@ export declare class NativeTurn {
   get discarded(): number
   /** The program has left the turn: unread events are dropped, and it is cancelled in the background. */
   abandon(): void
+}
+
+/** A step of a turn, or the end of the turn. */
+export interface NextStep {
+  /** The step. Absent at the end of the turn. */
+  step?: StepTag
 }
 
 /** A turn in a session of its own. */
@@ -244,14 +251,6 @@ export interface RequestOrigin {
   session: number
   /** The request. */
   request: number
-}
-
-/** A request in a batch. */
-export interface RequestPlace {
-  /** The place among the events. */
-  place: number
-  /** The request. */
-  origin: RequestOrigin
 }
 
 /** A step of a turn. */

@@ -19,7 +19,11 @@ export class FailedTurn implements TurnHandle {
     this.#error = error;
   }
 
-  drain(): never {
+  fetch(): never {
+    return this.#fail();
+  }
+
+  nextStep(): never {
     return this.#fail();
   }
 
@@ -35,19 +39,15 @@ export class FailedTurn implements TurnHandle {
     return this.#fail();
   }
 
-  error(): null {
-    return null;
-  }
-
   usageJson(): string {
     return JSON.stringify({ input_other: 0, output: 0, input_cache_read: 0, input_cache_creation: 0 });
   }
 
-  acknowledge(): void {
-    // Nothing was read.
+  took(): void {
+    // There is no batch.
   }
 
-  readerStarted(): void {
+  startLoop(): void {
     this.#used = true;
   }
 

@@ -1,40 +1,46 @@
-/** Reads the events of a native turn, by event or by step. */
+/** Reads the events of a turn or of a replay, by event or by step. The core decides what belongs to a step. */
 
 import type { EventBatch } from "./addon.js";
 import type { Bridge } from "./bridge.js";
-import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
+import { callNative, type CallSite, callSite } from "./errors.js";
 import type { TurnHandle } from "./failed-turn.js";
 import { revealEvent, setOrigin } from "./messages.js";
-import { PullQueue } from "./pull.js";
-import type { Event, RequestType } from "./wire.js";
+import type { Event } from "./wire.js";
 
-/** How many events cross the border at once, at most. They are small there: most are the length of a text. */
+/** The most events of one batch. They are small: most are the length of a text. */
 const BATCH = 256;
 
-/** One step of a turn: a call of the model and the tools that it asked for. Iterates over the step's events. */
+type Result<T> = IteratorResult<T, undefined>;
+
+const DONE: Promise<IteratorReturnResult<undefined>> = Promise.resolve({ done: true, value: undefined });
+
+/** One step of a turn: a call of the model, and the tools that the model called. Iterates over the step's events. */
 export class Step implements AsyncIterableIterator<Event> {
-  /** Its number in the turn, from 1; 0 is what comes before the first step. */
+  /** The step's number in the turn, from 1. 0 if the agent sent events before the first step. */
   readonly n: number;
-  readonly #events: PullQueue<Event>;
+  readonly #reader: Reader;
+  readonly #index: number;
 
   /** @internal */
-  constructor(n: number, events: PullQueue<Event>) {
+  constructor(reader: Reader, index: number, n: number) {
     this.n = n;
-    this.#events = events;
+    this.#reader = reader;
+    this.#index = index;
   }
 
-  next(): Promise<IteratorResult<Event, undefined>> {
-    return this.#events.next();
+  /** Returns the next event of the step, or `done` after the last one. */
+  next(): Promise<Result<Event>> {
+    return this.#reader.nextEventOf(this.#index);
   }
 
-  /** Leaves the step early; its other events are passed over, and the turn goes on. */
+  /** Leaves the step. Its other events are skipped, and the turn goes on. */
   return(): Promise<IteratorReturnResult<undefined>> {
-    this.#events.close();
-    return Promise.resolve({ done: true, value: undefined });
+    this.#reader.leaveStep(this.#index);
+    return DONE;
   }
 
-  throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
-    this.#events.close();
+  throw(error: unknown): Promise<Result<Event>> {
+    this.#reader.leaveStep(this.#index);
     return Promise.reject(error);
   }
 
@@ -43,34 +49,30 @@ export class Step implements AsyncIterableIterator<Event> {
   }
 }
 
-/** One loop over the events of a turn, or of a replay. Leaving it early leaves the turn. */
+/** One loop over a turn or a replay. Leaving the loop early leaves the turn. */
 export class EventIterator<T = Event> implements AsyncIterableIterator<T> {
   readonly #reader: Reader;
-  // eslint-disable-next-line no-unused-private-class-members -- the turn lives as long as a loop over it
+  // eslint-disable-next-line no-unused-private-class-members -- keeps the turn from being collected
   readonly #turn: object;
-  readonly #next: (reader: Reader, loop: object) => Promise<IteratorResult<T, undefined>>;
+  readonly #next: (reader: Reader, loop: object) => Promise<Result<T>>;
 
   /** @internal */
-  constructor(
-    reader: Reader,
-    turn: object,
-    next: (reader: Reader, loop: object) => Promise<IteratorResult<T, undefined>>,
-  ) {
+  constructor(reader: Reader, turn: object, next: (reader: Reader, loop: object) => Promise<Result<T>>) {
     this.#reader = reader;
     this.#turn = turn;
     this.#next = next;
   }
 
-  next(): Promise<IteratorResult<T, undefined>> {
+  next(): Promise<Result<T>> {
     return this.#next(this.#reader, this);
   }
 
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leave(this);
-    return Promise.resolve({ done: true, value: undefined });
+    return DONE;
   }
 
-  throw(error: unknown): Promise<IteratorResult<T, undefined>> {
+  throw(error: unknown): Promise<Result<T>> {
     this.#reader.leave(this);
     return Promise.reject(error);
   }
@@ -83,18 +85,14 @@ export class EventIterator<T = Event> implements AsyncIterableIterator<T> {
 /** An event of a batch, or of a text part only the length of its text: null for a long text. */
 type Packed = Event | number | null;
 
-const REQUESTS: ReadonlySet<string> = new Set<RequestType>([
-  "ApprovalRequest",
-  "QuestionRequest",
-  "ToolCallRequest",
-  "HookRequest",
-]);
-
-function isRequest(event: Packed | undefined): boolean {
-  return typeof event === "object" && event !== null && REQUESTS.has(event.type);
+/** A `next()` that waits: `poll` looks again, and returns null if there is nothing yet. */
+interface Waiter {
+  poll: () => Result<unknown> | null;
+  resolve: (result: Result<never>) => void;
+  reject: (error: unknown) => void;
 }
 
-/** The one reader of a turn, or of a replay. */
+/** The one reader of a turn or of a replay. Calls of `next()` are served in their order. */
 export class Reader {
   readonly #bridge: Bridge;
   readonly #native: TurnHandle;
@@ -103,35 +101,32 @@ export class Reader {
   #mode: "events" | "steps" | undefined;
   /** The loop that reads. Undefined if there is none; then `next()` of the turn itself may read. */
   #loop: object | undefined;
+  /** No event follows: the turn was left, read to its end, or failed. */
+  #over = false;
   #left = false;
-  #ended = false;
-  /** Where the program began to read. */
+  /** Where the program began to read, for the stack of an error that ends the turn. */
   #site: CallSite = {};
+  #waiters: Waiter[] = [];
+  /** The step that is being read, by its place in the turn. */
+  #step: number | undefined;
 
   #batch: Packed[] = [];
-  /** So many of it the program has got; the core is told with the next call: one across the border is dear. */
+  /** How many events of the batch the program has got. */
   #next = 0;
-  /** So many of those the core has been told of already. */
-  #acknowledged = 0;
-  /** The short texts of the batch, and how far they have been read; the long ones, the next one last. */
+  /** The short texts of the batch, how far they have been read, and the long texts, the next one last. */
   #texts = "";
   #at = 0;
-  #long: string[] = [];
-  /** The step that is being read, by its place in the turn. */
-  #step: number | null = null;
-  #stepQueue: PullQueue<Event> | undefined;
+  #longTexts: string[] = [];
 
-  readonly #events: PullQueue<Event>;
-  readonly #steps: PullQueue<Step>;
-
-  /** `owner` is kept from being collected while somebody waits for an event; `onEnd` is told that all has been read. */
+  /**
+   * @param owner - Kept from being collected while a call of `next()` waits.
+   * @param onEnd - Called when all events have been read.
+   */
   constructor(bridge: Bridge, native: TurnHandle, owner: object, onEnd: () => void = () => undefined) {
     this.#bridge = bridge;
     this.#native = native;
     this.#owner = owner;
     this.#onEnd = onEnd;
-    this.#events = new PullQueue(() => this.#pollEvent(null), this.#onWaiting);
-    this.#steps = new PullQueue(() => this.#pollStep(), this.#onWaiting);
   }
 
   /** Whether the program has begun to read. */
@@ -139,10 +134,10 @@ export class Reader {
     return this.#mode !== undefined;
   }
 
-  /** The next event, for a loop or, without one, for a call of `next()` by hand. */
-  nextEvent(loop?: object): Promise<IteratorResult<Event, undefined>> {
-    // Most are there already, and nobody waits then: this is all that such an event takes.
-    if (this.#mode === "events" && this.#loop === loop && this.#next < this.#batch.length) {
+  /** The next event, for a loop, or without one for a direct call of `next()`. */
+  nextEvent(loop?: object): Promise<Result<Event>> {
+    // Most events are there already, and most programs have one call at a time. This path is all that they take.
+    if (this.#next < this.#batch.length && this.#mode === "events" && this.#loop === loop && this.#waiters.length === 0) {
       return Promise.resolve(this.#take());
     }
     try {
@@ -150,58 +145,89 @@ export class Reader {
     } catch (error) {
       return Promise.reject(error);
     }
-    return this.#events.next();
+    return this.#when(() => this.#pollEvent(undefined));
   }
 
-  nextStep(loop: object): Promise<IteratorResult<Step, undefined>> {
+  /** The next step, for a loop. The rest of the step before it is skipped. */
+  nextStep(loop: object): Promise<Result<Step>> {
     try {
       this.#start("steps", loop);
     } catch (error) {
       return Promise.reject(error);
     }
-    return this.#steps.next();
+    this.leaveStep(this.#step);
+    return this.#when(() => this.#pollStep());
+  }
+
+  /** The next event of a step. */
+  nextEventOf(step: number): Promise<Result<Event>> {
+    return this.#when(() => (this.#step === step ? this.#pollEvent(step) : { done: true, value: undefined }));
+  }
+
+  /** No more events of the step are wanted. */
+  leaveStep(step: number | undefined): void {
+    if (step === undefined || step !== this.#step) return;
+    this.#report();
+    this.#clear();
+    this.#step = undefined;
+    this.pump();
   }
 
   /**
-   * The reader goes, and what it has not read is discarded: a running turn is cancelled. A loop that does not read,
-   * because another one does, changes nothing.
+   * The program reads no more. Unread events are dropped, and a running turn is cancelled. Does nothing for a loop that does
+   * not read because another loop does.
    */
   leave(loop?: object): void {
-    if (this.#left || this.#ended) return;
-    if (loop !== undefined && this.#loop !== undefined && this.#loop !== loop) return;
-    this.#left = true;
-    this.#acknowledge();
-    this.#batch = [];
-    this.#next = this.#acknowledged = 0;
-    this.#texts = "";
-    this.#long = [];
-    callNative(() => {
-      this.#native.abandon();
-    });
-    this.#stepQueue?.close();
-    this.#events.close();
-    this.#steps.close();
+    if (this.#over || (loop !== undefined && this.#loop !== undefined && this.#loop !== loop)) return;
+    this.#report();
+    this.#clear();
+    this.#over = this.#left = true;
+    this.#native.abandon();
+    this.pump();
   }
 
   /** There may be something to read. */
   pump(): void {
-    this.#stepQueue?.pump();
-    this.#events.pump();
-    this.#steps.pump();
+    for (let waiter = this.#waiters[0]; waiter; waiter = this.#waiters[0]) {
+      try {
+        const result = waiter.poll();
+        if (result === null) return;
+        waiter.resolve(result as Result<never>);
+      } catch (error) {
+        waiter.reject(error);
+      }
+      this.#waiters.shift();
+      if (this.#waiters.length === 0) this.#bridge.release(this.#owner);
+    }
+  }
+
+  #when<T>(poll: () => Result<T> | null): Promise<Result<T>> {
+    if (this.#waiters.length === 0) {
+      try {
+        const result = poll();
+        if (result) return Promise.resolve(result);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    }
+    return new Promise((resolve, reject) => {
+      this.#waiters.push({ poll, resolve, reject });
+      this.#bridge.hold(this.#owner);
+    });
   }
 
   #start(mode: "events" | "steps", loop: object | undefined): void {
-    // A turn that has been read to its end stays one that is read by event or by step.
-    if (this.#left || (this.#ended && this.#mode === mode)) {
+    // After its end, a turn that was read by event still can't be read by step, and the other way round.
+    if (this.#left || (this.#over && this.#mode === mode)) {
       this.#mode ??= mode;
       return;
     }
-    // A call of `next()` by hand that is pending reads as well.
-    const taken = this.#loop === undefined ? loop !== undefined && this.#events.waiting : this.#loop !== loop;
-    if (this.#mode !== mode || taken) {
-      // Refused by the core if the turn is read in the other mode, or by another loop.
+    // A direct call of `next()` that waits reads as well.
+    const isTaken = this.#loop === undefined ? loop !== undefined && this.#waiters.length > 0 : this.#loop !== loop;
+    if (this.#mode !== mode || isTaken) {
+      // The core refuses a second loop, and a loop in the other mode.
       callNative(() => {
-        this.#native.readerStarted(mode === "steps");
+        this.#native.startLoop(mode === "steps");
       });
     }
     if (this.#mode === undefined) this.#site = callSite();
@@ -209,110 +235,81 @@ export class Reader {
     this.#loop ??= loop;
   }
 
-  readonly #onWaiting = (): void => {
-    const waiting = this.#events.waiting || this.#steps.waiting || this.#stepQueue?.waiting;
-    if (waiting) this.#bridge.hold(this.#owner);
-    else this.#bridge.release(this.#owner);
-  };
-
-  /** Fetches the next batch, after the last one has been used up. Returns null if there is nothing yet. */
-  #drain(max: number, step: number | null): EventBatch | null {
-    const got = this.#next - this.#acknowledged;
-    this.#batch = [];
-    this.#next = this.#at = this.#acknowledged = 0;
-    this.#texts = "";
-    this.#long = [];
-    const batch = callNative(() => this.#native.drain(max, step, got));
+  #pollEvent(step: number | undefined): Result<Event> | null {
+    if (this.#next < this.#batch.length) return this.#take();
+    if (this.#over) return { done: true, value: undefined };
+    const batch = this.#call(() => this.#native.fetch(BATCH, step));
     if (batch === null) return null;
+    this.#clear();
+    if (batch.ended) {
+      if (step === undefined) this.#end();
+      return { done: true, value: undefined };
+    }
+    this.#unpack(batch);
+    return this.#take();
+  }
+
+  #pollStep(): Result<Step> | null {
+    if (this.#over) return { done: true, value: undefined };
+    const next = this.#call(() => this.#native.nextStep());
+    if (next === null) return null;
+    if (!next.step) {
+      this.#end();
+      return { done: true, value: undefined };
+    }
+    this.#step = next.step.index;
+    return { done: false, value: new Step(this, next.step.index, next.step.n) };
+  }
+
+  /** Calls the addon. An error is the failure of the turn, after its last event. */
+  #call<T>(call: () => T): T {
+    try {
+      return callNative(call, this.#site);
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
+  }
+
+  #end(): void {
+    this.#over = true;
+    this.#bridge.removeTurn(this.#native.key);
+    this.#onEnd();
+  }
+
+  #unpack(batch: EventBatch): void {
     this.#batch = JSON.parse(batch.eventsJson) as Packed[];
     this.#texts = batch.texts;
-    this.#long = batch.longTexts?.reverse() ?? [];
-    for (const { place, origin } of batch.requests ?? []) setOrigin(this.#batch[place], origin);
-    return batch;
+    if (batch.longTexts) this.#longTexts = batch.longTexts.reverse();
+    if (batch.request) setOrigin(this.#batch[0], batch.request);
   }
 
-  /** The next text part of the batch, whose length is given if it is short. */
-  #textPart(length: number | null): Event {
-    let text: string;
-    if (length === null) {
-      text = this.#long.pop() ?? "";
-    } else {
-      const begin = this.#at;
-      this.#at += length;
-      text = this.#texts.slice(begin, this.#at);
-    }
-    return { type: "ContentPart", payload: { type: "text", text } };
+  #clear(): void {
+    this.#batch = [];
+    this.#next = this.#at = 0;
+    this.#texts = "";
+    this.#longTexts = [];
   }
 
-  /** Tells the core what the program has got of the batch. */
-  #acknowledge(): void {
-    const count = this.#next - this.#acknowledged;
-    if (count > 0) this.#native.acknowledge(count);
-    this.#acknowledged = this.#next;
+  /** Reports how many events of the batch the program has got. Fetching the next batch reports the rest. */
+  #report(): void {
+    if (this.#next > 0) this.#native.took(this.#next);
   }
 
   /** The next event of the batch, which has one. */
   #take(): IteratorYieldResult<Event> {
-    const event = this.#batch[this.#next] as Packed;
+    const packed = this.#batch[this.#next] as Packed;
     this.#next += 1;
-    // A handler starts once the program has got what came before its request.
-    if (isRequest(event) || isRequest(this.#batch[this.#next])) this.#acknowledge();
-    return { done: false, value: typeof event === "object" && event !== null ? revealEvent(event) : this.#textPart(event) };
+    // A handler may wait until the program has got the events before its request.
+    if (this.#next === this.#batch.length) this.#report();
+    return { done: false, value: typeof packed === "object" && packed !== null ? revealEvent(packed) : this.#textPart(packed) };
   }
 
-  #pollEvent(step: number | null): IteratorResult<Event, undefined> | undefined {
-    for (;;) {
-      if (this.#next < this.#batch.length) return this.#take();
-      const batch = this.#drain(BATCH, step);
-      if (batch === null) return undefined;
-      if (this.#batch.length > 0) continue;
-      if (batch.ended) {
-        if (step === null) this.#finish();
-        return { done: true, value: undefined };
-      }
-    }
-  }
-
-  #pollStep(): IteratorResult<Step, undefined> | undefined {
-    if (this.#step !== null && !this.#skipStep(this.#step)) return undefined;
-    for (;;) {
-      const batch = this.#drain(0, null);
-      if (batch === null) return undefined;
-      const { next, ended } = batch;
-      if (next) {
-        const { index, n } = next;
-        this.#step = index;
-        const queue = new PullQueue(() => this.#pollEvent(index), this.#onWaiting);
-        this.#stepQueue = queue;
-        return { done: false, value: new Step(n, queue) };
-      }
-      if (ended) {
-        this.#finish();
-        return { done: true, value: undefined };
-      }
-    }
-  }
-
-  /** Passes over what is left of a step; false when there is more to come. */
-  #skipStep(step: number): boolean {
-    this.#stepQueue?.close();
-    this.#next = this.#batch.length;
-    for (;;) {
-      const batch = this.#drain(BATCH, step);
-      if (batch === null) return false;
-      if (this.#batch.length === 0) break;
-      this.#next = this.#batch.length;
-    }
-    this.#step = null;
-    return true;
-  }
-
-  /** At the end of the events a turn that failed throws, so that it does not look like one that went well. */
-  #finish(): void {
-    this.#ended = true;
-    this.#bridge.removeTurn(this.#native.key);
-    this.#onEnd();
-    const error = this.#native.error();
-    if (error) throw raisedAt(publicError(error), this.#site);
+  /** A text part. Null stands for the length of a long text. */
+  #textPart(length: number | null): Event {
+    const begin = this.#at;
+    this.#at += length ?? 0;
+    const text = length === null ? (this.#longTexts.pop() ?? "") : this.#texts.slice(begin, this.#at);
+    return { type: "ContentPart", payload: { type: "text", text } };
   }
 }

@@ -1,13 +1,15 @@
 //! A turn, or a replay.
 
-use kimi_agent::wire::Event;
-use kimi_agent_bridge::{Batch, BridgeTurn, Drained, Tag, origin_of};
+use std::task::Poll;
+
+use kimi_agent::wire::{ContentPart, Event, TextPart};
+use kimi_agent_bridge::{BridgeTurn, Tag, origin_of};
 use napi::Env;
 use napi_derive::napi;
 use serde::{Serialize, Serializer};
 
 use crate::delivery::{RequestOrigin, checked, to_json};
-use crate::error::{NativeError, OrThrow};
+use crate::error::OrThrow;
 use crate::parse;
 use crate::session::content;
 
@@ -24,12 +26,13 @@ impl NativeTurn {
     }
 }
 
-/// A batch of events.
+/// A batch of events. A request is a batch of its own.
 ///
 /// A text part that has nothing but its text, as most events are, is a number in `eventsJson`: the length of its text in
 /// `texts`. A long text is null there and an item of `longTexts`. JavaScript would take several times as long to read the
 /// same from JSON, with a second copy of each text.
 #[napi(object, object_from_js = false)]
+#[derive(Default)]
 pub struct EventBatch {
     /// A JSON array of events, of lengths of texts, and of null for long texts.
     pub events_json: String,
@@ -37,21 +40,17 @@ pub struct EventBatch {
     pub texts: String,
     /// The long texts. Absent if there is none.
     pub long_texts: Option<Vec<String>>,
-    /// The requests among the events. Absent if there is none.
-    pub requests: Option<Vec<RequestPlace>>,
-    /// The step of the next unread event. Absent while there is no event.
-    pub next: Option<StepTag>,
-    /// Whether nothing follows in the turn, or in the step that was asked for.
+    /// The request that the only event is. Absent if it is not a request.
+    pub request: Option<RequestOrigin>,
+    /// Whether this is the end of the turn, or of the step that was asked for. There is no event then.
     pub ended: bool,
 }
 
-/// A request in a batch.
+/// A step of a turn, or the end of the turn.
 #[napi(object, object_from_js = false)]
-pub struct RequestPlace {
-    /// The place among the events.
-    pub place: u32,
-    /// The request.
-    pub origin: RequestOrigin,
+pub struct NextStep {
+    /// The step. Absent at the end of the turn.
+    pub step: Option<StepTag>,
 }
 
 /// A step of a turn.
@@ -61,12 +60,6 @@ pub struct StepTag {
     pub index: u32,
     /// The agent's number.
     pub n: i64,
-}
-
-impl From<Tag> for StepTag {
-    fn from(Tag { index, n }: Tag) -> Self {
-        Self { index, n }
-    }
 }
 
 /// The longest text, in bytes, that is cut out of `texts`: the cut text keeps all of `texts` in memory.
@@ -89,33 +82,33 @@ impl Serialize for Packed {
     }
 }
 
-fn pack(batch: Batch) -> Result<EventBatch, kimi_agent::Error> {
-    let (mut texts, mut long_texts, mut requests) = (String::new(), Vec::new(), Vec::new());
-    let mut events = Vec::with_capacity(batch.events.len());
-    for (place, event) in (0..).zip(batch.events) {
-        events.push(match event {
-            Drained::Text(text) if text.len() <= LONGEST_SHORT => {
-                texts.push_str(&text);
-                // Lengths are in units of UTF-16, as in JavaScript.
-                Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
+fn pack(events: Vec<Box<Event>>) -> Result<EventBatch, kimi_agent::Error> {
+    let (mut texts, mut long_texts, mut request) = (String::new(), Vec::new(), None);
+    let mut packed = Vec::with_capacity(events.len());
+    for mut event in events {
+        packed.push(match &mut *event {
+            Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => {
+                if text.len() <= LONGEST_SHORT {
+                    texts.push_str(text);
+                    // Lengths are in units of UTF-16, as in JavaScript.
+                    Packed::Length(if text.is_ascii() { text.len() } else { text.encode_utf16().count() })
+                } else {
+                    long_texts.push(checked("an event", std::mem::take(text))?);
+                    Packed::Long
+                }
             }
-            Drained::Text(text) => {
-                long_texts.push(checked("an event", text)?);
-                Packed::Long
-            }
-            Drained::Other(event) => {
-                requests.extend(origin_of(&event).map(|origin| RequestPlace { place, origin: origin.into() }));
+            _ => {
+                request = origin_of(&event).map(RequestOrigin::from);
                 Packed::Event(event)
             }
         });
     }
     Ok(EventBatch {
-        events_json: checked("a batch of events", to_json(&events))?,
+        events_json: checked("a batch of events", to_json(&packed))?,
         texts,
         long_texts: (!long_texts.is_empty()).then_some(long_texts),
-        requests: (!requests.is_empty()).then_some(requests),
-        next: batch.next.map(StepTag::from),
-        ended: batch.ended,
+        request,
+        ended: false,
     })
 }
 
@@ -133,27 +126,44 @@ impl NativeTurn {
         self.turn.id().to_owned()
     }
 
-    /// Returns up to `max` events that are there, with `step` only events of that step. Returns null if there is nothing
-    /// to say; a delivery `readable` then follows. The program has got `got` more of the events drained before.
+    /// Begins a loop. Refused if the turn is read in the other mode or by another loop.
     #[napi]
-    pub fn drain(&self, env: &Env, max: u32, step: Option<u32>, got: u32) -> napi::Result<Option<EventBatch>> {
-        self.turn.acknowledge(got as usize);
-        loop {
-            let batch = self.turn.drain(max as usize, step);
-            if !batch.events.is_empty() || batch.next.is_some() || batch.ended {
+    pub fn start_loop(&self, env: &Env, by_step: bool) -> napi::Result<()> {
+        self.turn.start_loop(by_step).or_throw(env)
+    }
+
+    /// Returns the next events, at most `max`; with `step`, events of that step. Null if there is none yet; a delivery
+    /// `readable` then follows. Throws the error that ended the turn. The program has got the batch before it.
+    #[napi]
+    pub fn fetch(&self, env: &Env, max: u32, step: Option<u32>) -> napi::Result<Option<EventBatch>> {
+        match self.turn.poll_batch(max as usize, step) {
+            Poll::Pending => Ok(None),
+            Poll::Ready(None) => Ok(Some(EventBatch { ended: true, ..EventBatch::default() })),
+            Poll::Ready(Some(events)) => {
                 // An event that JavaScript can't hold ends the turn.
-                return pack(batch).inspect_err(|_| self.turn.abandon()).or_throw(env).map(Some);
-            }
-            if !self.turn.wait() {
-                return Ok(None);
+                pack(events.or_throw(env)?).inspect_err(|_| self.turn.abandon()).or_throw(env).map(Some)
             }
         }
     }
 
-    /// The program has got `count` more of the drained events.
+    /// The program has got the first `count` events of the batch.
     #[napi]
-    pub fn acknowledge(&self, count: u32) {
-        self.turn.acknowledge(count as usize);
+    pub fn took(&self, count: u32) {
+        self.turn.take_batch(count as usize);
+    }
+
+    /// Skips the rest of the step that is being read, and returns the next one. Null if there is none yet; a delivery
+    /// `readable` then follows. Throws the error that ended the turn.
+    #[napi]
+    pub fn next_step(&self, env: &Env) -> napi::Result<Option<NextStep>> {
+        match self.turn.poll_step() {
+            Poll::Pending => Ok(None),
+            Poll::Ready(None) => Ok(Some(NextStep { step: None })),
+            Poll::Ready(Some(step)) => {
+                let Tag { index, n } = step.or_throw(env)?;
+                Ok(Some(NextStep { step: Some(StepTag { index, n }) }))
+            }
+        }
     }
 
     /// Whether the turn has an outcome.
@@ -162,22 +172,10 @@ impl NativeTurn {
         self.turn.outcome().is_some()
     }
 
-    /// The error that ended the turn; null if it has not ended, or ended without an error.
-    #[napi]
-    pub fn error(&self) -> Option<NativeError> {
-        self.turn.outcome()?.err().map(|error| NativeError::from(&error))
-    }
-
     /// A ticket for the result as JSON. Refused in the handler `within` if the turn waits for it.
     #[napi]
     pub fn result(&self, env: &Env, within: Option<f64>) -> napi::Result<f64> {
         self.turn.result(within.map(|job| job as u64)).map(|ticket| ticket as f64).or_throw(env)
-    }
-
-    /// A loop begins to read. Refused if the turn is read in the other mode or by another loop.
-    #[napi]
-    pub fn reader_started(&self, env: &Env, by_step: bool) -> napi::Result<()> {
-        self.turn.start_loop(by_step).or_throw(env)
     }
 
     /// A ticket for the end of the turn, which is cancelled.

@@ -57,10 +57,6 @@ export function thrownError(...description) {
   return Object.assign(new Error(native.message), { native });
 }
 
-/** A text part that has nothing but its text, as that. */
-const short = ({ type, payload }) =>
-  type === "ContentPart" && payload.type === "text" && Object.keys(payload).length === 2 ? payload.text : { type, payload };
-
 class FakeTurn {
   id = "turn";
   discarded = 7;
@@ -69,6 +65,11 @@ class FakeTurn {
   acknowledged = 0;
   settled = null;
   #armed = false;
+  #step = undefined;
+  /** The size of the last batch, and how much of it the program has got. */
+  #batch = 0;
+  #taken = 0;
+  #hasThrown = false;
 
   constructor(module, key) {
     this.module = module;
@@ -103,43 +104,62 @@ class FakeTurn {
     else this.module.bridge.deliver({ type: "done", ticket, json: JSON.stringify(result) });
   }
 
-  drain(max, index, got) {
-    this.acknowledged += got;
-    if (this.events.length === 0 && this.settled === null) {
+  startLoop() {
+    this.calls.push("startLoop");
+  }
+
+  fetch(max, index) {
+    this.took(this.#batch);
+    if (this.events.length === 0) return this.#end() && { eventsJson: "[]", texts: "", ended: true };
+    const isWanted = ([n]) => index === undefined || n === index + 1;
+    const end = this.events.findIndex((event) => !isWanted(event));
+    const here = this.events.splice(0, Math.min(max, end === -1 ? this.events.length : end));
+    [this.#batch, this.#taken] = [here.length, 0];
+    let texts = "";
+    const longTexts = [];
+    const packed = here.map(([, { type, payload }]) => {
+      if (type !== "ContentPart" || payload.type !== "text" || Object.keys(payload).length > 2) return { type, payload };
+      if (payload.text.length <= 256) {
+        texts += payload.text;
+        return payload.text.length;
+      }
+      longTexts.push(payload.text);
+      return null;
+    });
+    return { eventsJson: JSON.stringify(packed), texts, longTexts, ended: here.length === 0 };
+  }
+
+  took(count) {
+    this.acknowledged += Math.max(0, count - this.#taken);
+    this.#taken = Math.max(this.#taken, count);
+  }
+
+  nextStep() {
+    this.took(this.#batch);
+    while (this.events.length > 0 && this.events[0][0] === this.#step) {
+      this.events.shift();
+      this.acknowledged += 1;
+    }
+    if (this.events.length === 0) return this.#end() && {};
+    [[this.#step]] = this.events;
+    return { step: { index: this.#step - 1, n: this.#step } };
+  }
+
+  /** No event is there. Returns whether none follows; throws the error of a turn that failed, once. */
+  #end() {
+    if (this.settled === null) {
       this.#armed = true;
       return null;
     }
-    const here = [];
-    const wanted = () => index === null || this.events[0][0] === index + 1;
-    while (here.length < max && this.events.length > 0 && wanted()) here.push(short(this.events.shift()[1]));
-    const n = this.events[0]?.[0];
-    const over = this.settled !== null && n === undefined;
-    const next = n === undefined ? undefined : { index: n - 1, n };
-    const ended = over || (n !== undefined && index !== null && n !== index + 1);
-    let texts = "";
-    const long = [];
-    const events = here.map((event) => {
-      if (typeof event !== "string") return event;
-      if (event.length > 256) {
-        long.push(event);
-        return null;
-      }
-      texts += event;
-      return event.length;
-    });
-    return { eventsJson: JSON.stringify(events), texts, longTexts: long, next, ended };
-  }
-
-  acknowledge(count) {
-    this.acknowledged += count;
+    if (this.settled.error && !this.#hasThrown) {
+      this.#hasThrown = true;
+      throw Object.assign(new Error(), { native: this.settled.error });
+    }
+    return true;
   }
 
   get isSettled() {
     return this.settled !== null;
-  }
-
-  error() {
-    return this.settled?.error ?? null;
   }
 
   result() {
@@ -147,10 +167,6 @@ class FakeTurn {
     if (this.settled) this.#answer(ticket);
     else (this.waiting ??= []).push(ticket);
     return ticket;
-  }
-
-  readerStarted() {
-    this.calls.push("readerStarted");
   }
 
   cancel() {

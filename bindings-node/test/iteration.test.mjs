@@ -92,10 +92,10 @@ describe("events of a turn", () => {
       assert.deepEqual(event, text("a"));
       break;
     }
-    assert.deepEqual(native.calls, ["readerStarted", "abandon"]);
+    assert.deepEqual(native.calls, ["startLoop", "abandon"]);
     assert.deepEqual(await turn.return(), { done: true, value: undefined });
     assert.deepEqual(await turn.next(), { done: true, value: undefined });
-    assert.deepEqual(native.calls, ["readerStarted", "abandon"]);
+    assert.deepEqual(native.calls, ["startLoop", "abandon"]);
     assert.equal((await turn.result()).status, "cancelled");
   });
 
@@ -162,7 +162,7 @@ describe("steps of a turn", () => {
       [3, "e"],
     ]);
     assert.equal(native.acknowledged, 5);
-    assert.deepEqual(native.calls, ["readerStarted"]);
+    assert.deepEqual(native.calls, ["startLoop"]);
   });
 
   test("steps that nobody reads are passed over as they come", async () => {
