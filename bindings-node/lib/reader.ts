@@ -12,7 +12,7 @@ const BATCH = 256;
 
 type Result<T> = IteratorResult<T, undefined>;
 
-const DONE: Promise<IteratorReturnResult<undefined>> = Promise.resolve({ done: true, value: undefined });
+const DONE: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
 /** One step of a turn: a call of the model, and the tools that the model called. Iterates over the step's events. */
 export class Step implements AsyncIterableIterator<Event> {
@@ -36,7 +36,7 @@ export class Step implements AsyncIterableIterator<Event> {
   /** Leaves the step. Its other events are skipped, and the turn goes on. */
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leaveStep(this.#index);
-    return DONE;
+    return Promise.resolve(DONE);
   }
 
   throw(error: unknown): Promise<Result<Event>> {
@@ -69,7 +69,7 @@ export class EventIterator<T = Event> implements AsyncIterableIterator<T> {
 
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leave(this);
-    return DONE;
+    return Promise.resolve(DONE);
   }
 
   throw(error: unknown): Promise<Result<T>> {
@@ -161,7 +161,7 @@ export class Reader {
 
   /** The next event of a step. */
   nextEventOf(step: number): Promise<Result<Event>> {
-    return this.#when(() => (this.#step === step ? this.#pollEvent(step) : { done: true, value: undefined }));
+    return this.#when(() => (this.#step === step ? this.#pollEvent(step) : DONE));
   }
 
   /** No more events of the step are wanted. */
@@ -237,25 +237,25 @@ export class Reader {
 
   #pollEvent(step: number | undefined): Result<Event> | null {
     if (this.#next < this.#batch.length) return this.#take();
-    if (this.#over) return { done: true, value: undefined };
+    if (this.#over) return DONE;
     const batch = this.#call(() => this.#native.fetch(BATCH, step));
     if (batch === null) return null;
     this.#clear();
     if (batch.ended) {
       if (step === undefined) this.#end();
-      return { done: true, value: undefined };
+      return DONE;
     }
     this.#unpack(batch);
     return this.#take();
   }
 
   #pollStep(): Result<Step> | null {
-    if (this.#over) return { done: true, value: undefined };
+    if (this.#over) return DONE;
     const next = this.#call(() => this.#native.nextStep());
     if (next === null) return null;
     if (!next.step) {
       this.#end();
-      return { done: true, value: undefined };
+      return DONE;
     }
     this.#step = next.step.index;
     return { done: false, value: new Step(this, next.step.index, next.step.n) };

@@ -226,7 +226,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   }
 
   throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
-    return this.#leaveWith(error);
+    this.#reader.leave();
+    return Promise.reject(error);
   }
 
   /** Iterates over the events. One loop at a time reads a turn: `next()` of a second one rejects with an `InvalidOption`. */
@@ -327,11 +328,6 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     this.#reader.leave();
     // Whatever the outcome is, the turn has ended.
     await this.cancel().catch(() => undefined);
-  }
-
-  #leaveWith(error: unknown): Promise<never> {
-    this.#reader.leave();
-    return Promise.reject(error);
   }
 
   // Not closures of the constructor, which would keep the turn from being collected.
