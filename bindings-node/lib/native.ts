@@ -45,7 +45,7 @@ export function loadNative(): NativeModule {
     if (text.includes("Too many open files")) {
       throw new SpawnError(`${text}; close files or sessions, or raise the limit (\`ulimit -n\`)`, { cause: error });
     }
-    throw new KimiAgentError(text, { cause: error });
+    throw new KimiAgentError(`${text}; install the package again on this machine: \`npm install kimi-agent\``, { cause: error });
   }
   return loaded;
 }
