@@ -20,7 +20,7 @@ pub use kimi_agent_protocol::wire::{Node, Reflect, written_for_host};
 pub use log::{LogLevel, install_log, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use session::{BridgeSession, Callbacks, Mode, parse_options};
-pub use turn::{Batch, BridgeTurn, Drained, Tag};
+pub use turn::{BridgeTurn, Tag};
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};

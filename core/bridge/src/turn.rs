@@ -10,7 +10,7 @@ use super::mailbox::{Delivery, Mailbox, Reply};
 use super::{RequestOrigin, next_id};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Content, ContentPart, Event, TextPart, TokenUsage};
+use crate::wire::{Content, Event, TokenUsage};
 use kimi_agent_client::Replay;
 use kimi_agent_client::host::{self, EventChannel, TurnInner, TurnReader};
 
@@ -27,37 +27,6 @@ impl From<StepTag> for Tag {
     fn from(tag: StepTag) -> Self {
         Self { index: tag.index, n: tag.n }
     }
-}
-
-/// An event that was there to read, packed small: a piece of the answer's text, as most are, comes by itself.
-#[derive(Debug)]
-pub enum Drained {
-    /// A text part that has nothing but its text.
-    Text(String),
-    /// Any other event.
-    Other(Box<Event>),
-}
-
-impl From<Box<Event>> for Drained {
-    fn from(mut event: Box<Event>) -> Self {
-        match &mut *event {
-            Event::ContentPart(ContentPart::Text(TextPart { text, extra })) if extra.is_empty() => {
-                Self::Text(std::mem::take(text))
-            }
-            _ => Self::Other(event),
-        }
-    }
-}
-
-/// What was there to read.
-#[derive(Debug)]
-pub struct Batch {
-    /// The events.
-    pub events: Vec<Drained>,
-    /// The step of the next unread event, if there is one.
-    pub next: Option<Tag>,
-    /// Nothing follows: in the turn, or in the step that was asked for.
-    pub ended: bool,
 }
 
 #[derive(Debug)]
@@ -201,22 +170,6 @@ impl BridgeTurn {
             Source::Turn(turn) => &turn.id,
             Source::Replay(_) => "replay",
         }
-    }
-
-    /// Takes up to `max` events that are there now; with `step`, only those of that step.
-    pub fn drain(&self, max: usize, step: Option<u32>) -> Batch {
-        let (events, next, ended) = self.reader().drain(max, step, &Context::from_waker(Waker::noop()));
-        Batch { events: events.into_iter().map(Drained::from).collect(), next: next.map(Tag::from), ended }
-    }
-
-    /// The program has got so many more of the drained events.
-    pub fn acknowledge(&self, count: usize) {
-        self.reader().acknowledge(count);
-    }
-
-    /// Returns whether there is something to drain. If not, [`Delivery::Readable`] follows.
-    pub fn wait(&self) -> bool {
-        self.is_readable(&self.waker)
     }
 
     /// The outcome, if there is one.

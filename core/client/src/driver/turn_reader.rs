@@ -230,37 +230,6 @@ impl TurnReader {
         self.channel.events.report(&mut self.delivered);
     }
 
-    /// Takes up to `max` events, with `step` only of that step. Also returns the step of the next event, and whether no
-    /// event follows.
-    pub fn drain(
-        &mut self,
-        max: usize,
-        step: Option<u32>,
-        cx: &Context<'_>,
-    ) -> (Vec<Box<Event>>, Option<StepTag>, bool) {
-        let mut is_over = self.fetched.is_empty() && self.poll_fetch(cx) == Poll::Ready(false);
-        let belongs = |next: &&Queued| step.is_none_or(|step| step == next.step.index);
-        let count = self.fetched.iter().take(max).take_while(belongs).count();
-        let sizes = &mut self.batch.sizes;
-        let events = self.fetched.drain(..count).map(|queued| {
-            sizes.push_back(queued.size);
-            queued.event
-        });
-        let events = events.collect();
-        if self.fetched.is_empty() && !is_over {
-            is_over = self.poll_fetch(cx) == Poll::Ready(false);
-        }
-        match self.fetched.front().map(|queued| queued.step) {
-            Some(next) => (events, Some(next), step.is_some_and(|step| next.index != step)),
-            None => (events, None, is_over),
-        }
-    }
-
-    /// The program has got `count` more of the events that were drained.
-    pub fn acknowledge(&mut self, count: usize) {
-        self.take_batch(self.batch.taken + count);
-    }
-
     /// Waits until there is an event to read, or the end.
     pub fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.fetched.is_empty() { self.poll_fetch(cx).map(drop) } else { Poll::Ready(()) }
