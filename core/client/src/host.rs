@@ -6,12 +6,12 @@ use std::time::Duration;
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
 pub use crate::driver::served_turn;
+pub use crate::driver::shared::Shared;
 pub use crate::driver::turn_reader::TurnReader;
 pub use crate::naming::Naming;
 pub use crate::options::{
     HookSpec, ToolSpec, check_names, close_timeout, for_session, kind_of, parse_hook, parse_tool, too_deep, wrong_type,
 };
-pub use crate::session::shared::Shared;
 pub use crate::session::{LIVE, TurnInner, one_shot_on};
 
 use std::sync::Arc;

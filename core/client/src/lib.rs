@@ -10,7 +10,6 @@ pub mod host;
 #[cfg(feature = "measured")]
 #[doc(hidden)]
 pub mod measured;
-mod multiplex;
 mod options;
 mod session;
 #[cfg(feature = "testing")]
@@ -19,7 +18,7 @@ mod tools_server;
 mod transport;
 
 use kimi_agent_files as private;
-use kimi_agent_protocol::{answers, connection, dialect, error, naming, printable, secrets, wire};
+use kimi_agent_protocol::{answers, connection, dialect, endpoint, error, naming, secrets, wire};
 
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{

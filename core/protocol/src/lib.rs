@@ -8,6 +8,8 @@ pub mod answers;
 pub mod connection;
 #[allow(missing_docs, reason = "not an API for programs")]
 pub mod dialect;
+#[allow(missing_docs, reason = "not an API for programs")]
+pub mod endpoint;
 pub mod error;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

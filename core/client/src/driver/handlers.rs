@@ -4,21 +4,25 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
-use super::Command;
+use super::commands::Command;
 use super::event_channel::EventChannel;
+use super::now;
+use super::shared::Shared;
 use super::turn_reader::TurnReader;
 use crate::answers::HandlerError;
-use crate::connection::{Connection, RequestKey};
+use crate::connection::RequestKey;
 use crate::dialect::Answer;
 use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, Hook, QuestionHandler, Responder};
-use crate::session::shared::Shared;
 use crate::wire::{Event, HandlerKind, ToolCallRequest};
 
+/// How long a handler waits at most for the reader of its turn.
+const READER_FIRST: Duration = Duration::from_secs(1);
 /// What an agent allows a hook by itself.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -43,22 +47,23 @@ pub(crate) struct Handlers {
     running: JoinSet<Outcome>,
     keys: HashMap<Id, RequestKey>,
     stops: HashMap<RequestKey, AbortHandle>,
+    /// Those that wait until the reader of their turn has got what came before their requests.
+    after_reader: Vec<AfterReader>,
 }
 
-/// One of them has come to an end.
+/// A handler has ended.
 pub(super) struct Handled {
-    key: Option<RequestKey>,
-    outcome: Outcome,
+    pub(super) request: RequestKey,
+    pub(super) outcome: Outcome,
 }
 
-impl Handled {
-    pub(super) fn report(self, connection: &mut Connection, now: Instant) {
-        match (self.key, self.outcome) {
-            (Some(key), Ok(answer)) => connection.answer(key, &answer, now),
-            (Some(key), Err(error)) => connection.handler_failed(key, error.to_string(), now),
-            (None, _) => {}
-        }
-    }
+/// A handler that waits until the reader of its turn has got so many events.
+struct AfterReader {
+    key: RequestKey,
+    channel: Arc<EventChannel>,
+    position: u64,
+    deadline: Instant,
+    request: Box<Event>,
 }
 
 impl Handlers {
@@ -78,6 +83,7 @@ impl Handlers {
             running: JoinSet::new(),
             keys: HashMap::new(),
             stops: HashMap::new(),
+            after_reader: Vec::new(),
         }
     }
 
@@ -107,12 +113,39 @@ impl Handlers {
         });
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.running.is_empty()
+    /// Starts a handler: of a turn that somebody reads, once the reader has got what came before the request.
+    pub(super) fn ask_after_reader(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Box<Event>) {
+        let Some(channel) = turn else { return self.ask(key, None, *request) };
+        let position = channel.events.before_last();
+        if channel.events.notify_when_delivered(position) {
+            let deadline = now() + READER_FIRST;
+            self.after_reader.push(AfterReader { key, channel, position, deadline, request });
+        } else {
+            self.ask(key, Some(channel), *request);
+        }
+    }
+
+    /// Starts the handlers that need not wait for a reader any more.
+    pub(super) fn start_due(&mut self) {
+        if self.after_reader.is_empty() {
+            return;
+        }
+        let now = now();
+        let is_due =
+            |held: &mut AfterReader| now >= held.deadline || !held.channel.events.notify_when_delivered(held.position);
+        let due: Vec<_> = self.after_reader.extract_if(.., is_due).collect();
+        for held in due {
+            self.ask(held.key, Some(held.channel), *held.request);
+        }
+    }
+
+    /// When one of them no longer waits for the reader.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.after_reader.iter().map(|held| held.deadline).min()
     }
 
     /// Starts the function that is to answer a request.
-    pub(super) fn ask(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Event) {
+    fn ask(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Event) {
         match request {
             Event::ApprovalRequest(request) => {
                 if let Responder::Handler(handler) = self.on_approval.clone() {
@@ -171,22 +204,27 @@ impl Handlers {
 
     /// Stops the function that was to answer this.
     pub(super) fn withdraw(&mut self, key: RequestKey) {
+        self.after_reader.retain(|held| held.key != key);
         if let Some(stop) = self.stops.remove(&key) {
             stop.abort();
         }
     }
 
-    /// The next one that comes to an end. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Handled {
-        let (id, outcome) = match self.running.join_next_with_id().await {
-            None => return std::future::pending().await,
-            Some(Ok((id, outcome))) => (id, outcome),
-            Some(Err(error)) => (error.id(), Err(panic_message(error).into())),
-        };
-        let key = self.keys.remove(&id);
-        // Withdrawn meanwhile: nobody wants its answer.
-        let key = key.filter(|key| self.stops.remove(key).is_some());
-        Handled { key, outcome }
+    /// The next one that ends and was not withdrawn.
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Handled> {
+        loop {
+            let (id, outcome) = match ready!(self.running.poll_join_next_with_id(cx)) {
+                // A set without handlers says so at once.
+                None => return Poll::Pending,
+                Some(Ok((id, outcome))) => (id, outcome),
+                Some(Err(error)) => (error.id(), Err(panic_message(error).into())),
+            };
+            if let Some(request) = self.keys.remove(&id)
+                && self.stops.remove(&request).is_some()
+            {
+                return Poll::Ready(Handled { request, outcome });
+            }
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use super::Session;
 use super::processes::Processes;
 use crate::dialect::{Listing, SessionInfo};
 use crate::error::{Error, Result};
-use crate::multiplex::Caller;
 use crate::options::{AgentOptions, Dialect, SessionOptions};
 
 /// An agent that has any number of sessions at once. [`AgentOptions::open`] opens it.
@@ -166,11 +165,10 @@ impl Agent {
         }
         let work_dir = work_dir.map(|dir| self.options.absolute("work_dir", dir)).transpose()?;
         let launch = self.options.launch_acp(known.is_some())?;
-        let transport = self.processes.share(launch, &self.options).await?;
-        let mut caller = Caller::new(transport, self.options.max_line_bytes);
+        let process = self.processes.shared(launch, self.options.on_stderr.clone()).await?;
         let (mut listing, mut question) = Listing::new(&self.options.hello(), work_dir);
         loop {
-            let answer = caller.call(question.0, &question.1).await?;
+            let answer = process.call(question.0, question.1, self.options.max_line_bytes).await?;
             match listing.answered(answer)? {
                 Some(next) => question = next,
                 None => return Ok(listing.into_sessions()),

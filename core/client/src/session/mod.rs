@@ -2,9 +2,10 @@
 
 mod agent;
 mod detect;
+mod link;
+mod live;
 mod open;
 mod processes;
-pub(crate) mod shared;
 mod turn;
 
 use std::path::{Path, PathBuf};
@@ -13,43 +14,22 @@ use std::time::Duration;
 
 pub use agent::Agent;
 pub use open::prompt;
-pub use open::{LIVE, one_shot_on};
 pub use turn::TurnInner;
 pub use turn::{Replay, Step, Steps, TextStream, Turn};
+pub use {live::LIVE, open::one_shot_on};
 
 use crate::answers::{Answers, Approval};
 use crate::connection::ManualAnswer;
 use crate::dialect::{Capabilities, Handshake};
 use crate::driver::Command;
+pub use crate::driver::shared::SessionState;
+use crate::driver::shared::Shared;
 use crate::error::Result;
 use crate::options::{PromptOptions, SessionOptions};
 use crate::wire::{
     ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
 };
-use shared::{Link, Shared};
-
-/// Where a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SessionState {
-    /// It waits for a prompt.
-    Idle,
-    /// A turn runs.
-    Active,
-    /// It is over.
-    Closed,
-}
-
-impl SessionState {
-    /// The word for it: `idle`, `active`, `closed`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Active => "active",
-            Self::Closed => "closed",
-        }
-    }
-}
+use link::Link;
 
 /// A conversation with an agent, which runs as a child process.
 ///

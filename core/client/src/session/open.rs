@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tracing::Instrument as _;
 
 use super::detect::{self, Subject};
-use super::processes::Processes;
-use super::shared::{Link, Shared, in_common};
+use super::link::Link;
+use super::processes::{Processes, Source};
 use super::{Session, Turn, TurnInner};
 use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
 use crate::dialect::{
@@ -19,101 +18,15 @@ use crate::dialect::{
     WireVersion, agent_name, unsupported_option,
 };
 use crate::driver::event_channel::EventChannel;
-use crate::driver::{Command, Driver, Handlers, Setup, tool_calls};
+use crate::driver::shared::{Shared, in_common};
+use crate::driver::{Command, Handlers, SessionSetup, tool_calls};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
-use crate::multiplex;
 use crate::options::{Dialect, PromptOptions, SessionOptions};
 use crate::secrets::Secrets;
 use crate::tools_server::ToolsServer;
-use crate::transport::{Transport, child};
-
-/// Drivers, and processes that they share, that have not come to their end yet, in all of the process.
-#[derive(Debug, Default)]
-pub struct Live {
-    count: AtomicUsize,
-    sessions: std::sync::Mutex<Vec<std::sync::Weak<Shared>>>,
-    /// Those that may have no session.
-    processes: std::sync::Mutex<Vec<mpsc::WeakUnboundedSender<multiplex::Command>>>,
-    changed: Notify,
-}
-
-/// All sessions and agents of this process that are open.
-pub static LIVE: std::sync::LazyLock<Live> = std::sync::LazyLock::new(Live::default);
-
-pub(super) struct LiveGuard;
-
-impl LiveGuard {
-    fn new(shared: &Arc<Shared>) -> Self {
-        LIVE.count.fetch_add(1, Ordering::AcqRel);
-        LIVE.register(shared);
-        Self
-    }
-
-    pub(super) fn of_process(process: &multiplex::Handle) -> Self {
-        LIVE.count.fetch_add(1, Ordering::AcqRel);
-        LIVE.register_process(process);
-        Self
-    }
-}
-
-impl Drop for LiveGuard {
-    fn drop(&mut self) {
-        LIVE.count.fetch_sub(1, Ordering::AcqRel);
-        LIVE.changed.notify_waiters();
-    }
-}
-
-impl Live {
-    fn register(&self, shared: &Arc<Shared>) {
-        let mut sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        sessions.retain(|session| session.strong_count() > 0);
-        sessions.push(Arc::downgrade(shared));
-    }
-
-    fn register_process(&self, process: &multiplex::Handle) {
-        let mut processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        processes.retain(|process| process.strong_count() > 0);
-        processes.push(process.commands());
-    }
-
-    /// Tells every process that sessions may come to. Those that none can come to end with their last one.
-    fn each_process(&self, command: impl Fn() -> multiplex::Command) {
-        let processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let processes = processes.iter().filter_map(mpsc::WeakUnboundedSender::upgrade);
-        processes.for_each(|process| drop(process.send(command())));
-    }
-
-    fn each(&self, act: impl Fn(&Shared)) {
-        let sessions = self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        sessions.iter().filter_map(std::sync::Weak::upgrade).for_each(|session| act(&session));
-    }
-
-    /// Begins to close every session of the process.
-    pub fn close_all(&self) {
-        self.each_process(|| multiplex::Command::Close(None));
-        self.each(Shared::begin_close);
-    }
-
-    /// Ends every agent of the process.
-    pub fn kill_all(&self) {
-        self.each(Shared::kill);
-        self.each_process(|| multiplex::Command::Kill);
-    }
-
-    /// Waits until no session's agent is left: for the end of a host process.
-    pub async fn until_none(&self) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.count.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            changed.await;
-        }
-    }
-}
+#[cfg(any(test, feature = "measured"))]
+use crate::transport::Transport;
 
 impl SessionOptions {
     /// Starts the agent and shakes hands with it. Dropping the future stops the agent again.
@@ -199,13 +112,9 @@ impl SessionOptions {
             self.launch()?
         };
         let work_dir = launch.current_dir.clone();
-        let transport = if acp {
-            processes.share(launch, &self).await?
-        } else {
-            child::spawn(launch, self.on_stderr.clone()).await?
-        };
+        let source = Source::Start(launch, self.on_stderr.clone());
         let subject = Some(subject).filter(|_| self.dialect == Dialect::Auto && !acp);
-        self.open_as(processes, transport, dialect, id, work_dir, subject).await
+        self.open_as(processes, source, dialect, id, work_dir, subject).await
     }
 
     pub(super) fn subject(&self) -> Result<Subject> {
@@ -244,7 +153,7 @@ impl SessionOptions {
     pub(crate) async fn open(self, transport: Transport, id: String, work_dir: std::path::PathBuf) -> Result<Session> {
         let dialect = self.dialect_for(None)?;
         let processes = Processes::of_one(self.close_timeout);
-        Box::new(self).open_as(&processes, transport, dialect, id, work_dir, None).await
+        Box::new(self).open_as(&processes, Source::Running(transport), dialect, id, work_dir, None).await
     }
 
     /// The same, for an agent that speaks this.
@@ -257,14 +166,14 @@ impl SessionOptions {
         work_dir: std::path::PathBuf,
     ) -> Result<Session> {
         let processes = Processes::of_one(self.close_timeout);
-        Box::new(self).open_as(&processes, transport, dialect, id, work_dir, None).await
+        Box::new(self).open_as(&processes, Source::Running(transport), dialect, id, work_dir, None).await
     }
 
-    /// Opens a session over a transport. `subject` is asked what it is if the agent does not tell.
+    /// Opens a session. `subject` is asked what it is if the agent does not tell.
     async fn open_as(
         mut self: Box<Self>,
         processes: &Processes,
-        transport: Transport,
+        source: Source,
         dialect: Box<dyn Protocol>,
         id: String,
         work_dir: std::path::PathBuf,
@@ -292,14 +201,9 @@ impl SessionOptions {
             turn: self.turn_timeout,
             idle: self.idle_timeout,
         };
-        let (sender, commands) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::new(self.event_buffer_bytes, sender));
-        processes.register(&shared);
-        let pid = transport.process.pid();
         let (opened, welcome) = oneshot::channel();
-        let driver = Driver::new(Setup {
+        let setup = Box::new(SessionSetup {
             connection: Connection::new(dialect, timing, policy),
-            transport,
             handlers: Handlers::new(
                 self.on_approval.clone(),
                 self.on_question.clone(),
@@ -310,22 +214,14 @@ impl SessionOptions {
             hello,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
-            shared: Arc::clone(&shared),
-            commands,
             opened,
             tools_server,
         });
         let yolo = self.yolo;
+        let event_buffer_bytes = self.event_buffer_bytes;
         // Agents take their time, and many sessions may be on their way at once.
         drop(self);
-        let live = LiveGuard::new(&shared);
-        tokio::spawn(
-            async move {
-                driver.run().await;
-                drop(live);
-            }
-            .in_current_span(),
-        );
+        let (shared, pid) = processes.open_session(source, setup, event_buffer_bytes).await?;
         // The driver may hold the session for open while its executable is still asked what it is.
         let opening = Opening(Some(Arc::clone(&shared)));
         let mut welcome = find_out(welcome, &shared, subject, yolo).await?;

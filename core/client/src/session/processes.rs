@@ -5,12 +5,53 @@ use std::time::Duration;
 
 use tracing::Instrument as _;
 
-use super::open::LiveGuard;
-use super::shared::Shared;
+use super::live::{LIVE, LiveGuard};
+use crate::driver::shared::Shared;
+use crate::driver::{ProcessHandle, ProcessTask, SessionSetup, Sharing};
 use crate::error::{Error, Result};
-use crate::multiplex::{self, Handle};
-use crate::options::{Launch, SessionOptions};
+use crate::handler::StderrHandler;
+use crate::options::Launch;
 use crate::transport::{Transport, child};
+
+/// Where the process of a session comes from.
+pub(super) enum Source {
+    /// It is started, with the handler of its stderr.
+    Start(Launch, Option<StderrHandler>),
+    #[cfg(any(test, feature = "measured"))]
+    Running(Transport),
+}
+
+impl Source {
+    async fn transport(self) -> Result<Transport> {
+        match self {
+            Self::Start(launch, on_stderr) => child::spawn(launch, on_stderr).await,
+            #[cfg(any(test, feature = "measured"))]
+            Self::Running(transport) => Ok(transport),
+        }
+    }
+}
+
+/// The youngest process, if sessions can be opened in it.
+fn running(processes: &mut Vec<Arc<ProcessHandle>>) -> Option<Arc<ProcessHandle>> {
+    processes.retain(|process| !process.is_over());
+    processes.last().filter(|process| !process.is_spent()).cloned()
+}
+
+/// Has a process's task run, in the span of the calling session if the process is that session's alone.
+fn spawn(handle: &ProcessHandle, task: ProcessTask) {
+    let live = LiveGuard::new(handle);
+    let span = if task.is_shared() { tracing::Span::none() } else { tracing::Span::current() };
+    let task = Box::new(task);
+    let run = async move {
+        task.run().await;
+        drop(live);
+    };
+    tokio::spawn(run.instrument(span));
+}
+
+fn no_place() -> Error {
+    Error::Internal("the agent's process ended before its session began".to_owned())
+}
 
 /// What the sessions of an agent have in common.
 #[derive(Debug)]
@@ -20,7 +61,7 @@ pub(crate) struct Processes {
     /// How long a process that is shared may take to exit by itself.
     close_timeout: Duration,
     /// The process that they share, once there is one, behind those that have not come to their end yet.
-    shared: tokio::sync::Mutex<Vec<Handle>>,
+    shared: tokio::sync::Mutex<Vec<Arc<ProcessHandle>>>,
     sessions: Mutex<Vec<Weak<Shared>>>,
 }
 
@@ -33,35 +74,72 @@ impl Processes {
         Self { lone: true, ..Self::of_agent(close_timeout) }
     }
 
-    /// A share in the process; it is started if there is none, or not any more.
-    pub(super) async fn share(&self, mut launch: Launch, options: &SessionOptions) -> Result<Transport> {
-        let mut shared = self.shared.lock().await;
-        shared.retain(|process| !process.is_over());
-        if let Some(transport) = shared.last().and_then(|process| process.attach(options.max_line_bytes)) {
-            return Ok(transport);
+    /// Opens a session: in the process that all share, if its protocol can have several in one, otherwise in a process of its
+    /// own. Returns it with the id of its process.
+    pub(super) async fn open_session(
+        &self,
+        source: Source,
+        setup: Box<SessionSetup>,
+        event_buffer_bytes: usize,
+    ) -> Result<(Arc<Shared>, Option<u32>)> {
+        let sharing = match setup.connection.shares_processes() {
+            false => Sharing::Single,
+            true if self.lone => Sharing::Alone,
+            true => Sharing::Shared,
+        };
+        if sharing == Sharing::Shared {
+            return self.open_shared(source, setup, event_buffer_bytes).await;
         }
-        if !self.lone
-            && let Ok(dir) = std::env::current_dir()
-        {
-            // That of the session that happens to be the first is no better than any other.
+        let close_timeout = setup.close_timeout;
+        let (handle, task) = ProcessTask::new(source.transport().await?, close_timeout, sharing);
+        let shared = handle.attach(setup, event_buffer_bytes).map_err(|_| no_place())?;
+        self.register(&shared);
+        spawn(&handle, task);
+        Ok((shared, handle.pid()))
+    }
+
+    async fn open_shared(
+        &self,
+        source: Source,
+        setup: Box<SessionSetup>,
+        event_buffer_bytes: usize,
+    ) -> Result<(Arc<Shared>, Option<u32>)> {
+        let mut processes = self.shared.lock().await;
+        let setup = match running(&mut processes) {
+            None => setup,
+            Some(process) => match process.attach(setup, event_buffer_bytes) {
+                Ok(shared) => {
+                    self.register(&shared);
+                    return Ok((shared, process.pid()));
+                }
+                Err(setup) => setup,
+            },
+        };
+        let process = self.start(&mut processes, source).await?;
+        let shared = process.attach(setup, event_buffer_bytes).map_err(|_| no_place())?;
+        self.register(&shared);
+        Ok((shared, process.pid()))
+    }
+
+    /// The process that all share, started if there is none, or not any more.
+    pub(super) async fn shared(&self, launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Arc<ProcessHandle>> {
+        let mut processes = self.shared.lock().await;
+        match running(&mut processes) {
+            Some(process) => Ok(process),
+            None => self.start(&mut processes, Source::Start(launch, on_stderr)).await,
+        }
+    }
+
+    async fn start(&self, processes: &mut Vec<Arc<ProcessHandle>>, mut source: Source) -> Result<Arc<ProcessHandle>> {
+        if let (Source::Start(launch, _), Ok(dir)) = (&mut source, std::env::current_dir()) {
+            // The directory of the session that happens to be the first is no better than any other.
             launch.current_dir = dir;
         }
-        let process = child::spawn(launch, options.on_stderr.clone()).await?;
-        let (handle, task) = multiplex::share(process, self.close_timeout);
-        let transport = handle.attach(options.max_line_bytes);
-        let live = LiveGuard::of_process(&handle);
-        // What is said of a process that is one session's alone is that session's.
-        let span = if self.lone { tracing::Span::current() } else { tracing::Span::none() };
-        let run = async move {
-            task.run().await;
-            drop(live);
-        };
-        tokio::spawn(run.instrument(span));
-        if !self.lone {
-            shared.push(handle);
-        }
-        // Its task has not begun.
-        transport.ok_or_else(|| Error::Internal("the agent's process has no place for a session".to_owned()))
+        let (handle, task) = ProcessTask::new(source.transport().await?, self.close_timeout, Sharing::Shared);
+        let handle = Arc::new(handle);
+        spawn(&handle, task);
+        processes.push(Arc::clone(&handle));
+        Ok(handle)
     }
 
     /// A session that is opened in one of them.
@@ -69,6 +147,7 @@ impl Processes {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|session| session.strong_count() > 0);
         sessions.push(Arc::downgrade(session));
+        LIVE.register(session);
     }
 
     fn sessions(&self) -> Vec<Arc<Shared>> {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use super::shared::Link;
+use super::link::Link;
 use crate::answers::{Answers, Approval};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::driver::event_channel::EventChannel;

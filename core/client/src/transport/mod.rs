@@ -54,17 +54,8 @@ pub(crate) struct Exit {
     pub(crate) code: Option<i32>,
     /// As `SIGKILL`.
     pub(crate) signal: Option<String>,
-    /// Why it is gone for whoever shares it with others, where it may be there for them.
-    pub(crate) reason: Option<Box<Error>>,
     /// It has not ended: KILL did not end it in time, and nobody waits for it any more.
     pub(crate) still_running: Option<Box<Error>>,
-}
-
-impl Exit {
-    /// The end of a share in a process.
-    pub(crate) fn because(reason: Error) -> Self {
-        Self { reason: Some(Box::new(reason)), ..Self::default() }
-    }
 }
 
 pub(crate) type ProcessFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -39,9 +39,15 @@ impl Connection {
     /// Registers a call, then hands out its bytes.
     pub(super) fn send(&mut self, call: Prepared) -> CallKey {
         let key = call.pending.key;
-        self.calls.insert(call.id, call.pending);
-        self.transmit(call.bytes);
+        let bytes = self.register(call);
+        self.transmit(bytes);
         key
+    }
+
+    /// Registers a call. Returns its bytes.
+    pub(super) fn register(&mut self, call: Prepared) -> Vec<u8> {
+        self.calls.insert(call.id, call.pending);
+        call.bytes
     }
 
     /// Steers the running turn. Its end comes as [`Output::CallEnded`].

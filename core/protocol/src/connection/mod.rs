@@ -28,10 +28,10 @@ use turn::{ActiveTurn, QueuedPrompt};
 pub use turn::{PromptResult, TurnStatus};
 pub use turn::{StepTag, TurnKey, TurnLimits};
 
-use crate::dialect::{Call, Dialect, Handshake, Incoming, InitializeParams, echo_error};
+use crate::dialect::{Call, Dialect, Handshake, Incoming, InitializeParams, OpeningSession, echo_error};
 use crate::error::{AgentExit, Error, Result, RpcErrorKind};
 use crate::printable::printable_line;
-use crate::wire::jsonrpc::{self, Message};
+use crate::wire::jsonrpc::{self, Message, RpcFailure};
 use crate::wire::{
     Event, HandlerFailed, HandlerKind, Json, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue, UnknownEvent,
 };
@@ -166,15 +166,63 @@ impl Connection {
 
     /// Begins the handshake.
     pub fn open(&mut self, hello: InitializeParams, now: Instant) {
+        if let Some(call) = self.start_opening(hello, now) {
+            self.send(call);
+        }
+    }
+
+    /// Begins the handshake without a call: another connection of the process has made it, and the answer is handed in here,
+    /// too.
+    pub fn open_without_asking(&mut self, hello: InitializeParams, now: Instant) {
+        if let Some(call) = self.start_opening(hello, now) {
+            self.register(call);
+        }
+    }
+
+    fn start_opening(&mut self, hello: InitializeParams, now: Instant) -> Option<calls::Prepared> {
         self.model.clone_from(&hello.model);
         if let Some(welcome) = self.dialect.implicit_handshake() {
             self.opened(Ok(welcome));
-            return;
+            return None;
         }
         self.phase = Phase::Opening { deadline: now + self.timing.handshake };
-        match self.prepare(Call::Initialize(hello)) {
-            Ok(call) => drop(self.send(call)),
-            Err(error) => self.opened(Err(error)),
+        self.prepare(Call::Initialize(hello)).map_err(|error| self.opened(Err(error))).ok()
+    }
+
+    /// Whether one process can have several sessions of this protocol.
+    pub fn shares_processes(&self) -> bool {
+        self.dialect.shares_processes()
+    }
+
+    /// Sets the first id that calls get, where ids are numbers.
+    pub fn set_first_id(&mut self, first: u64) {
+        self.dialect.set_first_id(first);
+    }
+
+    /// The call under way that opens the session, if there is one.
+    pub fn opening_session(&self) -> Option<OpeningSession> {
+        if matches!(self.phase, Phase::Opening { .. }) { self.dialect.opening_session() } else { None }
+    }
+
+    /// The call that opens the session must not be made: it is refused without the agent.
+    pub fn refuse_opening(&mut self, failure: RpcFailure, now: Instant) {
+        let is_opening = |pending: &PendingCall| matches!(pending.call, Call::Initialize(_));
+        let id = self.calls.iter().find(|(_, pending)| is_opening(pending)).map(|(id, _)| id.clone());
+        if let Some(id) = id {
+            self.response(&id, Err(failure), now);
+        }
+    }
+
+    /// Whether the agent owes an answer.
+    pub fn awaits_answer(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Ends what the agent has open, because this connection leaves a process that goes on.
+    pub fn leave(&mut self) {
+        let bytes = self.dialect.leave();
+        if !bytes.is_empty() {
+            self.transmit(bytes);
         }
     }
 

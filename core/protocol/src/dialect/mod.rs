@@ -244,6 +244,15 @@ pub fn agent_name(server: Option<&ServerInfo>, version: &str) -> String {
     }
 }
 
+/// The call under way that opens a session of a process which may have several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpeningSession {
+    /// The answer names the session.
+    New,
+    /// It resumes the session with this id.
+    Resume(String),
+}
+
 /// A protocol.
 pub trait Dialect: Send + std::fmt::Debug {
     /// The protocol, and who speaks it.
@@ -286,6 +295,24 @@ pub trait Dialect: Send + std::fmt::Debug {
     /// Whether a question may be answered with a text that is none of its choices.
     fn accepts_free_answers(&self) -> bool {
         true
+    }
+
+    /// Whether one process can have several sessions, which messages name.
+    fn shares_processes(&self) -> bool {
+        false
+    }
+
+    /// Sets the first id that calls get, where ids are numbers. No other connection of the process uses those that follow.
+    fn set_first_id(&mut self, _first: u64) {}
+
+    /// The call under way that opens the session, if there is one.
+    fn opening_session(&self) -> Option<OpeningSession> {
+        None
+    }
+
+    /// Ends what is open, because the connection leaves a process that goes on: the bytes of a cancel and of refusals.
+    fn leave(&mut self) -> Vec<u8> {
+        Vec::new()
     }
 
     /// The handshake of a protocol that has no handshake.

@@ -40,7 +40,8 @@ fn read(text: &[u8], limit: usize, piece: usize) -> (Vec<Vec<u8>>, Result<Vec<u8
         assert_eq!(buffer.is_empty(), fed == taken);
         buffer.release();
     }
-    let rest = buffer.take_rest().to_vec();
+    buffer.end();
+    let rest = buffer.next_line().ok().flatten().unwrap_or_default().to_vec();
     assert!(buffer.is_empty());
     (lines, Ok(rest))
 }

@@ -465,7 +465,8 @@ impl Play {
     fn exit(&mut self) {
         self.read(self.pipe.len());
         if !self.connection.is_closed() && !self.tail_is_read {
-            let tail = self.lines.take_rest().to_vec();
+            self.lines.end();
+            let tail = self.lines.next_line().ok().flatten().unwrap_or_default().to_vec();
             self.kept = 0;
             self.receive(&tail);
         }

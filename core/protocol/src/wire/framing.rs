@@ -30,6 +30,8 @@ pub struct LineBuffer {
     limit: usize,
     /// There was no memory for the line that comes next, which has at least so many bytes.
     lost: Option<usize>,
+    /// Nothing more is read.
+    has_ended: bool,
 }
 
 /// A line grew past the limit, or past the memory that there is.
@@ -56,12 +58,17 @@ impl From<LineTooLong> for Error {
 
 impl LineBuffer {
     pub fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, scanned: 0, limit, lost: None }
+        Self { bytes: Vec::new(), start: 0, scanned: 0, limit, lost: None, has_ended: false }
     }
 
     /// From now on lines may be as long as this.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// Nothing more is read: the last line may lack its end.
+    pub fn end(&mut self) {
+        self.has_ended = true;
     }
 
     /// Takes what was read.
@@ -85,7 +92,7 @@ impl LineBuffer {
         self.bytes.extend_from_slice(read);
     }
 
-    /// The next whole line, without its end; `None` until more is read.
+    /// The next line, without its end; `None` until more is read.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, LineTooLong> {
         let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
         let end = found.map_or(self.bytes.len(), |offset| self.scanned + offset);
@@ -98,25 +105,19 @@ impl LineBuffer {
             if let Some(size) = self.lost {
                 return Err(LineTooLong { size, limit: self.limit, no_memory: true });
             }
-            return Ok(None);
+            if !self.has_ended || size == 0 {
+                return Ok(None);
+            }
         }
         let line = &self.bytes[self.start..end];
-        self.start = end + 1;
+        self.start = self.bytes.len().min(end + 1);
         self.scanned = self.start;
         Ok(Some(line))
     }
 
-    /// What is left when the stream ends: a line without its end, if any.
-    pub fn take_rest(&mut self) -> &[u8] {
-        let rest = &self.bytes[self.start..];
-        self.start = self.bytes.len();
-        self.scanned = self.start;
-        rest
-    }
-
     /// Forgets everything.
     pub fn clear(&mut self) {
-        *self = Self::new(self.limit);
+        *self = Self { has_ended: self.has_ended, ..Self::new(self.limit) };
     }
 
     /// Whether nothing is left, not even a part of a line, or word of one that was lost.
@@ -209,7 +210,7 @@ mod tests {
                 from = to;
             }
             prop_assert_eq!(seen, text.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>());
-            prop_assert!(buffer.take_rest().is_empty());
+            prop_assert!(buffer.is_empty());
         }
     }
 }

@@ -258,6 +258,18 @@ pub fn request(id: &str, method: &str, params: &impl Serialize) -> Vec<u8> {
     line(&Request { jsonrpc: "2.0", id, method, params })
 }
 
+/// The same with a number for an id.
+pub fn numbered_request(id: u64, method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Request<'a, P> {
+        jsonrpc: &'static str,
+        id: u64,
+        method: &'a str,
+        params: &'a P,
+    }
+    line(&Request { jsonrpc: "2.0", id, method, params })
+}
+
 /// The same without parameters.
 pub fn bare_request(id: &str, method: &str) -> Vec<u8> {
     line(&serde_json::json!({"jsonrpc": "2.0", "id": id, "method": method}))

@@ -48,7 +48,7 @@ async fn who_does_not_read_stops_the_agent_and_loses_nothing() {
     idle().await;
     let stalled_at = written.load(Ordering::Relaxed);
     // The queue, what is read at a time, and the pipe.
-    assert!(stalled_at * 90 < SMALL + 2 * super::super::CHUNK + 4096, "{stalled_at} events were taken");
+    assert!(stalled_at * 90 < SMALL + 2 * crate::driver::reader::CHUNK + 4096, "{stalled_at} events were taken");
     // It stays so.
     tokio::time::sleep(3600 * SECOND).await;
     assert_eq!(written.load(Ordering::Relaxed), stalled_at);

@@ -22,7 +22,7 @@ use agent_client_protocol_schema::v1::{self as acp, StopReason};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming};
+use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, OpeningSession};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::jsonrpc::{self, Message, RpcFailure};
 use crate::wire::value::object;
@@ -32,6 +32,9 @@ use opening::{Modes, Stage};
 use permission::Permission;
 use program::Program;
 use tools::Tools;
+
+/// The code that ACP gives a request which was cancelled.
+const CANCELLED: i64 = -32800;
 
 /// What the session is to be, which ACP says after the handshake. Its `Debug` has no servers: their headers and
 /// variables may be secrets.
@@ -268,6 +271,37 @@ impl Dialect for Acp {
 
     fn tool_kind(&self, call_id: &str) -> Option<ToolKind> {
         self.tools.kind(call_id)
+    }
+
+    fn shares_processes(&self) -> bool {
+        true
+    }
+
+    fn set_first_id(&mut self, first: u64) {
+        self.next_id = first;
+    }
+
+    fn opening_session(&self) -> Option<OpeningSession> {
+        if !matches!(self.stage, Stage::Session) {
+            return None;
+        }
+        let resumed = self.params.session_id.as_ref().filter(|_| self.params.fork_of.is_none());
+        Some(resumed.map_or(OpeningSession::New, |id| OpeningSession::Resume(id.clone())))
+    }
+
+    fn leave(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(session) = self.session.as_ref().filter(|_| self.prompting) {
+            bytes
+                .extend(line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})));
+        }
+        let mut open: Vec<_> = self.permissions.drain().collect();
+        open.sort_by_key(|(_, permission)| permission.order);
+        for (rpc_id, _) in open {
+            let failure = RpcFailure { code: CANCELLED, message: "the session is closed".to_owned(), data: None };
+            bytes.extend(jsonrpc::refusal(&rpc_id, &failure));
+        }
+        bytes
     }
 
     /// A question is a list of options, of which one can be selected.

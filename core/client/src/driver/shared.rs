@@ -1,21 +1,21 @@
 //! What a session's handles and its driver share.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::SessionState;
+use super::commands::{Command, ProcessCommand};
+use super::event_channel::EventChannel;
 use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
-use crate::driver::Command;
-use crate::driver::event_channel::EventChannel;
+use crate::endpoint::ConnectionKey;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
 
 /// What an agent says, shared by all sessions whose agent says the same, as those of one release do: names and
 /// descriptions of commands are much of what they hold. `said` is what was said last.
-pub(super) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> {
+pub(crate) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> {
     let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
     match said.upgrade() {
         Some(same) if *same == told => same,
@@ -23,6 +23,29 @@ pub(super) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> 
             let told = Arc::new(told);
             *said = Arc::downgrade(&told);
             told
+        }
+    }
+}
+
+/// Where a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// It waits for a prompt.
+    Idle,
+    /// A turn runs.
+    Active,
+    /// It is over.
+    Closed,
+}
+
+impl SessionState {
+    /// The word for it: `idle`, `active`, `closed`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Active => "active",
+            Self::Closed => "closed",
         }
     }
 }
@@ -51,7 +74,9 @@ struct State {
 /// Shared by a session's handles and its driver.
 #[derive(Debug)]
 pub struct Shared {
-    commands: mpsc::UnboundedSender<Command>,
+    key: ConnectionKey,
+    process: mpsc::UnboundedSender<ProcessCommand>,
+    /// Has the process's task look for room in its queues.
     pub(crate) room: Arc<Notify>,
     pub(crate) event_buffer_bytes: usize,
     state: Mutex<State>,
@@ -64,7 +89,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(event_buffer_bytes: usize, commands: mpsc::UnboundedSender<Command>) -> Self {
+    pub(super) fn new(
+        event_buffer_bytes: usize,
+        key: ConnectionKey,
+        process: mpsc::UnboundedSender<ProcessCommand>,
+        room: Arc<Notify>,
+    ) -> Self {
         let state = State {
             active: None,
             settling: None,
@@ -75,8 +105,9 @@ impl Shared {
             next_turn: 1,
         };
         Self {
-            commands,
-            room: Arc::new(Notify::new()),
+            key,
+            process,
+            room,
             event_buffer_bytes,
             state: Mutex::new(state),
             over: AtomicBool::new(false),
@@ -87,8 +118,8 @@ impl Shared {
     }
 
     /// Runs `log`, whose records are this session's, on whatever thread this is.
-    pub(crate) fn in_span(&self, log: impl FnOnce()) {
-        self.span.in_scope(log);
+    pub(crate) fn in_span<R>(&self, log: impl FnOnce() -> R) -> R {
+        self.span.in_scope(log)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -190,7 +221,7 @@ impl Shared {
 
     /// Sends a command. Returns whether the driver will receive it.
     pub(crate) fn send(&self, command: Command) -> bool {
-        self.commands.send(command).is_ok()
+        self.process.send(ProcessCommand::Session(self.key, command)).is_ok()
     }
 
     /// Registers a turn, then sends its prompt. Returns at once.
@@ -278,84 +309,5 @@ impl Shared {
     pub fn begin_close_within(&self, timeout: Option<Duration>) {
         self.close(Error::SessionClosed);
         self.send(Command::Close(timeout));
-    }
-}
-
-/// The way from a turn to its session, which a one-shot turn has not yet when it begins.
-#[derive(Debug, Default)]
-pub(crate) struct Link {
-    target: OnceLock<(Arc<Shared>, TurnKey)>,
-    cancelled: AtomicBool,
-    changed: Notify,
-}
-
-impl Link {
-    pub(crate) fn to(shared: Arc<Shared>, key: TurnKey) -> Self {
-        let link = Self::default();
-        link.connect(shared, key);
-        link
-    }
-
-    /// The turn has its session.
-    pub(crate) fn connect(&self, shared: Arc<Shared>, key: TurnKey) {
-        drop(self.target.set((shared, key)));
-        // With the one in `cancel`: one of the two sees what the other wrote.
-        fence(Ordering::SeqCst);
-        self.changed.notify_waiters();
-        if self.is_cancelled() {
-            self.cancel();
-        }
-    }
-
-    pub(crate) fn target(&self) -> Option<&(Arc<Shared>, TurnKey)> {
-        self.target.get()
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-        fence(Ordering::SeqCst);
-        match self.target() {
-            Some((shared, key)) => shared.cancel(*key),
-            None => self.changed.notify_waiters(),
-        }
-    }
-
-    /// Waits until the turn is cancelled before it has a session.
-    pub(crate) async fn until_cancelled(&self) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if self.is_cancelled() {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    /// Waits for the session, or for the end of the turn that never gets one.
-    pub(crate) async fn connected(&self, channel: &EventChannel) -> Result<&(Arc<Shared>, TurnKey)> {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if let Some(target) = self.target() {
-                return Ok(target);
-            }
-            tokio::select! {
-                () = changed => {}
-                outcome = channel.settled() => {
-                    return match (self.target(), outcome) {
-                        (Some(target), _) => Ok(target),
-                        (None, Err(error)) => Err(error),
-                        (None, Ok(_)) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
-                    };
-                }
-            }
-        }
     }
 }
