@@ -212,6 +212,15 @@ fn id_of_another_session_fails_the_second_opening() {
 }
 
 #[test]
+fn two_openings_with_one_id_leave_the_first() {
+    let mut endpoint = Endpoint::default();
+    let ids = [0, 1].map(|key| opening(&mut endpoint, key));
+    assert_eq!(hear(&mut endpoint, &answer(ids[1], named("a"))), heard(Route::Named(1, vec![])));
+    assert!(matches!(hear(&mut endpoint, &answer(ids[0], named("a"))).route, Route::Conflict(0, _)));
+    assert_eq!(hear(&mut endpoint, &update("a", 1)), heard(Route::To(1)));
+}
+
+#[test]
 fn resumed_session_gets_its_past_before_the_answer_and_maybe_another_id() {
     let mut endpoint = two();
     endpoint.attach(2);
