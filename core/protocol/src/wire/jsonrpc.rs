@@ -134,10 +134,10 @@ impl<'a> Params<'a> {
         params.text = scanner.object_text(|name, scanner| {
             let value = scanner.value()?;
             let known =
-                name.has_escapes || params.members[..params.count].iter().any(|(other, _)| *other == name.written);
+                name.has_escapes || params.members[..params.count].iter().any(|(other, _)| *other == name.written());
             match params.members.get_mut(params.count) {
                 Some(member) if !known => {
-                    *member = (name.written, value);
+                    *member = (name.written(), value);
                     params.count += 1;
                 }
                 _ => params.is_complete = false,

@@ -16,20 +16,26 @@ pub(crate) struct Scanner<'a> {
     at: usize,
 }
 
-/// A string as it is written, without its quotes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A string as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawText<'a> {
-    pub(crate) written: &'a str,
+    quoted: &'a str,
     pub(crate) has_escapes: bool,
 }
 
 impl<'a> RawText<'a> {
+    /// What stands between the quotes.
+    #[inline]
+    pub(crate) fn written(self) -> &'a str {
+        self.quoted.get(1..self.quoted.len() - 1).unwrap_or_default()
+    }
+
     /// The string itself; `None` if it has half of a surrogate pair.
     pub(crate) fn decode(self) -> Option<Cow<'a, str>> {
         if !self.has_escapes {
-            return Some(Cow::Borrowed(self.written));
+            return Some(Cow::Borrowed(self.written()));
         }
-        serde_json::from_str(&format!("\"{}\"", self.written)).ok().map(Cow::Owned)
+        serde_json::from_str(self.quoted).ok().map(Cow::Owned)
     }
 }
 
@@ -109,7 +115,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     pub(crate) fn string(&mut self) -> Result<RawText<'a>, NotJson> {
         self.expect(b'"')?;
-        let (start, mut has_escapes) = (self.at, false);
+        let (start, mut has_escapes) = (self.at - 1, false);
         loop {
             self.at += plain_run(self.rest());
             match self.rest() {
@@ -122,9 +128,9 @@ impl<'a> Scanner<'a> {
             }
             has_escapes = true;
         }
-        let written = self.text.get(start..self.at).ok_or(NotJson)?;
         self.at += 1;
-        Ok(RawText { written, has_escapes })
+        let quoted = self.text.get(start..self.at).ok_or(NotJson)?;
+        Ok(RawText { quoted, has_escapes })
     }
 
     /// Walks over any value, and gives its text.
@@ -244,8 +250,10 @@ pub(crate) fn for_each_member<'a>(
 
 /// The text in quotes that is a whole JSON value; `None` if the value is not a string.
 pub(crate) fn text_of(value: &str) -> Option<Cow<'_, str>> {
-    let written = value.strip_prefix('"')?.strip_suffix('"')?;
-    RawText { written, has_escapes: memchr::memchr(b'\\', written.as_bytes()).is_some() }.decode()
+    if value.len() < 2 || !value.starts_with('"') {
+        return None;
+    }
+    RawText { quoted: value, has_escapes: memchr::memchr(b'\\', value.as_bytes()).is_some() }.decode()
 }
 
 /// The text of `{"type": "text", "text": …}`, in any order and spacing; `None` if there is anything else in it.
@@ -254,8 +262,8 @@ pub(crate) fn plain_text_part(object: &str) -> Option<String> {
     Scanner::new(object)
         .object(|name, scanner| {
             let value = scanner.string()?;
-            match name.written {
-                "type" if !is_text && value.written == "text" => is_text = true,
+            match name.written() {
+                "type" if !is_text && value.written() == "text" => is_text = true,
                 "text" if text.is_none() => text = Some(value),
                 _ => return Err(NotJson),
             }

@@ -468,10 +468,10 @@ pub fn tag_of(json: &str) -> serde_json::Result<Cow<'_, str>> {
     }
     let mut found = None;
     let read = for_each_member(json, |name, value| {
-        if name.has_escapes || (name.written == "type" && found.is_some()) {
+        if name.has_escapes || (name.written() == "type" && found.is_some()) {
             return Err(NotJson);
         }
-        if name.written == "type" {
+        if name.written() == "type" {
             found = Some(value);
         }
         Ok(())
