@@ -55,7 +55,7 @@ fn check_acp(lines: &[u8]) {
                 Incoming::Answered(bytes) => {
                     assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
                 }
-                Incoming::Event(event) | Incoming::OutOfTurn(event) => stable(&*event),
+                Incoming::Event(event) | Incoming::OutOfTurn(event) => stable(&event),
                 Incoming::Commands(commands) => {
                     let text = serde_json::to_string(&commands).expect("JSON");
                     let again: Vec<SlashCommand> = serde_json::from_str(&text).expect("what was written");

@@ -59,7 +59,6 @@ pub fn for_host() -> bool {
 }
 
 /// Has `write` write messages for a host that takes them as JSON: with what the SDK has added, under the name `$tool_call`.
-
 #[doc(hidden)]
 pub fn written_for_host<T>(write: impl FnOnce() -> T) -> T {
     struct Reset(bool);
