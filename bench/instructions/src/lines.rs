@@ -63,12 +63,6 @@ pub(crate) fn acp_text(n: usize) -> Value {
     acp_update(&json!({"sessionUpdate": "agent_message_chunk", "content": content}))
 }
 
-pub(crate) fn acp_tool_call(n: usize) -> Value {
-    let content = json!([{"type": "content", "content": {"type": "text", "text": "total 12\n"}}]);
-    acp_update(&json!({"sessionUpdate": "tool_call", "toolCallId": format!("0:call_{n:08}"), "title": "Bash",
-        "kind": "execute", "status": "pending", "content": content}))
-}
-
 pub(crate) fn turn_end() -> Value {
     event("TurnEnd", &json!({}))
 }

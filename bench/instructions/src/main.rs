@@ -31,7 +31,6 @@ const PATHS: &[(&str, Path)] = &[
     ("decode status, spaced", |times| decode(times, &lines::status(1), false)),
     ("decode text, ACP", |times| decode_acp(times, &lines::acp_text(1), true)),
     ("decode text, ACP, spaced", |times| decode_acp(times, &lines::acp_text(1), false)),
-    ("decode tool call, ACP", |times| decode_acp(times, &lines::acp_tool_call(1), true)),
     ("turn in memory, an event", |times| run(turn(times, true))),
     ("turn in memory, an event, spaced", |times| run(turn(times, false))),
     ("approval in memory, a round trip", |times| run(approvals(times))),
