@@ -56,9 +56,9 @@ pub async fn close_all(grace: std::time::Duration) {
     }
 }
 
-/// The runtime of this process, shared by all bindings: one thread runs everything, which costs a quarter of what several
-/// cost for this work. It is started by the first call. Where no descriptor or no thread is left that call fails, and a later
-/// one tries again.
+/// Returns the runtime of this process, which all bindings share. One thread runs everything: for this work that takes the least
+/// processor time (`docs/decisions/one-runtime-thread.md`). The first call starts it. If no descriptor or no thread is left, that call
+/// fails, and a later call tries again.
 ///
 /// # Errors
 /// [`Error::Spawn`](crate::Error::Spawn) says what the system lacks.
