@@ -125,7 +125,7 @@ test-node: $(PACKAGES)/.npm ## The Node package, on this Node, on Node 24 and on
 .PHONY: test-generated
 test-generated: $(VENV)/.ready ## Generated files are up to date: the wire's types, and the blocking API of Python.
 	$(call say,Checking generated files)
-	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_sync.py --check
+	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_sync.py --check
 
 .PHONY: test-scenarios
 test-scenarios: build ## One suite of scenarios through all three languages, over Wire and ACP, compared line by line.

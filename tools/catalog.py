@@ -1,4 +1,4 @@
-"""The catalogue of Wire's messages, as the core prints it, from which Python's and TypeScript's types are generated."""
+"""The catalogues of messages and options, as the core prints them, from which types and tables are generated."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def load_catalog() -> dict[str, Any]:
-    """Builds and runs the core's example that prints the catalogue."""
-    command = ["cargo", "run", "--quiet", "--locked", "--package", "kimi-agent-protocol", "--example", "wire_catalog"]
+def load_catalog(example: str = "wire_catalog") -> dict[str, Any]:
+    """Builds and runs the core's example that prints a catalogue."""
+    command = ["cargo", "run", "--quiet", "--locked", "--package", "kimi-agent-protocol", "--example", example]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -4,8 +4,9 @@ import type { Callbacks } from "./addon.js";
 import { objectJson, optionJson, show, wrongOption } from "./arguments.js";
 import { callNative } from "./errors.js";
 import { loadNative } from "./native.js";
+import type { AgentOptions, AgentSessionOptions, SessionOptions } from "./option-types.js";
 import type { WireVersion } from "./script.js";
-import { type AnyObject, checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
+import { checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
   ApprovalRequest,
   Event,
@@ -159,112 +160,7 @@ export function hook(definition: HookDefinition): Hook {
   return new Hook(definition);
 }
 
-/**
- * The options of {@link createSession} and of the one-shot {@link prompt}. An option that is not set, or `undefined`, is not
- * passed on to the agent, so that the agent's own configuration decides. All times are in milliseconds, all sizes in bytes.
- */
-export interface SessionOptions {
-  /** The directory that the agent works in. Default: the current directory. */
-  workDir?: string | undefined;
-  /**
-   * The id of the conversation to resume, or the name of a new one: letters, digits, `.`, `_` and `-`. Default: a new
-   * conversation with a random id.
-   */
-  sessionId?: string | undefined;
-  /** The model's name in the agent's configuration. Default: the agent's default model. */
-  model?: string | undefined;
-  /** Whether the model thinks before it answers. Default: as the agent is configured. */
-  thinking?: boolean | undefined;
-  /** Whether everything is approved without asking. Default: `false`. */
-  yolo?: boolean | undefined;
-  /** The path of a configuration file: JSON if its name ends with `.json`, else TOML. Default: the user's own file. */
-  configFile?: string | undefined;
-  /**
-   * The agent's configuration itself, not together with `configFile`. It may hold keys: it travels in a private file.
-   * Default: none.
-   */
-  config?: AnyObject | undefined;
-  /**
-   * The agent: the path or name of a program, or a list of it and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`,
-   * then `kimi` on PATH.
-   */
-  executable?: string | readonly string[] | undefined;
-  /** Environment variables for the agent, in addition to those of this process. Default: none. */
-  env?: Readonly<Record<string, string | undefined>> | undefined;
-  /**
-   * Configurations of MCP servers, each `{ mcpServers: { … } }`. They may hold keys: they travel in private files.
-   * Default: the user's own.
-   */
-  mcpConfigs?: readonly AnyObject[] | undefined;
-  /** The path of an agent specification. Default: the agent's default one. */
-  agentFile?: string | undefined;
-  /** The path of a directory with skills. Default: the agent's own directories. */
-  skillsDir?: string | undefined;
-  /** Tools of this program that the model can call; see {@link tool}. Default: none. */
-  tools?: readonly ExternalTool[] | undefined;
-  /** How many steps a turn may take, at least 1. Default: as the agent is configured. */
-  maxStepsPerTurn?: number | undefined;
-  /** How often a step may ask the model's service, the first attempt included; at least 1. Default: as the agent is configured. */
-  maxRetriesPerStep?: number | undefined;
-  /**
-   * Answers approval requests. With `"manual"`, the reader of the events answers through `turn.respond`, or
-   * `session.respond` outside a turn. Default: every request is rejected, or approved with `yolo`.
-   */
-  onApproval?: ApprovalHandler | "manual" | undefined;
-  /** Answers the agent's questions; `"manual"` as for `onApproval`. Default: the agent cannot ask. */
-  onQuestion?: QuestionHandler | "manual" | undefined;
-  /** Functions that the agent calls before or after an action. Default: none. */
-  hooks?: readonly HookDefinition[] | undefined;
-  /** Gets the events that come while no turn is running, one after the other. Default: they are dropped. */
-  onEvent?: ((event: Event, context: HandlerContext) => unknown) | undefined;
-  /** Gets the lines that the agent writes to stderr. Default: the last lines are kept for errors. */
-  onStderr?: ((line: string, context: HandlerContext) => unknown) | undefined;
-  /** The name of this program, for the agent. Default: `"kimi-agent"`. */
-  clientName?: string | undefined;
-  /** The version of this program, for the agent. Default: the version of this package. */
-  clientVersion?: string | undefined;
-  /** Further command-line arguments for the agent, after all others. Default: none. */
-  extraArgs?: readonly string[] | undefined;
-  /** The protocol to speak. Default: `"auto"`, which finds out. */
-  dialect?: Dialect | undefined;
-  /**
-   * How long the agent may take to start and answer, in milliseconds; also to answer `steer()` and `setPlanMode()`, and to be
-   * silent in a `replay()`. Default: 60,000.
-   */
-  handshakeTimeout?: number | undefined;
-  /** How long a cancelled turn may take to end, in milliseconds, before the SDK ends it. Default: 10,000. */
-  cancelTimeout?: number | undefined;
-  /**
-   * How long the agent may take to exit when the session closes, in milliseconds, before it gets TERM, and KILL two seconds
-   * later. Default: 10,000.
-   */
-  closeTimeout?: number | undefined;
-  /** How long a turn may be silent, in milliseconds, while the agent does not wait for this program. Default: no limit. */
-  idleTimeout?: number | undefined;
-  /** How long a turn may take, in milliseconds. Default: no limit. */
-  turnTimeout?: number | undefined;
-  /** The longest line that the agent may send, in bytes; at least 1024. Default: 268,435,456 (256 MiB). */
-  maxLineBytes?: number | undefined;
-  /** How many bytes of unread events of a turn are kept before the agent has to wait; at least 1024. Default: 262,144 (256 KiB). */
-  eventBufferBytes?: number | undefined;
-  /**
-   * Gives up the opening when it is aborted: the signal's reason is thrown, and the agent is ended. It has no effect on an open
-   * session. The one-shot {@link prompt} is cancelled by it at any time. Default: none.
-   */
-  signal?: AbortSignal | undefined;
-}
-
-/** The options that belong to an agent's process, which its sessions share. */
-type ProcessOption = "executable" | "env" | "extraArgs" | "dialect" | "onStderr" | "clientName" | "clientVersion";
-
-/**
- * The options of {@link openAgent}. No process is started before the first session, so `signal` gives up the agent until its
- * first session is open. Sessions have a signal and timeouts of their own.
- */
-export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
-
-/** The options of a session of an {@link Agent}: all but those of its process. */
-export type AgentSessionOptions = Omit<SessionOptions, ProcessOption>;
+export type { AgentOptions, AgentSessionOptions, SessionOptions };
 
 /** The functions among the options. */
 export interface HandlerFunctions {

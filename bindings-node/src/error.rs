@@ -1,7 +1,7 @@
 //! The core's errors for JavaScript: a typed object, thrown or as part of another value.
 
 use kimi_agent::Error;
-use kimi_agent_bridge::Naming;
+use kimi_agent_bridge::{Naming, error_text, spelled};
 use napi::Env;
 use napi::bindgen_prelude::JsValue;
 use napi_derive::napi;
@@ -33,7 +33,7 @@ pub struct NativeError {
 
 impl From<&Error> for NativeError {
     fn from(error: &Error) -> Self {
-        let (message, _) = error.told(Naming::Camel);
+        let message = error_text(error, Naming::Camel);
         let mut native = Self {
             code: error.code().to_owned(),
             message,
@@ -46,7 +46,7 @@ impl From<&Error> for NativeError {
             data: None,
             hint: None,
         };
-        match error.clone().spelled(Naming::Camel) {
+        match spelled(error.clone(), Naming::Camel) {
             Error::InvalidOption { option, .. } => native.option = Some(option),
             Error::AgentExited(exit) => {
                 native.exit_code = exit.exit_code;

@@ -36,7 +36,7 @@ const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// The core's error as `(code, message, fields)`.
 pub(crate) fn error_parts<'py>(py: Python<'py>, error: &Error) -> PyResult<(&'static str, String, Bound<'py, PyDict>)> {
     let fields = PyDict::new(py);
-    for (name, value) in error.fields() {
+    for (name, value) in bridge::error_fields(error) {
         fields.set_item(name, convert::json_to_py(py, &value)?)?;
     }
     Ok((error.code(), error.to_string(), fields))

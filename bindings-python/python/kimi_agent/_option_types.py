@@ -62,124 +62,140 @@ HookHandler = Callable[[HookRequest], Union[HookAnswer, Awaitable[HookAnswer]]]
 EventHandler = Callable[[Event], object]
 StderrHandler = Callable[[str], object]
 
+# Generated from here on by tools/generate_options.py; changes belong in core/protocol/src/options.rs.
+
 
 class AgentSessionOptions(TypedDict, total=False):
     """The options of a session of an `Agent`. None is the same as leaving an option out."""
 
     work_dir: StrPath | None
-    """The directory that the agent works in. Default: the current one."""
+    """The directory that the agent works in. Default: the current directory."""
     session_id: str | None
-    """The session to resume, or the id of a new one. Default: a new session with a random id."""
+    """The id of the session to resume, or the id of a new one: at most 128 letters, digits, `.`, `_` and `-`. Default:
+    a new session with a random id."""
     model: str | None
-    """The model, by its name in the agent's configuration. Default: the one configured there."""
+    """The model, by its name in the agent's configuration. Default: the default model of the configuration."""
     thinking: bool | None
-    """Whether the model thinks first. Default: as configured."""
-    yolo: bool | None
-    """Whether everything is approved without asking. Default: False."""
-    config_file: StrPath | None
-    """The path of a configuration file, JSON if named `*.json`, else TOML. Default: the user's own."""
-    config: Mapping[str, Any] | None
-    """The configuration itself; it travels in a private file, never in the arguments. Not together with `config_file`.
-    Default: the user's own."""
-    mcp_configs: Sequence[Mapping[str, Any]] | None
-    """MCP configurations, each `{"mcpServers": {…}}`. Default: the user's own."""
-    agent_file: StrPath | None
-    """The path of an agent specification. Default: the agent's own."""
-    skills_dir: StrPath | None
-    """A directory of skills. Default: the agent's own places."""
-    tools: Sequence[ExternalTool] | None
-    """Tools of the program that the model may call; `@tool` makes them. Default: none."""
-    max_steps_per_turn: int | None
-    """How many steps a turn may have, at least 1. Default: as configured."""
-    max_retries_per_step: int | None
-    """How often the model's service is asked in one step, the first time included, at least 1. Default: as
+    """Whether the model thinks before it answers. kimi-cli can turn thinking off since 0.67. Default: as the agent is
     configured."""
+    yolo: bool | None
+    """Whether the agent acts without asking for approval. Default: False."""
+    config_file: StrPath | None
+    """The path of a configuration file: JSON if its name ends with `.json`, otherwise TOML. Not together with `config`.
+    Default: the user's own file."""
+    config: Mapping[str, Any] | None
+    """The agent's configuration itself. It may hold keys, so the agent reads it from a private file. Not together with
+    `config_file`. Default: the user's own file."""
+    mcp_configs: Sequence[Mapping[str, Any]] | None
+    """Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads
+    them from private files. Default: the user's own."""
+    agent_file: StrPath | None
+    """The path of an agent specification: its prompt and its tools. Default: the agent's default one."""
+    skills_dir: StrPath | None
+    """The path of a directory with skills. Default: the agent's own directories."""
+    tools: Sequence[ExternalTool] | None
+    """Tools of this program that the model can call. Default: none."""
+    max_steps_per_turn: int | None
+    """The largest number of steps in a turn, at least 1. Default: as the agent is configured."""
+    max_retries_per_step: int | None
+    """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
+    no retry. Default: as the agent is configured."""
     on_approval: ApprovalHandler | Literal["manual"] | None
-    """Answers requests for approval, or "manual": `turn.respond()` answers them. Default: `yolo` approves, otherwise
-    every request is rejected."""
+    """Answers approval requests. With `"manual"` the reader of the events answers them with `respond()`. It has no
+    deadline. Default: with `yolo` every request is approved, otherwise every request is rejected."""
     on_question: QuestionHandler | Literal["manual"] | None
-    """Answers the agent's questions, or "manual": `turn.respond()` answers them. Default: the agent is told that it
-    cannot ask."""
+    """Answers the agent's questions. With `"manual"` the reader of the events answers them with `respond()`. It has no
+    deadline. Default: the agent cannot ask questions."""
     hooks: Sequence[Hook] | None
-    """Hooks, which the agent asks before or after it does something. Default: none."""
+    """Functions that the agent calls before or after an action, such as a tool call. Default: none."""
     on_event: EventHandler | None
-    """Gets events outside of turns, one after the other. Default: they are dropped."""
+    """Gets the events outside of turns, one after the other. Default: they are dropped."""
     handshake_timeout: Seconds
-    """Seconds for the agent to open the session, and to answer `steer()` and `set_plan_mode()`. Default: 60."""
+    """The time for the agent to start and to open the session, and later to answer `steer()` and `set_plan_mode()`.
+    Also the longest silence in a `replay()`. In seconds. Default: 60."""
     cancel_timeout: Seconds
-    """Seconds for a cancelled turn to end before the SDK ends it. Default: 10."""
+    """The time for a cancelled turn to end, before the SDK ends it. In seconds. Default: 10."""
     close_timeout: Seconds
-    """Seconds for the agent to exit when the session closes, before it is ended by force. Default: 10."""
+    """The time for the agent to exit when the session closes. Then the agent gets SIGTERM, and SIGKILL two seconds
+    later. A turn that is running is cancelled within the same time. In seconds. Default: 10."""
     idle_timeout: Seconds
-    """Seconds that a turn may be silent while the agent does not wait for the program. Default: no limit."""
+    """The longest time in a turn without a message from the agent. Time in which the agent waits for this program does
+    not count. In seconds. Default: no limit."""
     turn_timeout: Seconds
-    """Seconds that a turn may take. Default: no limit."""
+    """The time for a whole turn. In seconds. Default: no limit."""
     max_line_bytes: int | None
-    """The longest line in bytes that the agent may write, at least 1024. Default: 268435456 (256 MiB)."""
+    """The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
+    1024. Default: 268,435,456 (256 MiB)."""
     event_buffer_bytes: int | None
-    """How many bytes of events of a turn may be unread before the agent has to wait, at least 1024. Default: 262144
-    (256 KiB)."""
+    """The size of the unread events of a turn from which on the agent has to wait. In bytes, at least 1024. Default:
+    262,144 (256 KiB)."""
 
 
 class SessionOptions(AgentSessionOptions, total=False):
-    """All options of `create_session()` and `prompt()`. Only what is set is passed on to the agent; None is the same as
-    leaving an option out."""
+    """All options of `create_session()` and `prompt()`. Only options that are set are passed on to the agent. None is
+    the same as leaving an option out."""
 
     executable: StrPath | Sequence[StrPath] | None
-    """The agent's executable, or a list of it and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`, then `kimi`
-    on PATH."""
+    """The agent: the path or name of a program, or a list of it and its first arguments. Default:
+    `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH."""
     env: Mapping[str, str] | None
-    """Environment variables in addition to the program's own. Default: none."""
-    extra_args: Sequence[str] | None
-    """Further arguments for the agent, at the end. Default: none."""
-    dialect: Dialect | None
-    """The protocol. Default: "auto", which finds it out."""
+    """Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
+    on a `PATH` that is set here. Default: none."""
     on_stderr: StderrHandler | None
-    """Gets the lines that the agent writes to stderr, in order. Default: they are kept for errors only."""
+    """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
+    lines are kept for errors."""
     client_name: str | None
-    """The name of the program that the agent is told. Default: "kimi-agent"."""
+    """The name of this program, for the agent. Default: "kimi-agent"."""
     client_version: str | None
-    """The version of the program that the agent is told. Default: the version of this package."""
+    """The version of this program, for the agent. Default: the version of this package."""
+    extra_args: Sequence[str] | None
+    """Further arguments for the agent, after all others. Default: none."""
+    dialect: Dialect | None
+    """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
 
 
 class PromptOptions(TypedDict, total=False):
-    """All options of `session.prompt()`; they override the session's."""
+    """All options of `session.prompt()`. They override the session's."""
 
     timeout: Seconds
-    """Seconds that the turn may take; unset: the session's `turn_timeout`."""
+    """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
+    `turn_timeout`."""
     idle_timeout: Seconds
-    """Seconds that the agent may send nothing; unset: the session's `idle_timeout`."""
+    """The longest time without a message from the agent. Time in which the agent waits for this program does not count.
+    In seconds. Default: the session's `idle_timeout`."""
 
 
 class OneShotOptions(SessionOptions, total=False):
     """All options of `prompt()`, which has a session of its own."""
 
     timeout: Seconds
-    """Seconds that the turn may take, without the start of the agent; unset: `turn_timeout`."""
+    """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
+    `turn_timeout`."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """All options of `open_agent()`; the other options are those of its sessions. None is the same as leaving an option
+    """All options of `open_agent()`. The other options are those of its sessions. None is the same as leaving an option
     out."""
 
     executable: StrPath | Sequence[StrPath] | None
-    """The agent's executable, or a list of it and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`, then `kimi`
-    on PATH."""
+    """The agent: the path or name of a program, or a list of it and its first arguments. Default:
+    `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH."""
     env: Mapping[str, str] | None
-    """Environment variables in addition to the program's own. Default: none."""
-    extra_args: Sequence[str] | None
-    """Further arguments for the agent, at the end. Default: none."""
-    dialect: Dialect | None
-    """The protocol. Default: "auto", which finds it out."""
+    """Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
+    on a `PATH` that is set here. Default: none."""
     on_stderr: StderrHandler | None
-    """Gets the lines that the agent writes to stderr, in order, whichever session they are about. Default: they are
-    kept for errors only."""
+    """Gets the lines that the agent writes to stderr, in order. If it fails, the failure is logged. Default: the last
+    lines are kept for errors."""
     client_name: str | None
-    """The name of the program that the agent is told. Default: "kimi-agent"."""
+    """The name of this program, for the agent. Default: "kimi-agent"."""
     client_version: str | None
-    """The version of the program that the agent is told. Default: the version of this package."""
+    """The version of this program, for the agent. Default: the version of this package."""
+    extra_args: Sequence[str] | None
+    """Further arguments for the agent, after all others. Default: none."""
+    dialect: Dialect | None
+    """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
     handshake_timeout: Seconds
-    """Seconds for the agent to list its sessions, its start included; sessions have their own. Default: 60."""
+    """The time for the agent to start and to list its sessions. Sessions have their own. In seconds. Default: 60."""
     close_timeout: Seconds
-    """Seconds for a process that sessions share to exit before it is ended by force; sessions have their own. Default:
-    10."""
+    """The time for a process that sessions share to exit, before it gets SIGTERM. Sessions have their own. In seconds.
+    Default: 10."""

@@ -9,9 +9,10 @@ use tokio::runtime::Handle;
 use super::mailbox::{Mailbox, Reply};
 use super::session::{Origin, take_list};
 use super::{BridgeSession, Callbacks, Mode, Naming};
-use crate::error::{Error, Result};
-use crate::{Agent, AgentOptions};
-use kimi_agent_client::host::{self, close_timeout, for_session};
+use crate::Agent;
+use crate::error::Result;
+use crate::error::invalid_option;
+use kimi_agent_client::host::{self, agent_options, close_timeout, for_session};
 
 /// How a session of an agent begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +55,9 @@ impl BridgeAgent {
             ("on_event", callbacks.on_event),
         ];
         if let Some((option, _)) = functions.into_iter().find(|(_, set)| *set) {
-            return Err(Error::option(naming.name(option), for_session(naming)));
+            return Err(invalid_option(naming.name(option), for_session(naming)));
         }
-        let mut options = AgentOptions::from_json(options, naming)?;
+        let mut options = agent_options(options, naming)?;
         if callbacks.on_stderr {
             let mailbox = Arc::clone(&mailbox);
             options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::error::invalid_option;
 use crate::wire::{Content, ContentPart};
 use kimi_agent_client::host::kind_of;
 
@@ -26,7 +27,7 @@ pub fn parse_content(value: Value) -> Result<Content> {
 fn part(place: &str, value: Value) -> Result<ContentPart> {
     let wrong = |problem: String| {
         let place = if place == "content" { String::new() } else { format!("{place}: ") };
-        Err(Error::option("content", format!("{place}{problem}")))
+        Err(invalid_option("content", format!("{place}{problem}")))
     };
     let fields = match value {
         Value::String(text) => return Ok(ContentPart::text(text)),

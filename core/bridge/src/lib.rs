@@ -13,7 +13,8 @@ mod turn;
 pub use agent::{BridgeAgent, Start};
 pub use content::parse_content;
 pub use files::PrivateFolder;
-pub use kimi_agent_client::host::{check_names, parse_hook, parse_tool, wrong_type};
+pub use kimi_agent_client::host::{check_names, error_fields, parse_hook, parse_tool, wrong_type};
+pub use kimi_agent_protocol::error::{spelled, text as error_text};
 pub use kimi_agent_protocol::naming::Naming;
 pub use kimi_agent_protocol::wire::value::RequestOrigin;
 pub use kimi_agent_protocol::wire::{Node, Reflect, written_for_host};
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::runtime::Runtime;
 
-use kimi_agent_client::{Agent, AgentOptions, Session};
+use kimi_agent_client::{Agent, Session};
 use kimi_agent_files as private;
 use kimi_agent_protocol::{
     Capabilities, Error, HandlerError, Result, answers, connection, dialect, error, printable, wire,

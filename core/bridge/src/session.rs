@@ -10,14 +10,15 @@ use tokio::runtime::Handle;
 use super::agent::Start;
 use super::mailbox::{JobKind, Mailbox, Payload, Reply};
 use super::{BridgeTurn, Naming, RequestOrigin, log, parse_hook, parse_tool};
-use crate::answers::{Answers, Approval, HookDecision};
+use crate::answers::{parse_answers, parse_approval, parse_hook_decision};
 use crate::connection::{ManualAnswer, RequestRef};
+use crate::error::invalid_option;
 use crate::error::{Error, Result};
 use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
 use crate::{Agent, Capabilities, Session};
-use kimi_agent_client::host::{self, close_timeout, kind_of, one_shot_on, too_deep};
+use kimi_agent_client::SessionOptions;
+use kimi_agent_client::host::{self, close_timeout, kind_of, one_shot_on, prompt_options, session_options, too_deep};
 use kimi_agent_client::{ExternalTool, Hook, IntoToolReturn};
-use kimi_agent_client::{PromptOptions, SessionOptions};
 
 /// Who answers requests of one kind, as the host says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,12 +150,12 @@ impl BridgeSession {
         key: u64,
         mailbox: Arc<Mailbox>,
         runtime: Handle,
-        (content, prompt_options): (Content, Map<String, Value>),
+        (content, given): (Content, Map<String, Value>),
         options: Map<String, Value>,
         naming: Naming,
         callbacks: Callbacks,
     ) -> Result<BridgeTurn> {
-        let prompt = PromptOptions::from_json(content, prompt_options, naming)?;
+        let prompt = prompt_options(content, given, naming)?;
         host::limits(&prompt)?;
         let options = prepare(key, &mailbox, options, naming, callbacks)?;
         let turn = one_shot_on(prompt, options, runtime.clone());
@@ -225,7 +226,7 @@ impl BridgeSession {
     /// # Errors
     /// Those of [`Session::prompt`].
     pub fn prompt(&self, content: Content, options: Map<String, Value>) -> Result<BridgeTurn> {
-        let prompt = PromptOptions::from_json(content, options, self.naming)?;
+        let prompt = prompt_options(content, options, self.naming)?;
         let session = self.session()?;
         let turn = session.prompt(prompt)?;
         Ok(BridgeTurn::new(host::into_inner(turn), Arc::clone(&self.mailbox), self.runtime.clone()))
@@ -245,7 +246,8 @@ impl BridgeSession {
     /// # Errors
     /// What is no boolean; others end the ticket.
     pub fn set_plan_mode(&self, on: &Value) -> Result<u64> {
-        let on = on.as_bool().ok_or_else(|| Error::option("on", format!("expected a boolean, got {}", kind_of(on))))?;
+        let on =
+            on.as_bool().ok_or_else(|| invalid_option("on", format!("expected a boolean, got {}", kind_of(on))))?;
         let session = Arc::clone(self.session()?);
         Ok(self.mailbox.run(&self.runtime, async move { session.set_plan_mode(on).await.map(|()| Reply::Nothing) }))
     }
@@ -321,7 +323,7 @@ impl Drop for BridgeSession {
 /// # Errors
 /// The option whose value can't be read.
 pub fn parse_options(json: &str) -> Result<Map<String, Value>> {
-    let wrong = |error: serde_json::Error| Error::option("options", format!("expected an object: {error}"));
+    let wrong = |error: serde_json::Error| invalid_option("options", format!("expected an object: {error}"));
     let error = match serde_json::from_str(json) {
         Ok(options) => return Ok(options),
         Err(error) => error,
@@ -329,7 +331,7 @@ pub fn parse_options(json: &str) -> Result<Map<String, Value>> {
     // Which of them it is. What is passed over may nest as deep as it likes.
     let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json) else { return Err(wrong(error)) };
     let deep = values.iter().find(|(_, value)| serde_json::from_str::<Value>(value.get()).is_err());
-    Err(deep.map_or_else(|| wrong(error), |(name, _)| Error::option(name, too_deep())))
+    Err(deep.map_or_else(|| wrong(error), |(name, _)| invalid_option(name, too_deep())))
 }
 
 /// Reads the host's options and puts functions in that call the host's.
@@ -342,7 +344,7 @@ fn prepare(
 ) -> Result<SessionOptions> {
     let tools = take_list(&mut map, "tools")?;
     let hooks = take_list(&mut map, "hooks")?;
-    let mut options = SessionOptions::from_json(map, naming)?;
+    let mut options = session_options(map, naming)?;
     for (index, tool) in tools.into_iter().enumerate() {
         let spec = parse_tool(tool, naming)?;
         let mailbox = Arc::clone(mailbox);
@@ -358,7 +360,7 @@ fn prepare(
         let mailbox = Arc::clone(mailbox);
         let mut hook = Hook::new(spec.event, move |request| {
             let call = mailbox.call(key, JobKind::Hook, Some(index), Payload::Event(Box::new(request.into())));
-            async move { HookDecision::from_json(&call.await?) }
+            async move { parse_hook_decision(&call.await?) }
         })
         .on_error(spec.on_error);
         host::set_hook_limits(&mut hook, spec.matcher, spec.timeout);
@@ -371,7 +373,7 @@ fn prepare(
             let mailbox = Arc::clone(mailbox);
             options = options.on_approval(move |request| {
                 let call = mailbox.call(key, JobKind::Approval, None, Payload::Event(Box::new(request.into())));
-                async move { Approval::from_json(&call.await?) }
+                async move { parse_approval(&call.await?) }
             });
         }
     }
@@ -382,13 +384,13 @@ fn prepare(
             let mailbox = Arc::clone(mailbox);
             options = options.on_question(move |request| {
                 let call = mailbox.call(key, JobKind::Question, None, Payload::Event(Box::new(request.into())));
-                async move { Answers::from_json(&call.await?) }
+                async move { parse_answers(&call.await?) }
             });
         }
     }
     if callbacks.on_event {
         let mailbox = Arc::clone(mailbox);
-        options = options.on_event_async(move |event| {
+        options = host::on_event_async(options, move |event| {
             let call = mailbox.call(key, JobKind::Event, None, Payload::Event(Box::new(event)));
             async move { call.await.map(drop) }
         });
@@ -405,6 +407,6 @@ pub(super) fn take_list(map: &mut Map<String, Value>, name: &str) -> Result<Vec<
     match map.remove(name) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
-        Some(_) => Err(Error::option(name, "expected a list")),
+        Some(_) => Err(invalid_option(name, "expected a list")),
     }
 }

@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use super::mailbox::{Delivery, Mailbox, Reply};
 use super::{RequestOrigin, next_id};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
-use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::local_error;
+use crate::error::{Result, RpcErrorKind};
 use crate::wire::{Content, Event, TokenUsage};
 use kimi_agent_client::Replay;
 use kimi_agent_client::host::{self, EventChannel, TurnInner, TurnReader};
@@ -151,7 +152,7 @@ impl BridgeTurn {
     fn turn(&self) -> Result<&Arc<TurnInner>> {
         match &self.source {
             Source::Turn(turn) => Ok(turn),
-            Source::Replay(_) => Err(Error::local(RpcErrorKind::NoActiveTurn, "a replay is no turn")),
+            Source::Replay(_) => Err(local_error(RpcErrorKind::NoActiveTurn, "a replay is no turn")),
         }
     }
 

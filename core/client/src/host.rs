@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
+pub use crate::answers::{parse_answers, parse_approval, parse_hook_decision};
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
 pub use crate::driver::served_turn;
 pub use crate::driver::shared::Shared;
 pub use crate::driver::turn_reader::TurnReader;
+pub use crate::error::fields as error_fields;
 pub use crate::naming::Naming;
 pub use crate::options::{
-    HookSpec, ToolSpec, check_names, close_timeout, for_session, kind_of, parse_hook, parse_tool, too_deep, wrong_type,
+    HookSpec, ToolSpec, agent_options, check_names, close_timeout, for_session, kind_of, on_event_async, parse_hook,
+    parse_tool, prompt_options, session_options, too_deep, wrong_type,
 };
 pub use crate::session::{LIVE, TurnInner, one_shot_on};
 

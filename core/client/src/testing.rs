@@ -26,6 +26,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use crate::Executable;
+use crate::error::invalid_option;
 use crate::private::PrivateDir;
 use serde_json::Value;
 
@@ -103,7 +104,7 @@ impl Script {
                 .and_then(|json| kimi_agent_testing::scripted::check(&json))
                 .map_err(|error| format!("{}: {error}", path.display())),
         };
-        parsed.map_err(|reason| crate::Error::option("script", reason))
+        parsed.map_err(|reason| invalid_option("script", reason))
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::error::invalid_option;
 use crate::wire::Question;
 
 /// What a handler may fail with: any error. Its text reaches the model (from tools) and the program
@@ -36,15 +37,6 @@ impl Approval {
     /// No, with a word to the model.
     pub fn reject(feedback: impl Into<String>) -> Self {
         Self::Reject { feedback: Some(feedback.into()) }
-    }
-
-    /// Reads an answer as the bindings write it: `"approve"`, `"approve_for_session"`, `"reject"`, or
-    /// `{"reject": feedback}`.
-    ///
-    /// # Errors
-    /// Names anything else.
-    pub fn from_json(value: &Value) -> Result<Self, HandlerError> {
-        Self::read(value).map_err(WrongAnswer::returned)
     }
 
     pub(crate) fn read(value: &Value) -> Result<Self, WrongAnswer> {
@@ -90,7 +82,7 @@ impl WrongAnswer {
     /// The error if `respond()` was called with the answer.
     pub(crate) fn given(self) -> Error {
         let Self { got, expected, what } = self;
-        Error::option("answer", format!("expected {expected} as {what}, got {got}"))
+        invalid_option("answer", format!("expected {expected} as {what}, got {got}"))
     }
 }
 
@@ -164,14 +156,6 @@ impl Answers {
         None
     }
 
-    /// Reads answers as the bindings write them: null to dismiss, or an object of text or lists of text.
-    ///
-    /// # Errors
-    /// Names anything else.
-    pub fn from_json(value: &Value) -> Result<Option<Self>, HandlerError> {
-        Self::read(value).map_err(WrongAnswer::returned)
-    }
-
     pub(crate) fn read(value: &Value) -> Result<Option<Self>, WrongAnswer> {
         const EXPECTED: &str = "an object of answers by question text, or nothing to dismiss";
         let map = match value {
@@ -202,23 +186,38 @@ pub enum HookDecision {
     Block(String),
 }
 
-impl HookDecision {
-    /// Reads a decision as the bindings write it: null, true or `"allow"`; or `{"block": reason}`.
-    ///
-    /// # Errors
-    /// Names anything else.
-    pub fn from_json(value: &Value) -> Result<Self, HandlerError> {
-        let wrong =
-            || WrongAnswer::new("a hook's decision", value, "nothing, \"allow\" or a Block with a reason").returned();
-        match value {
-            Value::Null | Value::Bool(true) => Ok(Self::Allow),
-            Value::String(word) if word == "allow" => Ok(Self::Allow),
-            Value::Object(map) if map.len() == 1 => match map.get("block") {
-                Some(Value::String(reason)) => Ok(Self::Block(reason.clone())),
-                _ => Err(wrong()),
-            },
+/// Reads an answer to an approval request from JSON: `"approve"`, `"approve_for_session"`, `"reject"`, or
+/// `{"reject": feedback}`.
+///
+/// # Errors
+/// Names anything else.
+pub fn parse_approval(value: &Value) -> Result<Approval, HandlerError> {
+    Approval::read(value).map_err(WrongAnswer::returned)
+}
+
+/// Reads answers to questions from JSON: null to dismiss the questions, or an object of text or lists of text.
+///
+/// # Errors
+/// Names anything else.
+pub fn parse_answers(value: &Value) -> Result<Option<Answers>, HandlerError> {
+    Answers::read(value).map_err(WrongAnswer::returned)
+}
+
+/// Reads the decision of a hook from JSON: null, true or `"allow"`; or `{"block": reason}`.
+///
+/// # Errors
+/// Names anything else.
+pub fn parse_hook_decision(value: &Value) -> Result<HookDecision, HandlerError> {
+    let wrong =
+        || WrongAnswer::new("a hook's decision", value, "nothing, \"allow\" or a Block with a reason").returned();
+    match value {
+        Value::Null | Value::Bool(true) => Ok(HookDecision::Allow),
+        Value::String(word) if word == "allow" => Ok(HookDecision::Allow),
+        Value::Object(map) if map.len() == 1 => match map.get("block") {
+            Some(Value::String(reason)) => Ok(HookDecision::Block(reason.clone())),
             _ => Err(wrong()),
-        }
+        },
+        _ => Err(wrong()),
     }
 }
 

@@ -242,81 +242,91 @@ impl Error {
             _ => false,
         }
     }
+}
 
-    /// What the error knows beside its text, by name: what the bindings make attributes of.
-    pub fn fields(&self) -> Map<String, Value> {
-        let fields = match self {
-            Self::InvalidOption { option, .. } => json!({"option": option}),
-            Self::AgentExited(exit) => {
-                json!({"exit_code": exit.exit_code, "signal": exit.signal, "stderr": exit.stderr})
-            }
-            Self::Rpc(error) => json!({
-                "rpc_code": error.rpc_code,
-                "message": error.message,
-                "data": error.data.as_ref().map(Json::to_value),
-                "hint": error.hint,
-            }),
-            Self::MaxStepsReached { steps } => json!({"steps": steps}),
-            _ => json!({}),
-        };
-        let mut fields = match fields {
-            Value::Object(map) => map,
-            _ => Map::new(),
-        };
-        fields.insert("retryable".to_owned(), self.is_retryable().into());
-        fields
-    }
-
-    /// The error as a language tells it: options and methods are named as that language spells them.
-    ///
-    /// Texts of the core name them in backticks, in snake case. Text that the agent wrote stays as it is: it stands
-    /// behind the first line, or is a message of the agent's.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn spelled(self, naming: Naming) -> Self {
-        let spell = |text: String| naming.spell(&text);
-        match self {
-            Self::InvalidOption { option, reason } => Self::InvalidOption { option, reason: spell(reason) },
-            Self::Spawn(text) => Self::Spawn(spell(text)),
-            Self::Handshake(text) => Self::Handshake(spell(text)),
-            Self::Protocol(text) => Self::Protocol(spell(text)),
-            Self::Unsupported(text) => Self::Unsupported(spell(text)),
-            Self::Timeout(text) => Self::Timeout(spell(text)),
-            Self::EventBufferFull(text) => Self::EventBufferFull(spell(text)),
-            Self::Internal(text) => Self::Internal(spell(text)),
-            Self::AgentExited(exit) => Self::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
-            Self::Rpc(mut error) => {
-                error.hint = error.hint.map(spell);
-                if error.rpc_code.is_none() {
-                    error.message = spell(error.message);
-                }
-                Self::Rpc(error)
-            }
-            other => other,
-        }
-    }
-
-    /// The text of the error as a language tells it, and its fields.
-    #[doc(hidden)]
-    pub fn told(&self, naming: Naming) -> (String, Map<String, Value>) {
-        let spelled = self.clone().spelled(naming);
-        let text = match &spelled {
-            // These have a text of their own, not a stored one.
-            Self::SessionClosed | Self::MaxStepsReached { .. } => naming.spell(&spelled.to_string()),
-            _ => spelled.to_string(),
-        };
-        (text, spelled.fields())
-    }
-
+impl Error {
+    /// Code in progress calls it; use [`invalid_option`].
     #[doc(hidden)]
     pub fn option(option: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::InvalidOption { option: option.into(), reason: reason.into() }
+        invalid_option(option, reason)
     }
 
-    /// An error that the SDK raises itself, for a call that the agent would only refuse.
+    /// Code in progress calls it; use [`local_error`].
+    #[doc(hidden)]
     pub fn local(kind: RpcErrorKind, message: &str) -> Self {
-        Self::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
+        local_error(kind, message)
     }
+}
+
+/// Returns the attributes of an error in the bindings, by name.
+pub fn fields(error: &Error) -> Map<String, Value> {
+    let fields = match error {
+        Error::InvalidOption { option, .. } => json!({"option": option}),
+        Error::AgentExited(exit) => {
+            json!({"exit_code": exit.exit_code, "signal": exit.signal, "stderr": exit.stderr})
+        }
+        Error::Rpc(error) => json!({
+            "rpc_code": error.rpc_code,
+            "message": error.message,
+            "data": error.data.as_ref().map(Json::to_value),
+            "hint": error.hint,
+        }),
+        Error::MaxStepsReached { steps } => json!({"steps": steps}),
+        _ => json!({}),
+    };
+    let mut fields = match fields {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    fields.insert("retryable".to_owned(), error.is_retryable().into());
+    fields
+}
+
+/// Returns the error as a language spells it: options and methods are named as that language spells them.
+///
+/// Texts of the core name them in backticks, in snake case. Text that the agent wrote stays as it is: it stands
+/// behind the first line, or is a message of the agent's.
+#[must_use]
+pub fn spelled(error: Error, naming: Naming) -> Error {
+    let spell = |text: String| naming.spell(&text);
+    match error {
+        Error::InvalidOption { option, reason } => Error::InvalidOption { option, reason: spell(reason) },
+        Error::Spawn(text) => Error::Spawn(spell(text)),
+        Error::Handshake(text) => Error::Handshake(spell(text)),
+        Error::Protocol(text) => Error::Protocol(spell(text)),
+        Error::Unsupported(text) => Error::Unsupported(spell(text)),
+        Error::Timeout(text) => Error::Timeout(spell(text)),
+        Error::EventBufferFull(text) => Error::EventBufferFull(spell(text)),
+        Error::Internal(text) => Error::Internal(spell(text)),
+        Error::AgentExited(exit) => Error::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
+        Error::Rpc(mut error) => {
+            error.hint = error.hint.map(spell);
+            if error.rpc_code.is_none() {
+                error.message = spell(error.message);
+            }
+            Error::Rpc(error)
+        }
+        other => other,
+    }
+}
+
+/// Returns the text of an error as a language spells it.
+pub fn text(error: &Error, naming: Naming) -> String {
+    match error {
+        // These have a text of their own, not a stored one.
+        Error::SessionClosed | Error::MaxStepsReached { .. } => naming.spell(&error.to_string()),
+        _ => spelled(error.clone(), naming).to_string(),
+    }
+}
+
+/// Returns the error for a wrong value of an option.
+pub fn invalid_option(option: impl Into<String>, reason: impl Into<String>) -> Error {
+    Error::InvalidOption { option: option.into(), reason: reason.into() }
+}
+
+/// Returns an error that the SDK raises itself, for a call that the agent would only refuse.
+pub fn local_error(kind: RpcErrorKind, message: &str) -> Error {
+    Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
 }
 
 /// The HTTP status that an agent quotes from the model's service, as in `Error code: 429 - {…}`.
@@ -338,7 +348,7 @@ mod tests {
     #[test]
     fn service_error_is_retryable_unless_the_request_is_refused() {
         let error = |message: &str| {
-            let mut error = Error::local(RpcErrorKind::LlmServiceError, message);
+            let mut error = local_error(RpcErrorKind::LlmServiceError, message);
             if let Error::Rpc(error) = &mut error {
                 error.rpc_code = Some(-32003);
             }
@@ -351,11 +361,11 @@ mod tests {
     #[test]
     fn options_are_spelled_as_the_language_spells_them_and_quotes_stay() {
         let error = Error::Timeout("raise `turn_timeout` or call `set_plan_mode()`\nstderr: `turn_timeout`".to_owned());
-        let (text, _) = error.told(Naming::Camel);
-        assert_eq!(text, "raise `turnTimeout` or call `setPlanMode()`\nstderr: `turn_timeout`");
-        assert_eq!(error.told(Naming::Snake).0, error.to_string());
-        let (text, fields) = Error::SessionClosed.told(Naming::Camel);
-        assert!(text.contains("`sessionId`"), "{text}");
-        assert_eq!(fields["retryable"], false);
+        let expected = "raise `turnTimeout` or call `setPlanMode()`\nstderr: `turn_timeout`";
+        assert_eq!(text(&error, Naming::Camel), expected);
+        assert_eq!(text(&error, Naming::Snake), error.to_string());
+        let closed = text(&Error::SessionClosed, Naming::Camel);
+        assert!(closed.contains("`sessionId`"), "{closed}");
+        assert_eq!(fields(&Error::SessionClosed)["retryable"], false);
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use base64::Engine;
 
+use crate::error::invalid_option;
 use crate::error::{Error, Result};
 use crate::wire::ContentPart;
 
@@ -80,7 +81,7 @@ impl ContentPart {
 }
 
 fn invalid(reason: String) -> Error {
-    Error::option(NAME, reason)
+    invalid_option(NAME, reason)
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> String {

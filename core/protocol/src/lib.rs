@@ -17,6 +17,7 @@ pub mod fuzzing;
 #[cfg(feature = "image-files")]
 mod image;
 pub mod naming;
+pub mod options;
 pub mod printable;
 #[allow(missing_docs, reason = "not an API for programs")]
 pub mod secrets;

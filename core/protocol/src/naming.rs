@@ -1,7 +1,8 @@
 //! How the calling language spells the names of options and methods, for error texts and log lines.
 
+use crate::options::OPTIONS;
+
 /// The habits of the calling language.
-#[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Naming {
     /// `handshake_timeout`, in seconds.
@@ -20,41 +21,6 @@ impl Naming {
         }
     }
 }
-
-/// Every option, in the order of the documentation.
-pub const OPTION_NAMES: [&str; 31] = [
-    "work_dir",
-    "session_id",
-    "model",
-    "thinking",
-    "yolo",
-    "config_file",
-    "config",
-    "executable",
-    "env",
-    "mcp_configs",
-    "agent_file",
-    "skills_dir",
-    "tools",
-    "max_steps_per_turn",
-    "max_retries_per_step",
-    "on_approval",
-    "on_question",
-    "hooks",
-    "on_event",
-    "on_stderr",
-    "client_name",
-    "client_version",
-    "extra_args",
-    "dialect",
-    "handshake_timeout",
-    "cancel_timeout",
-    "close_timeout",
-    "idle_timeout",
-    "turn_timeout",
-    "max_line_bytes",
-    "event_buffer_bytes",
-];
 
 /// Names of methods and fields that texts mention, beside the options.
 const OTHER_NAMES: [&str; 14] = [
@@ -96,7 +62,7 @@ impl Naming {
                 let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
                 let end = left.find(|c| is_word(c) != left.starts_with(is_word)).unwrap_or(left.len());
                 let (word, more) = left.split_at(end);
-                let known = OPTION_NAMES.contains(&word) || OTHER_NAMES.contains(&word);
+                let known = OPTIONS.iter().any(|option| option.name == word) || OTHER_NAMES.contains(&word);
                 if known {
                     spelled.push_str(&self.name(word))
                 } else {

@@ -7,6 +7,7 @@ use tokio::sync::{Notify, watch};
 
 use super::event_queue::EventQueue;
 use crate::connection::{PromptResult, TurnStatus};
+use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::TokenUsage;
 
@@ -96,7 +97,7 @@ impl EventChannel {
         if served.is_none_or(|served| !std::ptr::eq(&raw const **served, self)) || self.is_settled() {
             return Ok(());
         }
-        Err(Error::local(
+        Err(local_error(
             RpcErrorKind::TurnInProgress,
             "the turn waits for this handler, which would wait for the turn; return an answer first, or wait for the turn \
              in a task of its own",

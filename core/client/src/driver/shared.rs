@@ -10,6 +10,7 @@ use super::commands::{Command, ProcessCommand};
 use super::event_channel::EventChannel;
 use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
 use crate::endpoint::ConnectionKey;
+use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
 
@@ -231,7 +232,7 @@ impl Shared {
             return Err(reason.clone());
         }
         if state.active.as_ref().is_some_and(|active| !active.leaving) {
-            return Err(Error::local(
+            return Err(local_error(
                 RpcErrorKind::TurnInProgress,
                 "a turn is running; wait for its result, cancel it, or let go of it",
             ));

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use super::event_channel::EventChannel;
 use super::event_queue::{Delivered, Queued};
 use crate::connection::StepTag;
+use crate::error::invalid_option;
 use crate::error::{Error, Result};
 use crate::wire::Event;
 
@@ -67,7 +68,7 @@ impl TurnReader {
         let first = *self.by_step.get_or_insert(by_step);
         if first != by_step {
             let (first, then) = if first { ("step", "event") } else { ("event", "step") };
-            return Err(Error::option(
+            return Err(invalid_option(
                 "turn",
                 format!(
                     "it has been read by {first} and can't be read by {then} any more; prompt again to read a turn by {then}"
@@ -87,7 +88,7 @@ impl TurnReader {
     /// `InvalidOption` if the turn has been read in the other way, or if another loop reads it.
     pub fn start_loop(&mut self, by_step: bool) -> Result<()> {
         if self.is_reading && self.by_step == Some(by_step) {
-            return Err(Error::option(
+            return Err(invalid_option(
                 "turn",
                 "another loop reads its events already; read a turn in one loop, and leave that loop before the next",
             ));

@@ -36,17 +36,8 @@ impl SessionOptions {
 
     /// What the agent is asked for; `agent` is its name.
     pub(crate) fn wishes(&self, agent: &str) -> Result<SessionParams> {
-        let wanted = [
-            ("config", self.config.is_some()),
-            ("config_file", self.config_file.is_some()),
-            ("agent_file", self.agent_file.is_some()),
-            ("skills_dir", self.skills_dir.is_some()),
-            ("max_steps_per_turn", self.max_steps_per_turn.is_some()),
-            ("max_retries_per_step", self.max_retries_per_step.is_some()),
-            ("hooks", !self.hooks.is_empty()),
-        ];
-        if let Some((option, _)) = wanted.into_iter().find(|(_, set)| *set) {
-            let option = self.naming.name(option);
+        if let Some(option) = self.first_set(|option| !option.over_acp) {
+            let option = self.naming.name(option.name);
             return Err(Error::Unsupported(format!(
                 "{agent} does not support `{option}`, which ACP does not have; leave it out, or configure the agent itself"
             )));

@@ -3,14 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use kimi_agent_protocol::options::{OPTIONS, Scope, find};
 use serde_json::{Map, Value};
 
+use super::json::session_options;
 use super::{Dialect, Executable, Naming, SessionOptions};
-use crate::{Error, Result};
-
-/// Those that concern the process, which sessions may share, and those that concern both.
-const SHARED: [&str; 6] = ["executable", "env", "extra_args", "dialect", "client_name", "client_version"];
-const BOTH: [&str; 2] = ["handshake_timeout", "close_timeout"];
+use crate::Result;
+use crate::error::invalid_option;
 
 /// How an agent is started, for all of its sessions; see [`Agent`](crate::Agent). Everything else is an option of the
 /// sessions.
@@ -95,24 +94,23 @@ impl AgentOptions {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] names the first wrong one.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) names the first wrong one.
     pub fn validate(&self) -> Result<()> {
         self.0.validate()
     }
+}
 
-    /// Reads plain options, as [`SessionOptions::from_json`] does.
-    ///
-    /// # Errors
-    /// `InvalidOption`, in the caller's own naming.
-    #[doc(hidden)]
-    pub fn from_json(map: Map<String, Value>, naming: Naming) -> Result<Self> {
-        let ours = |given: &str| SHARED.iter().chain(&BOTH).any(|name| naming.name(name) == given);
-        let others = map.iter().find(|(name, value)| !value.is_null() && !ours(name)).map(|(name, _)| name.clone());
-        let options = SessionOptions::from_json(map, naming)?;
-        match others {
-            Some(name) => Err(Error::option(name, for_session(naming))),
-            None => Ok(Self(options)),
-        }
+/// Reads the options of an agent, as [`super::json::session_options`] reads those of a session.
+///
+/// # Errors
+/// `InvalidOption`, in the caller's own naming.
+pub fn agent_options(map: Map<String, Value>, naming: Naming) -> Result<AgentOptions> {
+    let is_of_session = |given: &str| find(OPTIONS, given, naming).is_none_or(|option| option.scope == Scope::Session);
+    let other = map.iter().find(|(name, value)| !value.is_null() && is_of_session(name)).map(|(name, _)| name.clone());
+    let options = session_options(map, naming)?;
+    match other {
+        Some(name) => Err(invalid_option(name, for_session(naming))),
+        None => Ok(AgentOptions(options)),
     }
 }
 
@@ -124,19 +122,9 @@ pub fn for_session(naming: Naming) -> String {
 impl SessionOptions {
     /// These, for a session of this agent: what is the agent's is not theirs to say.
     pub(crate) fn within(mut self, agent: &Self) -> Result<Self> {
-        let [executable, env, extra_args, dialect, client_name, client_version] = SHARED;
-        let set = [
-            (executable, self.executable.is_some()),
-            (env, !self.env.is_empty()),
-            (extra_args, !self.extra_args.is_empty()),
-            (dialect, self.dialect != Dialect::Auto),
-            (client_name, self.client_name.is_some()),
-            (client_version, self.client_version.is_some()),
-            ("on_stderr", self.on_stderr.is_some()),
-        ];
-        if let Some((option, _)) = set.into_iter().find(|(_, set)| *set) {
+        if let Some(option) = self.first_set(|option| option.scope == Scope::Agent) {
             let open_agent = self.naming.name("open_agent");
-            return Err(self.invalid(option, format!("it is an option of the agent; pass it to `{open_agent}()`")));
+            return Err(self.invalid(option.name, format!("it is an option of the agent; pass it to `{open_agent}()`")));
         }
         let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent.clone();
         (self.executable, self.env, self.extra_args, self.dialect) = (executable, env, extra_args, dialect);
@@ -178,7 +166,7 @@ mod tests {
     use super::*;
 
     fn read(options: Value, naming: Naming) -> Result<AgentOptions> {
-        AgentOptions::from_json(options.as_object().unwrap().clone(), naming)
+        agent_options(options.as_object().unwrap().clone(), naming)
     }
 
     #[test]

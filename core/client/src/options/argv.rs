@@ -4,9 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use kimi_agent_protocol::options::{Kind, OPTIONS, OptionInfo};
 use serde_json::Value;
 
 use super::executable::{Surroundings, resolve};
+use super::setting::Setting;
 use super::{Dialect, SessionOptions};
 use crate::dialect::{AgentKind, Release};
 use crate::private::PrivateDir;
@@ -26,6 +28,8 @@ pub(crate) struct Launch {
 
 /// The release from which on a session can be given a name.
 const SESSION_SINCE: Release = Release::new(0, 64);
+/// The release that brought `--no-thinking`; `--thinking` is older.
+const NO_THINKING_SINCE: Release = Release::new(0, 67);
 
 /// Files that only this user can read, removed on drop.
 #[derive(Default)]
@@ -50,41 +54,24 @@ impl SessionOptions {
 
         args.push("--wire".into());
         flag(&mut args, "--work-dir", &current_dir);
-        if let Some(id) = &self.session_id {
-            flag(&mut args, "--session", id);
-        }
-        if let Some(model) = &self.model {
-            flag(&mut args, "--model", model);
-        }
-        match self.thinking {
-            Some(true) => args.push("--thinking".into()),
-            Some(false) => args.push("--no-thinking".into()),
-            None => {}
-        }
-        if self.yolo {
-            args.push("--yolo".into());
-        }
-        if let Some(path) = &self.config_file {
-            flag(&mut args, "--config-file", self.absolute("config_file", path)?);
-        }
-        if let Some(config) = &self.config {
-            // By this suffix the agent knows that it is JSON, not TOML.
-            flag(&mut args, "--config-file", private.write("config.json", config)?);
-        }
-        for (n, config) in self.mcp_configs.iter().enumerate() {
-            flag(&mut args, "--mcp-config-file", private.write(&format!("mcp-{n}.json"), config)?);
-        }
-        if let Some(path) = &self.agent_file {
-            flag(&mut args, "--agent-file", self.absolute("agent_file", path)?);
-        }
-        if let Some(path) = &self.skills_dir {
-            flag(&mut args, "--skills-dir", self.absolute("skills_dir", path)?);
-        }
-        if let Some(steps) = self.max_steps_per_turn {
-            flag(&mut args, "--max-steps-per-turn", steps.to_string());
-        }
-        if let Some(retries) = self.max_retries_per_step {
-            flag(&mut args, "--max-retries-per-step", retries.to_string());
+        for option in OPTIONS.iter().filter(|option| option.name != "work_dir") {
+            let Some(name) = option.flag else { continue };
+            match self.setting(option.name) {
+                Setting::Text(text) => flag(&mut args, name, text),
+                Setting::Path(path) => flag(&mut args, name, self.absolute(option.name, path)?),
+                Setting::Count(count) => flag(&mut args, name, count.to_string()),
+                Setting::Boolean(true) => args.push(name.into()),
+                Setting::Boolean(false) => args.push(name.replacen("--", "--no-", 1).into()),
+                Setting::Json(values) => {
+                    for (n, value) in values.iter().enumerate() {
+                        // By this suffix the agent knows that it is JSON, not TOML.
+                        let file =
+                            if option.kind == Kind::Objects { format!("mcp-{n}.json") } else { "config.json".into() };
+                        flag(&mut args, name, private.write(&file, value)?);
+                    }
+                }
+                _ => {}
+            }
         }
         args.extend(self.extra_args.iter().cloned());
         Ok(Launch { program, args, env: self.env.clone(), current_dir, private })
@@ -102,17 +89,11 @@ impl SessionOptions {
 
     /// Refuses options that this release has no flag for.
     pub(crate) fn check_release(&self, release: Release) -> Result<()> {
-        let wanted = [
-            ("session_id", self.session_id.is_some(), SESSION_SINCE),
-            ("thinking", self.thinking == Some(false), Release::new(0, 67)),
-            ("config", self.config.is_some(), Release::new(0, 68)),
-            ("config_file", self.config_file.is_some(), Release::new(0, 68)),
-            ("skills_dir", self.skills_dir.is_some(), Release::new(0, 69)),
-            ("max_steps_per_turn", self.max_steps_per_turn.is_some(), Release::new(0, 73)),
-            ("max_retries_per_step", self.max_retries_per_step.is_some(), Release::new(0, 73)),
-        ];
-        match wanted.into_iter().find(|(_, set, since)| *set && release < *since) {
-            Some((option, _, since)) => Err(Error::Unsupported(format!(
+        let is_newer = |option: &OptionInfo| option.since.is_some_and(|since| release < since);
+        let newer = self.first_set(is_newer).and_then(|option| Some((option.name, option.since?)));
+        let thinks = self.thinking == Some(false) && release < NO_THINKING_SINCE;
+        match newer.or(thinks.then_some(("thinking", NO_THINKING_SINCE))) {
+            Some((option, since)) => Err(Error::Unsupported(format!(
                 "kimi-cli {release} does not support `{}` (it came with {since})",
                 self.naming.name(option)
             ))),

@@ -123,18 +123,6 @@ impl SessionOptions {
         self
     }
 
-    /// [`on_event`](Self::on_event) for functions that take their time or fail: what the bindings have.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn on_event_async<F, R>(mut self, handler: F) -> Self
-    where
-        F: Fn(Event) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<(), HandlerError>> + Send + 'static,
-    {
-        self.on_event = Some(Arc::new(move |event| Box::pin(handler(event))));
-        self
-    }
-
     /// Gets the lines that the agent writes to stderr, without their ends. It must not block.
     ///
     /// ```
@@ -291,4 +279,14 @@ impl SessionOptions {
         self.event_buffer_bytes = event_buffer_bytes;
         self
     }
+}
+
+/// As [`SessionOptions::on_event`], for handlers that take time or fail.
+pub fn on_event_async<F, R>(mut options: SessionOptions, handler: F) -> SessionOptions
+where
+    F: Fn(Event) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), HandlerError>> + Send + 'static,
+{
+    options.on_event = Some(Arc::new(move |event| Box::pin(handler(event))));
+    options
 }

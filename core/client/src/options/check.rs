@@ -5,16 +5,17 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
+use kimi_agent_protocol::options::{Kind, LONGEST, OPTIONS, OptionInfo, SMALLEST_BUFFER};
 use serde_json::Value;
 
-use super::SessionOptions;
-use super::pattern;
+use super::setting::Setting;
 use super::spec::tool_name_problem;
-use crate::{Error, Result};
+use super::{SessionOptions, pattern};
+use crate::error::invalid_option;
+use crate::{Error, ExternalTool, Hook, Result};
 
-/// What is added to the present time must not overflow anywhere.
-pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-const SMALLEST_BUFFER: usize = 1 << 10;
+/// The error is the reason why a value is wrong.
+type Checked = std::result::Result<(), String>;
 
 impl SessionOptions {
     /// Checks everything that can be checked without starting the agent; opening a session does it, too.
@@ -28,190 +29,136 @@ impl SessionOptions {
     /// # Errors
     /// [`Error::InvalidOption`] names the first wrong one.
     pub fn validate(&self) -> Result<()> {
-        self.check_paths()?;
-        self.check_texts()?;
-        self.check_configs()?;
-        self.check_tools_and_hooks()?;
-        self.check_numbers()
+        OPTIONS.iter().try_for_each(|option| {
+            let checked = self.check(option).and_then(|()| self.check_more(option.name));
+            checked.map_err(|reason| self.invalid(option.name, reason))
+        })
     }
 
     /// An error that names an option as the caller knows it.
     pub(crate) fn invalid(&self, option: &str, reason: impl Into<String>) -> Error {
-        Error::option(self.naming.name(option), reason)
+        invalid_option(self.naming.name(option), reason)
     }
 
-    fn check_paths(&self) -> Result<()> {
-        let paths = [
-            ("work_dir", &self.work_dir, true),
-            ("config_file", &self.config_file, false),
-            ("agent_file", &self.agent_file, false),
-            ("skills_dir", &self.skills_dir, true),
-        ];
-        for (option, path, directory) in paths {
-            let Some(path) = path else { continue };
-            self.check_text(option, path.as_os_str())?;
-            if let Some(reason) = path_problem(path, directory) {
-                return Err(self.invalid(option, reason));
+    /// Checks what the type of the option demands.
+    fn check(&self, option: &OptionInfo) -> Checked {
+        match self.setting(option.name) {
+            Setting::Text(text) => check_text(text.as_ref()),
+            Setting::Path(path) => {
+                check_text(path.as_os_str())?;
+                path_problem(path, option.kind == Kind::Directory).map_or(Ok(()), Err)
             }
-        }
-        Ok(())
-    }
-
-    fn check_texts(&self) -> Result<()> {
-        if let Some(id) = &self.session_id {
-            self.check_text("session_id", id.as_ref())?;
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            // The agent makes a directory of it, and it must not look like a flag.
-            if !id.chars().all(plain) || id.starts_with(['-', '.']) || id.len() > 128 {
-                let reason = format!(
-                    "expected at most 128 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`; got {id:?}"
-                );
-                return Err(self.invalid("session_id", reason));
+            Setting::Count(0) => Err("expected at least 1, got 0".to_owned()),
+            Setting::Duration(duration) => duration_problem(duration).map_or(Ok(()), Err),
+            Setting::Bytes(bytes) if bytes < SMALLEST_BUFFER => {
+                Err(format!("expected at least {SMALLEST_BUFFER} bytes, got {bytes}"))
             }
-        }
-        let texts =
-            [("model", &self.model), ("client_name", &self.client_name), ("client_version", &self.client_version)];
-        for (option, text) in texts {
-            if let Some(text) = text {
-                self.check_text(option, text.as_ref())?;
-            }
-        }
-        if let Some(executable) = &self.executable {
-            match executable.program() {
-                None => {
-                    return Err(
-                        self.invalid("executable", "the list is empty; expected the program, and its first arguments")
-                    );
+            Setting::Json(values) => match values.iter().find(|value| !value.is_object()) {
+                Some(value) if option.kind == Kind::Objects => {
+                    Err(format!("expected a list of objects, got {} in it", kind_of(value)))
                 }
-                Some(program) => self.check_text("executable", program)?,
-            }
-            executable.args().iter().try_for_each(|arg| self.check_nul("executable", arg))?;
+                Some(value) => Err(format!("expected an object, got {}", kind_of(value))),
+                None => Ok(()),
+            },
+            _ => Ok(()),
         }
-        self.extra_args.iter().try_for_each(|arg| self.check_nul("extra_args", arg))?;
-        for (name, value) in &self.env {
-            if name.is_empty() {
-                return Err(self.invalid("env", "a variable's name is empty"));
-            }
-            if name.as_encoded_bytes().contains(&b'=') {
-                // What follows may be a value.
-                let shown = name.to_string_lossy().split('=').next().unwrap_or_default().to_owned();
-                return Err(self.invalid("env", format!("a variable's name contains `=`: it begins with {shown:?}")));
-            }
-            self.check_nul("env", name)?;
-            if contains_nul(value) {
-                return Err(self.invalid("env", format!("the value of {name:?} contains a NUL byte")));
-            }
-        }
-        Ok(())
     }
 
-    fn check_text(&self, option: &str, text: &OsStr) -> Result<()> {
-        if text.is_empty() {
-            return Err(self.invalid(option, "it is empty; leave it out to have the default"));
-        }
-        self.check_nul(option, text)
-    }
-
-    fn check_nul(&self, option: &str, text: &OsStr) -> Result<()> {
-        if contains_nul(text) { Err(self.invalid(option, "it contains a NUL byte")) } else { Ok(()) }
-    }
-
-    fn check_configs(&self) -> Result<()> {
-        if let Some(config) = &self.config {
-            if self.config_file.is_some() {
+    /// Checks what only this option demands.
+    fn check_more(&self, name: &str) -> Checked {
+        match name {
+            "session_id" => self.session_id.as_deref().and_then(session_id_problem).map_or(Ok(()), Err),
+            "config" if self.config.is_some() && self.config_file.is_some() => {
                 let other = self.naming.name("config_file");
-                return Err(
-                    self.invalid("config", format!("it cannot be combined with `{other}`; leave one of the two out"))
-                );
+                Err(format!("it cannot be combined with `{other}`; leave one of the two out"))
             }
-            if !config.is_object() {
-                return Err(self.invalid("config", format!("expected an object, got {}", kind_of(config))));
-            }
-        }
-        match self.mcp_configs.iter().find(|config| !config.is_object()) {
-            Some(config) => {
-                Err(self.invalid("mcp_configs", format!("expected a list of objects, got {} in it", kind_of(config))))
-            }
-            None => Ok(()),
+            "executable" => self.executable.as_ref().map_or(Ok(()), |executable| {
+                check_text(
+                    executable.program().ok_or("the list is empty; expected the program, and its first arguments")?,
+                )?;
+                executable.args().iter().try_for_each(|arg| check_nul(arg))
+            }),
+            "extra_args" => self.extra_args.iter().try_for_each(|arg| check_nul(arg)),
+            "env" => self.env.iter().try_for_each(|(name, value)| check_variable(name, value)),
+            "tools" => self.check_tools(),
+            "hooks" => self.hooks.iter().try_for_each(check_hook),
+            _ => Ok(()),
         }
     }
 
-    fn check_tools_and_hooks(&self) -> Result<()> {
+    fn check_tools(&self) -> Checked {
         let mut names = HashSet::new();
-        for tool in &self.tools {
-            if let Some(problem) = tool_name_problem(&tool.name) {
-                return Err(self.invalid("tools", problem));
-            }
-            if !names.insert(&tool.name) {
-                return Err(self.invalid("tools", format!("there are two named `{}`", tool.name)));
-            }
-            if !tool.parameters.is_object() {
-                let got = kind_of(&tool.parameters);
-                let reason = format!("the parameters of `{}` are {got}, where a JSON Schema is an object", tool.name);
-                return Err(self.invalid("tools", reason));
-            }
-            if let Some(key) = not_a_schema(&tool.parameters) {
-                let reason = format!(
-                    "the parameters of `{}` are no JSON Schema of an object: they have `{key}`, and no `type`; expected \
-                     {{\"type\": \"object\", \"properties\": {{…}}}}",
-                    tool.name
-                );
-                return Err(self.invalid("tools", reason));
-            }
-            if let Some(problem) = tool.timeout.and_then(duration_problem) {
-                return Err(self.invalid("tools", format!("the timeout of `{}`: {problem}", tool.name)));
-            }
-        }
-        for hook in &self.hooks {
-            if hook.event.is_empty() {
-                return Err(self.invalid("hooks", "a hook's event is empty"));
-            }
-            if let Some(matcher) = &hook.matcher
-                && let Err(problem) = pattern::check(matcher)
-            {
-                let reason = format!(
-                    "the matcher of the hook on `{}` is not a regular expression in the syntax of Python: {matcher:?}: {} at \
-                     position {}",
-                    hook.event, problem.reason, problem.position
-                );
-                return Err(self.invalid("hooks", reason));
-            }
-            if let Some(problem) = hook.timeout.and_then(duration_problem) {
-                return Err(self.invalid("hooks", format!("the timeout of a hook on `{}`: {problem}", hook.event)));
-            }
-        }
-        Ok(())
+        self.tools.iter().try_for_each(|tool| {
+            check_tool(tool)?;
+            if names.insert(&tool.name) { Ok(()) } else { Err(format!("there are two named `{}`", tool.name)) }
+        })
     }
+}
 
-    fn check_numbers(&self) -> Result<()> {
-        let counts =
-            [("max_steps_per_turn", self.max_steps_per_turn), ("max_retries_per_step", self.max_retries_per_step)];
-        for (option, count) in counts {
-            if count == Some(0) {
-                return Err(self.invalid(option, "expected at least 1, got 0"));
-            }
-        }
-        let timeouts = [
-            ("handshake_timeout", Some(self.handshake_timeout)),
-            ("cancel_timeout", Some(self.cancel_timeout)),
-            ("close_timeout", Some(self.close_timeout)),
-            ("idle_timeout", self.idle_timeout),
-            ("turn_timeout", self.turn_timeout),
-        ];
-        for (option, timeout) in timeouts {
-            if let Some(problem) = timeout.and_then(duration_problem) {
-                return Err(self.invalid(option, problem));
-            }
-        }
-        for (option, bytes) in
-            [("max_line_bytes", self.max_line_bytes), ("event_buffer_bytes", self.event_buffer_bytes)]
-        {
-            if bytes < SMALLEST_BUFFER {
-                return Err(self.invalid(option, format!("expected at least {SMALLEST_BUFFER} bytes, got {bytes}")));
-            }
-        }
-        Ok(())
+fn check_text(text: &OsStr) -> Checked {
+    if text.is_empty() { Err("it is empty; leave it out to have the default".to_owned()) } else { check_nul(text) }
+}
+
+fn check_nul(text: &OsStr) -> Checked {
+    if contains_nul(text) { Err("it contains a NUL byte".to_owned()) } else { Ok(()) }
+}
+
+fn session_id_problem(id: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    // The agent makes a directory of it, and it must not look like a flag.
+    let is_valid = id.chars().all(plain) && !id.starts_with(['-', '.']) && id.len() <= 128;
+    (!is_valid).then(|| {
+        format!("expected at most 128 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`; got {id:?}")
+    })
+}
+
+fn check_variable(name: &OsStr, value: &OsStr) -> Checked {
+    if name.is_empty() {
+        return Err("a variable's name is empty".to_owned());
     }
+    if name.as_encoded_bytes().contains(&b'=') {
+        // The text after `=` may be a value, and secret.
+        let shown = name.to_string_lossy().split('=').next().unwrap_or_default().to_owned();
+        return Err(format!("a variable's name contains `=`: it begins with {shown:?}"));
+    }
+    check_nul(name)?;
+    if contains_nul(value) { Err(format!("the value of {name:?} contains a NUL byte")) } else { Ok(()) }
+}
+
+fn check_tool(tool: &ExternalTool) -> Checked {
+    let name = &tool.name;
+    if let Some(problem) = tool_name_problem(name) {
+        return Err(problem);
+    }
+    if !tool.parameters.is_object() {
+        let got = kind_of(&tool.parameters);
+        return Err(format!("the parameters of `{name}` are {got}, but a JSON Schema is an object"));
+    }
+    if let Some(key) = not_a_schema(&tool.parameters) {
+        return Err(format!(
+            "the parameters of `{name}` are not a JSON Schema of an object: they have `{key}`, and no `type`; expected \
+             {{\"type\": \"object\", \"properties\": {{…}}}}"
+        ));
+    }
+    let problem = tool.timeout.and_then(duration_problem);
+    problem.map_or(Ok(()), |problem| Err(format!("the timeout of `{name}`: {problem}")))
+}
+
+fn check_hook(hook: &Hook) -> Checked {
+    if hook.event.is_empty() {
+        return Err("a hook's event is empty".to_owned());
+    }
+    if let Some(matcher) = &hook.matcher
+        && let Err(problem) = pattern::check(matcher)
+    {
+        return Err(format!(
+            "the matcher of the hook on `{}` is not a regular expression in the syntax of Python: {matcher:?}: {} at \
+             position {}",
+            hook.event, problem.reason, problem.position
+        ));
+    }
+    let problem = hook.timeout.and_then(duration_problem);
+    problem.map_or(Ok(()), |problem| Err(format!("the timeout of a hook on `{}`: {problem}", hook.event)))
 }
 
 pub(super) fn duration_problem(duration: Duration) -> Option<String> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::dialect::WireVersion;
+use crate::error::invalid_option;
 use crate::{Error, Result};
 
 /// Which protocol to speak with the agent.
@@ -62,7 +63,7 @@ impl FromStr for Dialect {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::parse(text)
-            .ok_or_else(|| Error::option("dialect", format!("expected {}, got {text:?}", Self::expected())))
+            .ok_or_else(|| invalid_option("dialect", format!("expected {}, got {text:?}", Self::expected())))
     }
 }
 

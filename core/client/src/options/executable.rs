@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::error::invalid_option;
 use crate::{Error, Result};
 
 const VARIABLE: &str = "KIMI_AGENT_EXECUTABLE";
@@ -77,7 +78,7 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         Some(executable) => match executable.program() {
             Some(program) => (program.to_owned(), executable.args().to_vec(), "the `executable` option"),
             None => {
-                return Err(Error::option(
+                return Err(invalid_option(
                     "executable",
                     "the list is empty; expected the program, and its first arguments",
                 ));

@@ -10,6 +10,7 @@ mod executable;
 mod json;
 mod pattern;
 mod prompt;
+mod setting;
 mod spec;
 
 use std::ffi::OsString;
@@ -17,21 +18,23 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, StderrHandler};
 use crate::{ExternalTool, Hook};
+use setting::Setting;
 
 pub(crate) use crate::naming::Naming;
 pub use agent::AgentOptions;
-pub use agent::for_session;
+pub use agent::{agent_options, for_session};
 pub(crate) use argv::{Launch, PrivateFiles};
+pub use behaviour::on_event_async;
 pub use check::{kind_of, too_deep};
 pub use dialect::Dialect;
 pub use executable::Executable;
-pub use json::close_timeout;
-pub use json::{check_names, wrong_type};
-pub use prompt::PromptOptions;
+pub use json::{check_names, close_timeout, session_options, wrong_type};
+pub use prompt::{PromptOptions, prompt_options};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
 
 /// How a session is opened, and how it behaves. Only what is set is passed on to the agent.
@@ -116,13 +119,13 @@ impl Default for SessionOptions {
             client_version: None,
             extra_args: Vec::new(),
             dialect: Dialect::Auto,
-            handshake_timeout: Duration::from_secs(60),
-            cancel_timeout: Duration::from_secs(10),
-            close_timeout: Duration::from_secs(10),
+            handshake_timeout: declared::HANDSHAKE_TIMEOUT,
+            cancel_timeout: declared::CANCEL_TIMEOUT,
+            close_timeout: declared::CLOSE_TIMEOUT,
             idle_timeout: None,
             turn_timeout: None,
-            max_line_bytes: 256 << 20,
-            event_buffer_bytes: 256 << 10,
+            max_line_bytes: declared::MAX_LINE_BYTES,
+            event_buffer_bytes: declared::EVENT_BUFFER_BYTES,
         }
     }
 }
@@ -361,41 +364,25 @@ impl SessionOptions {
 impl fmt::Debug for SessionOptions {
     /// Names what is set; the values of `config`, `mcp_configs` and `env`, and arguments, may be secrets and stay out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = |set: bool| if set { "set" } else { "unset" };
-        let env: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        f.debug_struct("SessionOptions")
-            .field("work_dir", &self.work_dir)
-            .field("session_id", &self.session_id)
-            .field("model", &self.model)
-            .field("thinking", &self.thinking)
-            .field("yolo", &self.yolo)
-            .field("config_file", &self.config_file)
-            .field("config", &format_args!("{}", set(self.config.is_some())))
-            .field("executable", &self.executable)
-            .field("env", &env)
-            .field("mcp_configs", &format_args!("{} of them", self.mcp_configs.len()))
-            .field("agent_file", &self.agent_file)
-            .field("skills_dir", &self.skills_dir)
-            .field("tools", &self.tools)
-            .field("max_steps_per_turn", &self.max_steps_per_turn)
-            .field("max_retries_per_step", &self.max_retries_per_step)
-            .field("on_approval", &self.on_approval)
-            .field("on_question", &self.on_question)
-            .field("hooks", &self.hooks)
-            .field("on_event", &format_args!("{}", set(self.on_event.is_some())))
-            .field("on_stderr", &format_args!("{}", set(self.on_stderr.is_some())))
-            .field("client_name", &self.client_name)
-            .field("client_version", &self.client_version)
-            .field("extra_args", &format_args!("{} of them", self.extra_args.len()))
-            .field("dialect", &self.dialect)
-            .field("handshake_timeout", &self.handshake_timeout)
-            .field("cancel_timeout", &self.cancel_timeout)
-            .field("close_timeout", &self.close_timeout)
-            .field("idle_timeout", &self.idle_timeout)
-            .field("turn_timeout", &self.turn_timeout)
-            .field("max_line_bytes", &self.max_line_bytes)
-            .field("event_buffer_bytes", &self.event_buffer_bytes)
-            .finish()
+        let mut shown = f.debug_struct("SessionOptions");
+        for option in declared::OPTIONS {
+            match (option.name, self.setting(option.name)) {
+                (name, Setting::Unset) => shown.field(name, &format_args!("unset")),
+                (name, Setting::Text(text)) => shown.field(name, &text),
+                (name, Setting::Path(path)) => shown.field(name, &path),
+                (name, Setting::Boolean(value)) => shown.field(name, &value),
+                (name, Setting::Count(count)) => shown.field(name, &count),
+                (name, Setting::Bytes(bytes)) => shown.field(name, &bytes),
+                (name, Setting::Duration(duration)) => shown.field(name, &duration),
+                ("executable", _) => shown.field("executable", &self.executable),
+                ("env", _) => shown.field("env", &self.env.iter().map(|(name, _)| name).collect::<Vec<_>>()),
+                ("tools", _) => shown.field("tools", &self.tools),
+                ("hooks", _) => shown.field("hooks", &self.hooks),
+                ("dialect", _) => shown.field("dialect", &self.dialect),
+                (name, Setting::Json(_) | Setting::Other) => shown.field(name, &format_args!("set")),
+            };
+        }
+        shown.finish()
     }
 }
 

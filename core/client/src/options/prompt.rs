@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kimi_agent_protocol::options::{PROMPT_OPTIONS, find};
 use serde_json::{Map, Value};
 
 use super::check::duration_problem;
@@ -9,11 +10,9 @@ use super::json::{Field, suggestion};
 use crate::Result;
 use crate::connection::TurnLimits;
 use crate::error::Error;
+use crate::error::invalid_option;
 use crate::naming::Naming;
 use crate::wire::Content;
-
-/// The names of the options, in the order of the documentation.
-const NAMES: [&str; 2] = ["timeout", "idle_timeout"];
 
 /// A prompt with options of its own, which override the session's. [`Session::prompt`](crate::Session::prompt) takes one,
 /// or plain content.
@@ -61,29 +60,6 @@ impl PromptOptions {
         self
     }
 
-    /// Reads plain options, in the caller's own naming and units. Null is unset.
-    ///
-    /// # Errors
-    /// `InvalidOption`, in the caller's own naming.
-    #[doc(hidden)]
-    pub fn from_json(content: Content, map: Map<String, Value>, naming: Naming) -> Result<Self> {
-        let mut options = Self { naming, ..Self::new(content) };
-        for (given, value) in map {
-            let Some(name) = NAMES.iter().copied().find(|name| naming.name(name) == given) else {
-                return Err(unknown(&given, naming));
-            };
-            if value.is_null() {
-                continue;
-            }
-            let limit = Field { option: name, naming }.duration(&value)?;
-            match name {
-                "timeout" => options.timeout = Some(limit),
-                _ => options.idle_timeout = Some(limit),
-            }
-        }
-        Ok(options)
-    }
-
     /// The deadlines of the turn.
     ///
     /// # Errors
@@ -91,25 +67,48 @@ impl PromptOptions {
     pub(crate) fn limits(&self) -> Result<TurnLimits> {
         for (name, limit) in [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)] {
             if let Some(problem) = limit.and_then(duration_problem) {
-                return Err(Error::option(self.naming.name(name), problem));
+                return Err(invalid_option(self.naming.name(name), problem));
             }
         }
         Ok(TurnLimits { turn: self.timeout, idle: self.idle_timeout })
     }
 }
 
+/// Reads the options of a prompt, in the caller's naming and units. Null is unset.
+///
+/// # Errors
+/// `InvalidOption`, in the caller's own naming.
+pub fn prompt_options(content: Content, map: Map<String, Value>, naming: Naming) -> Result<PromptOptions> {
+    let mut options = PromptOptions { naming, ..PromptOptions::new(content) };
+    for (given, value) in map {
+        let Some(option) = find(PROMPT_OPTIONS, &given, naming) else {
+            return Err(unknown(&given, naming));
+        };
+        if value.is_null() {
+            continue;
+        }
+        let limit = Field { option: option.name, naming }.duration(&value)?;
+        match option.name {
+            "timeout" => options.timeout = Some(limit),
+            _ => options.idle_timeout = Some(limit),
+        }
+    }
+    Ok(options)
+}
+
 fn unknown(given: &str, naming: Naming) -> Error {
     let reason = match given {
         "turn_timeout" | "turnTimeout" => "a prompt has no such option; did you mean `timeout`?".to_owned(),
-        _ => match suggestion(given, &NAMES, &[]) {
+        _ => match suggestion(given, PROMPT_OPTIONS) {
             Some(name) => format!("a prompt has no such option; did you mean `{}`?", naming.name(name)),
             None => {
-                let names: Vec<_> = NAMES.iter().map(|name| format!("`{}`", naming.name(name))).collect();
+                let names: Vec<_> =
+                    PROMPT_OPTIONS.iter().map(|option| format!("`{}`", naming.name(option.name))).collect();
                 format!("a prompt has no such option; it has {}", names.join(" and "))
             }
         },
     };
-    Error::option(given, reason)
+    invalid_option(given, reason)
 }
 
 impl<T: Into<Content>> From<T> for PromptOptions {
@@ -126,7 +125,7 @@ mod tests {
 
     fn error(options: Value, naming: Naming) -> String {
         let map = options.as_object().expect("an object").clone();
-        let read = PromptOptions::from_json("hi".into(), map, naming).and_then(|options| options.limits());
+        let read = prompt_options("hi".into(), map, naming).and_then(|options| options.limits());
         read.expect_err("a wrong option").to_string()
     }
 
@@ -148,7 +147,7 @@ mod tests {
         let limits = |naming| {
             let map = json!({"timeout": 2, "idleTimeout": null}).as_object().expect("an object").clone();
             let map = map.into_iter().filter(|(name, _)| naming == Naming::Camel || name == "timeout").collect();
-            PromptOptions::from_json("hi".into(), map, naming).and_then(|options| options.limits()).expect("limits")
+            prompt_options("hi".into(), map, naming).and_then(|options| options.limits()).expect("limits")
         };
         assert_eq!(limits(Naming::Snake).turn, Some(Duration::from_secs(2)));
         assert_eq!(limits(Naming::Camel).turn, Some(Duration::from_millis(2)));

@@ -10,7 +10,6 @@ use super::json::Field;
 use crate::{Error, OnError, Result};
 
 /// A tool without its function.
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     /// Its name.
@@ -24,7 +23,6 @@ pub struct ToolSpec {
 }
 
 /// A hook without its function.
-#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookSpec {
     /// The event that it is on.
@@ -41,7 +39,6 @@ pub struct HookSpec {
 ///
 /// # Errors
 /// `InvalidOption` for `tools`.
-#[doc(hidden)]
 pub fn parse_tool(value: Value, naming: Naming) -> Result<ToolSpec> {
     let mut item = Item::new(value, "tools", naming, &["name", "description", "parameters", "timeout"])?;
     let name = item.text("name")?.unwrap_or_default();
@@ -65,7 +62,6 @@ pub fn parse_tool(value: Value, naming: Naming) -> Result<ToolSpec> {
 ///
 /// # Errors
 /// `InvalidOption` for `hooks`.
-#[doc(hidden)]
 pub fn parse_hook(value: Value, naming: Naming) -> Result<HookSpec> {
     let mut item = Item::new(value, "hooks", naming, &["event", "matcher", "timeout", "on_error"])?;
     let event = item.text("event")?.filter(|event| !event.is_empty());

@@ -177,7 +177,7 @@ fn json_is_read_in_both_namings() {
         "extra_args": ["--x"], "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
         "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
     });
-    let options = SessionOptions::from_json(plain(snake.clone()), Naming::Snake).unwrap();
+    let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));
     assert_eq!(options.env, [("A".into(), "B".into())]);
     assert_eq!((options.max_steps_per_turn, options.max_retries_per_step), (Some(3), Some(2)));
@@ -185,6 +185,10 @@ fn json_is_read_in_both_namings() {
     assert_eq!(options.handshake_timeout, Duration::from_millis(1500));
     assert_eq!(options.turn_timeout, Some(Duration::from_millis(1)));
     assert_eq!((options.max_line_bytes, options.event_buffer_bytes), (2048, 4096));
+    for option in declared::OPTIONS {
+        let is_set = options.first_set(|other| other.name == option.name).is_some();
+        assert!(is_set || ["tools", "hooks", "on_event", "on_stderr"].contains(&option.name), "{}", option.name);
+    }
 
     // The same in the other language's words gives the same.
     let camel = snake
@@ -199,19 +203,42 @@ fn json_is_read_in_both_namings() {
             (Naming::Camel.name(name), value)
         })
         .collect();
-    let camel = SessionOptions::from_json(camel, Naming::Camel).unwrap();
+    let camel = session_options(camel, Naming::Camel).unwrap();
     assert_eq!(format!("{camel:?}"), format!("{options:?}"));
 
     // Null is unset.
     let nulls = snake.as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();
-    let options = SessionOptions::from_json(nulls, Naming::Snake).unwrap();
+    let options = session_options(nulls, Naming::Snake).unwrap();
     assert_eq!(format!("{options:?}"), format!("{:?}", SessionOptions::new()));
+}
+
+#[test]
+fn declared_option_has_a_setter_and_a_reader() {
+    let sources = [include_str!("mod.rs"), include_str!("behaviour.rs")].concat();
+    let of_agents = include_str!("agent.rs");
+    let of_prompts = include_str!("prompt.rs");
+    let has_setter = |source: &str, name: &str| {
+        source.contains(&format!("pub fn {name}(")) || source.contains(&format!("pub fn {name}<"))
+    };
+    for option in declared::OPTIONS {
+        assert!(has_setter(&sources, option.name), "SessionOptions has no setter {}", option.name);
+        let is_of_agent = matches!(option.scope, declared::Scope::Agent | declared::Scope::Both);
+        assert_eq!(has_setter(of_agents, option.name), is_of_agent, "AgentOptions: {}", option.name);
+        // A value of a wrong type is refused with the declared type.
+        let wrong_value = if option.kind == declared::Kind::Boolean { json!(1) } else { json!(true) };
+        let given = [(option.name.to_owned(), wrong_value)].into_iter().collect();
+        let (_, reason) = wrong(session_options(given, Naming::Snake));
+        assert!(reason.contains(&option.kind.expected(Naming::Snake)), "{}: {reason}", option.name);
+    }
+    for option in declared::PROMPT_OPTIONS {
+        assert!(has_setter(of_prompts, option.name), "PromptOptions has no setter {}", option.name);
+    }
 }
 
 #[test]
 fn wrong_json_is_named_in_the_callers_words() {
     let cases = [
-        (json!({"workDir": 5}), "workDir", "expected text, got a number"),
+        (json!({"workDir": 5}), "workDir", "expected a path, got a number"),
         (json!({"workDir": "/no/such"}), "workDir", "/no/such does not exist"),
         (json!({"thinking": "yes"}), "thinking", "expected a boolean, got text"),
         (json!({"config": "secret"}), "config", "expected an object, got text"),
@@ -240,7 +267,7 @@ fn wrong_json_is_named_in_the_callers_words() {
         (json!({"extraArgs": "--x"}), "extraArgs", "expected a list of text, got text"),
     ];
     for (value, expected, part) in cases {
-        let result = SessionOptions::from_json(plain(value), Naming::Camel).and_then(|options| options.validate());
+        let result = session_options(plain(value), Naming::Camel).and_then(|options| options.validate());
         let (option, reason) = wrong(result);
         assert_eq!(option, expected);
         assert!(reason.contains(part), "{expected}: {reason}");
@@ -251,8 +278,7 @@ fn wrong_json_is_named_in_the_callers_words() {
 #[test]
 fn unknown_names_come_with_a_suggestion() {
     let reason = |name: &str, naming| {
-        let (option, reason) =
-            wrong(SessionOptions::from_json([(name.into(), json!(1))].into_iter().collect(), naming));
+        let (option, reason) = wrong(session_options([(name.into(), json!(1))].into_iter().collect(), naming));
         assert_eq!(option, name);
         reason
     };

@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 use crate::connection::TurnKey;
 use crate::driver::event_channel::EventChannel;
 use crate::driver::shared::Shared;
-use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::local_error;
+use crate::error::{Result, RpcErrorKind};
 
 /// The way from a turn to its session, which a one-shot turn has not yet when it begins.
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ impl Link {
                     return match (self.target(), outcome) {
                         (Some(target), _) => Ok(target),
                         (None, Err(error)) => Err(error),
-                        (None, Ok(_)) => Err(Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
+                        (None, Ok(_)) => Err(local_error(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead")),
                     };
                 }
             }

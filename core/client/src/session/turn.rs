@@ -13,6 +13,7 @@ use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::driver::event_channel::EventChannel;
 use crate::driver::turn_reader::TurnReader;
 use crate::driver::{Command, served_turn};
+use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
 
@@ -70,7 +71,7 @@ impl TurnInner {
 
     /// Steers the turn.
     pub async fn steer(&self, input: Content) -> Result<()> {
-        let ended = || Error::local(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead");
+        let ended = || local_error(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead");
         let settled = self.channel.is_settled();
         if settled && self.link.target().is_none() {
             return Err(ended());

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use kimi_agent::{Error, prompt};
+use kimi_agent_protocol::error::fields;
 use serde_json::json;
 
 use super::*;
@@ -40,7 +41,7 @@ async fn one_that_exits_at_once() {
     let error = failure(shell("echo 'no model, no fun' >&2; exit 3")).await;
     let Error::AgentExited(exit) = &error else { panic!("{error:?}") };
     assert_eq!((exit.exit_code, exit.signal.as_deref(), exit.stderr.as_str()), (Some(3), None, "no model, no fun\n"));
-    assert_eq!(error.fields()["exit_code"], 3);
+    assert_eq!(fields(&error)["exit_code"], 3);
 }
 
 #[cfg(unix)]
@@ -72,7 +73,7 @@ async fn one_that_talks_of_other_things() {
 async fn a_script_that_is_wrong_says_where() {
     let (options, _agent) = with(json!([[{"text": "a", "delay": "soon"}]]));
     let error = failure(options).await;
-    assert_eq!(error.fields()["exit_code"], 2);
+    assert_eq!(fields(&error)["exit_code"], 2);
     assert!(error.to_string().contains("turn 1, action 1"), "{error}");
 }
 
@@ -101,8 +102,8 @@ async fn errors_of_a_turn_have_their_names() {
         let mut turn = session.prompt("go").unwrap();
         let error = turn.result().await.unwrap_err();
         assert_eq!((error.code(), error.is_rpc()), (code, true));
-        assert_eq!(error.fields()["rpc_code"], number);
-        assert_eq!(error.fields()["data"], json!({"x": 1}));
+        assert_eq!(fields(&error)["rpc_code"], number);
+        assert_eq!(fields(&error)["data"], json!({"x": 1}));
         // A reader that comes later gets the events, and then the error, once.
         let seen = rest(&mut turn).await;
         assert_eq!((&*seen[2], seen.last().map(String::as_str)), ("ContentPart", Some(error.code())));

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use kimi_agent::testing::scripted_agent;
 use kimi_agent::{Session, SessionOptions};
+use kimi_agent_protocol::error::fields;
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 
@@ -121,7 +122,7 @@ async fn secrets_are_in_no_argument_no_debug_output_no_log_and_no_error() {
     errors.push(SessionOptions::new().config(json!(CONFIG)).start().await.unwrap_err());
     errors.push(SessionOptions::new().mcp_configs([json!(MCP)]).start().await.unwrap_err());
     for error in &errors {
-        holds_no_secret("an error", &format!("{error} {error:?} {:?}", error.fields()));
+        holds_no_secret("an error", &format!("{error} {error:?} {:?}", fields(&error)));
     }
     let codes: Vec<_> = errors.iter().map(kimi_agent::Error::code).collect();
     let (exited, spawn, option) = ("agent_exited", "spawn_error", "invalid_option");
@@ -242,7 +243,7 @@ async fn values_that_look_like_flags_stay_values() {
             let error = set(options, value, &odd).start().await.unwrap_err();
             if *name == "--session" {
                 // A directory is made of it: it is refused before anything is started.
-                assert_eq!(error.fields()["option"], "session_id", "{value}: {error}");
+                assert_eq!(fields(&error)["option"], "session_id", "{value}: {error}");
                 continue;
             }
             assert_eq!(error.code(), "agent_exited", "{name} {value}: {error}");

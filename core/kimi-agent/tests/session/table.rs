@@ -2,14 +2,15 @@
 
 use kimi_agent::wire::ApprovalRequest;
 use kimi_agent::{AgentOptions, Error};
-use kimi_agent_client::host::Naming;
+use kimi_agent_client::host::{Naming, session_options};
+use kimi_agent_protocol::error::fields;
 use serde_json::{Map, json};
 
 use super::*;
 
 /// What the row's error must be.
 fn check(row: &Value, error: &Error) {
-    let (name, text, fields) = (&row["name"], error.to_string(), error.fields());
+    let (name, text, fields) = (&row["name"], error.to_string(), fields(error));
     assert_eq!(error.code(), row["code"], "{name}: {text}");
     for field in ["retryable", "option", "rpc_code"] {
         if let Some(expected) = row.get(field) {
@@ -37,7 +38,7 @@ async fn provoke(row: &Value) -> Error {
     if let Some(shell) = how["shell"].as_str() {
         plain.insert("executable".to_owned(), json!(["sh", "-c", shell]));
     }
-    let read = SessionOptions::from_json(plain, Naming::Snake);
+    let read = session_options(plain, Naming::Snake);
     let agent = how.get("script").map(|script| scripted_agent(script.clone()));
     let options = match read {
         Ok(options) => agent.iter().fold(options, |options, agent| options.executable(agent)),

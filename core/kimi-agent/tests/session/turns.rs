@@ -4,6 +4,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use kimi_agent::wire::TokenUsage;
 use kimi_agent::{Error, PromptOptions, SessionState, TurnStatus};
+use kimi_agent_protocol::error::fields;
 use serde_json::json;
 
 use super::*;
@@ -217,7 +218,7 @@ async fn limits_of_steps_are_told() {
     let result = session.prompt("go").unwrap().result().await.unwrap();
     assert_eq!((result.status, result.steps), (TurnStatus::MaxStepsReached, 2));
     let error = result.raise_for_status().unwrap_err();
-    assert_eq!((error.code(), error.fields()["steps"].as_i64()), ("max_steps_reached", Some(2)));
+    assert_eq!((error.code(), fields(&error)["steps"].as_i64()), ("max_steps_reached", Some(2)));
 }
 
 #[tokio::test]
@@ -331,7 +332,7 @@ async fn options_of_a_prompt_override_the_sessions() {
     let silent = session.prompt(PromptOptions::new("go").idle_timeout(brief)).unwrap().result().await.unwrap_err();
     assert!(matches!(silent, Error::Timeout(_)), "{silent}");
     let wrong = session.prompt(PromptOptions::new("go").timeout(Duration::ZERO)).unwrap_err();
-    assert_eq!(wrong.fields()["option"], "timeout");
+    assert_eq!(fields(&wrong)["option"], "timeout");
     let minute = Duration::from_secs(60);
     let prompt = PromptOptions::new("go").timeout(minute).idle_timeout(minute);
     assert_eq!(session.prompt(prompt).unwrap().result().await.unwrap().text, "Two");

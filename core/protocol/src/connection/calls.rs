@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use super::{CallKey, Connection, Output, Phase, TurnKey, replay};
 use crate::dialect::Call;
-use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::local_error;
+use crate::error::{Result, RpcErrorKind};
 use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Content, Json};
 
@@ -56,7 +57,7 @@ impl Connection {
         call.pending.deadline = Some(now + self.timing.answer);
         match &self.turn {
             Some(active) if active.key == turn && active.cancel.is_none() => Ok(self.send(call)),
-            _ => Err(Error::local(
+            _ => Err(local_error(
                 RpcErrorKind::NoActiveTurn,
                 "the turn has ended or is being cancelled; call `prompt()` instead",
             )),
@@ -74,7 +75,7 @@ impl Connection {
     pub fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
         let call = self.prepare(Call::Replay)?;
         if self.turn.is_some() || self.replay.is_some() {
-            return Err(Error::local(
+            return Err(local_error(
                 RpcErrorKind::TurnInProgress,
                 "a turn or a replay is running; wait for its end, or cancel it, before you begin a replay",
             ));

@@ -7,7 +7,8 @@ use super::tool_calls::{Known, RejectedBy, short};
 use super::{Connection, Output, Scope};
 use crate::answers::{Answers, Approval, HookDecision, OnError, WrongAnswer};
 use crate::dialect::Answer;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::error::invalid_option;
 use crate::naming::Naming;
 use crate::secrets::Secrets;
 use crate::wire::value::RequestOrigin;
@@ -150,7 +151,7 @@ impl Requests {
         if self.pending.values().filter(is_manual).count() > 1 {
             let reason =
                 format!("several requests with the id `{request_id}` await an answer; pass the request itself");
-            return Err(Error::option("request", reason));
+            return Err(invalid_option("request", reason));
         }
         Ok(self.find(request_id, |pending| pending.manual).or_else(|| self.find(request_id, |_| true)))
     }
@@ -540,7 +541,7 @@ impl Connection {
     pub fn respond(&mut self, request: impl Into<RequestRef>, answer: ManualAnswer, now: Instant) -> Result<()> {
         let RequestRef { id: request_id, origin } = request.into();
         if origin.is_some_and(|origin| origin.session != self.number) {
-            return Err(Error::option(
+            return Err(invalid_option(
                 "request",
                 format!("`{request_id}` is a request of another session; answer it through that session or its turn"),
             ));
@@ -553,14 +554,14 @@ impl Connection {
             if self.requests.resolved.contains(&request_id) {
                 return Ok(());
             }
-            return Err(Error::option(
+            return Err(invalid_option(
                 "request",
                 format!("no request `{request_id}` awaits an answer: expected the event of an open request, or its id"),
             ));
         };
         let Some(pending) = self.requests.pending.get(&key) else { return Ok(()) };
         if !pending.manual {
-            return Err(Error::option(
+            return Err(invalid_option(
                 "request",
                 format!(
                     "`{request_id}` is answered by a handler of the session; set `on_approval` or `on_question` to \
@@ -578,11 +579,11 @@ impl Connection {
                 Answer::Question(Answers::read(&json).map_err(WrongAnswer::given)?)
             }
             (kind, _) => {
-                return Err(Error::option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
+                return Err(invalid_option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
             }
         };
         if let Some(problem) = self.problem(pending, &answer) {
-            return Err(Error::option("answer", problem));
+            return Err(invalid_option("answer", problem));
         }
         self.answer_by(key, &answer, RejectedBy::Handler, now);
         Ok(())

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::tool_calls::{HandlerFailure, Record, RejectedApproval, ToolCallRecord};
 use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::dialect::Call;
+use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::wire::value::object;
 use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
@@ -241,11 +242,11 @@ impl Connection {
     pub fn prompt_within(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
         let refusal = match (&self.phase, &self.turn) {
             (Phase::Closed(reason), _) => Some(reason.clone()),
-            (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(Error::local(
+            (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(local_error(
                 RpcErrorKind::TurnInProgress,
                 "a turn is running; wait for its result, cancel it, or leave it before you prompt again",
             )),
-            _ if self.replay.is_some() => Some(Error::local(
+            _ if self.replay.is_some() => Some(local_error(
                 RpcErrorKind::TurnInProgress,
                 "a replay is running; read it to its end before you prompt",
             )),

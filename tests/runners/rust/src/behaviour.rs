@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
-use kimi_agent::{
-    AgentOptions, Answers, Approval, Executable, ExternalTool, HandlerError, Hook, HookDecision, IntoToolReturn,
-    Result, SessionOptions,
+use kimi_agent::{AgentOptions, Executable, ExternalTool, HandlerError, Hook, IntoToolReturn, Result, SessionOptions};
+use kimi_agent_client::host::{
+    self, Naming, parse_answers, parse_approval, parse_hook, parse_hook_decision, parse_tool,
 };
-use kimi_agent_client::host::{Naming, parse_hook, parse_tool};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -41,7 +40,7 @@ pub(crate) fn agent_options(
 ) -> Result<AgentOptions> {
     let on_stderr = take_record(&mut plain, "on_stderr");
     let own_agent = plain.get("executable").is_none_or(Value::is_null);
-    let mut options = AgentOptions::from_json(plain, Naming::Snake)?;
+    let mut options = host::agent_options(plain, Naming::Snake)?;
     if own_agent {
         options = options.executable(agent);
     }
@@ -70,7 +69,7 @@ pub(crate) fn options(
     let hooks = take_list(&mut plain, "hooks");
     let own_agent = plain.get("executable").is_none_or(Value::is_null);
 
-    let mut options = SessionOptions::from_json(plain, Naming::Snake)?;
+    let mut options = host::session_options(plain, Naming::Snake)?;
     if let Some(agent) = agent.filter(|_| own_agent) {
         options = options.executable(agent);
     }
@@ -85,7 +84,7 @@ pub(crate) fn options(
         options = options.on_approval(move |request| {
             records.called(|| json!({"handler": "approval", "request": payload(request)}));
             let answer = answers.next();
-            async move { Approval::from_json(&given(answer).await?) }
+            async move { parse_approval(&given(answer).await?) }
         });
     }
     if let Some(answers) = on_question {
@@ -93,7 +92,7 @@ pub(crate) fn options(
         options = options.on_question(move |request| {
             records.called(|| json!({"handler": "question", "request": payload(request.clone())}));
             let answer = to_question(&request, answers.next());
-            async move { Answers::from_json(&given(answer).await?) }
+            async move { parse_answers(&given(answer).await?) }
         });
     }
     if on_event {
@@ -201,7 +200,7 @@ fn hook(mut described: Value, records: Records) -> Result<Hook> {
     let mut hook = Hook::new(spec.event, move |request| {
         records.called(|| json!({"handler": "hook", "request": payload(request)}));
         let behaviour = behaviour.clone();
-        async move { HookDecision::from_json(&given(behaviour).await?) }
+        async move { parse_hook_decision(&given(behaviour).await?) }
     })
     .on_error(spec.on_error);
     if let Some(matcher) = spec.matcher {

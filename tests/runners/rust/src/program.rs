@@ -7,9 +7,9 @@ use std::time::Duration;
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{Content, Event};
 use kimi_agent::{
-    Agent, Answers, Approval, Error, Executable, HandlerError, PromptOptions, Result, Session, SessionInfo,
-    SessionOptions, Turn,
+    Agent, Error, Executable, HandlerError, PromptOptions, Result, Session, SessionInfo, SessionOptions, Turn,
 };
+use kimi_agent_client::host::{parse_answers, parse_approval};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -334,12 +334,12 @@ impl<'a> Player<'a> {
         let answer = &op["answer"];
         let by_session = op["scope"] == "session";
         let done = match &request {
-            Event::ApprovalRequest(request) => match Approval::from_json(answer) {
+            Event::ApprovalRequest(request) => match parse_approval(answer) {
                 Err(error) => Err(nonsense(&error)),
                 Ok(answer) if by_session => self.session(op)?.respond(request, answer).await,
                 Ok(answer) => self.turn(op)?.respond(request, answer).await,
             },
-            Event::QuestionRequest(request) => match Answers::from_json(answer) {
+            Event::QuestionRequest(request) => match parse_answers(answer) {
                 Err(error) => Err(nonsense(&error)),
                 Ok(answers) if by_session => self.session(op)?.respond_question(request, answers).await,
                 Ok(answers) => self.turn(op)?.respond_question(request, answers).await,

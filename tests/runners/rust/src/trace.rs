@@ -4,6 +4,7 @@ use std::io::Write;
 
 use kimi_agent::wire::Event;
 use kimi_agent::{Error, PromptResult};
+use kimi_agent_client::host::error_fields;
 use serde_json::{Map, Value, json};
 
 /// Writes a line at once: a runner may be ended at any moment.
@@ -57,7 +58,7 @@ pub(crate) fn print_done(op: &Value, outputs: Value) {
 /// The last line of an operation that failed. Texts differ between systems: they are there only if asked for.
 pub(crate) fn print_error(op: &Value, error: &Error) {
     let mut line = json!({"op": op["op"], "error": error.code()});
-    let fields = error.fields();
+    let fields = error_fields(error);
     for name in ["exit_code", "signal", "rpc_code", "option"] {
         if let Some(value) = fields.get(name).filter(|value| !value.is_null()) {
             line[name] = value.clone();

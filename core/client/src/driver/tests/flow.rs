@@ -473,7 +473,7 @@ async fn a_replay_that_is_not_read_waits_and_is_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_listener_outside_turns_does_not_hold_up_a_cancel_or_a_call() {
-    let options = small().on_event_async(|_| std::future::pending());
+    let options = crate::host::on_event_async(small(), |_| std::future::pending());
     let (session, mut agent) = open(options).await;
     let written = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&written);

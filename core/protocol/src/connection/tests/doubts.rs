@@ -160,7 +160,7 @@ fn is_yes(answer: &Value) -> bool {
 #[test]
 fn only_the_very_words_approve() {
     for answer in answers() {
-        let read = Approval::from_json(&answer);
+        let read = crate::answers::parse_approval(&answer);
         let approves = matches!(read, Ok(Approval::Approve | Approval::ApproveForSession));
         assert_eq!(approves, is_yes(&answer), "{answer} is {read:?}");
         // By hand it is a mistake, and the request goes on waiting.
@@ -288,7 +288,7 @@ impl Witness {
                 let (key, rpc) = self.asked[usize::from(*which) % self.asked.len()].clone();
                 match outcome {
                     Outcome::Failed => peer.connection.handler_failed(key, "boom".to_owned(), peer.now),
-                    Outcome::Said(which) => match Approval::from_json(&answers()[*which]) {
+                    Outcome::Said(which) => match crate::answers::parse_approval(&answers()[*which]) {
                         Ok(answer) => {
                             allowed = is_yes(&answers()[*which]).then_some(rpc);
                             peer.connection.answer(key, &Answer::Approval(answer), peer.now);
@@ -352,7 +352,7 @@ proptest! {
 
     #[test]
     fn no_other_text_approves(text in ".{0,20}") {
-        let read = Approval::from_json(&json!(text));
+        let read = crate::answers::parse_approval(&json!(text));
         prop_assert_eq!(matches!(read, Ok(Approval::Approve | Approval::ApproveForSession)), is_yes(&json!(text)));
     }
 }

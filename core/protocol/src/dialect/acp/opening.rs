@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Acp, SessionParams};
 use crate::dialect::{Capabilities, Handshake, InitializeParams, agent_name};
+use crate::error::invalid_option;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::wire::jsonrpc::RpcFailure;
 use crate::wire::{Json, ServerInfo, decode_body};
@@ -281,7 +282,7 @@ impl Acp {
                 "the agent refuses `initialize`; check that `executable` names an agent that speaks the Agent \
                  Client Protocol, or set `dialect` to \"auto\" if it speaks Wire\nit says: {message} ({code})"
             )),
-            (Stage::Setting(option, _), INVALID_PARAMS) => Error::option(*option, message.clone()),
+            (Stage::Setting(option, _), INVALID_PARAMS) => invalid_option(*option, message.clone()),
             (Stage::Session, _) if self.params.session_id.is_some() => {
                 let mut error = rpc(RpcErrorKind::Other, message.clone());
                 if let Error::Rpc(error) = &mut error {
