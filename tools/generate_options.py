@@ -152,8 +152,10 @@ def sized(size: int) -> str:
 
 def default(option: Option, language: str) -> str:
     """Returns the default of an option, as the documentation of a language says it."""
-    given = option["default"]
-    ((kind, value),) = given.items() if isinstance(given, dict) else ((given, None),)
+    given: Any = option["default"]
+    kind: str
+    value: Any
+    kind, value = next(iter(given.items())) if isinstance(given, dict) else (given, "")
     if kind == "false":
         return {"python": "False", "node": "`false`", "docs": "no"}[language]
     if kind == "text":
