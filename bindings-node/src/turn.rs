@@ -82,6 +82,7 @@ impl Serialize for Packed {
     }
 }
 
+#[expect(clippy::vec_box, reason = "events come boxed from the queue, and are not moved out of their boxes")]
 fn pack(events: Vec<Box<Event>>) -> Result<EventBatch, kimi_agent::Error> {
     let (mut texts, mut long_texts, mut request) = (String::new(), Vec::new(), None);
     let mut packed = Vec::with_capacity(events.len());

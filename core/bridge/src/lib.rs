@@ -62,7 +62,7 @@ pub async fn close_all(grace: std::time::Duration) {
 /// fails, and a later call tries again.
 ///
 /// # Errors
-/// [`Error::Spawn`](crate::Error::Spawn) says what the system lacks.
+/// [`Error::Spawn`] says what the system lacks.
 pub fn runtime() -> crate::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());

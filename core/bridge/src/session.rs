@@ -69,7 +69,7 @@ pub struct BridgeSession {
 }
 
 impl BridgeSession {
-    /// Opens a session; the ticket ends when it is open. By `key`, from [`next_id`], its jobs name it.
+    /// Opens a session; the ticket ends when it is open. By `key`, from [`next_id`](crate::next_id), its jobs name it.
     ///
     /// # Errors
     /// A wrong option, at once.
@@ -142,7 +142,7 @@ impl BridgeSession {
         Ok((session, ticket))
     }
 
-    /// A turn in a session of its own; by `key`, from [`next_id`], that session's jobs name it.
+    /// A turn in a session of its own; by `key`, from [`next_id`](crate::next_id), that session's jobs name it.
     ///
     /// # Errors
     /// A wrong option, at once.

@@ -94,6 +94,9 @@ impl TurnReader {
             ));
         }
         self.start(by_step)?;
+        if by_step {
+            self.begin_steps();
+        }
         // Each loop over a turn that failed ends with the failure.
         self.is_failure_reported = false;
         Ok(())
@@ -133,6 +136,11 @@ impl TurnReader {
                 self.deliver(passed.size);
             }
         }
+    }
+
+    /// Begins a loop over the steps: its first step is that of the next event, even if an earlier loop had begun that step.
+    pub fn begin_steps(&mut self) {
+        self.step = None;
     }
 
     /// The step that is being read.

@@ -233,6 +233,7 @@ impl Turn {
     /// # Ok(()) }
     /// ```
     pub fn steps(&mut self) -> Steps<'_> {
+        self.reader.begin_steps();
         Steps { turn: self, is_refused: false }
     }
 

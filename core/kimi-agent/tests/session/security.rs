@@ -122,7 +122,7 @@ async fn secrets_are_in_no_argument_no_debug_output_no_log_and_no_error() {
     errors.push(SessionOptions::new().config(json!(CONFIG)).start().await.unwrap_err());
     errors.push(SessionOptions::new().mcp_configs([json!(MCP)]).start().await.unwrap_err());
     for error in &errors {
-        holds_no_secret("an error", &format!("{error} {error:?} {:?}", fields(&error)));
+        holds_no_secret("an error", &format!("{error} {error:?} {:?}", fields(error)));
     }
     let codes: Vec<_> = errors.iter().map(kimi_agent::Error::code).collect();
     let (exited, spawn, option) = ("agent_exited", "spawn_error", "invalid_option");

@@ -27,7 +27,7 @@ use crate::wire::jsonrpc::{Message, RpcFailure};
 use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolKind, ToolReturnValue};
 
 /// What the agent can do, as its handshake and version tell. A call for something that is not there fails with
-/// [`Error::Unsupported`](crate::Error::Unsupported), without asking the agent.
+/// [`Error::Unsupported`], without asking the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -51,7 +51,7 @@ pub struct Capabilities {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its id: [`Agent::resume`](crate::Agent::resume) goes on with it.
+    /// Its id: `Agent::resume` goes on with it.
     pub id: String,
     /// The directory that it works in.
     pub work_dir: PathBuf,
