@@ -34,6 +34,7 @@ DEADLINES: dict[bool, Json] = {
 }
 TOOL = {"name": "echo", "description": "Repeats", "parameters": {"type": "object", "properties": {}}}
 CLOSES: tuple[Json, ...] = ({}, {"how": "block"}, {"timeout": 5})
+READS = ("drain", "next", "text_stream", "steps")
 ONLY_COMPILED = {"rust": "the compiler refuses a second reader"}
 
 
@@ -365,7 +366,11 @@ class Player:
                 self._op("state", until="closed"),
                 *self.choices.some([self._op("prompt", input="late", as_="late")], 1),
             ]
-        return ops + self._after(turn, name, seen)
+        after = self._after(turn, name, seen)
+        if ops[0]["op"] == "two_loops":
+            # The first loop goes on in Node; in Python it ends with the function that began it.
+            after = [op for op in after if op["op"] not in READS]
+        return ops + after
 
     def _reader(self, by_event: bool, name: str) -> Json:
         """Reads a turn to its end."""
@@ -410,7 +415,7 @@ class Player:
             choices.append(self._turn("respond", name, session=self.session, answer=late))
         chosen = self.choices.some(choices, 3)
         # A refusal or a failure ends each loop of Python and Node, but Rust's one stream only once.
-        reads = [op for op in chosen if op["op"] in ("drain", "next", "text_stream", "steps")]
+        reads = [op for op in chosen if op["op"] in READS]
         return [op for op in chosen if op not in reads[0 if turn.end == "failed" else 1 :]]
 
     # --- racy turns ---
