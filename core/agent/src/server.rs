@@ -253,6 +253,7 @@ impl Server {
     /// An error with the code that this server's dialect has for it.
     ///
     /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
     /// use kimi_agent::RpcErrorKind::LlmServiceError;
     /// use kimi_agent_testing::{Profile, Server};
     /// assert_eq!(Server::new(Profile::new("a", "1")).failure(LlmServiceError, "500").code, -32003);

@@ -11,6 +11,7 @@ use crate::wire::{Content, Json, ServerInfo, SlashCommand};
 /// What the server says of itself, and how it behaves.
 ///
 /// ```
+/// # use kimi_agent_protocol as kimi_agent;
 /// use kimi_agent::WireVersion;
 /// use kimi_agent_testing::Profile;
 /// let mut profile = Profile::new("echo", "1.0");
