@@ -7,14 +7,36 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PROGRAM = Path(__file__).resolve().parent / "target/release/decoders"
-WAYS = "utf8 skip hand envelope envelope2 serde3 serde2 serde1 sonic sonic1 simd scanner".split()
+WAYS = [
+    "utf8",
+    "skip",
+    "hand",
+    "envelope",
+    "envelope2",
+    "serde3",
+    "serde2",
+    "serde1",
+    "sonic",
+    "sonic1",
+    "simd",
+    "scanner",
+]
 FEW, MANY = 100, 600
 
 
 def run(job: tuple[str, ...], times: int) -> int:
     """The instructions of a whole run."""
     way, protocol, *spaced = job
-    argv = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(PROGRAM), way, protocol, str(times), *spaced]
+    argv = [
+        "valgrind",
+        "--tool=callgrind",
+        "--callgrind-out-file=/dev/null",
+        str(PROGRAM),
+        way,
+        protocol,
+        str(times),
+        *spaced,
+    ]
     done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=True)
     collected = re.search(r"Collected : (\d+)", done.stderr)
     if collected is None:
