@@ -26,6 +26,8 @@ _SYNTAX = {
     "__new__", "__init__", "__aiter__", "__anext__", "__iter__", "__next__", "__aenter__", "__aexit__", "__enter__",
     "__exit__", "__await__",
 }  # fmt: skip
+# Where the classes of the blocking API are.
+_BLOCKING = {kimi_agent.sync.__name__, f"{kimi_agent.__name__}._blocking"}
 _MODULES = {"": kimi_agent, "sync.": kimi_agent.sync, "testing.": kimi_agent.testing}
 
 
@@ -66,7 +68,7 @@ def _own(cls: type) -> bool:
 
 
 def _named(cls: type) -> str:
-    return ("sync." if cls.__module__ == kimi_agent.sync.__name__ else "") + cls.__name__
+    return ("sync." if cls.__module__ in _BLOCKING else "") + cls.__name__
 
 
 def _watch_method(owner: type, method: str, touch: Callable[[str], None]) -> Iterator[str]:
