@@ -188,7 +188,9 @@ export class Reader {
 
   /** There may be something to read. */
   pump(): void {
-    for (let waiter = this.#waiters[0]; waiter; waiter = this.#waiters[0]) {
+    // By the length: a program may have put a property `0` on all objects.
+    while (this.#waiters.length > 0) {
+      const waiter = this.#waiters[0]!;
       try {
         const result = waiter.poll();
         if (result === null) return;
