@@ -188,9 +188,8 @@ export class Reader {
 
   /** There may be something to read. */
   pump(): void {
-    // By the length: a program may have put a property `0` on all objects.
-    while (this.#waiters.length > 0) {
-      const waiter = this.#waiters[0]!;
+    // `at` looks at the length: a program may have put a property `0` on all objects.
+    for (let waiter = this.#waiters.at(0); waiter; waiter = this.#waiters.at(0)) {
       try {
         const result = waiter.poll();
         if (result === null) return;

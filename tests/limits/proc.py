@@ -72,7 +72,7 @@ def descriptors(pid: int) -> Counter[str]:
 
 
 def children(pid: int) -> list[str]:
-    """Its children and their states; `Z` is one that nobody has reaped."""
+    """Its children by name; ` Z` follows the name of a child that nobody has reaped."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -81,7 +81,7 @@ def children(pid: int) -> list[str]:
             continue
         name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
         if int(rest[1]) == pid:
-            found.append(f"{name} {rest[0]}")
+            found.append(f"{name} Z" if rest[0] == "Z" else name)
     return found
 
 

@@ -19,7 +19,7 @@ use crate::wire::{Content, HandlerKind, Json};
 /// The agent's answer to a one-off call, or why there is none.
 pub(crate) type Answer = Result<std::result::Result<Json, RpcFailure>>;
 
-/// What the handles of a process ask of its task.
+/// What the handles of a process ask of its task. Small, because the channel has room for 32 of them in each process.
 pub(crate) enum ProcessCommand {
     /// Opens a session.
     Attach {
@@ -27,8 +27,8 @@ pub(crate) enum ProcessCommand {
         setup: Box<SessionSetup>,
         shared: Arc<Shared>,
     },
-    Session(ConnectionKey, Command),
-    Call(Call),
+    Session(ConnectionKey, Box<Command>),
+    Call(Box<Call>),
     /// Closes the process with its last session; with a `close_timeout` of its own, if one is given.
     Close(Option<Duration>),
     Kill,
@@ -144,7 +144,7 @@ impl ProcessHandle {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         let call = Call { key, method, params, max_line_bytes, reply };
-        if self.commands.send(ProcessCommand::Call(call)).is_err() {
+        if self.commands.send(ProcessCommand::Call(Box::new(call))).is_err() {
             return Err(Error::SessionClosed);
         }
         answer.await.unwrap_or(Err(Error::SessionClosed))

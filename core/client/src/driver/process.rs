@@ -230,10 +230,10 @@ impl ProcessTask {
                 self.sessions.drivers.insert(key, session);
             }
             ProcessCommand::Session(key, command) => match self.sessions.drivers.get_mut(&key) {
-                Some(session) => session.in_span(|session| session.handle_command(command)),
+                Some(session) => session.in_span(|session| session.handle_command(*command)),
                 None => command.fail(&Error::SessionClosed),
             },
-            ProcessCommand::Call(call) => self.call(call),
+            ProcessCommand::Call(call) => self.call(*call),
             ProcessCommand::Close(timeout) => self.close(timeout),
             ProcessCommand::Kill => self.shutdown.kill(&mut self.io),
         }

@@ -222,7 +222,7 @@ impl Shared {
 
     /// Sends a command. Returns whether the driver will receive it.
     pub(crate) fn send(&self, command: Command) -> bool {
-        self.process.send(ProcessCommand::Session(self.key, command)).is_ok()
+        self.process.send(ProcessCommand::Session(self.key, Box::new(command))).is_ok()
     }
 
     /// Registers a turn, then sends its prompt. Returns at once.
