@@ -81,7 +81,7 @@ demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three language
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-exit test-limits test-soak test-explore test-packages test-programs test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
@@ -93,6 +93,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-python PYTHONS=--all
 	@$(MAKE) test-exit PYTHONS=--all EXITS=200
 	@$(MAKE) soak SOAK_MINUTES=10
+	@$(MAKE) test-explore
 	@$(MAKE) explore MINUTES=10
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 	@$(MAKE) test-instructions

@@ -264,7 +264,10 @@ def generated(catalog: dict[str, Any]) -> dict[Path, str]:
     begin = "# Generated from here on by tools/generate_options.py; changes belong in core/protocol/src/options.rs."
     docs = DOCS.read_text(encoding="utf-8")
     for section in ("session", "program", "handlers", "limits"):
-        markers = f"<!-- options: {section}, by tools/generate_options.py -->", "<!-- end of options -->"
+        markers = (
+            f'<!-- (options of the section "{section}": tools/generate_options.py writes this table) -->',
+            "<!-- end of options -->",
+        )
         docs = between(docs, *markers, table(catalog, section))
     return {
         PYTHON: types.partition(begin)[0] + begin + python(catalog),
