@@ -59,6 +59,12 @@ impl NativeAgent {
         self.agent.list_sessions(work_dir.map(Into::into)) as f64
     }
 
+    /// A ticket for the deletion of a session that the agent keeps.
+    #[napi]
+    pub fn delete_session(&self, session_id: String) -> f64 {
+        self.agent.delete_session(session_id) as f64
+    }
+
     /// A ticket for the end of all its processes. `null` stands for the option `closeTimeout`.
     #[napi]
     pub fn close(&self, env: &Env, timeout_json: String) -> napi::Result<f64> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use kimi_agent::Error;
-use kimi_agent_bridge::{LogLevel, Mailbox, install_log};
+use kimi_agent_bridge::{LogLevel, Mailbox, install_log, set_log_level};
 use napi::bindgen_prelude::Function;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
@@ -15,7 +15,7 @@ use crate::parse;
 
 type Wake = ThreadsafeFunction<(), (), (), Status, false>;
 
-/// What a JavaScript environment shares with the core. Its `wake` is the addon's only call into JavaScript.
+/// The channel between a JavaScript environment and the core. Its `wake` is the addon's only call into JavaScript.
 #[napi]
 pub struct Bridge {
     pub(crate) mailbox: Arc<Mailbox>,
@@ -28,12 +28,13 @@ impl Bridge {
     /// `wake` is called on the environment's thread when there is something to drain, once for any number of deliveries.
     #[napi(constructor)]
     pub fn new(env: &Env, wake: Function<'_, (), ()>) -> napi::Result<Self> {
+        install_log();
         let mut wake: Wake = wake.build_threadsafe_function().build()?;
         // An idle bridge does not keep the process alive.
         set_keeps_alive(&mut wake, env, false)?;
         let wake = Arc::new(RwLock::new(wake));
         let ring = Arc::clone(&wake);
-        // An environment that is ending takes no calls, and has nobody to call.
+        // An environment that is ending accepts no calls, and needs none.
         let mailbox = Mailbox::new(move || {
             let wake = ring.read().unwrap_or_else(PoisonError::into_inner);
             wake.call((), ThreadsafeFunctionCallMode::NonBlocking);
@@ -41,13 +42,13 @@ impl Bridge {
         Ok(Self { mailbox, wake })
     }
 
-    /// Takes everything that waits.
+    /// Takes all deliveries.
     #[napi]
     pub fn drain(&self) -> Vec<Delivery> {
         self.mailbox.drain().into_iter().filter_map(|delivery| Delivery::new(delivery, &self.mailbox)).collect()
     }
 
-    /// A handler returned. A job that nobody waits for any more is ignored.
+    /// A handler returned. A job that was withdrawn is ignored.
     #[napi]
     pub fn job_done(&self, env: &Env, job_id: f64, answer_json: String) -> napi::Result<()> {
         let answer = parse(env, "answer", &answer_json)?;
@@ -55,7 +56,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// A handler failed. A job that nobody waits for any more is ignored.
+    /// A handler failed. A job that was withdrawn is ignored.
     #[napi]
     pub fn job_failed(&self, job_id: f64, reason: String) {
         self.mailbox.finish_job(job_id as u64, Err(reason));
@@ -67,7 +68,7 @@ impl Bridge {
         set_keeps_alive(&mut self.wake.write().unwrap_or_else(PoisonError::into_inner), env, keeps_alive)
     }
 
-    /// Delivers log records up to this level; null for none, which is the default.
+    /// Delivers log records up to this level; null for none. Default: `warn`.
     #[napi]
     pub fn set_log_level(
         &self,
@@ -86,7 +87,7 @@ impl Bridge {
                 return Err(Error::InvalidOption { option: "level".to_owned(), reason }).or_throw(env);
             }
         };
-        install_log(level);
+        set_log_level(level);
         Ok(())
     }
 }

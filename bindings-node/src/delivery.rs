@@ -37,7 +37,7 @@ impl From<RequestOrigin> for kimi_agent_bridge::RequestOrigin {
 /// - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
 ///   `index` the place of a tool or hook in the options. The payload is the request, the tool's arguments, the event or the
 ///   line. `inTurn` says whether the session's running turn waits for the handler, `origin` which request the payload is.
-/// - `cancel_job`: nobody waits for a job any more.
+/// - `cancel_job`: a job was withdrawn.
 /// - `log`: a record of the log, up to the level that `setLogLevel()` set.
 #[napi(discriminant = "type", discriminant_case = "snake_case", object_from_js = false)]
 pub enum Delivery {
@@ -53,7 +53,9 @@ pub enum Delivery {
     Job {
         id: f64,
         owner: f64,
-        #[napi(ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr'")]
+        #[napi(
+            ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal'"
+        )]
         kind: &'static str,
         index: Option<u32>,
         payload_json: String,
@@ -133,6 +135,9 @@ fn payload_json(payload: &Payload, kind: JobKind) -> String {
             Event::QuestionRequest(request) => to_json(request),
             Event::ToolCallRequest(request) => to_json(request),
             Event::HookRequest(request) => to_json(request),
+            Event::ReadFileRequest(request) => to_json(request),
+            Event::WriteFileRequest(request) => to_json(request),
+            Event::TerminalRequest(request) => to_json(request),
             other => to_json(other),
         },
         Payload::Arguments(arguments) => to_json(arguments),

@@ -6,6 +6,8 @@ use napi::Env;
 use napi::bindgen_prelude::JsValue;
 use napi_derive::napi;
 
+use crate::delivery::to_json;
+
 /// An error of the core. `lib/errors.ts` makes the public class of it.
 #[napi(object, object_from_js = false)]
 pub struct NativeError {
@@ -15,7 +17,7 @@ pub struct NativeError {
     pub message: String,
     /// Whether the same call can succeed later.
     pub retryable: bool,
-    /// Of `invalid_option`: the option, as it is named in Node.
+    /// Of `invalid_option` and `budget_exceeded`: the option, as it is named in Node.
     pub option: Option<String>,
     /// Of `agent_exited`: the exit code, unless a signal ended the process.
     pub exit_code: Option<i32>,
@@ -29,6 +31,21 @@ pub struct NativeError {
     pub data: Option<String>,
     /// Of an agent's answer: what to do about it.
     pub hint: Option<String>,
+    /// Of `budget_exceeded`: what was exceeded.
+    pub budget: Option<ExceededBudget>,
+}
+
+/// A budget that a turn has exceeded.
+#[napi(object, object_from_js = false)]
+pub struct ExceededBudget {
+    /// The name of the limit, as it is written in Node.
+    pub counter: String,
+    /// The limit.
+    pub limit: f64,
+    /// The amount that was used.
+    pub used: f64,
+    /// The result of the turn up to its end, as JSON.
+    pub result_json: String,
 }
 
 impl From<&Error> for NativeError {
@@ -45,6 +62,7 @@ impl From<&Error> for NativeError {
             rpc_code: None,
             data: None,
             hint: None,
+            budget: None,
         };
         match spelled(error.clone(), Naming::Camel) {
             Error::InvalidOption { option, .. } => native.option = Some(option),
@@ -52,6 +70,15 @@ impl From<&Error> for NativeError {
                 native.exit_code = exit.exit_code;
                 native.signal = exit.signal;
                 native.stderr = Some(exit.stderr);
+            }
+            Error::BudgetExceeded(exceeded) => {
+                native.option = Some(Naming::Camel.name(exceeded.option));
+                native.budget = Some(ExceededBudget {
+                    counter: Naming::Camel.name(exceeded.counter.as_str()),
+                    limit: exceeded.limit,
+                    used: exceeded.used,
+                    result_json: to_json(&exceeded.result),
+                });
             }
             Error::Rpc(answer) => {
                 native.message = answer.message;

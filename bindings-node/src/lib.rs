@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use kimi_agent::Error;
 use kimi_agent::testing::Script;
-use kimi_agent::wire::ContentPart;
-use kimi_agent_bridge::Naming;
+use kimi_agent::wire::{Content, ContentPart};
+use kimi_agent_bridge::{Naming, parse_content};
 use napi::Env;
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
@@ -41,6 +41,11 @@ pub(crate) fn runtime(env: &Env) -> napi::Result<Handle> {
 pub(crate) fn parse(env: &Env, what: &str, json: &str) -> napi::Result<Value> {
     let wrong = |error| Error::InvalidOption { option: what.to_owned(), reason: format!("it is not JSON: {error}") };
     serde_json::from_str(json).map_err(wrong).or_throw(env)
+}
+
+/// Returns the content of a prompt or a steer: text, a part, or a list of both.
+pub(crate) fn content(env: &Env, json: &str) -> napi::Result<Content> {
+    parse_content(parse(env, "content", json)?).or_throw(env)
 }
 
 /// Closes every session of the process at its exit. Blocks for some seconds at most.
@@ -90,6 +95,22 @@ pub fn image_file_json(env: &Env, path: String) -> napi::Result<String> {
 #[napi]
 pub fn image_bytes_json(env: &Env, bytes: Uint8Array) -> napi::Result<String> {
     ContentPart::image_bytes(&*bytes).map(|part| to_json(&part)).or_throw(env)
+}
+
+/// Reads a policy: JSON of a path or of a mapping. Returns JSON with the policy and its warnings.
+#[napi]
+pub fn read_policy_json(env: &Env, given: String) -> napi::Result<String> {
+    let given = serde_json::from_str(&given).unwrap_or_default();
+    kimi_agent_bridge::read_policy(&given).map(|read| read.to_string()).or_throw(env)
+}
+
+/// Decides about a tool call by a policy that was read. Takes and returns JSON.
+#[napi]
+pub fn check_policy_json(env: &Env, policy: String, call: String, work_dir: String) -> napi::Result<String> {
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
+    kimi_agent_bridge::check_policy(&json(&policy), &json(&call), work_dir.as_ref())
+        .map(|verdict| verdict.to_string())
+        .or_throw(env)
 }
 
 /// Throws for the first name that is not an option's.

@@ -1,7 +1,7 @@
 //! A session.
 
-use kimi_agent::wire::{Content, Event};
-use kimi_agent_bridge::{BridgeSession, Mode, Naming, next_id, parse_content, parse_options};
+use kimi_agent::wire::Event;
+use kimi_agent_bridge::{BridgeSession, Mode, Naming, next_id, parse_options};
 use napi::Env;
 use napi_derive::napi;
 use serde_json::{Map, Value};
@@ -10,12 +10,7 @@ use crate::bridge::Bridge;
 use crate::delivery::{RequestOrigin, to_json};
 use crate::error::OrThrow;
 use crate::turn::NativeTurn;
-use crate::{parse, runtime};
-
-/// What a prompt or a steer says: text, a part, or a list of both.
-pub(crate) fn content(env: &Env, json: &str) -> napi::Result<Content> {
-    parse_content(parse(env, "content", json)?).or_throw(env)
-}
+use crate::{content, parse, runtime};
 
 /// Which handlers the program has. Tools and hooks are in the options, without their handlers.
 #[napi(object, object_to_js = false)]
@@ -28,6 +23,12 @@ pub struct Callbacks {
     pub on_event: bool,
     /// `onStderr` is set.
     pub on_stderr: bool,
+    /// `onReadFile` is set.
+    pub on_read_file: bool,
+    /// `onWriteFile` is set.
+    pub on_write_file: bool,
+    /// `onTerminal` is set.
+    pub on_terminal: bool,
 }
 
 impl From<Callbacks> for kimi_agent_bridge::Callbacks {
@@ -38,6 +39,9 @@ impl From<Callbacks> for kimi_agent_bridge::Callbacks {
             on_question: mode(given.on_question),
             on_event: given.on_event,
             on_stderr: given.on_stderr,
+            on_read_file: given.on_read_file,
+            on_write_file: given.on_write_file,
+            on_terminal: given.on_terminal,
         }
     }
 }
@@ -70,7 +74,7 @@ pub struct OneShot {
     pub session_key: f64,
 }
 
-/// What an agent can do.
+/// The capabilities of an agent.
 #[napi(object, object_from_js = false)]
 pub struct NativeCapabilities {
     /// The program can offer tools.
@@ -83,10 +87,23 @@ pub struct NativeCapabilities {
     pub steer: bool,
     /// Plan mode can be switched.
     pub plan_mode: bool,
+    /// The session has options that can be set while it is open.
+    pub config_options: bool,
     /// A session's past can be replayed.
     pub replay: bool,
+    /// The last turns of a session can be undone.
+    pub undo: bool,
+    /// A session can begin with the past of another.
+    pub fork: bool,
     /// The events that hooks can be set on.
     pub hooks: Vec<String>,
+    /// The program can offer to read and write files.
+    pub files: bool,
+    /// The program can offer to run commands.
+    pub terminals: bool,
+    /// The tool calls that a policy sees.
+    #[napi(ts_type = "'approvals' | 'tool_calls'")]
+    pub policy: String,
 }
 
 /// A session. If it is garbage collected, it is closed in the background.
@@ -168,16 +185,22 @@ impl NativeSession {
         to_json(&self.session.server())
     }
 
-    /// What the agent can do.
+    /// The agent's capabilities.
     #[napi]
     pub fn capabilities(&self) -> Option<NativeCapabilities> {
         self.session.capabilities().map(|known| NativeCapabilities {
             external_tools: known.external_tools,
             questions: known.questions,
             approval_feedback: known.approval_feedback,
+            files: known.files,
+            terminals: known.terminals,
+            policy: known.policy.as_str().to_owned(),
             steer: known.steer,
             plan_mode: known.plan_mode,
+            config_options: known.config_options,
             replay: known.replay,
+            undo: known.undo,
+            fork: known.fork,
             hooks: known.hooks.clone(),
         })
     }
@@ -192,6 +215,12 @@ impl NativeSession {
     #[napi]
     pub fn slash_commands_json(&self) -> String {
         to_json(&self.session.slash_commands())
+    }
+
+    /// The options that can be set, as JSON.
+    #[napi]
+    pub fn config_options_json(&self) -> String {
+        to_json(&self.session.config_options())
     }
 
     /// The tokens so far as JSON.
@@ -226,6 +255,19 @@ impl NativeSession {
     #[napi]
     pub fn set_plan_mode(&self, env: &Env, on_json: String) -> napi::Result<f64> {
         self.session.set_plan_mode(&parse(env, "on", &on_json)?).map(|ticket| ticket as f64).or_throw(env)
+    }
+
+    /// A ticket for setting an option.
+    #[napi]
+    pub fn set_config_option(&self, env: &Env, id: String, value_json: String) -> napi::Result<f64> {
+        let value = parse(env, "value", &value_json)?;
+        self.session.set_config_option(id, &value).map(|ticket| ticket as f64).or_throw(env)
+    }
+
+    /// A ticket for taking back the last turns.
+    #[napi]
+    pub fn undo(&self, env: &Env, count_json: String) -> napi::Result<f64> {
+        self.session.undo(&parse(env, "count", &count_json)?).map(|ticket| ticket as f64).or_throw(env)
     }
 
     /// A ticket for a manual answer to a request; without `origin`, only its id says which one.

@@ -10,8 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::delivery::{RequestOrigin, checked, to_json};
 use crate::error::OrThrow;
-use crate::parse;
-use crate::session::content;
+use crate::{content, parse};
 
 /// A turn, or a replay. If it is garbage collected, it is cancelled in the background.
 #[napi]
@@ -42,7 +41,7 @@ pub struct EventBatch {
     pub long_texts: Option<Vec<String>>,
     /// The request that the only event is. Absent if it is not a request.
     pub request: Option<RequestOrigin>,
-    /// Whether this is the end of the turn, or of the step that was asked for. There is no event then.
+    /// Whether this is the end of the turn, or of the requested step. It has no event then.
     pub ended: bool,
 }
 

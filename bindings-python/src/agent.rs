@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use crate::convert::py_to_json;
 use crate::mailbox::PyMailbox;
 use crate::session::{PySession, given};
-use crate::{let_go, raise, runtime};
+use crate::{leak_if_forked, raise, runtime};
 
 /// An agent. Dropping the last reference closes it in the background.
 #[pyclass(frozen, name = "Agent", module = "kimi_agent._native")]
@@ -20,7 +20,7 @@ pub(crate) struct PyAgent {
 
 impl Drop for PyAgent {
     fn drop(&mut self) {
-        let_go(&self.agent);
+        leak_if_forked(&self.agent);
     }
 }
 
@@ -60,6 +60,10 @@ impl PyAgent {
     #[pyo3(signature = (work_dir))]
     fn list_sessions(&self, work_dir: Option<PathBuf>) -> u64 {
         self.agent.list_sessions(work_dir)
+    }
+
+    fn delete_session(&self, session_id: String) -> u64 {
+        self.agent.delete_session(session_id)
     }
 
     fn close(&self, timeout: &Bound<'_, PyAny>) -> PyResult<u64> {

@@ -68,7 +68,7 @@ fn pair() -> std::io::Result<(std::net::TcpStream, std::net::TcpStream)> {
 
 /// Makes the other end readable.
 pub(crate) fn ring(end: &End) {
-    // What is full is readable already.
+    // A full pipe is readable already.
     drop((&**end).write(&1_u64.to_ne_bytes()));
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn wait(py: Python<'_>, ready: impl Fn(&Waker) -> bool) -> PyResult<(
         let Some(bell) = bell.get() else { return Ok(()) };
         while !ready(&bell.waker) {
             let mut bytes = [0; 64];
-            // What an earlier wait left only makes it look again.
+            // Bytes that an earlier wait left only make the reader look again.
             let woken = py.detach(|| (&*bell.reader).read(&mut bytes));
             match woken.map_err(|error| error.kind()) {
                 Ok(_) | Err(ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut) => {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyList, PyTuple, PyType};
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
@@ -14,6 +14,8 @@ pub(crate) struct Classes {
     by_name: HashMap<String, Class>,
     /// Makes a `TextPart`, which most events are, of its text.
     make_text_part: Py<PyAny>,
+    /// Makes several of a list of texts.
+    make_text_parts: Py<PyAny>,
     /// The value of `extra` if a message has no unknown fields.
     nothing: Py<PyAny>,
     /// Sets `_origin`: which request of which session a message is.
@@ -46,9 +48,11 @@ impl Classes {
                     by_name.insert(name.extract::<String>()?, Class { make, has_tool_call });
                 }
             }
+            let text_part = wire.getattr("TextPart")?;
             Ok(Self {
                 by_name,
-                make_text_part: messages.getattr("text_part_maker")?.call1((wire.getattr("TextPart")?,))?.unbind(),
+                make_text_part: messages.getattr("text_part_maker")?.call1((&text_part,))?.unbind(),
+                make_text_parts: messages.getattr("text_parts_maker")?.call1((&text_part,))?.unbind(),
                 nothing: messages.getattr("_NOTHING")?.unbind(),
                 set_origin: base.getattr("_origin")?.getattr("__set__")?.unbind(),
             })
@@ -63,6 +67,11 @@ impl Classes {
     /// Makes a piece of the answer's text.
     pub(crate) fn text_part<'py>(&self, text: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.make_text_part.bind(text.py()).call1((text,))
+    }
+
+    /// Makes pieces of the answer's text, in the order of the texts.
+    pub(crate) fn text_parts<'py>(&self, texts: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyAny>> {
+        self.make_text_parts.bind(texts.py()).call1((texts,))
     }
 
     /// Sets which request of which session a message is. Neither equality nor a pickle includes it.

@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use kimi_agent::Error;
-use kimi_agent::wire::{ContentPart, Event};
+use kimi_agent::wire::{Content, ContentPart, Event};
 use kimi_agent_bridge as bridge;
 
 pyo3::create_exception!(
@@ -39,7 +39,15 @@ pub(crate) fn error_parts<'py>(py: Python<'py>, error: &Error) -> PyResult<(&'st
     for (name, value) in bridge::error_fields(error) {
         fields.set_item(name, convert::json_to_py(py, &value)?)?;
     }
+    if let Error::BudgetExceeded(exceeded) = error {
+        fields.set_item("result", convert::outcome_to_py(py, &exceeded.result)?)?;
+    }
     Ok((error.code(), error.to_string(), fields))
+}
+
+/// Returns the content of a prompt or a steer: text, or content parts as plain dicts.
+pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
+    bridge::parse_content(convert::py_to_json(value)?).map_err(|error| raise(value.py(), &error))
 }
 
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
@@ -62,7 +70,8 @@ static HOME: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn runtime(py: Python<'_>) -> PyResult<tokio::runtime::Handle> {
     let runtime = bridge::runtime().map_err(|error| raise(py, &error))?;
     // Python's `logging` decides what is shown.
-    bridge::install_log(Some(bridge::LogLevel::Debug));
+    bridge::install_log();
+    bridge::set_log_level(Some(bridge::LogLevel::Debug));
     // Whichever came first stays.
     let _ = HOME.compare_exchange(0, std::process::id(), Ordering::Relaxed, Ordering::Relaxed);
     let _ = pyo3_async_runtimes::tokio::init_with_runtime(runtime);
@@ -71,7 +80,7 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<tokio::runtime::Handle> {
 
 /// Lets go of something of the core's; but in a forked child, which has none of the core's threads and all of the
 /// locks that they held, nothing of it is touched.
-pub(crate) fn let_go<T>(kept: &Arc<T>) {
+pub(crate) fn leak_if_forked<T>(kept: &Arc<T>) {
     let home = HOME.load(Ordering::Relaxed);
     if home != 0 && home != std::process::id() {
         std::mem::forget(Arc::clone(kept));
@@ -125,6 +134,27 @@ fn image_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>
 fn content_part(py: Python<'_>, made: Result<ContentPart, Error>) -> PyResult<Bound<'_, PyAny>> {
     let part = made.map_err(|error| raise(py, &error))?;
     convert::event_to_py(py, &Event::ContentPart(part))
+}
+
+/// Reads a policy: a path, or a mapping.
+#[pyfunction]
+fn read_policy<'py>(py: Python<'py>, given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let given = convert::py_to_json(given)?;
+    let read = py.detach(|| bridge::read_policy(&given)).map_err(|error| raise(py, &error))?;
+    convert::json_to_py(py, &read)
+}
+
+/// Decides about a tool call by a policy that was read.
+#[pyfunction]
+fn check_policy<'py>(
+    py: Python<'py>,
+    policy: &Bound<'py, PyAny>,
+    call: &Bound<'py, PyAny>,
+    work_dir: std::path::PathBuf,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (policy, call) = (convert::py_to_json(policy)?, convert::py_to_json(call)?);
+    let verdict = py.detach(|| bridge::check_policy(&policy, &call, &work_dir)).map_err(|error| raise(py, &error))?;
+    convert::json_to_py(py, &verdict)
 }
 
 /// Checks the names of options, before anything is done with their values.
@@ -206,6 +236,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<turn::PyTurn>()?;
     module.add_class::<PyPrivateFolder>()?;
     module.add_function(wrap_pyfunction!(shutdown, module)?)?;
+    module.add_function(wrap_pyfunction!(read_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(image_file, module)?)?;
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;

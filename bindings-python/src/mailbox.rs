@@ -13,7 +13,7 @@ use crate::bell::{End, Reading, descriptor, ends, ring};
 use crate::convert::{event_to_py, json_to_py, outcome_to_py, py_to_json};
 use crate::{error_parts, lacking};
 
-/// Where the core leaves what an event loop is to know.
+/// The core's deliveries to an event loop.
 #[pyclass(frozen, name = "Mailbox", module = "kimi_agent._native")]
 pub(crate) struct PyMailbox {
     pub(crate) mailbox: Arc<Mailbox>,
@@ -73,7 +73,7 @@ fn level_number(level: LogLevel) -> u8 {
 
 fn kind_to_py(py: Python<'_>, kind: JobKind) -> Bound<'_, PyString> {
     match kind {
-        // Those that come often.
+        // The kinds that come often have interned names.
         JobKind::Approval => intern!(py, "approval").clone(),
         JobKind::Tool => intern!(py, "tool").clone(),
         other => PyString::new(py, other.as_str()),

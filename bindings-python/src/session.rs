@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kimi_agent::wire::{Content, ExternalToolsResult};
-use kimi_agent_bridge::{BridgeSession, Callbacks, Mode, Naming, RequestOrigin, parse_content};
+use kimi_agent::wire::ExternalToolsResult;
+use kimi_agent_bridge::{BridgeSession, Callbacks, Mode, Naming, RequestOrigin};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -12,12 +12,7 @@ use serde_json::{Map, Value};
 use crate::convert::{event_to_py, json_to_py, message_to_py, py_to_json};
 use crate::mailbox::PyMailbox;
 use crate::turn::PyTurn;
-use crate::{let_go, raise, runtime};
-
-/// What a prompt or a steer may be: text, or content parts as plain dicts.
-pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
-    parse_content(py_to_json(value)?).map_err(|error| raise(value.py(), &error))
-}
+use crate::{content, leak_if_forked, raise, runtime};
 
 fn options(value: &Bound<'_, PyAny>) -> PyResult<Map<String, Value>> {
     match py_to_json(value)? {
@@ -40,10 +35,13 @@ fn callbacks(given: &Bound<'_, PyDict>) -> PyResult<Callbacks> {
         on_question: mode(given, "on_question")?,
         on_event: mode(given, "on_event")? == Mode::Handler,
         on_stderr: mode(given, "on_stderr")? == Mode::Handler,
+        on_read_file: mode(given, "on_read_file")? == Mode::Handler,
+        on_write_file: mode(given, "on_write_file")? == Mode::Handler,
+        on_terminal: mode(given, "on_terminal")? == Mode::Handler,
     })
 }
 
-/// What something is opened with.
+/// The parameters of an opening.
 pub(crate) fn given(
     options: &Bound<'_, PyAny>,
     functions: &Bound<'_, PyDict>,
@@ -59,7 +57,7 @@ pub(crate) struct PySession {
 
 impl Drop for PySession {
     fn drop(&mut self) {
-        let_go(&self.session);
+        leak_if_forked(&self.session);
     }
 }
 
@@ -147,6 +145,8 @@ impl PySession {
             commands.append(message_to_py(py, &command)?)?;
         }
         info.set_item("slash_commands", commands)?;
+        let options = serde_json::to_value(self.session.config_options()).unwrap_or_default();
+        info.set_item("config_options", json_to_py(py, &options)?)?;
         let nothing = ExternalToolsResult::default();
         let tools = self.session.external_tools().unwrap_or(&nothing);
         info.set_item("external_tools", message_to_py(py, tools)?)?;
@@ -172,6 +172,14 @@ impl PySession {
 
     fn set_plan_mode(&self, on: &Bound<'_, PyAny>) -> PyResult<u64> {
         self.session.set_plan_mode(&py_to_json(on)?).map_err(|error| raise(on.py(), &error))
+    }
+
+    fn set_config_option(&self, id: String, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.session.set_config_option(id, &py_to_json(value)?).map_err(|error| raise(value.py(), &error))
+    }
+
+    fn undo(&self, count: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.session.undo(&py_to_json(count)?).map_err(|error| raise(count.py(), &error))
     }
 
     fn respond(&self, request: (String, Option<(u64, u64)>), answer: &Bound<'_, PyAny>) -> PyResult<u64> {

@@ -10,9 +10,11 @@ use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
 
 use crate::bell;
-use crate::convert::{event_to_py, message_to_py, outcome_to_py, py_to_json};
-use crate::session::content;
-use crate::{error_parts, let_go, raise};
+use crate::convert::{event_to_py, events_to_py, message_to_py, outcome_to_py, py_to_json};
+use crate::{content, error_parts, leak_if_forked, raise};
+
+/// The most events of a batch.
+const BATCH: usize = 64;
 
 /// A turn, or a replay: a stream of events with an outcome.
 #[pyclass(frozen, name = "Turn", module = "kimi_agent._native")]
@@ -24,7 +26,7 @@ pub(crate) struct PyTurn {
 
 impl Drop for PyTurn {
     fn drop(&mut self) {
-        let_go(&self.turn);
+        leak_if_forked(&self.turn);
     }
 }
 
@@ -34,7 +36,7 @@ impl PyTurn {
     }
 }
 
-/// What a poll of the core found, as Python reads it: None if it has to wait, `StopAsyncIteration` at the end.
+/// Converts the result of a poll for Python: None to wait, `StopAsyncIteration` at the end.
 fn found<T>(py: Python<'_>, polled: Poll<Option<kimi_agent::Result<T>>>) -> PyResult<Option<T>> {
     match polled {
         Poll::Pending => Ok(None),
@@ -66,6 +68,18 @@ impl PyTurn {
 
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         found(py, self.turn.poll_event(None))?.map(|event| event_to_py(py, &event)).transpose()
+    }
+
+    /// The next events, at least one. The program has got the batch before it.
+    fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+        let Some(events) = found(py, self.turn.poll_batch(BATCH, None))? else { return Ok(None) };
+        // There is not enough memory for an event.
+        events_to_py(py, &events).inspect_err(|_| self.turn.discard_batch()).map(Some)
+    }
+
+    /// The program has got the first `count` events of the batch.
+    fn take_batch(&self, count: usize) {
+        self.turn.take_batch(count);
     }
 
     fn next_of<'py>(&self, py: Python<'py>, step: u32) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -1,4 +1,5 @@
-//! Tool calls: announced together, then each on its own way through hooks, approval, the program or the user.
+//! Tool calls of the scripted agent: announced together; each then passes hooks, the approval, and the program or the
+//! user.
 
 use std::fs;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::hooks::Hooks;
 use super::run::{Agent, Answer, Flow, Stop, new_id};
 use super::script::{Call, Does, Effect};
-use crate::wire::{
+use crate::messages::{
     ApprovalKind, ApprovalRequest, ApprovalResponse, Content, FunctionCall, Question, QuestionRequest, ToolCall,
     ToolCallPart, ToolCallRequest, ToolResult, ToolReturnValue,
 };
@@ -18,18 +19,18 @@ struct Running<'a> {
     id: String,
     arguments: String,
     stage: Stage,
-    /// Rejected without a word: the turn ends.
+    /// Rejected without feedback: the turn ends.
     rejected: bool,
 }
 
 enum Stage {
     Announced,
     Before(Hooks),
-    /// It asks when others have got their answers.
+    /// Its approval request is sent after the earlier ones are answered.
     Queued,
     /// The approval request, and the action that it is about.
     Asking(String, String),
-    /// A call of the program's tool, or a question.
+    /// A call of a tool of the program, or a question to the user.
     Asked(String),
     After(Hooks),
     Done,
@@ -51,7 +52,7 @@ impl Running<'_> {
         }
     }
 
-    /// What hooks on tools are told.
+    /// The input of hooks on tools.
     fn hook_input(&self, result: Option<&ToolReturnValue>) -> Map<String, Value> {
         let input = serde_json::from_str(&self.arguments).unwrap_or_else(|_| json!(self.arguments));
         let mut data = Map::from_iter([
@@ -67,7 +68,7 @@ impl Running<'_> {
 }
 
 impl Agent {
-    /// Makes calls, side by side, until all have their results.
+    /// Makes calls concurrently. Returns when all have their results.
     pub(crate) fn calls(&mut self, calls: &[Call]) -> Flow {
         self.begin_step()?;
         let mut running = Vec::new();
@@ -138,11 +139,11 @@ impl Agent {
         }
     }
 
-    /// Goes on where nothing is waited for any more.
+    /// Continues the calls that no longer wait for an answer.
     fn advance(&mut self, running: &mut Running<'_>) -> Flow {
         let ready = match &mut running.stage {
             Stage::Before(hooks) | Stage::After(hooks) => self.hooks_are_done(hooks),
-            // A sibling was approved for the session, and this one with it.
+            // Another call of the same action was approved for the session, which approves this call too.
             Stage::Asking(_, action) => self.approved.contains(action),
             Stage::Queued => self.asking.is_empty(),
             _ => false,
@@ -187,7 +188,7 @@ impl Agent {
                 self.sent()
             }
             Does::Question { questions, request_id } => {
-                let able = self.server.profile().acp || self.server.client().supports_question;
+                let able = self.server.profile().is_kimi_code() || self.server.client().supports_question;
                 if !self.server.profile().questions || !able {
                     let result = ToolReturnValue::error("The client does not support questions.");
                     return self.result(running, result);
@@ -216,8 +217,8 @@ impl Agent {
         if self.approved.contains(&request.action) {
             return self.act(running);
         }
-        // Kimi Code asks one after the other.
-        if self.server.profile().acp && !self.asking.is_empty() {
+        // Kimi Code sends one approval request at a time.
+        if self.server.profile().is_kimi_code() && !self.asking.is_empty() {
             running.stage = Stage::Queued;
             return Ok(());
         }
@@ -252,7 +253,7 @@ impl Agent {
         }
     }
 
-    /// Anything that isn't a clear yes is a no.
+    /// Reads an answer. Everything that is not a clear approval is a rejection.
     fn approval_answered(&mut self, running: &mut Running<'_>, id: &str, action: &str, answer: &Answer) -> Flow {
         let text = |name: &str| answer.as_ref().ok().and_then(|answer| answer.get(name)?.as_str()).unwrap_or_default();
         let response = match text("response") {
@@ -270,8 +271,8 @@ impl Agent {
         if response != ApprovalKind::Reject {
             return self.act(running);
         }
-        // There a turn goes on after a no.
-        running.rejected = feedback.is_none() && !self.server.profile().acp;
+        // Over ACP a turn continues after a rejection.
+        running.rejected = feedback.is_none() && !self.server.profile().is_kimi_code();
         let message = match &feedback {
             None => "Rejected by the user.".to_owned(),
             Some(feedback) => format!("Rejected by the user: {feedback}"),
@@ -321,7 +322,7 @@ impl Agent {
         result
     }
 
-    /// Does what the tool does.
+    /// Runs the tool, and returns its result.
     fn act(&mut self, running: &mut Running<'_>) -> Flow {
         let Does::Tool { effect, result, .. } = &running.call.does else { return Ok(()) };
         let result = match effect.as_ref().map(|effect| self.carry_out(effect)) {
@@ -337,7 +338,7 @@ impl Agent {
     }
 
     fn scripted(&self, result: &Value) -> ToolReturnValue {
-        // Its form was checked when the script was read; filling templates changes texts only.
+        // The form was checked when the script was read. Templates change texts only.
         serde_json::from_value(self.filled(result)).unwrap_or_else(|error| ToolReturnValue::error(error.to_string()))
     }
 
@@ -345,7 +346,7 @@ impl Agent {
         self.plain_result(running, brief_error(reason, "Hook blocked"))
     }
 
-    /// A result of a call that was carried out.
+    /// Makes the result of a call that was executed.
     fn result(&mut self, running: &mut Running<'_>, result: ToolReturnValue) -> Flow {
         let event = if result.is_error { "PostToolUseFailure" } else { "PostToolUse" };
         let hooks = self.trigger(event, &running.call.name, None)?;
@@ -371,8 +372,8 @@ impl Agent {
     }
 }
 
-fn brief_display(text: &str) -> Vec<crate::wire::DisplayBlock> {
-    vec![crate::wire::BriefDisplayBlock { text: text.to_owned(), extra: Default::default() }.into()]
+fn brief_display(text: &str) -> Vec<crate::messages::DisplayBlock> {
+    vec![crate::messages::BriefDisplayBlock { text: text.to_owned(), extra: Default::default() }.into()]
 }
 
 fn brief_error(message: String, brief: &str) -> ToolReturnValue {
@@ -382,7 +383,7 @@ fn brief_error(message: String, brief: &str) -> ToolReturnValue {
     result
 }
 
-/// Splits text into so many pieces of about the same length, fewer where there are not enough characters.
+/// Splits text into this many pieces of about the same length, or into fewer if there are not enough characters.
 fn pieces(text: &str, count: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let length = characters.len().div_ceil(count.max(1)).max(1);

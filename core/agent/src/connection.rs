@@ -1,4 +1,4 @@
-//! A server on two blocking streams.
+//! A server that reads and writes two blocking streams.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
@@ -6,11 +6,11 @@ use std::io::{self, BufRead, Write};
 use super::server::Server;
 use super::types::Incoming;
 
-/// A server with the streams of its client: for an agent that does one thing after the other. One that streams while it
-/// listens has threads, or a runtime, and a [`Server`] alone.
+/// A server with the streams of its client, for an agent that does one thing at a time. An agent that reads input while
+/// it streams output needs threads or a runtime, and uses a [`Server`] directly.
 #[derive(Debug)]
 pub struct Connection<R, W> {
-    /// The server. What it is made to say is written with the next [`flush`](Self::flush) or [`next`](Self::next).
+    /// The server. Its output is written by the next [`flush`](Self::flush) or [`next`](Self::next).
     pub server: Server,
     input: R,
     output: W,
@@ -18,16 +18,16 @@ pub struct Connection<R, W> {
 }
 
 impl<R: BufRead, W: Write> Connection<R, W> {
-    /// A server that reads `input` and writes `output`.
+    /// Makes a connection that reads `input` and writes `output`.
     pub fn new(server: Server, input: R, output: W) -> Self {
         Self { server, input, output, last: VecDeque::new() }
     }
 
-    /// Writes what the server has said, and reads until there is something to act on. At the end of input the requests
-    /// without an answer get theirs, errors; then comes `None`.
+    /// Writes the pending output, and reads until there is an input for the agent. At the end of input, each open
+    /// request is answered with an error; then this returns `None`.
     ///
     /// # Errors
-    /// Whatever goes wrong with the streams.
+    /// Returns any error of the streams.
     #[allow(clippy::should_implement_trait, reason = "an iterator would hold on to the server")]
     pub fn next(&mut self) -> io::Result<Option<Incoming>> {
         loop {
@@ -53,10 +53,10 @@ impl<R: BufRead, W: Write> Connection<R, W> {
         }
     }
 
-    /// Writes what the server has said.
+    /// Writes the pending output.
     ///
     /// # Errors
-    /// Whatever goes wrong with the output.
+    /// Returns any error of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         let output = self.server.take_output();
         if output.is_empty() {
@@ -74,7 +74,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn at_the_end_of_input_pending_requests_come_back_as_errors() {
+    fn end_of_input_fails_pending_requests() {
         let prompt = br#"{"jsonrpc":"2.0","id":"1","method":"prompt","params":{"user_input":"hi"}}"#;
         let mut output = Vec::new();
         let server = Server::new(Profile::new("s", "1"));

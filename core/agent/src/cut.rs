@@ -1,57 +1,47 @@
-//! Where a script cuts its agent short: after so many lines or bytes, or when a certain call comes.
+//! The place at which a script stops its agent early: after a number of lines or bytes, or at a call.
 
 use serde_json::Value;
 
 use super::fields::{Fields, Wrong};
-use super::script::{Action, actions};
+use super::server::web::Route;
 
-/// What is done when a point is reached, wherever the script's turns have got to by then.
-#[derive(Clone, Debug)]
-pub(crate) struct Cut {
-    pub(crate) at: At,
-    pub(crate) actions: Vec<Action>,
-}
-
+/// The place at which the agent stops.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum At {
-    /// So many lines have been written.
+    /// After this many lines.
     Lines(usize),
-    /// So many bytes have been written.
+    /// After this many bytes.
     Bytes(usize),
-    /// A call of this method has been read, and is not answered yet.
+    /// When a call of this method has been read and not answered.
     Call(String),
 }
 
-impl Cut {
-    pub(crate) fn parse(fields: &Fields<'_>) -> Result<Option<Self>, Wrong> {
-        let Some(cut) = fields.object("cut")? else { return Ok(None) };
+impl At {
+    /// Reads the script's `cut`.
+    pub(crate) fn parse(script: &Fields<'_>, cut: &Fields<'_>) -> Result<Self, Wrong> {
         let count = |name| match cut.whole(name)? {
             None => Ok(None),
             Some(n) => usize::try_from(n).map(Some).map_err(|_| cut.wrong(name, "must not be negative")),
         };
-        let at = match (count("lines")?, count("bytes")?, cut.text("call")?) {
-            (Some(lines), None, None) => At::Lines(lines),
-            (None, Some(bytes), None) => At::Bytes(bytes),
-            (None, None, Some(method)) => At::Call(method),
-            _ => return Err(fields.wrong("cut", "needs one of \"lines\", \"bytes\" and \"call\"")),
-        };
-        let list = cut.required("actions", cut.get("actions"))?;
-        let actions = actions("cut", list, &mut false)?;
-        cut.finish()?;
-        Ok(Some(Self { at, actions }))
+        match (count("lines")?, count("bytes")?, cut.text("call")?) {
+            (Some(lines), None, None) => Ok(Self::Lines(lines)),
+            (None, Some(bytes), None) => Ok(Self::Bytes(bytes)),
+            (None, None, Some(method)) => Ok(Self::Call(method)),
+            _ => Err(script.wrong("cut", "needs one of \"lines\", \"bytes\" and \"call\"")),
+        }
     }
 
-    /// How much of what is about to be written still is before the cut, if it comes with that.
+    /// Returns how much of this pending output comes before the cut, if the cut lies in it.
     pub(crate) fn place(&mut self, output: &[u8]) -> Option<usize> {
-        match &mut self.at {
-            At::Call(_) => None,
-            At::Bytes(left) if *left <= output.len() => Some(*left),
-            At::Bytes(left) => {
+        match self {
+            Self::Call(_) => None,
+            Self::Bytes(left) if *left <= output.len() => Some(*left),
+            Self::Bytes(left) => {
                 *left -= output.len();
                 None
             }
-            At::Lines(0) => Some(0),
-            At::Lines(left) => {
+            Self::Lines(0) => Some(0),
+            Self::Lines(left) => {
                 let mut ends = output.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
                 let place = ends.nth(*left - 1);
                 if place.is_none() {
@@ -63,11 +53,14 @@ impl Cut {
     }
 }
 
-/// The method and the id of a call of the client's. Those of the Agent Client Protocol go by the same names, as far as
-/// there are such: `prompt`, `cancel`, which is a notification there.
+/// Returns the method and the id of a call of the client. Calls of ACP have the same names here, for example `prompt`
+/// and `cancel`, which is a notification in ACP.
 pub(crate) fn call(line: &[u8]) -> Option<(String, String)> {
     let message: Value = serde_json::from_slice(line).ok()?;
     let method = message.get("method")?.as_str()?;
+    if let Some(route) = Route::parse(method) {
+        return Some((route.name.to_owned(), message.get("id")?.to_string()));
+    }
     let acp = method.strip_prefix("session/");
     let id = match message.get("id") {
         Some(Value::String(id)) => id.clone(),
@@ -81,13 +74,12 @@ pub(crate) fn call(line: &[u8]) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
-    fn places(at: At, chunks: &[&[u8]]) -> Vec<Option<usize>> {
-        let mut cut = Cut { at, actions: Vec::new() };
-        chunks.iter().map(|chunk| cut.place(chunk)).collect()
+    fn places(mut at: At, chunks: &[&[u8]]) -> Vec<Option<usize>> {
+        chunks.iter().map(|chunk| at.place(chunk)).collect()
     }
 
     #[test]
-    fn the_place_is_found_across_what_is_written_at_once() {
+    fn cut_place_is_found_across_writes() {
         assert_eq!(places(At::Lines(3), &[b"a\nb\n", b"cc", b"\ndd\n"]), [None, None, Some(1)]);
         assert_eq!(places(At::Lines(2), &[b"a\nb\n"]), [Some(4)]);
         assert_eq!(places(At::Lines(0), &[b"a\n"]), [Some(0)]);
@@ -97,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_from_an_answer() {
+    fn call_differs_from_answer() {
         let found = call(br#"{"jsonrpc":"2.0","id":"p","method":"prompt","params":{}}"#);
         assert_eq!(found, Some(("prompt".to_owned(), "p".to_owned())));
         assert_eq!(call(br#"{"jsonrpc":"2.0","id":"p","result":{}}"#), None);

@@ -1,4 +1,4 @@
-//! Reading a script's JSON by hand, so that what is wrong is said by place: turn, action and field.
+//! Reads the JSON of scripts. Errors name the turn, the action and the field.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// What is wrong with a script, and where.
+/// The problem of a script, and where it is.
 pub(crate) type Wrong = String;
 
-/// Says where something is wrong.
+/// Adds the place to a problem.
 pub(crate) fn wrong(place: &str, what: impl std::fmt::Display) -> Wrong {
     if place.is_empty() { what.to_string() } else { format!("{place}: {what}") }
 }
 
-/// The fields of an object, each asked for by name; those that nobody asked for are wrong.
+/// The fields of an object. Each is taken by name; `finish` reports the fields that were not taken.
 pub(crate) struct Fields<'a> {
     place: String,
-    /// The names of the objects around, as `tool_call.approve`.
+    /// The names of the enclosing objects, for example `tool_call.approve`.
     within: String,
     map: &'a Map<String, Value>,
     known: RefCell<Vec<&'static str>>,
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         self.map.keys().map(String::as_str)
     }
 
-    /// A complaint about a field.
+    /// Makes the error for a field.
     pub(crate) fn wrong(&self, name: &str, what: impl std::fmt::Display) -> Wrong {
         wrong(&self.place, format_args!("\"{}{name}\" {what}", self.within))
     }
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
         self.typed(name, "true or false", Value::as_bool)
     }
 
-    /// The flag that an action without arguments is written with.
+    /// Reads the flag of an action without arguments.
     pub(crate) fn only_true(&self, name: &'static str) -> Result<(), Wrong> {
         self.typed(name, "true", |value| value.as_bool().filter(|on| *on)).map(drop)
     }
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         self.required(name, self.object(name)?)
     }
 
-    /// A value that must have the form of `T`, which is kept as it stands.
+    /// Takes a value that must have the form of `T`, and returns it unchanged.
     pub(crate) fn shaped<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<Value>, Wrong> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match serde_path_to_error::deserialize::<_, T>(value) {
@@ -135,7 +135,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// To be called last: complains of fields that nobody has asked for.
+    /// Reports the fields that were not taken. Call it last.
     pub(crate) fn finish(&self) -> Result<(), Wrong> {
         let known = self.known.borrow();
         match self.map.keys().find(|name| !known.contains(&name.as_str())) {
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a value is, for a complaint.
+/// Returns the name of a value's type, for errors.
 pub(crate) fn a(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),

@@ -1,8 +1,8 @@
-//! What a session has sent so far: `replay` sends it again, with streamed pieces put together.
+//! The events that a session has sent. `replay` sends them again, with streamed pieces merged.
 
 use serde_json::{Map, Value, json};
 
-/// An event, or a request with the id under which it was sent.
+/// An event, or a request with its id.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
     pub(crate) request_id: Option<String>,
@@ -13,7 +13,7 @@ pub(crate) struct Record {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     records: Vec<Record>,
-    /// How many have been stored already.
+    /// The number of records that are stored already.
     stored: usize,
 }
 
@@ -29,7 +29,7 @@ impl History {
         &self.records
     }
 
-    /// The lines that a session file has yet to get.
+    /// Returns the lines that the session file does not have yet.
     pub(crate) fn take_unstored(&mut self, session: &str) -> String {
         let new = &self.records[self.stored..];
         let lines = new.iter().map(|record| {
@@ -45,18 +45,24 @@ impl History {
         lines
     }
 
-    /// Goes on after these, which have been stored.
+    /// Continues after these records, which are stored.
     pub(crate) fn take_over(&mut self, records: Vec<Record>) {
         self.stored = records.len();
         self.records = records;
     }
 
-    /// Lets a session file get all of it, as another session has it now.
+    /// Keeps only this many records. A session file keeps its content.
+    pub(crate) fn truncate(&mut self, records: usize) {
+        self.records.truncate(records);
+        self.stored = self.stored.min(records);
+    }
+
+    /// Marks all records as not stored, because another session has them now.
     pub(crate) fn store_again(&mut self) {
         self.stored = 0;
     }
 
-    /// Takes in what a session file holds of this session.
+    /// Adds the records that a session file has of this session.
     pub(crate) fn load(&mut self, session: &str, file: &str) {
         self.records.extend(file.lines().filter_map(|line| {
             let mut line: Map<String, Value> = serde_json::from_str(line).ok()?;
@@ -74,13 +80,13 @@ impl History {
     }
 }
 
-/// The session that a session file ends with.
+/// Returns the last session in a session file.
 pub(crate) fn last_session(file: &str) -> Option<String> {
     let line: Value = serde_json::from_str(file.lines().last()?).ok()?;
     Some(line.get("session")?.as_str()?.to_owned())
 }
 
-/// Appends a streamed piece to what it continues.
+/// Appends a streamed piece to the record that it continues.
 fn merge(last: &mut Record, piece: &Record) -> bool {
     match (last.kind.as_str(), piece.kind.as_str()) {
         ("ContentPart", "ContentPart") => ["text", "think"].into_iter().any(|name| {
@@ -136,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_put_together() {
+    fn history_merges_parts() {
         let history = sample();
         assert_eq!(history.records().len(), 4);
         assert_eq!(history.records()[0].payload, json!({"type": "think", "think": "ab"}));
@@ -145,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_session_is_found_again_among_others() {
+    fn stored_session_is_found_again_among_others() {
         let mut history = sample();
         let mut file = history.take_unstored("one");
         assert_eq!(history.take_unstored("one"), "");

@@ -1,4 +1,4 @@
-//! The program's hooks, seen from the agent: which ones match, what they are asked, what comes of it.
+//! The program's hooks, as the agent sees them: which hooks match, their input, and their decision.
 
 use std::time::{Duration, Instant};
 
@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 
 use super::run::{Agent, Answer, Flow};
 use super::types::HookSubscription;
-use crate::wire::{HookAction, HookRequest, HookResolved, HookTriggered};
+use crate::messages::{HookAction, HookRequest, HookResolved, HookTriggered};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Hooks that run on one occasion.
+/// The hooks of one occasion.
 #[derive(Debug)]
 pub(crate) struct Hooks {
     event: String,
     target: String,
     subscriptions: Vec<HookSubscription>,
-    /// The requests without an answer, and until when they may have one.
+    /// The requests without an answer, and the deadline of each.
     asked: Vec<(String, Instant)>,
-    /// Why, if one of them blocked.
+    /// The reason, if one of the hooks blocked.
     blocked: Option<String>,
     began: Instant,
 }
@@ -40,7 +40,8 @@ impl HookSubscription {
 }
 
 impl Agent {
-    /// Announces the hooks of an event; `None` if there are none. With `only`, the hook of this id, set or not.
+    /// Announces the hooks of an event. `None` if there are none. With `only`, the hook with this id, even if it is not
+    /// set.
     pub(crate) fn trigger(&mut self, event: &str, target: &str, only: Option<&str>) -> Flow<Option<Hooks>> {
         let client = self.server.client();
         let subscriptions: Vec<_> = match only {
@@ -71,7 +72,7 @@ impl Agent {
         }))
     }
 
-    /// Asks them all; `input` comes on top of what every hook gets.
+    /// Sends a request to each hook. `input` is added to the fields that every hook gets.
     pub(crate) fn ask_hooks(&mut self, hooks: &mut Hooks, input: Map<String, Value>) -> Flow {
         let mut data = Map::from_iter([
             ("hook_event_name".to_owned(), json!(hooks.event)),
@@ -97,7 +98,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes in an answer. An error allows, as does anything that isn't a clear block.
+    /// Reads an answer. An error allows, as does every answer that is not a clear block.
     pub(crate) fn hook_answered(&mut self, hooks: &mut Hooks, request_id: &str, answer: &Answer) {
         hooks.asked.retain(|(id, _)| id != request_id);
         let text = |name: &str| answer.as_ref().ok().and_then(|answer| answer.get(name)?.as_str()).unwrap_or_default();
@@ -108,7 +109,7 @@ impl Agent {
         }
     }
 
-    /// Gives up on those that have had their time. Whether all are done.
+    /// Gives up the hooks whose deadline was exceeded. Returns whether no request is open.
     pub(crate) fn hooks_are_done(&mut self, hooks: &mut Hooks) -> bool {
         let now = Instant::now();
         for (id, _) in hooks.asked.iter().filter(|(_, until)| *until <= now) {
@@ -118,7 +119,7 @@ impl Agent {
         hooks.asked.is_empty()
     }
 
-    /// Announces what came of them: why, if they block.
+    /// Announces the decision, with the reason if a hook blocked.
     pub(crate) fn resolve_hooks(&mut self, hooks: Hooks) -> Flow<Option<String>> {
         self.server.event(HookResolved {
             event: hooks.event,
@@ -132,7 +133,7 @@ impl Agent {
         Ok(hooks.blocked)
     }
 
-    /// All of it, where nothing else goes on meanwhile.
+    /// Runs the hooks of an event, and waits for all of them.
     pub(crate) fn run_hooks(
         &mut self,
         event: &str,
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_matcher_is_searched_for_in_the_target() {
+    fn hook_matcher_searches_in_target() {
         let hook = |matcher: Option<&str>| HookSubscription {
             id: "h".to_owned(),
             event: "PreToolUse".to_owned(),

@@ -1,4 +1,4 @@
-//! The agent's own streams: a thread that reads lines, and a writer that gives up quietly when nobody reads.
+//! The agent's streams: a thread that reads lines, and a writer that ignores a closed output.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -6,46 +6,87 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Held while something is written to standard output, so that agents which share it do so one after the other.
+use crate::script::SocketBreak;
+
+/// Locked during a write to standard output, so that agents of one process do not mix their output.
 static PEN: Mutex<()> = Mutex::new(());
-/// How long to wait where a stream turns out to be non-blocking.
+/// The pause before a retry if a stream is non-blocking.
 const RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) enum Input {
     Line(Vec<u8>),
     Eof,
-    /// Nothing came in time.
+    /// Nothing arrived in time.
     Nothing,
 }
 
 pub(crate) struct Io {
     lines: Receiver<Vec<u8>>,
-    output: Box<dyn Write>,
+    output: Box<dyn Output>,
 }
 
-/// Nobody reads what we write.
+/// The output of an agent.
+pub(crate) trait Output: Write {
+    /// Waits until the pending output has left this process.
+    fn settle(&mut self) {}
+
+    /// Breaks the connections of the client, if they can break while the process runs. Returns whether it is done. If
+    /// not, the client is not ready yet.
+    fn break_sockets(&mut self, _how: SocketBreak) -> bool {
+        true
+    }
+
+    /// Returns whether a client has a connection that receives the output of this agent.
+    fn is_heard(&self) -> bool {
+        true
+    }
+}
+
+impl Output for io::Stdout {}
+impl Output for io::Sink {}
+
+/// The output was closed by its reader.
 pub(crate) struct Gone;
 
 impl Io {
-    /// Streams of this process.
+    /// Uses the streams of this process.
     pub(crate) fn standard() -> Self {
         let (io, sender) = Self::fed();
         thread::spawn(move || read_standard(|line| sender.send(line).is_ok()));
         io
     }
 
-    /// One whose lines come from elsewhere.
+    /// Uses other streams.
     pub(crate) fn fed() -> (Self, SyncSender<Vec<u8>>) {
-        // Next to no room: an agent that has stopped listening must not go on reading.
+        // Capacity for one line: an agent that has stopped reading must not take more input.
         let (sender, lines) = sync_channel(1);
         (Self::of(lines), sender)
     }
 
     pub(crate) fn of(lines: Receiver<Vec<u8>>) -> Self {
-        Self { lines, output: Box::new(io::stdout()) }
+        Self::with(lines, Box::new(io::stdout()))
     }
 
-    /// The next line; waits for it until `until`, or for ever.
+    pub(crate) fn with(lines: Receiver<Vec<u8>>, output: Box<dyn Output>) -> Self {
+        Self { lines, output }
+    }
+
+    /// Waits until the pending output has left this process.
+    pub(crate) fn settle(&mut self) {
+        self.output.settle();
+    }
+
+    /// Breaks the client's connections, if they can break while the process runs. Returns whether it is done.
+    pub(crate) fn break_sockets(&mut self, how: SocketBreak) -> bool {
+        self.output.break_sockets(how)
+    }
+
+    /// Returns whether a client receives the output of this agent.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.output.is_heard()
+    }
+
+    /// Returns the next line. Waits for it until `until`, or without a limit.
     pub(crate) fn read(&self, until: Option<Instant>) -> Input {
         let outcome = match until {
             None => self.lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -81,14 +122,14 @@ impl Io {
         }
     }
 
-    /// Ends standard output for whoever reads it; what is written after that goes nowhere.
+    /// Closes standard output. Later output is dropped.
     pub(crate) fn close_stdout(&mut self) {
         self.output = Box::new(io::sink());
         close_stdout();
     }
 }
 
-/// Reads the lines of standard input, until `take` has enough.
+/// Reads lines of standard input until `take` returns that it has enough.
 pub(crate) fn read_standard(mut take: impl FnMut(Vec<u8>) -> bool) {
     let mut input = io::BufReader::new(Patient(io::stdin()));
     loop {
@@ -107,7 +148,7 @@ pub(crate) fn read_standard(mut take: impl FnMut(Vec<u8>) -> bool) {
     }
 }
 
-/// A reader that waits where the stream is non-blocking: a host language may have made it so.
+/// A reader that waits if the stream is non-blocking. A host language may have set that mode.
 struct Patient<R>(R);
 
 impl<R: Read> Read for Patient<R> {
@@ -135,7 +176,7 @@ fn wait_if_patience_helps(error: io::Error) -> io::Result<()> {
 #[cfg(unix)]
 fn close_stdout() {
     use std::os::fd::AsRawFd;
-    // Replaced rather than closed: a file opened later must not become standard output.
+    // Replaced instead of closed: otherwise a file that is opened later could become standard output.
     if let Ok(nowhere) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         // SAFETY: both descriptors are open, and dup2 has no other demands.
         unsafe { libc::dup2(nowhere.as_raw_fd(), libc::STDOUT_FILENO) };

@@ -1,5 +1,5 @@
-//! The agents of one process: over the Agent Client Protocol each session has one, on a thread of its own, and each does
-//! the script from its first turn on, as processes of their own would over Wire.
+//! The agents of one process. Over ACP each session has an agent on a thread of its own. Each agent runs the whole
+//! script from its first turn, like a process of its own over Wire.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,27 +7,23 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::cut::Cut;
 use super::io::{self, Io};
-use super::run::{Agent, Options};
+use super::run::{Agent, Options, SharedCut};
 use super::script::Script;
 use super::server::{Sessions, Way};
 
-/// Where the script cuts the process short, as long as it has not.
-pub(crate) type SharedCut = Arc<Mutex<Option<Cut>>>;
-
 struct Lanes {
-    /// For all but the first, which has done what comes before the handshake.
+    /// For all agents except the first, which has run the actions before the handshake.
     script: Script,
     options: Options,
     sessions: Sessions,
     cut: SharedCut,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Whether the client will say nothing more.
+    /// Whether the client sends nothing more.
     ended: AtomicBool,
 }
 
-/// Runs until the client is gone, or until the script ends the process; gives its exit code.
+/// Runs until the client has closed its end, or until the script ends the process. Returns the exit code.
 pub(crate) fn run(mut script: Script, options: Options) -> i32 {
     let (io, first) = Io::fed();
     let mut agent = Agent::new(&script, options.clone(), io);
@@ -46,7 +42,7 @@ pub(crate) fn run(mut script: Script, options: Options) -> i32 {
     thread::spawn(move || route(&router, &first));
     let code = agent.run(&before, turns);
     if code.is_none() && lanes.ended.load(Ordering::Acquire) {
-        // They end by themselves now, and keep what was said.
+        // The agents exit now, because their input has ended. They keep their history.
         let threads = std::mem::take(&mut *lanes.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
             let _ = thread.join();
@@ -55,7 +51,7 @@ pub(crate) fn run(mut script: Script, options: Options) -> i32 {
     code.unwrap_or(0)
 }
 
-/// Hands each line to the agent that it is for.
+/// Passes each line to its agent.
 fn route(lanes: &Arc<Lanes>, first: &SyncSender<Vec<u8>>) {
     let mut others: Vec<Option<Sender<Vec<u8>>>> = Vec::new();
     let mut is_first = true;
@@ -70,7 +66,7 @@ fn route(lanes: &Arc<Lanes>, first: &SyncSender<Vec<u8>>) {
         Way::New | Way::To(0) | Way::LastTo(0) => first.send(line).is_ok(),
         way @ (Way::To(agent) | Way::LastTo(agent)) => {
             if let Some(place) = others.get_mut(agent - 1) {
-                // One that is gone has nothing to answer with.
+                // An agent that has exited does not answer.
                 let _ = place.as_ref().map(|sender| sender.send(line));
                 if way == Way::LastTo(agent) {
                     *place = None;

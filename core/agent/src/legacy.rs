@@ -1,10 +1,10 @@
-//! How the protocol before Wire 1.0 spells events and requests. It has fewer of them, and they say less.
+//! Converts events and requests to the protocol before Wire 1.0, which has fewer types and fewer fields.
 
 use serde_json::{Map, Value, json};
 
-use crate::wire::Event;
+use crate::messages::Event;
 
-/// Spells an event or a request; `None` if there is no such thing. Types that nobody knows stay as they are.
+/// Converts an event or a request. `None` if the legacy protocol has no such message. Unknown types stay unchanged.
 pub(super) fn spell(kind: &str, payload: Value) -> Option<(String, Value)> {
     let (name, payload) = match kind {
         "StepBegin" => ("step_begin", payload),
@@ -26,7 +26,7 @@ pub(super) fn spell(kind: &str, payload: Value) -> Option<(String, Value)> {
     Some((name.to_owned(), payload))
 }
 
-/// Those fields that there were; `None` if none of them is here.
+/// Returns the fields of the legacy form. `None` if there are none.
 fn only(payload: Value, names: &[&str]) -> Option<Value> {
     let Value::Object(fields) = payload else { return Some(payload) };
     let kept: Map<String, Value> = fields.into_iter().filter(|(name, _)| names.contains(&&**name)).collect();
@@ -48,7 +48,7 @@ fn tool_result(payload: &Value) -> Value {
     })
 }
 
-/// The nested event may be one that there was not; then the whole is left out.
+/// If the legacy protocol does not have the nested event, the whole event is omitted.
 fn subagent_event(mut payload: Value) -> Option<Value> {
     let inner = payload.get_mut("event").map(Value::take)?;
     let (kind, inner) = spell(inner["type"].as_str()?, inner["payload"].clone())?;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_was_is_spelled_as_it_was() {
+    fn legacy_events_have_their_old_spelling() {
         let result = json!({"tool_call_id": "t", "return_value": {"is_error": true, "output": "o", "message": "m",
             "display": [{"type": "shell", "command": "x"}, {"type": "brief", "text": "b"}]}});
         let old = json!({"tool_call_id": "t", "ok": false, "result": {"output": "o", "message": "m", "brief": "b"}});
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_was_not_is_left_out() {
+    fn events_unknown_to_legacy_are_left_out() {
         for kind in ["TurnBegin", "TurnEnd", "ApprovalResponse", "StepRetry", "QuestionRequest"] {
             assert_eq!(spell(kind, json!({})), None, "{kind}");
         }

@@ -1,11 +1,12 @@
-//! The other side of the protocol: a Wire server that an agent can be built on, for every version and for what was
-//! there before. The [scripted agent](scripted) is one.
+//! The agent's side of the protocol: a Wire server on which an agent can be built, for every version of Wire and for
+//! the legacy protocol. The [scripted agent](scripted) is one.
 //!
-//! The server keeps to the protocol by itself. It answers the handshake and registers the program's tools, runs one turn
-//! at a time, confirms a cancel, a steer and plan mode, replays what was sent, refuses what it must with the right code,
-//! and spells messages as its version does. The agent behind it decides what to say and to ask, and when a turn ends.
+//! The server follows the protocol by itself. It answers the handshake and registers the program's tools. It runs one
+//! turn at a time, confirms a cancel, a steer and plan mode, and replays the history. It refuses invalid calls with the
+//! right code, and converts messages to its version. The agent behind it decides what to send and to ask, and when a
+//! turn ends.
 //!
-//! [`Server`] does no I/O; [`Connection`] is one on two blocking streams:
+//! [`Server`] does no I/O; [`Connection`] adds two blocking streams:
 //!
 //! ```
 //! use std::io::Cursor;
@@ -32,9 +33,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A program that uses this SDK can talk with such an agent: `core/kimi-agent/examples/echo_agent.rs` is one.
+//! A program that uses this SDK can talk with such an agent: `core/kimi-agent/examples/echo_agent.rs` is an example.
+
+#![deny(missing_docs)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod calls;
+mod command;
 mod connection;
 mod cut;
 mod fields;
@@ -52,19 +57,22 @@ mod template;
 mod tools;
 mod turn;
 mod types;
+#[cfg(feature = "web")]
+mod web;
 
 pub use connection::Connection;
 pub use server::Server;
-pub use types::{Client, Failure, HookSubscription, Incoming, OfferedTool, Outcome, Profile};
+pub use tools::OfferedTool;
+pub use types::{Client, Failure, HookSubscription, Incoming, Outcome, Profile};
 
-/// The scripted agent: an agent that does what a script says.
+/// The scripted agent: an agent that follows a script.
 pub mod scripted {
-    pub use crate::run::main;
+    pub use crate::command::main;
 
     /// Checks a script without running it.
     ///
     /// # Errors
-    /// Says what is wrong with the script, and where.
+    /// Returns the problem of the script, with its place.
     ///
     /// ```
     /// let error = kimi_agent_testing::scripted::check(r#"[7]"#).unwrap_err();
@@ -75,4 +83,4 @@ pub mod scripted {
     }
 }
 
-use kimi_agent_protocol::{dialect, error, wire};
+use kimi_agent_protocol::{dialect, error, jsonrpc, messages};

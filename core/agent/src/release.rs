@@ -1,11 +1,11 @@
-//! Which release a script plays, of kimi-cli or of Kimi Code, which is what came after it: what it speaks, and the flags
-//! that it has not yet, or not any more.
+//! The release that a script plays, of kimi-cli or of its successor Kimi Code: its protocol, and the command-line flags
+//! that it does not have.
 
 use super::types::Profile;
 use crate::dialect::Release;
 use crate::dialect::WireVersion;
 
-/// From which release on there is which minor version of Wire.
+/// The minor versions of Wire, each with the first release that has it.
 const WIRE: [((u32, u32), u32); 11] = [
     ((1, 42), 10),
     ((1, 31), 9),
@@ -62,12 +62,12 @@ const SINCE: [(&str, Release); 14] = [
     ("--max-ralph-iterations", Release::new(1, 0)),
 ];
 
-/// Whether this is one of Kimi Code.
+/// Returns whether this is a release of Kimi Code.
 pub(super) fn is_kimi_code(release: Release) -> bool {
     release >= Release::new(2, 0)
 }
 
-/// What this release says of itself and how it behaves.
+/// Returns the handshake and the behaviour of a release.
 pub(super) fn profile(release: Release) -> Profile {
     let name = "Kimi Code CLI";
     if is_kimi_code(release) {
@@ -83,7 +83,7 @@ pub(super) fn profile(release: Release) -> Profile {
     profile
 }
 
-/// The first argument that is a flag which this release has not.
+/// Returns the first argument that is a flag which this release does not have.
 pub(super) fn unknown_flag(release: Release, arguments: &[String]) -> Option<&str> {
     arguments.iter().filter(|argument| argument.starts_with('-')).find_map(|argument| {
         let flag = argument.split_once('=').map_or(argument.as_str(), |(flag, _)| flag);
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_speak_what_they_spoke() {
+    fn release_selects_protocol_version() {
         for (release, version, silent) in [
             ((0, 59), "1.0", true),
             ((0, 79), "1.0", false),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_come_with_the_release_that_has_them() {
+    fn flags_unknown_to_release_are_refused() {
         let arguments: Vec<String> = ["--wire", "--work-dir=/x", "--session=a", "-y"].map(str::to_owned).to_vec();
         assert_eq!(unknown_flag(Release::new(0, 58), &arguments), Some("--session"));
         assert_eq!(unknown_flag(Release::new(0, 64), &arguments), None);

@@ -1,66 +1,38 @@
-//! The agent as a process: its command line, its loop, and what it knows while it runs.
+//! The scripted agent as a process: its options, its loop and its state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::env;
-use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::cut::{self, At, Cut};
+use super::cut::{self, At};
 use super::history::last_session;
 use super::io::{Gone, Input, Io};
-use super::lanes::{self, SharedCut};
-use super::release::{is_kimi_code, unknown_flag};
-use super::script::{Action, Script, Turn};
+use super::script::{Action, Cut, Script, Turn};
 use super::server::Server;
 use super::template::{at, fill, fill_all};
 use super::types::{Failure, Incoming, Outcome};
-use crate::wire::Content;
+use crate::messages::Content;
 
-/// What collects before it is written all the same.
+/// How much output is collected before it is written during a turn.
 const BULK_BYTES: usize = 1 << 20;
 
-const USAGE: &str = "usage: kimi-scripted-agent SCRIPT.json [--wire] [--work-dir=DIR] [--session=ID] [--yolo] \
-[--max-steps-per-turn=N] [any option of kimi-cli]
-
-Speaks Wire (or ACP, if the script says so) on standard input and output, and does what the script says: a JSON list of turns, one a prompt, each a
-list of actions.
-
-    [
-      [
-        {\"think\": \"A greeting.\"},
-        {\"text\": [\"Hel\", \"lo\"], \"delay_between\": 0.1},
-        {\"tool_call\": {\"name\": \"Shell\", \"arguments\": {\"command\": \"ls\"}, \"approve\": true, \"result\": \"a.txt\"}},
-        {\"text\": \"You said {{prompt}}, and {{last.response}}.\"},
-        {\"usage\": {\"input_other\": 10, \"output\": 2}}
-      ],
-      [{\"error\": {\"code\": -32003, \"message\": \"the model is down\"}}]
-    ]
-
-Actions: text, think, step, tool_call, external_tool, question, parallel, hook, usage, status, event, request, raw,
-raw_base64, end, error, never_answer, wait_cancel, wait_steer, wait_file, repeat, stderr, exit, signal, ignore_signal,
-close_stdout, ignore_eof, stall; each may have a \"delay\" in seconds before it. The package's documentation on testing
-describes them all.
-";
-
-const VERSION: &str = concat!("kimi-scripted-agent, version ", env!("CARGO_PKG_VERSION"), "\n");
-
-/// Why the agent stops what it does.
+/// Why the agent stops its current action.
 pub(crate) enum Stop {
     /// The client cancelled the turn.
     Cancelled,
-    /// The user rejected something, without a word on how to go on.
+    /// The user rejected something without feedback.
     Rejected,
-    /// One step more would be too many.
+    /// The limit of steps is reached.
     MaxSteps,
     /// The process ends.
     Exit(i32),
-    /// The client is gone.
+    /// The client has closed its end.
     Gone,
 }
 
@@ -70,10 +42,13 @@ impl From<Gone> for Stop {
     }
 }
 
+/// The cut of a script until it is reached, shared by the agents of one process.
+pub(crate) type SharedCut = Arc<Mutex<Option<Cut>>>;
+
 pub(crate) type Flow<T = ()> = Result<T, Stop>;
 pub(crate) type Answer = Result<Value, Failure>;
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Options {
     pub(crate) argv: Vec<String>,
@@ -92,107 +67,43 @@ pub(crate) struct Agent {
     pub(crate) session: String,
     session_file: Option<PathBuf>,
     cut: SharedCut,
-    /// Methods whose calls are passed over.
+    /// Methods whose calls are ignored.
     deaf_to: Vec<String>,
     /// The ids of the last calls, by method.
     ids: HashMap<String, String>,
-    /// Actions of which nothing is written before they are over.
+    /// Actions whose output is written only when they are done.
     pub(crate) bulk: usize,
     pub(crate) ignore_eof: bool,
-    /// Before it is set nothing is read, so that what comes before the handshake comes before its answer.
+    /// Nothing is read before it is set, so the output of actions before the handshake comes before the handshake's
+    /// answer.
     reads: bool,
-    /// Whether nothing is read while a turn runs either.
+    /// Whether nothing is read while a turn runs.
     half_duplex: bool,
-    /// Prompts that came while the actions after a turn were still under way.
+    /// Prompts that arrived while the actions after a turn were running.
     prompts: VecDeque<Content>,
-    /// What the user has said while the turn ran, and no step has taken up yet.
+    /// The user's messages during the turn that no step has used yet.
     pub(crate) steers: VecDeque<Content>,
-    /// How many steers have come that no `wait_steer` has waited for.
+    /// The number of steers that no `wait_steer` has waited for.
     pub(crate) steers_unawaited: usize,
-    /// Answers that nobody has waited for yet.
+    /// Answers that no action has waited for yet.
     pub(crate) answers: HashMap<String, Answer>,
     /// Actions that were approved for the session.
     pub(crate) approved: HashSet<String>,
     /// Approval requests without an answer.
     pub(crate) asking: Vec<String>,
-    /// What an explicit `PreToolUse` hook decided for the next tool call: the reason if it blocked.
+    /// The decision of an explicit `PreToolUse` hook for the next tool call: the reason if it blocked.
     pub(crate) pre_tool_use: Option<Option<String>>,
-    /// The answer of last, and other things that templates speak of.
+    /// The last answer, and other values for templates.
     pub(crate) last: Value,
     pub(crate) prompt: String,
     pub(crate) steer: String,
     pub(crate) rounds: Vec<i64>,
-    /// Whether a turn of the script runs; after its end there may be more to do.
+    /// Whether a turn of the script runs. The script can have more actions after the turn's end.
     pub(crate) in_turn: bool,
     pub(crate) cancelled: bool,
     pub(crate) step: i64,
     pub(crate) step_is_open: bool,
     pub(crate) tool_calls: u64,
-}
-
-/// Runs the agent with these arguments, the program's name left out; gives its exit code.
-pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
-    ignore_broken_pipes();
-    let mut arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
-    let Some(first) = arguments.next() else { return complain(USAGE) };
-    let rest: Vec<String> = arguments.collect();
-    let asked = rest.iter().any(|argument| argument == "--version");
-    if first == "--version" {
-        return show(VERSION);
-    }
-    if first == "--help" || first == "-h" {
-        return show(USAGE);
-    }
-    let script = match fs::read_to_string(&first) {
-        Ok(text) => Script::parse(&text),
-        Err(error) => Err(format!("can't read it: {error}")),
-    };
-    if asked {
-        let release = script.ok().and_then(|script| script.release);
-        return show(&match release {
-            None => VERSION.to_owned(),
-            Some(release) if is_kimi_code(release) => format!("{release}\n"),
-            Some(release) => format!("kimi, version {release}\n"),
-        });
-    }
-    if let Ok(Some(release)) = script.as_ref().map(|script| script.release)
-        && let Some(flag) = unknown_flag(release, &rest)
-    {
-        if is_kimi_code(release) {
-            complain(&format!("error: unknown option '{flag}'\n"));
-            return 1;
-        }
-        return complain(&format!("No such option: {flag}\n"));
-    }
-    let (script, options) = match (script, Options::parse(rest)) {
-        (Err(error), _) => return complain(&format!("kimi-scripted-agent: {first}: {error}\n")),
-        (_, Err(error)) => return complain(&format!("kimi-scripted-agent: {error}\n")),
-        (Ok(script), Ok(options)) => (script, options),
-    };
-    if script.profile.acp {
-        return lanes::run(script, options);
-    }
-    let agent = Agent::new(&script, options, Io::standard());
-    agent.run(&script.before_handshake, script.turns).unwrap_or(0)
-}
-
-fn show(text: &str) -> i32 {
-    let _ = io::stdout().write_all(text.as_bytes());
-    0
-}
-
-fn complain(text: &str) -> i32 {
-    let _ = io::stderr().write_all(text.as_bytes());
-    2
-}
-
-/// A client that has gone is no reason to die of a signal, as a process that isn't Rust's own would.
-fn ignore_broken_pipes() {
-    #[cfg(unix)]
-    // SAFETY: sets a disposition, which no other thread relies on.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-    }
 }
 
 impl Options {
@@ -227,12 +138,21 @@ impl Options {
 }
 
 impl Agent {
-    pub(crate) fn new(script: &Script, options: Options, io: Io) -> Self {
+    pub(crate) fn new(script: &Script, mut options: Options, io: Io) -> Self {
+        if script.profile.acp && options.max_steps.is_none() {
+            let steps = env::var("KIMI_LOOP_MAX_STEPS_PER_TURN").ok();
+            options.max_steps = steps.and_then(|steps| steps.parse().ok());
+        }
         let work_dir = options.work_dir.clone().or_else(|| env::current_dir().ok()).unwrap_or_default();
         let session_file = script.session_file.as_ref().map(|path| work_dir.join(path));
         let stored = session_file.as_ref().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
         let last = options.resume_last.then(|| last_session(&stored)).flatten();
         let session = options.session.clone().or(last).unwrap_or_else(new_id);
+        let mut options = options;
+        let limit = env::var("KIMI_LOOP_MAX_STEPS_PER_TURN").ok().and_then(|steps| steps.parse().ok());
+        if script.profile.web {
+            options.max_steps = limit;
+        }
         let mut server = Server::new(script.profile.clone());
         server.history.load(&session, &stored);
         Self {
@@ -272,7 +192,7 @@ impl Agent {
         self.cut.clone()
     }
 
-    /// Lets it be cut short with others.
+    /// Shares the script's `cut` with the other agents of the process.
     pub(crate) fn share_cut(&mut self, cut: SharedCut) {
         self.cut = cut;
     }
@@ -281,7 +201,18 @@ impl Agent {
         self.cut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs until the client is gone, or until the script ends the process; gives the exit code then.
+    /// Runs the actions before the handshake, and no others. Returns the exit code if the script ends the process.
+    #[cfg(feature = "web")]
+    pub(crate) fn run_before(mut self, before_handshake: &[Action]) -> Option<i32> {
+        let outcome = self.actions(before_handshake);
+        let _ = self.flush();
+        match outcome {
+            Err(Stop::Exit(code)) => Some(code),
+            _ => None,
+        }
+    }
+
+    /// Runs until the client has closed its end, or until the script ends the process. Returns the exit code.
     pub(crate) fn run(mut self, before_handshake: &[Action], turns: Vec<Turn>) -> Option<i32> {
         let mut turns = turns.into_iter();
         let mut run = || -> Flow {
@@ -304,14 +235,14 @@ impl Agent {
 
     fn next_prompt(&mut self) -> Flow<Content> {
         loop {
-            if let Some(prompt) = self.prompts.pop_front() {
+            if let Some(prompt) = self.prompts.pop_front().or_else(|| self.server.web.take_next()) {
                 return Ok(prompt);
             }
             self.wait(None)?;
         }
     }
 
-    /// Waits for the client to answer something, until `until` or for ever; takes in what it says otherwise.
+    /// Waits until the client answers a request, or until `until`. Handles the other messages that arrive.
     pub(crate) fn wait(&mut self, until: Option<Instant>) -> Flow<Option<String>> {
         loop {
             self.flush()?;
@@ -331,7 +262,7 @@ impl Agent {
                     return Ok(None);
                 }
                 Input::Eof => {
-                    // Whoever waits for an answer is not to get one: this is the end.
+                    // Waiting callers get no answer, because the process ends here.
                     self.server.hang_up();
                     return Err(Stop::Gone);
                 }
@@ -343,14 +274,14 @@ impl Agent {
             self.follow_session();
             match incoming {
                 None => {}
-                // The caller of a wait without an answer is the loop over the prompts.
+                // The caller of a wait without an answer is the loop that takes prompts.
                 Some(Incoming::Prompt(prompt)) => {
                     self.prompts.push_back(prompt);
                     if until.is_none() {
                         return Ok(None);
                     }
                 }
-                // It is for a prompt that waits to be taken up.
+                // The message is for a prompt that has not begun.
                 Some(Incoming::Cancel) if !self.in_turn => {
                     self.prompts.pop_back();
                     self.server.finish(Outcome::Cancelled);
@@ -373,12 +304,16 @@ impl Agent {
         }
     }
 
-    /// Notes a call that has come; the script may cut the agent short there, or have it pass the call over.
+    /// Handles a call that has arrived. The script may stop the agent there, or ignore the call.
     fn hears(&mut self, line: &[u8]) -> Flow<bool> {
         let Some((method, id)) = cut::call(line) else { return Ok(true) };
         let deaf = self.deaf_to.contains(&method);
         self.ids.insert(method.clone(), id);
-        if self.server.profile().acp && matches!(&*method, "new" | "resume" | "load" | "fork") {
+        let opens = match self.server.profile().web {
+            true => self.server.web.session().is_none(),
+            false => self.server.profile().acp && matches!(&*method, "new" | "resume" | "load" | "fork"),
+        };
+        if opens {
             self.remember(line);
         }
         let cut = self.cut_of_all().take_if(|cut| cut.at == At::Call(method));
@@ -388,45 +323,53 @@ impl Agent {
         Ok(!deaf)
     }
 
-    /// The Agent Client Protocol says in a call what other dialects say on the command line.
+    /// ACP sends in a call what other dialects have on the command line.
     fn follow_session(&mut self) {
-        if let Some((session, work_dir, yolo)) = self.server.acp.session() {
+        if let Some((session, work_dir, yolo)) = self.server.session() {
             session.clone_into(&mut self.session);
             self.work_dir = work_dir.into();
             self.options.yolo = yolo;
         }
     }
 
-    /// Before a session is opened: where it is kept, and what there was of it.
+    /// Called before a session is opened. Sets the session's directory, and loads its history.
     fn remember(&mut self, line: &[u8]) {
-        let params = serde_json::from_slice::<Value>(line).ok();
-        let work_dir = params.as_ref().and_then(|call| Some(call.get("params")?.get("cwd")?.as_str()?.to_owned()));
-        if let (Some(work_dir), Some(file)) = (work_dir, &self.session_file) {
-            let file = Path::new(&work_dir).join(file);
-            self.server.acp.remember(fs::read_to_string(&file).unwrap_or_default());
-            self.session_file = Some(file);
+        let call: Value = serde_json::from_slice(line).unwrap_or_default();
+        let params = &call["params"];
+        let work_dir = params["cwd"].as_str().or_else(|| params["metadata"]["cwd"].as_str());
+        let Some(file) = &self.session_file else { return };
+        // A call of the web API that resumes a session does not name a directory.
+        let file = Path::new(work_dir.unwrap_or_default()).join(file);
+        let stored = fs::read_to_string(&file).unwrap_or_default();
+        if self.server.profile().web {
+            self.server.web.remember(stored);
+        } else if work_dir.is_some() {
+            self.server.acp.remember(stored);
+        } else {
+            return;
         }
+        self.session_file = Some(file);
     }
 
-    /// Takes in what the client has said so far.
+    /// Handles the messages that have arrived.
     pub(crate) fn listen(&mut self) -> Flow {
         self.pause(Duration::ZERO)
     }
 
-    /// Lets time pass.
+    /// Waits for this time, and handles messages that arrive meanwhile.
     pub(crate) fn pause(&mut self, time: Duration) -> Flow {
         let until = Instant::now().checked_add(time);
         while self.wait(until)?.is_some() {}
         Ok(())
     }
 
-    /// Writes what has collected.
+    /// Writes the collected output.
     pub(crate) fn flush(&mut self) -> Flow {
         let mut output = self.server.take_output();
         if output.is_empty() {
             return Ok(());
         }
-        let place = self.cut_of_all().as_mut().and_then(|cut| cut.place(&output));
+        let place = self.cut_of_all().as_mut().and_then(|cut| cut.at.place(&output));
         if let Some(place) = place {
             let cut = self.cut_of_all().take();
             let rest = output.split_off(place);
@@ -437,7 +380,7 @@ impl Agent {
         Ok(self.io.write(&output)?)
     }
 
-    /// After a message: writes it, unless much is to be written in one piece, and listens.
+    /// Called after each message. Writes it, unless the output is collected, and handles messages that have arrived.
     pub(crate) fn sent(&mut self) -> Flow {
         if self.bulk > 0 && self.server.output_len() < BULK_BYTES { Ok(()) } else { self.listen() }
     }
@@ -453,10 +396,10 @@ impl Agent {
     }
 
     pub(crate) fn complain(&self, what: &str) {
-        complain(&format!("kimi-scripted-agent: {what}\n"));
+        let _ = io::stderr().write_all(format!("kimi-scripted-agent: {what}\n").as_bytes());
     }
 
-    /// A path in the working directory.
+    /// Returns a path in the working directory.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.work_dir.join(Path::new(path))
     }
@@ -481,6 +424,8 @@ impl Agent {
             "session" => self.session.clone(),
             "work_dir" => self.work_dir.display().to_string(),
             "round" => self.rounds.last().map(i64::to_string).unwrap_or_default(),
+            "seq" => self.server.web.seq().to_string(),
+            "prompt_id" => self.server.web.prompt_id().unwrap_or_default().to_owned(),
             "unasked" => self.server.unasked_answers().to_string(),
             "argv" => at(&json!(self.options.argv), path).unwrap_or_default(),
             "last" => at(&self.last, path).unwrap_or_default(),
@@ -495,7 +440,7 @@ pub(crate) fn new_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// Waits for ever where there is no end, as nothing can come any more.
+/// Waits. Without a limit it waits forever, because nothing more can arrive.
 pub(crate) fn sleep_until(until: Option<Instant>) {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -515,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_read_in_both_spellings_and_the_rest_is_let_pass() {
+    fn flags_are_parsed_in_both_spellings() {
         let options =
             parse(&["--wire", "--session=s", "--model", "m", "--max-steps-per-turn", "3", "--yolo", "--new=1"]);
         let options = options.expect("fine");
@@ -525,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn impossible_arguments_are_named() {
         assert!(parse(&["--work-dir=/no/such/dir"]).expect_err("wrong").contains("/no/such/dir"));
         assert!(parse(&["--max-steps-per-turn=x"]).expect_err("wrong").contains("--max-steps-per-turn"));
     }

@@ -1,4 +1,4 @@
-//! The script: what the agent does, turn by turn. `docs/testing.md` documents the format.
+//! The script of the agent: its actions, turn by turn. `docs/reference/scripted-agent.md` documents the format.
 
 mod calls;
 
@@ -7,51 +7,74 @@ use std::time::Duration;
 use base64::Engine;
 use serde_json::{Map, Value, json};
 
-use super::cut::Cut;
+use super::cut::At;
 use super::fields::{Fields, Wrong, a, wrong};
 use super::release;
 use super::types::{Failure, Profile};
 use crate::dialect::Release;
 use crate::dialect::WireVersion;
-use crate::wire::{SlashCommand, StatusUpdate};
+use crate::messages::{SlashCommand, StatusUpdate};
 pub(crate) use calls::{Call, Does, Effect};
 use calls::{call, parallel};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) profile: Profile,
-    /// The release that it plays, command line included.
+    /// The release that the agent plays, with its command line.
     pub(crate) release: Option<Release>,
-    /// Whether it reads nothing while a turn runs.
+    /// Whether the agent reads nothing while a turn runs.
     pub(crate) half_duplex: bool,
     pub(crate) before_handshake: Vec<Action>,
     pub(crate) turns: Vec<Turn>,
-    /// Where the session's history is kept.
+    /// The file with the session's history.
     pub(crate) session_file: Option<String>,
-    /// Where it is cut short.
+    /// The place at which the agent stops early.
     pub(crate) cut: Option<Cut>,
-    /// Methods whose calls it passes over, as if they had never come.
+    /// Methods whose calls the agent ignores.
     pub(crate) deaf_to: Vec<String>,
+    /// Whether it says what it speaks.
+    pub(crate) chooses: bool,
+    /// The behaviour as Kimi Code's server.
+    #[cfg_attr(not(feature = "web"), allow(dead_code, reason = "the server is left out"))]
+    pub(crate) web: WebServer,
+}
+
+/// The behaviour as Kimi Code's server, if it differs from the real server's.
+#[cfg_attr(not(feature = "web"), allow(dead_code, reason = "the server is left out"))]
+#[derive(Clone, Debug)]
+pub(crate) struct WebServer {
+    /// The version in the first frame of the WebSocket.
+    pub(crate) protocol_version: i64,
+    /// The time between two pings. The server disconnects a client that has answered neither of two.
+    pub(crate) heartbeat: Duration,
+    /// Calls that are answered with an HTTP status only, by name.
+    pub(crate) status: Vec<(String, u16)>,
+    /// Calls within a turn that are answered after the turn.
+    pub(crate) late: Vec<String>,
+    /// The server refuses the client's password.
+    pub(crate) refuses: bool,
+    /// The server is that of another program, which does not have the API.
+    pub(crate) foreign: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) actions: Vec<Action>,
-    /// How it ends when its actions have run out.
+    /// How the turn ends after its last action.
     pub(crate) end: End,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
     pub(crate) delay: Duration,
-    /// Written in one piece.
+    /// The output of these actions is written at once.
     pub(crate) bulk: bool,
     pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// Nothing but its delay.
+    /// Only a delay.
     Pause,
     Parts {
         thinking: bool,
@@ -78,7 +101,14 @@ pub(crate) enum Kind {
         id: Option<String>,
         wait: bool,
     },
-    /// A line, to be completed with its end; what is repeated stands between the two texts.
+    /// A call of the client about a file.
+    File {
+        method: &'static str,
+        params: Value,
+    },
+    /// A command that the client runs; the agent waits for its end.
+    Terminal(Value),
+    /// A line: the first text, a repeated text, and the last text.
     Raw {
         before: String,
         repeat: String,
@@ -100,8 +130,21 @@ pub(crate) enum Kind {
     Signal(i32),
     IgnoreSignal(i32),
     CloseStdout,
+    BreakSocket(SocketBreak),
+    WaitSocket,
     IgnoreEof,
     Stall,
+}
+
+/// How a client's WebSockets break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketBreak {
+    /// The connections are cut.
+    Cut,
+    /// The client's pongs are dropped, so the server closes the connections after two more pings.
+    Pongs,
+    /// The connections stay open, but transport nothing.
+    Silence,
 }
 
 /// How a prompt is answered.
@@ -109,13 +152,13 @@ pub(crate) enum Kind {
 pub(crate) enum End {
     Finished,
     Cancelled,
-    /// After so many steps; by default those that there were.
+    /// Returns after this many steps. Default: the number of steps so far.
     MaxSteps(Option<i64>),
     Failed(Failure),
 }
 
-/// All of them, and whether one is possible only while a turn runs.
-const ACTIONS: [(&str, bool); 28] = [
+/// All actions, and whether each is possible only while a turn runs.
+const ACTIONS: [(&str, bool); 33] = [
     ("text", true),
     ("think", true),
     ("step", true),
@@ -128,6 +171,9 @@ const ACTIONS: [(&str, bool); 28] = [
     ("status", false),
     ("event", false),
     ("request", false),
+    ("read_file", false),
+    ("write_file", false),
+    ("terminal", false),
     ("raw", false),
     ("raw_base64", false),
     ("end", true),
@@ -142,6 +188,8 @@ const ACTIONS: [(&str, bool); 28] = [
     ("signal", false),
     ("ignore_signal", false),
     ("close_stdout", false),
+    ("break_socket", false),
+    ("wait_socket", false),
     ("ignore_eof", false),
     ("stall", false),
 ];
@@ -174,8 +222,50 @@ impl Script {
         let session_file = fields.text("session_file")?;
         let cut = Cut::parse(&fields)?;
         let deaf_to = fields.texts("deaf_to")?.unwrap_or_default();
+        let web = web_server(&fields)?;
+        let chooses = fields.has("wire") || fields.has("release");
         fields.finish()?;
-        Ok(Self { profile, release, half_duplex, before_handshake, turns, session_file, cut, deaf_to })
+        Ok(Self { profile, release, half_duplex, before_handshake, turns, session_file, cut, deaf_to, chooses, web })
+    }
+}
+
+fn web_server(fields: &Fields<'_>) -> Result<WebServer, Wrong> {
+    let mut web = WebServer {
+        protocol_version: 2,
+        heartbeat: Duration::from_secs(10),
+        status: Vec::new(),
+        late: Vec::new(),
+        refuses: false,
+        foreign: false,
+    };
+    let Some(given) = fields.object("web")? else { return Ok(web) };
+    web.protocol_version = given.whole("protocol_version")?.unwrap_or(web.protocol_version);
+    web.heartbeat = given.seconds("heartbeat")?.unwrap_or(web.heartbeat);
+    if let Some(Value::Object(status)) = given.shaped::<std::collections::BTreeMap<String, u16>>("status")? {
+        let number = |value: Value| value.as_u64().and_then(|number| u16::try_from(number).ok()).unwrap_or(500);
+        web.status = status.into_iter().map(|(name, value)| (name, number(value))).collect();
+    }
+    web.late = given.texts("late")?.unwrap_or_default();
+    web.refuses = given.flag("refuses")?.unwrap_or(false);
+    web.foreign = given.flag("foreign")?.unwrap_or(false);
+    given.finish()?;
+    Ok(web)
+}
+
+/// Actions that run at a position of the output, in any turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub(crate) at: At,
+    pub(crate) actions: Vec<Action>,
+}
+
+impl Cut {
+    fn parse(fields: &Fields<'_>) -> Result<Option<Self>, Wrong> {
+        let Some(cut) = fields.object("cut")? else { return Ok(None) };
+        let at = At::parse(fields, &cut)?;
+        let actions = actions("cut", cut.required("actions", cut.get("actions"))?, &mut false)?;
+        cut.finish()?;
+        Ok(Some(Self { at, actions }))
     }
 }
 
@@ -196,13 +286,16 @@ fn profile(fields: &Fields<'_>) -> Result<(Option<Release>, Profile), Wrong> {
         None => {}
         Some("legacy") => profile = Profile::legacy(own.0, own.1),
         Some("acp") => profile = Profile::acp(own.0, own.1),
+        Some("kimi-web") => profile = Profile::web(own.0, own.1),
         Some(text) => {
             profile.legacy = false;
             profile.version = WireVersion::spoken(text).ok_or_else(|| {
                 let latest = WireVersion::LATEST;
                 fields.wrong(
                     "wire",
-                    format_args!("must be \"legacy\", \"acp\" or one of \"1.0\" to \"{latest}\", not \"{text}\""),
+                    format_args!(
+                        "must be \"legacy\", \"acp\", \"kimi-web\" or one of \"1.0\" to \"{latest}\", not \"{text}\""
+                    ),
                 )
             })?;
             profile.steer = profile.version >= WireVersion::new(1, 4);
@@ -217,6 +310,8 @@ fn profile(fields: &Fields<'_>) -> Result<(Option<Release>, Profile), Wrong> {
     profile.slash_commands = decoded::<Vec<SlashCommand>>(fields.shaped::<Vec<SlashCommand>>("slash_commands")?);
     profile.steer = fields.flag("steer")?.unwrap_or(profile.steer);
     profile.questions = fields.flag("questions")?.unwrap_or(profile.questions);
+    profile.session_files = fields.flag("session_files")?.unwrap_or(profile.session_files);
+    profile.forms = fields.flag("forms")?.unwrap_or(profile.forms);
     profile.silent = fields.flag("silent_errors")?.unwrap_or(profile.silent);
     Ok((release, profile))
 }
@@ -230,7 +325,7 @@ fn turn(place: &str, value: &Value) -> Result<Turn, Wrong> {
         return Ok(Turn { actions: actions(place, value, &mut true)?, end: End::Finished });
     }
     let fields = Fields::new(place, value).map_err(|_| wrong(place, "must be a list of actions, or an object"))?;
-    // A turn has a status as well.
+    // A turn has a status, too.
     if !fields.has("actions") && ACTIONS.into_iter().any(|(name, _)| name != "status" && fields.has(name)) {
         return Err(wrong(
             place,
@@ -244,7 +339,7 @@ fn turn(place: &str, value: &Value) -> Result<Turn, Wrong> {
     Ok(Turn { actions, end })
 }
 
-/// Reads a list of actions. `in_turn` tells whether a turn runs, before it and after it.
+/// Reads a list of actions. `in_turn` says whether a turn runs, and is updated.
 pub(crate) fn actions(place: &str, value: &Value, in_turn: &mut bool) -> Result<Vec<Action>, Wrong> {
     let Value::Array(list) = value else {
         return Err(wrong(place, format_args!("must be a list of actions, not {}", a(value))));
@@ -286,7 +381,7 @@ fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<K
             pieces: fields.required(name, fields.texts(name)?)?,
             delay_between: fields.seconds("delay_between")?.unwrap_or_default(),
         },
-        // `{"step": null}` and `{"step": true}` let it count by itself.
+        // With `{"step": null}` and `{"step": true}` the agent counts by itself.
         "step" => match fields.get(name) {
             Some(Value::Null | Value::Bool(true)) => Kind::Step(None),
             _ => Kind::Step(fields.whole(name)?),
@@ -317,6 +412,24 @@ fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<K
             let (kind, payload) = message(&fields.required_object(name)?)?;
             Kind::Request { kind, payload, id: fields.text("id")?, wait: fields.flag("wait")?.unwrap_or(true) }
         }
+        "read_file" => {
+            let file = fields.required_object(name)?;
+            let mut params = json!({"path": file.required_text("path")?});
+            for name in ["line", "limit"] {
+                if let Some(number) = file.whole(name)? {
+                    params[name] = json!(number);
+                }
+            }
+            file.finish()?;
+            Kind::File { method: "fs/read_text_file", params }
+        }
+        "write_file" => {
+            let file = fields.required_object(name)?;
+            let params = json!({"path": file.required_text("path")?, "content": file.required_text("content")?});
+            file.finish()?;
+            Kind::File { method: "fs/write_text_file", params }
+        }
+        "terminal" => Kind::Terminal(terminal(&fields.required_object(name)?)?),
         "raw" => raw(fields, name)?,
         "raw_base64" => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(fields.required_text(name)?);
@@ -362,12 +475,36 @@ fn kind(name: &'static str, fields: &Fields<'_>, in_turn: &mut bool) -> Result<K
         "signal" => Kind::Signal(signal(fields, name)?),
         "ignore_signal" => Kind::IgnoreSignal(signal(fields, name)?),
         "close_stdout" => flag(Kind::CloseStdout)?,
+        "break_socket" => Kind::BreakSocket(match fields.get(name) {
+            Some(Value::Bool(true)) => SocketBreak::Cut,
+            Some(Value::String(how)) if how == "pongs" => SocketBreak::Pongs,
+            Some(Value::String(how)) if how == "silence" => SocketBreak::Silence,
+            _ => return Err(fields.wrong(name, "must be true, \"pongs\" or \"silence\"")),
+        }),
+        "wait_socket" => flag(Kind::WaitSocket)?,
         "ignore_eof" => flag(Kind::IgnoreEof)?,
         _ => flag(Kind::Stall)?,
     })
 }
 
-/// A line, or what a long one is made of.
+/// The parameters of a terminal.
+fn terminal(fields: &Fields<'_>) -> Result<Value, Wrong> {
+    let mut params = json!({"command": fields.required_text("command")?});
+    params["args"] = json!(fields.texts("args")?.unwrap_or_default());
+    if let Some(Value::Object(env)) = fields.shaped::<std::collections::BTreeMap<String, String>>("env")? {
+        params["env"] = env.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    }
+    if let Some(cwd) = fields.text("cwd")? {
+        params["cwd"] = json!(cwd);
+    }
+    if let Some(limit) = fields.whole("output_byte_limit")? {
+        params["outputByteLimit"] = json!(limit);
+    }
+    fields.finish()?;
+    Ok(params)
+}
+
+/// A line, or the parts of a long line.
 fn raw(fields: &Fields<'_>, name: &'static str) -> Result<Kind, Wrong> {
     if let Some(Value::String(line)) = fields.get(name) {
         return Ok(Kind::Raw { before: line.clone(), repeat: String::new(), times: 0, after: String::new() });
@@ -403,7 +540,7 @@ fn end(fields: &Fields<'_>, name: &'static str) -> Result<End, Wrong> {
     }
 }
 
-/// `usage` with its neighbours, which are the other fields of a `StatusUpdate`.
+/// `usage` and the fields next to it, which are the other fields of a `StatusUpdate`.
 fn usage(fields: &Fields<'_>) -> Result<Value, Wrong> {
     let usage = fields.required_object("usage")?;
     let mut tokens = Map::new();

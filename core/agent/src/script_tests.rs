@@ -9,10 +9,13 @@ fn error(value: Value) -> Wrong {
 }
 
 #[test]
-fn what_is_wrong_is_said_by_place() {
+fn script_error_names_its_place() {
     for (value, expected) in [
         (json!("text"), "a script is a list of turns or an object, not \"text\""),
-        (json!({"wire": "2.0"}), "\"wire\" must be \"legacy\", \"acp\" or one of \"1.0\" to \"1.10\", not \"2.0\""),
+        (
+            json!({"wire": "2.0"}),
+            "\"wire\" must be \"legacy\", \"acp\", \"kimi-web\" or one of \"1.0\" to \"1.10\", not \"2.0\"",
+        ),
         (json!({"release": "old"}), "\"release\" must be one as \"0.58\", not \"old\""),
         (json!({"truns": []}), "\"truns\" is not known here (there are"),
         (json!({"server": {"nam": "x"}}), "\"server.nam\" is not known here"),
@@ -98,7 +101,7 @@ fn what_is_wrong_is_said_by_place() {
 }
 
 #[test]
-fn each_action_can_be_written() {
+fn actions_are_all_parsed() {
     let call = json!({"name": "Shell", "id": "t", "arguments": {"command": "ls"}, "split": 2,
         "approve": {"action": "run", "description": "Run", "display": [{"type": "brief", "text": "b"}], "id": "a",
             "source_kind": "foreground_turn", "source_id": "s"},
@@ -148,7 +151,7 @@ fn each_action_can_be_written() {
 }
 
 #[test]
-fn a_list_is_a_script_of_the_newest_version() {
+fn list_is_script_of_newest_version() {
     let script = Script::parse("\u{feff}[[]]").expect("fine");
     assert_eq!(script.profile.version, WireVersion::LATEST);
     assert_eq!(script.profile.server.name, "kimi-scripted-agent");
@@ -157,7 +160,7 @@ fn a_list_is_a_script_of_the_newest_version() {
 }
 
 #[test]
-fn a_release_brings_what_it_had() {
+fn release_has_its_own_features() {
     let old = Script::parse(r#"{"release": "0.58"}"#).expect("fine");
     assert!(old.profile.legacy && old.half_duplex);
     assert!(!Script::parse(r#"{"wire": "legacy", "half_duplex": false}"#).expect("fine").half_duplex);

@@ -1,8 +1,9 @@
-//! The server itself, without I/O.
+//! The agent as a server of the protocol, without I/O.
 
 mod acp;
+mod sessions;
+pub(crate) mod web;
 
-pub(crate) use acp::{Sessions, Way};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -11,8 +12,9 @@ use super::types::{Client, Failure, HookSubscription, Incoming, Outcome, Profile
 use super::{legacy, spelling, tools};
 use crate::dialect::WireVersion;
 use crate::error::RpcErrorKind;
-use crate::wire::jsonrpc::RpcFailure;
-use crate::wire::{Content, Event, HooksInfo, InitializeResult, StatusUpdate};
+use crate::jsonrpc::RpcFailure;
+use crate::messages::{Content, Event, HooksInfo, InitializeResult, StatusUpdate};
+pub(crate) use sessions::{Sessions, Way};
 
 const INITIALIZE: WireVersion = WireVersion::new(1, 1);
 const REPLAY: WireVersion = WireVersion::new(1, 3);
@@ -39,13 +41,13 @@ const HOOK_EVENTS: [&str; 13] = [
 enum Turn {
     /// The prompt with this id awaits its answer.
     Running(String),
-    /// The prompt will never be answered; the next one may come, and a cancel is answered.
+    /// The prompt is never answered. The next one may come, and a cancel is answered.
     Abandoned,
 }
 
-/// The server's side of a connection, without I/O. What a client says goes into [`receive`](Self::receive), and what the
-/// agent has to act on comes out of it; the agent sends events and requests and finishes turns; and what is to be
-/// written collects in order until [`take_output`](Self::take_output).
+/// The server's side of a connection, without I/O. [`receive`](Self::receive) takes the client's lines, and returns
+/// what the agent has to handle. The agent sends events and requests, and finishes turns.
+/// [`take_output`](Self::take_output) returns the pending output in order.
 ///
 /// ```
 /// use kimi_agent_testing::{Incoming, Outcome, Profile, Server};
@@ -72,8 +74,10 @@ pub struct Server {
     unasked: u64,
     plan_mode: bool,
     pub(crate) history: History,
-    /// What the Agent Client Protocol has beside that, where it is spoken.
+    /// The state for ACP only.
     pub(crate) acp: acp::Acp,
+    /// The state for the web API only.
+    pub(crate) web: web::Web,
     output: Vec<u8>,
 }
 
@@ -87,7 +91,7 @@ const TURN_IN_PROGRESS: Refusal = (-32000, "An agent turn is already in progress
 const NO_TURN: Refusal = (-32000, "No agent turn is in progress");
 
 impl Server {
-    /// A server for one client.
+    /// Makes a server for one client.
     pub fn new(profile: Profile) -> Self {
         Self {
             profile,
@@ -98,52 +102,61 @@ impl Server {
             plan_mode: false,
             history: History::default(),
             acp: acp::Acp::default(),
+            web: web::Web::default(),
             output: Vec::new(),
         }
     }
 
-    /// What it says of itself.
+    /// Returns the handshake and the behaviour of the server.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// What the client told in the handshake.
+    /// Returns the client's parameters in the handshake.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Whether it speaks at least Wire 1.`minor`.
+    /// Returns whether it speaks Wire 1.`minor` or later.
     pub fn speaks(&self, minor: u32) -> bool {
         !self.profile.legacy && self.profile.version >= WireVersion::new(1, minor)
     }
 
-    /// Whether a prompt awaits its answer.
+    /// Returns whether a prompt awaits its answer.
     pub fn is_running(&self) -> bool {
         matches!(self.turn, Some(Turn::Running(_)))
     }
 
-    /// What is to be written, taken: whole lines of compact JSON, each with its end.
+    /// Takes the pending output: whole lines of compact JSON, each with its line end.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// How many bytes are to be written.
+    /// Returns the session's id and directory, and whether everything is approved, if the client sends these in calls.
+    pub(crate) fn session(&self) -> Option<(&str, &str, bool)> {
+        if self.profile.web { self.web.session() } else { self.acp.session() }
+    }
+
+    /// Returns the size of the pending output in bytes.
     pub(crate) fn output_len(&self) -> usize {
         self.output.len()
     }
 
-    /// How many answers no request awaited: second ones, and those to requests that are withdrawn.
+    /// Returns the number of answers without an open request: second answers, and answers to withdrawn requests.
     pub fn unasked_answers(&self) -> u64 {
         self.unasked
     }
 
-    /// Reads a line of the client's, with or without its end. What needs no decision of the agent's is answered here:
-    /// the handshake, plan mode, a replay, and whatever has to be refused.
+    /// Reads a line of the client, with or without its line end. It answers by itself whatever needs no decision of the
+    /// agent, for example the handshake, plan mode, a replay, and calls that have to be refused.
     pub fn receive(&mut self, line: &[u8]) -> Option<Incoming> {
         let Ok(message) = serde_json::from_slice::<Value>(line) else { return self.refuse(None, PARSE_ERROR) };
         let Value::Object(mut message) = message else { return self.refuse(None, INVALID_REQUEST) };
         if self.profile.acp {
             return self.receive_acp(message);
+        }
+        if self.profile.web {
+            return self.receive_web(&message);
         }
         let id = match message.remove("id") {
             None | Some(Value::Null) => None,
@@ -180,7 +193,7 @@ impl Server {
         }
     }
 
-    /// Sends an event in the version's spelling; one that the version does not have is not sent.
+    /// Sends an event in the form of this version. Does nothing if the version does not have the event.
     pub fn event(&mut self, event: impl Into<Event>) {
         if let Ok(Value::Object(mut event)) = serde_json::to_value(event.into()) {
             let payload = event.remove("payload").unwrap_or_default();
@@ -188,20 +201,20 @@ impl Server {
         }
     }
 
-    /// The same for an event of any type and shape.
+    /// Sends an event of any type and form, as [`event`](Self::event) does.
     pub fn event_of(&mut self, kind: &str, payload: Value) {
         if let Some((kind, payload)) = self.spell(kind, payload) {
             self.event_verbatim(kind, payload);
         }
     }
 
-    /// Sends an event as it is, whatever the version.
+    /// Sends an event unchanged, in every version.
     pub(crate) fn event_verbatim(&mut self, kind: String, payload: Value) {
         self.record(Record { request_id: None, kind, payload });
     }
 
-    /// Asks the client something, under `rpc_id`; the answer comes as [`Incoming::Answer`]. A turn is not to be finished
-    /// while it waits for one, unless it is [withdrawn](Self::withdraw).
+    /// Sends a request to the client under `rpc_id`. The answer arrives as [`Incoming::Answer`]. Do not finish a turn
+    /// that waits for an answer, unless the request is [withdrawn](Self::withdraw).
     pub fn request(&mut self, rpc_id: &str, request: impl Into<Event>) {
         if let Ok(Value::Object(mut request)) = serde_json::to_value(request.into()) {
             let payload = request.remove("payload").unwrap_or_default();
@@ -209,28 +222,31 @@ impl Server {
         }
     }
 
-    /// The same for a request of any type and shape.
+    /// Sends a request of any type and form.
     pub fn request_of(&mut self, rpc_id: &str, kind: &str, payload: Value) {
         let (kind, payload) = self.spell(kind, payload.clone()).unwrap_or_else(|| (kind.to_owned(), payload));
         self.pending.push(rpc_id.to_owned());
         self.record(Record { request_id: Some(rpc_id.to_owned()), kind, payload });
     }
 
-    /// Stops waiting for an answer; one that comes is ignored.
+    /// Stops waiting for an answer. A later answer is ignored.
     pub fn withdraw(&mut self, rpc_id: &str) {
         self.take_pending(rpc_id);
     }
 
-    /// Stops waiting for any answer.
+    /// Stops waiting for all answers.
     pub fn withdraw_all(&mut self) {
         self.pending.clear();
     }
 
-    /// Ends the turn: answers its prompt. Nothing happens where none awaits an answer.
+    /// Ends the turn: answers its prompt. Does nothing if no prompt awaits an answer.
     pub fn finish(&mut self, outcome: Outcome) {
         let Some(Turn::Running(id)) = self.turn.take() else { return };
         if self.profile.acp {
             return self.finish_acp(&id, outcome);
+        }
+        if self.profile.web {
+            return self.finish_web(&id, outcome);
         }
         match outcome {
             Outcome::Finished => self.respond(&id, json!({"status": "finished"})),
@@ -242,15 +258,15 @@ impl Server {
         }
     }
 
-    /// To be called at the end of input. A turn that runs gets no answer any more; every request that awaits one is
-    /// answered with an error, which the agent takes for a no.
+    /// Call this at the end of input. A running turn gets no more answers: every open request is answered with an
+    /// error, which the agent treats as a rejection.
     pub fn hang_up(&mut self) -> Vec<Incoming> {
         self.turn = None;
         let gone = || Err(Failure::new(INTERNAL_ERROR, "the client is gone"));
         std::mem::take(&mut self.pending).into_iter().map(|id| Incoming::Answer(id, gone())).collect()
     }
 
-    /// An error with the code that this server's dialect has for it.
+    /// Makes an error with the code of this server's dialect.
     ///
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
@@ -272,19 +288,19 @@ impl Server {
         Failure::new(code, message)
     }
 
-    /// Leaves the prompt without an answer. A client that has not cancelled it yet may still do so.
+    /// Leaves the prompt without an answer. The client can still cancel it.
     pub(crate) fn abandon(&mut self, cancelled: bool) {
         self.turn = (!cancelled).then_some(Turn::Abandoned);
     }
 
-    /// Puts bytes between the messages, as they are.
+    /// Writes bytes unchanged between the messages.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
     fn spell(&self, kind: &str, payload: Value) -> Option<(String, Value)> {
         match self.profile.legacy {
-            _ if self.profile.acp => Some((kind.to_owned(), payload)),
+            _ if self.profile.is_kimi_code() => Some((kind.to_owned(), payload)),
             true => legacy::spell(kind, payload),
             false => spelling::spell(self.profile.version, kind, payload),
         }
@@ -295,12 +311,12 @@ impl Server {
         place.map(|place| self.pending.remove(place)).is_some()
     }
 
-    /// A notification: only the legacy protocol has one for us.
+    /// Reads a notification. Only the legacy protocol has one for the agent.
     fn notified(&self, method: &str) -> Option<Incoming> {
         (self.profile.legacy && method == "interrupt" && self.is_running()).then_some(Incoming::Cancel)
     }
 
-    /// A call in the legacy protocol. Unknown ones are ignored.
+    /// Reads a call of the legacy protocol. Unknown calls are ignored.
     fn legacy_call(&mut self, id: &str, method: &str, params: &Value) -> Result<Option<Incoming>, Refusal> {
         match method {
             "run" => {
@@ -313,7 +329,7 @@ impl Server {
                         return Ok(Some(Incoming::Prompt(input.into())));
                     }
                 };
-                // It says this much even where it ignores all else.
+                // Sent even by a server that ignores other invalid calls.
                 self.respond_failure(Some(id), &Failure::new(refusal.0, refusal.1));
             }
             "interrupt" => {
@@ -426,7 +442,7 @@ impl Server {
         Ok(serde_json::to_value(result).unwrap_or_default())
     }
 
-    /// A replayed request has its old id and is not to be answered.
+    /// A replayed request has its old id. It must not be answered.
     fn replay(&mut self, id: &str) {
         for record in self.history.records() {
             write_record(&mut self.output, record);
@@ -436,10 +452,11 @@ impl Server {
         self.respond(id, json!({"status": "finished", "events": events, "requests": requests}));
     }
 
-    fn record(&mut self, record: Record) {
-        match self.profile.acp {
-            true => self.record_acp(&record),
-            false => write_record(&mut self.output, &record),
+    fn record(&mut self, mut record: Record) {
+        match (self.profile.acp, self.profile.web) {
+            (true, _) => self.record_acp(&record),
+            (_, true) => self.record_web(&mut record),
+            _ => write_record(&mut self.output, &record),
         }
         self.history.push(record);
     }
@@ -458,9 +475,9 @@ impl Server {
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
     }
 
-    /// A call's id as the client wrote it: texts, or whatever JSON text the Agent Client Protocol's clients choose.
+    /// A call's id as the client wrote it: text in Wire, any JSON text in ACP.
     fn id(&self, id: &str) -> Value {
-        match self.profile.acp {
+        match self.profile.is_kimi_code() {
             true => serde_json::from_str(id).unwrap_or_default(),
             false => json!(id),
         }

@@ -8,7 +8,7 @@ fn server(minor: u32) -> Server {
     Server::new(profile)
 }
 
-/// What comes of a line: what the agent has to act on, and what the client gets to read.
+/// The effect of a line: the input of the agent, and the lines to the client.
 fn say(server: &mut Server, line: &str) -> (Option<Incoming>, Vec<Value>) {
     let incoming = server.receive(line.as_bytes());
     let output = String::from_utf8(server.take_output()).expect("UTF-8");
@@ -33,7 +33,7 @@ fn initialize(server: &mut Server, more: Value) -> Value {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_without_an_id() {
+fn unreadable_line_is_refused_without_id() {
     for (line, code) in [
         ("{", -32700),
         ("", -32700),
@@ -53,7 +53,7 @@ fn what_cannot_be_read_is_refused_without_an_id() {
 }
 
 #[test]
-fn what_is_unknown_or_incomplete_is_refused_by_id() {
+fn unknown_or_incomplete_call_is_refused() {
     let server = &mut server(10);
     assert_eq!(error_code(&call(server, "dance", json!({}))), (-32601, &json!("1")));
     for (method, params) in [
@@ -71,7 +71,7 @@ fn what_is_unknown_or_incomplete_is_refused_by_id() {
 }
 
 #[test]
-fn methods_come_with_the_version_that_has_them() {
+fn methods_unknown_to_version_are_refused() {
     for (method, params, since) in [
         ("initialize", json!({"protocol_version": "1.1"}), 1),
         ("replay", json!({}), 3),
@@ -88,7 +88,7 @@ fn methods_come_with_the_version_that_has_them() {
 }
 
 #[test]
-fn a_turn_runs_from_its_prompt_to_its_end() {
+fn turn_accepts_only_steer_and_cancel() {
     let server = &mut server(10);
     assert_eq!(error_code(&call(server, "cancel", json!({}))).0, -32000);
     let (incoming, answers) = call(server, "prompt", json!({"user_input": "hi"}));
@@ -111,7 +111,7 @@ fn a_turn_runs_from_its_prompt_to_its_end() {
 }
 
 #[test]
-fn a_prompt_left_without_answer_lets_the_next_one_pass() {
+fn abandoned_prompt_allows_next_prompt() {
     let server = &mut server(1);
     call(server, "prompt", json!({"user_input": "a"}));
     server.abandon(false);
@@ -122,7 +122,7 @@ fn a_prompt_left_without_answer_lets_the_next_one_pass() {
 }
 
 #[test]
-fn tools_are_accepted_or_rejected_with_a_reason() {
+fn tools_are_accepted_or_rejected_with_reason() {
     let tool = |name: &str, parameters: Value| json!({"name": name, "description": "", "parameters": parameters});
     let tools = json!({"external_tools": [
         tool("good", json!({"type": "object", "properties": {}})),
@@ -144,7 +144,7 @@ fn tools_are_accepted_or_rejected_with_a_reason() {
 }
 
 #[test]
-fn the_handshake_tells_what_the_version_has() {
+fn handshake_names_features_of_version() {
     let hooks = json!({"hooks": [{"id": "a", "event": "Stop"}, {"id": "b", "event": "Stop", "matcher": null},
         {"id": "c", "event": "NoSuchEvent"}], "capabilities": {"supports_question": true}});
     let new = &mut server(8);
@@ -160,7 +160,7 @@ fn the_handshake_tells_what_the_version_has() {
 }
 
 #[test]
-fn an_answer_reaches_the_agent_once_and_only_if_it_was_asked_for() {
+fn answer_to_request_is_delivered_once() {
     let server = &mut server(10);
     server.request_of("q", "Invented", json!({"a": 1}));
     let (_, sent) = say(server, "{");
@@ -183,7 +183,7 @@ fn an_answer_reaches_the_agent_once_and_only_if_it_was_asked_for() {
 }
 
 #[test]
-fn the_past_is_replayed_with_old_ids() {
+fn past_is_replayed_with_old_ids() {
     let server = &mut server(10);
     server.event_of("ContentPart", json!({"type": "text", "text": "a"}));
     server.event_of("ContentPart", json!({"type": "text", "text": "b"}));
@@ -196,14 +196,14 @@ fn the_past_is_replayed_with_old_ids() {
 }
 
 #[test]
-fn plan_mode_is_told_before_it_is_confirmed() {
+fn plan_mode_status_precedes_answer() {
     let (_, sent) = call(&mut server(4), "set_plan_mode", json!({"enabled": true}));
     assert_eq!(sent[0]["params"], json!({"type": "StatusUpdate", "payload": {"plan_mode": true}}));
     assert_eq!(sent[1]["result"], json!({"status": "ok", "plan_mode": true}));
 }
 
 #[test]
-fn a_silent_server_refuses_nothing() {
+fn silent_server_answers_no_unknown_calls() {
     let mut server = server(0);
     server.profile.silent = true;
     assert_eq!(call(&mut server, "initialize", json!({"protocol_version": "1.1"})), (None, vec![]));
@@ -211,7 +211,7 @@ fn a_silent_server_refuses_nothing() {
 }
 
 #[test]
-fn a_tool_of_the_same_name_takes_its_place() {
+fn tool_of_same_name_takes_its_place() {
     let server = &mut server(10);
     let tool = |description: &str| {
         json!({"external_tools": [
@@ -227,7 +227,7 @@ fn a_tool_of_the_same_name_takes_its_place() {
 }
 
 #[test]
-fn at_the_end_of_input_what_is_pending_is_answered_with_an_error() {
+fn hang_up_fails_pending_requests() {
     let server = &mut server(10);
     call(server, "prompt", json!({"user_input": "x"}));
     for id in ["b", "a", "c"] {
@@ -248,7 +248,7 @@ fn at_the_end_of_input_what_is_pending_is_answered_with_an_error() {
 }
 
 #[test]
-fn every_error_has_its_code() {
+fn errors_have_their_codes() {
     let (server, legacy) = (server(10), Server::new(Profile::legacy("s", "1")));
     for (kind, code, legacy_code) in [
         (RpcErrorKind::TurnInProgress, -32000, -32000),
@@ -263,7 +263,7 @@ fn every_error_has_its_code() {
 }
 
 #[test]
-fn the_legacy_protocol_has_calls_of_its_own() {
+fn legacy_protocol_has_own_calls() {
     let server = &mut Server::new(Profile::legacy("s", "1"));
     for (method, params) in [("initialize", json!({"protocol_version": "1.1"})), ("prompt", json!({"user_input": "x"}))]
     {

@@ -1,5 +1,5 @@
-//! How an older version spells a message: what it does not have yet is left out, what it calls otherwise is renamed.
-//! The catalogue of messages says which version brought what.
+//! Converts messages to older versions: omits what the version does not have yet, and renames what had another name.
+//! The catalogue of messages says which version added what.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use crate::dialect::WireVersion;
-use crate::wire::TypeRef;
-use crate::wire::catalog::{MessageType, catalog};
+use crate::messages::TypeRef;
+use crate::messages::catalog::{MessageType, catalog};
 
 const APPROVAL_RENAMED: WireVersion = WireVersion::new(1, 1);
 const PARENT_RENAMED: WireVersion = WireVersion::new(1, 6);
@@ -30,8 +30,8 @@ fn spelling() -> &'static Spelling {
     })
 }
 
-/// Spells an event or a request as `version` does; `None` if it has no such message. Types that nobody knows stay as
-/// they are.
+/// Converts an event or a request to the form of `version`. `None` if the version has no such message. Unknown types
+/// stay unchanged.
 pub(crate) fn spell(version: WireVersion, kind: &str, mut payload: Value) -> Option<(String, Value)> {
     if version >= WireVersion::LATEST {
         return Some((kind.to_owned(), payload));
@@ -50,7 +50,7 @@ pub(crate) fn spell(version: WireVersion, kind: &str, mut payload: Value) -> Opt
     Some((kind.to_owned(), payload))
 }
 
-/// The nested event may be one that the version does not have; then the whole is left out.
+/// If the version does not have the nested event, the whole event is omitted.
 fn subagent_event(version: WireVersion, mut payload: Value) -> Option<Value> {
     if let Some(event) = payload.get_mut("event")
         && let Some(kind) = event.get("type").and_then(Value::as_str).map(str::to_owned)
@@ -71,7 +71,7 @@ fn subagent_event(version: WireVersion, mut payload: Value) -> Option<Value> {
 
 fn trim(version: WireVersion, name: &str, value: &mut Value) {
     let tagged = value.get("type").and_then(Value::as_str).and_then(|tag| spelling().tags.get(tag));
-    // The members of a union have types of their own, which their tags name.
+    // The members of a union have types of their own. A field names the type.
     let message = spelling().types.get(name).or_else(|| spelling().types.get(tagged?));
     let (Some(message), Some(fields)) = (message, value.as_object_mut()) else { return };
     for field in &message.fields {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_with_the_version_that_has_them() {
+    fn events_unknown_to_version_are_omitted() {
         for (kind, since) in [
             ("TurnBegin", 0),
             ("TurnEnd", 2),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_with_the_version_that_has_them() {
+    fn fields_unknown_to_version_are_omitted() {
         let status = json!({"context_usage": 0.5, "context_tokens": 3, "plan_mode": null, "mcp_status": null, "x": 1});
         let fields = |minor| {
             let (_, payload) = at(minor, "StatusUpdate", status.clone()).expect("all have it");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_renamed_has_its_old_name() {
+    fn renamed_message_has_its_old_name() {
         let payload = json!({"request_id": "r", "response": "reject", "feedback": "no"});
         let short = json!({"request_id": "r", "response": "reject"});
         assert_eq!(at(0, "ApprovalResponse", payload.clone()), Some(("ApprovalRequestResolved".into(), short.clone())));

@@ -1,10 +1,10 @@
-//! `{{…}}` in the texts of a script: what has come in so far.
+//! The templates `{{…}}` in the texts of a script, which stand for values that the agent has received.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Fills the templates in a text. What `look_up` does not know stays as it stands.
+/// Fills the templates in a text. A template that `look_up` does not know stays unchanged.
 pub(crate) fn fill<'a>(text: &'a str, look_up: &dyn Fn(&str) -> Option<String>) -> Cow<'a, str> {
     if !text.contains("{{") {
         return Cow::Borrowed(text);
@@ -21,7 +21,7 @@ pub(crate) fn fill<'a>(text: &'a str, look_up: &dyn Fn(&str) -> Option<String>) 
                 rest = &rest[end + 2..];
             }
             None => {
-                // One brace on: `{{{prompt}}` has its template one further.
+                // `{{{prompt}}` has its template one character later.
                 filled.push('{');
                 rest = &rest[start + 1..];
             }
@@ -31,7 +31,7 @@ pub(crate) fn fill<'a>(text: &'a str, look_up: &dyn Fn(&str) -> Option<String>) 
     Cow::Owned(filled)
 }
 
-/// Fills the templates in all texts of a value; the names of fields stay.
+/// Fills the templates in all texts of a value. The names of fields stay unchanged.
 pub(crate) fn fill_all(value: &mut Value, look_up: &dyn Fn(&str) -> Option<String>) {
     match value {
         Value::String(text) => {
@@ -45,7 +45,8 @@ pub(crate) fn fill_all(value: &mut Value, look_up: &dyn Fn(&str) -> Option<Strin
     }
 }
 
-/// A value inside another, by a path of names and positions: `answers.0`. Text is given as it is, the rest as JSON.
+/// Returns a value inside another, by a path of names and positions such as `answers.0`. Text is returned unchanged,
+/// other values as JSON.
 pub(crate) fn at(mut value: &Value, path: &str) -> Option<String> {
     for name in path.split('.').filter(|name| !name.is_empty()) {
         value = match value {
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_filled_once_and_the_rest_stays() {
+    fn template_fills_only_known_names_once() {
         for (text, filled) in [
             ("no template { }} {", "no template { }} {"),
             ("<{{prompt}}>", "<hi {{prompt}}>"),
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_into_objects_and_lists() {
+    fn template_paths_reach_objects_and_lists() {
         let value = json!({"a": [{"b": "text"}, 2], "n": null});
         assert_eq!(at(&value, "a.0.b").as_deref(), Some("text"));
         assert_eq!(at(&value, "a.1").as_deref(), Some("2"));

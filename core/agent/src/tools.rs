@@ -1,11 +1,22 @@
-//! The program's tools as the handshake takes them: accepted, or rejected with the reason.
+//! The program's tools in the handshake: accepted, or rejected with the reason.
 
 use serde_json::Value;
 
-use super::types::OfferedTool;
-use crate::wire::{ExternalToolsResult, RejectedTool};
+use crate::messages::{ExternalToolsResult, RejectedTool};
 
-/// The names of kimi-cli's own tools, which a program can't take.
+/// A tool of the client.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OfferedTool {
+    /// Its name.
+    pub name: String,
+    /// The description for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// The names of kimi-cli's own tools. A program's tool cannot have them.
 pub(super) const BUILTIN_TOOLS: [&str; 14] = [
     "Agent",
     "AskUserQuestion",
@@ -23,8 +34,8 @@ pub(super) const BUILTIN_TOOLS: [&str; 14] = [
     "WriteFile",
 ];
 
-/// Judges tools, and adds those that pass to `known`; one of a name that is there already takes its place. `None` where
-/// one has no name.
+/// Checks tools, and adds the accepted tools to `known`. A tool replaces an earlier one of the same name. `None` if a
+/// tool has no name.
 pub(super) fn accept(
     offered: &[Value],
     builtin: &[String],
@@ -57,7 +68,7 @@ pub(super) fn accept(
     Some(result)
 }
 
-/// What keeps `parameters` from being the JSON Schema of an object.
+/// Returns the reason why `parameters` is not the JSON Schema of an object.
 fn schema_error(parameters: &Value) -> Option<String> {
     let Some(schema) = parameters.as_object() else {
         return Some(format!("parameters: {parameters} is not a JSON Schema"));

@@ -1,4 +1,4 @@
-//! A turn: its actions one after the other, its steps, and its several ways to end.
+//! A turn: its actions in order, its steps, and its possible ends.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use serde_json::{Map, Value, json};
 use super::run::{Agent, Flow, Stop, new_id, sleep_until};
 use super::script::{Action, End, Kind, Turn};
 use super::types::Outcome;
-use crate::wire::{
+use crate::messages::{
     ApprovalKind, ApprovalResponse, Content, ContentPart, SteerInput, StepBegin, StepInterrupted, ThinkPart, TurnBegin,
     TurnEnd,
 };
 
-/// How often it is looked for a file that is waited for.
+/// The interval between two looks for a file that the script waits for.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Turn {
-    /// What there is when the script has no turn more.
+    /// The text of a turn after the end of the script.
     pub(crate) fn exhausted() -> Self {
         let text = Kind::Parts {
             thinking: false,
@@ -66,7 +66,8 @@ impl Agent {
         Ok(())
     }
 
-    /// A cancel ends the turn, unless the script has something to say to it: then it leads there, whenever it comes.
+    /// Runs actions. A cancel ends the turn, unless the script has actions for a cancel: then the script continues with
+    /// these.
     fn cancellable(&mut self, actions: &[Action]) -> Flow {
         let mut next = 0;
         while let Some(action) = actions.get(next) {
@@ -147,6 +148,8 @@ impl Agent {
                 self.sent()?;
             }
             Kind::Request { kind, payload, id, wait } => self.request(kind, payload, id.as_deref(), *wait)?,
+            Kind::File { method, params } => self.request(method, params, None, true)?,
+            Kind::Terminal(params) => self.terminal(params)?,
             Kind::Raw { before, repeat, times, after } => {
                 let line = [self.fill(before), repeat.repeat(*times), self.fill(after), "\n".to_owned()].concat();
                 self.server.raw(line.as_bytes());
@@ -162,7 +165,7 @@ impl Agent {
                 self.in_turn = false;
                 self.server.abandon(self.cancelled);
             }
-            // A cancel ends the wait by way of `Stop::Cancelled`.
+            // A cancel ends the wait through `Stop::Cancelled`.
             Kind::WaitCancel => {
                 while !self.cancelled {
                     self.wait(None)?;
@@ -192,12 +195,17 @@ impl Agent {
             Kind::Stderr(text) => {
                 let text = self.fill(text);
                 let newline = if text.ends_with('\n') { "" } else { "\n" };
-                // Nobody reading it is no reason to stop.
+                // A closed output is not a reason to stop.
                 let _ = io::stderr().write_all(format!("{text}{newline}").as_bytes());
             }
-            Kind::Exit(code) => return Err(Stop::Exit(*code)),
+            Kind::Exit(code) => {
+                self.flush()?;
+                self.io.settle();
+                return Err(Stop::Exit(*code));
+            }
             Kind::Signal(signal) => {
                 self.flush()?;
+                self.io.settle();
                 raise(*signal);
             }
             Kind::IgnoreSignal(signal) => ignore(*signal),
@@ -205,9 +213,23 @@ impl Agent {
                 self.flush()?;
                 self.io.close_stdout();
             }
+            Kind::BreakSocket(how) => {
+                self.flush()?;
+                self.io.settle();
+                while !self.io.break_sockets(*how) {
+                    self.pause(LOOK)?;
+                }
+            }
+            Kind::WaitSocket => {
+                self.flush()?;
+                while !self.io.is_heard() {
+                    self.pause(LOOK)?;
+                }
+            }
             Kind::IgnoreEof => self.ignore_eof = true,
             Kind::Stall => {
                 self.flush()?;
+                self.io.settle();
                 sleep_until(None);
             }
         }
@@ -215,6 +237,13 @@ impl Agent {
     }
 
     fn request(&mut self, kind: &str, payload: &Value, id: Option<&str>, wait: bool) -> Flow {
+        let id = self.put_request(kind, payload, id);
+        self.sent()?;
+        if wait { self.take_answer(&id) } else { Ok(()) }
+    }
+
+    /// Writes a request. Returns its id.
+    fn put_request(&mut self, kind: &str, payload: &Value, id: Option<&str>) -> String {
         let mut payload = self.filled(payload);
         let own = payload.get("id").and_then(Value::as_str).map(str::to_owned);
         let id = id.map(|id| self.fill(id)).or(own).unwrap_or_else(new_id);
@@ -224,12 +253,13 @@ impl Agent {
             fields.shift_insert(0, "id".to_owned(), json!(id));
         }
         self.server.request_of(&id, kind, payload);
-        self.sent()?;
-        if !wait {
-            return Ok(());
-        }
+        id
+    }
+
+    /// Waits for the answer to a request, and stores it in `last`.
+    fn take_answer(&mut self, id: &str) -> Flow {
         loop {
-            if let Some(answer) = self.answers.remove(&id) {
+            if let Some(answer) = self.answers.remove(id) {
                 self.last = answer.unwrap_or_else(
                     |error| json!({"error": {"code": error.code, "message": error.message, "data": error.data}}),
                 );
@@ -239,7 +269,28 @@ impl Agent {
         }
     }
 
-    /// A part of the answer; begins a step where none is open.
+    /// Makes the client run a command, and waits for its end. Stores the result of `terminal/output`, or the error, in
+    /// `last`.
+    fn terminal(&mut self, params: &Value) -> Flow {
+        let create = self.put_request("terminal/create", params, None);
+        let mut outcome = self.sent().and_then(|()| self.take_answer(&create));
+        if matches!(outcome, Err(Stop::Cancelled)) {
+            // The answer names the terminal. It is released even if the turn was cancelled.
+            self.take_answer(&create)?;
+        }
+        let Some(terminal) = self.last.get("terminalId").cloned() else { return outcome };
+        let about = json!({"terminalId": terminal});
+        outcome = outcome.and_then(|()| self.request("terminal/wait_for_exit", &about, None, true));
+        if outcome.is_ok() && self.last.get("error").is_none() {
+            outcome = self.request("terminal/output", &about, None, true);
+        }
+        let last = self.last.clone();
+        self.request("terminal/release", &about, None, outcome.is_ok())?;
+        self.last = last;
+        outcome
+    }
+
+    /// Sends a part of the answer. Begins a step if none is open.
     fn part(&mut self, thinking: bool, text: String) -> Flow {
         self.begin_step()?;
         let part = match thinking {
@@ -250,7 +301,7 @@ impl Agent {
         self.sent()
     }
 
-    /// Begins a step, unless one is open. Steers reach the model at this point.
+    /// Begins a step, unless one is open. The model gets steers here.
     pub(crate) fn begin_step(&mut self) -> Flow {
         if self.step_is_open {
             return Ok(());
@@ -268,9 +319,9 @@ impl Agent {
         self.sent()
     }
 
-    /// Ends the turn; what follows is outside of it.
+    /// Ends the turn. Later actions are outside of it.
     fn end(&mut self, end: End) -> Flow {
-        // A turn that is cut short says so only since kimi-cli 1.27.
+        // Only kimi-cli 1.27 and later report the end of a turn that did not finish.
         let cut_short = end != End::Finished;
         if !cut_short {
             self.last_words()?;
@@ -291,7 +342,7 @@ impl Agent {
             }
         }
         match end {
-            // From kimi-cli 0.59 to 1.8 such a turn is never answered; the next one works.
+            // kimi-cli 0.59 to 1.8 never answer such a turn. The next turn works.
             End::Cancelled if !asking.is_empty() && self.server.speaks(0) && !self.server.speaks(3) => {
                 self.server.abandon(true);
             }
@@ -304,7 +355,7 @@ impl Agent {
         self.flush()
     }
 
-    /// What may keep a turn from ending: something the user has just said, and a `Stop` hook that blocks, once.
+    /// Continues the turn after a new steer, and once after a `Stop` hook that blocks.
     fn last_words(&mut self) -> Flow {
         self.answer_steers()?;
         let input = Map::from_iter([("stop_hook_active".to_owned(), json!(false))]);
@@ -327,7 +378,7 @@ impl Agent {
 }
 
 #[cfg(unix)]
-fn raise(signal: i32) {
+pub(crate) fn raise(signal: i32) {
     // SAFETY: sends this process a signal, which is what the script asks for.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
@@ -336,7 +387,7 @@ fn raise(signal: i32) {
 }
 
 #[cfg(unix)]
-fn ignore(signal: i32) {
+pub(crate) fn ignore(signal: i32) {
     // SAFETY: sets a disposition, which no other thread relies on.
     unsafe {
         libc::signal(signal, libc::SIG_IGN);
@@ -344,7 +395,7 @@ fn ignore(signal: i32) {
 }
 
 #[cfg(not(unix))]
-fn raise(_: i32) {
+pub(crate) fn raise(_: i32) {
     std::process::abort();
 }
 

@@ -1,14 +1,14 @@
-//! What a server and the agent behind it tell each other.
+//! The types for the border between a server and the agent behind it.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tools::BUILTIN_TOOLS;
+use super::tools::{BUILTIN_TOOLS, OfferedTool};
 use crate::dialect::WireVersion;
-use crate::wire::jsonrpc::RpcFailure;
-use crate::wire::{Content, Json, ServerInfo, SlashCommand};
+use crate::jsonrpc::RpcFailure;
+use crate::messages::{Content, Json, ServerInfo, SlashCommand};
 
-/// What the server says of itself, and how it behaves.
+/// The handshake and the behaviour of a server.
 ///
 /// ```
 /// # use kimi_agent_protocol as kimi_agent;
@@ -22,43 +22,52 @@ use crate::wire::{Content, Json, ServerInfo, SlashCommand};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The version of Wire that is spoken, 1.0 to [`WireVersion::LATEST`].
+    /// The version of Wire that the server speaks, 1.0 to [`WireVersion::LATEST`].
     pub version: WireVersion,
-    /// Speaks what was there before Wire 1.0, instead.
+    /// Whether the server speaks the legacy protocol before Wire 1.0 instead.
     pub legacy: bool,
-    /// Speaks the Agent Client Protocol, as Kimi Code does, instead; only the scripted agent can, so far.
+    /// Whether the server speaks ACP instead, as Kimi Code does. Only the scripted agent can.
     pub(crate) acp: bool,
-    /// Name and version, for the handshake.
+    /// Whether the server speaks the API of Kimi Code's server instead. Only the scripted agent can.
+    pub(crate) web: bool,
+    /// The name and the version of the agent, for the handshake.
     pub server: ServerInfo,
     /// The commands that a prompt may begin with, for the handshake.
     pub slash_commands: Vec<SlashCommand>,
-    /// The names that a program's tool can't have; those of kimi-cli's tools unless said otherwise.
+    /// The names that a program's tool cannot have. Default: the names of kimi-cli's own tools.
     pub builtin_tools: Vec<String>,
     /// Whether a turn can be steered.
     pub steer: bool,
-    /// Whether it can ask questions.
+    /// Whether the agent can ask questions.
     pub questions: bool,
-    /// Whether what it does not understand is ignored rather than refused, as the first releases did.
+    /// Whether the agent asks by a form, if the protocol has forms and the client answers them.
+    pub(crate) forms: bool,
+    /// Whether the agent writes records of turns into `KIMI_CODE_HOME`, as Kimi Code does.
+    pub(crate) session_files: bool,
+    /// Whether invalid calls are ignored instead of refused, as in the first releases.
     pub silent: bool,
 }
 
 impl Profile {
-    /// A server of this name and version that speaks the newest Wire, and has all that belongs to it.
+    /// Makes the profile of a server that speaks the newest Wire, with all features.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             version: WireVersion::LATEST,
             legacy: false,
             acp: false,
+            web: false,
             server: ServerInfo { name: name.into(), version: version.into(), extra: Default::default() },
             slash_commands: Vec::new(),
             builtin_tools: BUILTIN_TOOLS.map(str::to_owned).to_vec(),
             steer: true,
             questions: true,
+            forms: true,
+            session_files: false,
             silent: false,
         }
     }
 
-    /// A server that speaks the legacy protocol.
+    /// Makes the profile of a server that speaks the legacy protocol.
     pub fn legacy(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             version: WireVersion::V1_0,
@@ -70,66 +79,66 @@ impl Profile {
         }
     }
 
-    /// A server that speaks the Agent Client Protocol. What it does not understand it does not mention.
+    /// Makes the profile of a server that speaks ACP. It ignores invalid calls.
     pub(crate) fn acp(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self { acp: true, steer: false, silent: true, ..Self::new(name, version) }
     }
+
+    /// Makes the profile of a server that speaks the API of Kimi Code's server.
+    pub(crate) fn web(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { web: true, silent: true, ..Self::new(name, version) }
+    }
+
+    /// Returns whether the server behaves as Kimi Code, over either of its protocols.
+    pub(crate) fn is_kimi_code(&self) -> bool {
+        self.acp || self.web
+    }
 }
 
-/// What the client told in the handshake.
+/// The client's parameters in the handshake.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Client {
-    /// Whether it answers questions; do not ask otherwise.
+    /// Whether the client answers questions. If not, do not ask any.
     pub supports_question: bool,
-    /// Its tools that were accepted, those of earlier handshakes included.
+    /// The accepted tools of the client, including tools of earlier handshakes.
     pub tools: Vec<OfferedTool>,
-    /// The hooks that it set.
+    /// The hooks of the client.
     pub hooks: Vec<HookSubscription>,
 }
 
 impl Client {
-    /// Whether it has a tool of this name.
+    /// Returns whether the client has a tool of this name.
     pub fn has_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool.name == name)
     }
 
-    /// Its hooks that want to know of this event, whose target (a tool's name, for one) their matchers search.
+    /// Returns the client's hooks on this event whose matchers find a match in the target, for example the name of a
+    /// tool.
     pub fn hooks_on<'a>(&'a self, event: &'a str, target: &'a str) -> impl Iterator<Item = &'a HookSubscription> {
         self.hooks.iter().filter(move |hook| hook.matches(event, target))
     }
-}
-
-/// A tool of the client's.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct OfferedTool {
-    /// Its name.
-    pub name: String,
-    /// What the model is told of it.
-    pub description: String,
-    /// The JSON Schema of its arguments.
-    pub parameters: Value,
 }
 
 /// A hook that the client set.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct HookSubscription {
-    /// What a request for it names as `subscription_id`.
+    /// The `subscription_id` of its requests.
     pub id: String,
     /// The event.
     pub event: String,
-    /// A regular expression; none, or an empty one: on anything.
+    /// A regular expression that is searched in the target. `None` or empty: every target.
     #[serde(default)]
     pub matcher: Option<String>,
-    /// How long to wait for its answer, in seconds; after that it allows.
+    /// How long to wait for the hook's answer, in seconds. After that the action is allowed.
     #[serde(default)]
     pub timeout: Option<f64>,
 }
 
 impl HookSubscription {
-    /// Whether it is for this event and target. A matcher that is no expression matches nothing.
+    /// Returns whether the hook is for this event and target. A matcher that is not a regular expression matches
+    /// nothing.
     pub fn matches(&self, event: &str, target: &str) -> bool {
         let matcher = self.matcher.as_deref().unwrap_or_default();
         self.event == event
@@ -138,18 +147,18 @@ impl HookSubscription {
     }
 }
 
-/// What the agent has to act on.
+/// An input for the agent.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Incoming {
     /// A turn begins. It ends with [`Server::finish`](super::Server::finish).
     Prompt(Content),
-    /// The turn is to stop; the client has been told that it will. It still ends with `finish`.
+    /// The turn is to stop. The client has got the confirmation. The turn still ends with `finish`.
     Cancel,
-    /// The user says something more while the turn runs.
+    /// The user adds a message while the turn runs.
     Steer(Content),
-    /// The answer to a request, by the request's id, once. An error is a reject, a dismissal, or an allow, after the
-    /// kind of request.
+    /// The answer to a request, by the request's id, once. By the kind of request, an error is a rejection, a
+    /// dismissal, or an allow.
     Answer(String, Result<Value, Failure>),
 }
 
@@ -161,25 +170,25 @@ pub enum Outcome {
     Finished,
     /// The client cancelled it.
     Cancelled,
-    /// It took so many steps, and one more is not allowed.
+    /// The turn took this many steps, and another one is not allowed.
     MaxStepsReached(i64),
     /// The prompt is answered with an error.
     Failed(Failure),
 }
 
-/// An error, as an answer.
+/// An error that is sent as an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// What kind of error it is; [`Server::failure`](super::Server::failure) knows the codes of a dialect.
+    /// The kind of error; [`Server::failure`](super::Server::failure) knows the codes of a dialect.
     pub code: i64,
-    /// For people.
+    /// The text for people.
     pub message: String,
-    /// More of it, for programs.
+    /// Additional data for programs.
     pub data: Option<Json>,
 }
 
 impl Failure {
-    /// An error of any code.
+    /// Makes an error with any code.
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }

@@ -1,4 +1,4 @@
-//! An agent as the bindings hold it.
+//! An agent, for the bindings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,23 +7,12 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use super::mailbox::{Mailbox, Reply};
-use super::session::{Origin, take_list};
+use super::session::{Origin, Start, take_list};
 use super::{BridgeSession, Callbacks, Mode, Naming};
 use crate::Agent;
 use crate::error::Result;
 use crate::error::invalid_option;
 use kimi_agent_client::host::{self, agent_options, close_timeout, for_session};
-
-/// How a session of an agent begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// With nothing.
-    New,
-    /// It goes on with this one.
-    Resume(String),
-    /// It begins with the past of this one.
-    Fork(String),
-}
 
 /// An agent, which opens sessions.
 #[derive(Debug)]
@@ -35,10 +24,10 @@ pub struct BridgeAgent {
 }
 
 impl BridgeAgent {
-    /// Opens an agent; nothing is started yet. By `key` its jobs name it, which are those of `on_stderr` only.
+    /// Makes an agent. It starts with its first session. Jobs contain `key`; only `on_stderr` has jobs of an agent.
     ///
     /// # Errors
-    /// A wrong option, or a program that is not there.
+    /// Returns the error for a wrong option, or for a program that does not exist.
     pub fn open(
         key: u64,
         mailbox: Arc<Mailbox>,
@@ -53,6 +42,9 @@ impl BridgeAgent {
             ("on_approval", callbacks.on_approval != Mode::Unset),
             ("on_question", callbacks.on_question != Mode::Unset),
             ("on_event", callbacks.on_event),
+            ("on_read_file", callbacks.on_read_file),
+            ("on_write_file", callbacks.on_write_file),
+            ("on_terminal", callbacks.on_terminal),
         ];
         if let Some((option, _)) = functions.into_iter().find(|(_, set)| *set) {
             return Err(invalid_option(naming.name(option), for_session(naming)));
@@ -62,14 +54,14 @@ impl BridgeAgent {
             let mailbox = Arc::clone(&mailbox);
             options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));
         }
-        // What is started later is started on this runtime.
+        // Processes that start later use this runtime.
         Ok(Self { agent: Arc::new(options.open()?), mailbox, runtime, naming })
     }
 
-    /// Opens a session; the ticket ends when it is open. By `key` its jobs name it.
+    /// Opens a session. The ticket ends when the session is open. Jobs contain its `key`.
     ///
     /// # Errors
-    /// A wrong option, at once.
+    /// Returns the error for a wrong option.
     pub fn create_session(
         &self,
         key: u64,
@@ -83,7 +75,7 @@ impl BridgeAgent {
         BridgeSession::open_in(key, mailbox, runtime, options, naming, callbacks, origin)
     }
 
-    /// Lists the sessions that the agent keeps, with a directory only those of it; the ticket ends with
+    /// Lists the sessions that the agent has stored; with a directory, only the sessions of it. The ticket ends with
     /// [`Reply::Sessions`].
     pub fn list_sessions(&self, work_dir: Option<PathBuf>) -> u64 {
         let agent = Arc::clone(&self.agent);
@@ -91,11 +83,17 @@ impl BridgeAgent {
             .run(&self.runtime, async move { agent.list_sessions(work_dir.as_deref()).await.map(Reply::Sessions) })
     }
 
-    /// Closes it with all its sessions; the ticket ends when no process is left. `timeout`, in the host's unit, overrides
-    /// `close_timeout`; null is unset.
+    /// Deletes a session that the agent has stored.
+    pub fn delete_session(&self, session_id: String) -> u64 {
+        let agent = Arc::clone(&self.agent);
+        self.mailbox.run(&self.runtime, async move { agent.delete_session(session_id).await.map(|()| Reply::Nothing) })
+    }
+
+    /// Closes the agent with all its sessions. The ticket ends when no process is left. `timeout`, in the host's unit,
+    /// overrides `close_timeout`; null is the default.
     ///
     /// # Errors
-    /// A wrong timeout.
+    /// Returns the error for a wrong timeout.
     pub fn close(&self, timeout: &Value) -> Result<u64> {
         let timeout = close_timeout(timeout, self.naming)?;
         let agent = Arc::clone(&self.agent);
@@ -108,7 +106,7 @@ impl BridgeAgent {
         }))
     }
 
-    /// Closes it in the background.
+    /// Closes the agent in the background.
     pub fn abandon(&self) {
         host::begin_close(&self.agent);
     }

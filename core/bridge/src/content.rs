@@ -1,18 +1,21 @@
-//! What a prompt may be, as the bindings hand it over.
+//! The content of prompts, as the bindings pass it.
 
 use serde_json::Value;
 
 use crate::error::Result;
 use crate::error::invalid_option;
-use crate::wire::{Content, ContentPart};
+use crate::messages::{Content, ContentPart};
 use kimi_agent_client::host::kind_of;
 
 const EXPECTED: &str = r#"text, a content part such as {"type": "text", "text": "…"}, or a list of these"#;
 
-/// Reads what a prompt or a steer says: text, a content part, or a list of both.
+/// The types of content parts that have a URL, in a field of the same name.
+const MEDIA: [&str; 3] = ["image_url", "audio_url", "video_url"];
+
+/// Reads the content of a prompt or a steer: text, a content part, or a list of both.
 ///
 /// # Errors
-/// `InvalidOption` for `content`, with the place and what was expected.
+/// Returns `InvalidOption` for `content`, with the place and the expected form.
 pub fn parse_content(value: Value) -> Result<Content> {
     match value {
         Value::String(text) => Ok(Content::Text(text)),
@@ -43,6 +46,12 @@ fn part(place: &str, value: Value) -> Result<ContentPart> {
     if !fields.contains_key("type") {
         return wrong(format!("got an object without a `type`; expected {EXPECTED}"));
     }
+    // For example `{"type": "image_url", "image_url": "picture.png"}`.
+    let media = fields["type"].as_str().filter(|name| MEDIA.contains(name));
+    if let Some(name) = media.filter(|name| fields.get(*name).is_some_and(Value::is_string)) {
+        let remedy = if name == "image_url" { "; make the part of a file with `image(path)`" } else { "" };
+        return wrong(format!(r#"`{name}` must be an object `{{"url": "…"}}`, got text{remedy}"#));
+    }
     serde_json::from_value(Value::Object(fields))
         .or_else(|error| wrong(format!("the content part cannot be read: {error}; expected {EXPECTED}")))
 }
@@ -69,6 +78,12 @@ mod tests {
             (json!([[1]]), &["content[0]", "got a list"]),
             (json!([{"role": "user", "content": "x"}]), &["content[0]", "`role`", "only what the user says"]),
             (json!({"text": "x"}), &["without a `type`"]),
+            (
+                json!({"type": "image_url", "image_url": "p.png"}),
+                &[r#"`image_url` must be an object `{"url": "…"}`"#, "image(path)"],
+            ),
+            (json!([{"type": "audio_url", "audio_url": "a.mp3"}]), &["content[0]: `audio_url` must be an object"]),
+            (json!({"type": "image_url", "image_url": 5}), &["cannot be read"]),
             (json!(["a", {"type": "text"}]), &["content[1]", "missing field `text`"]),
         ] {
             let error = parse_content(value).unwrap_err().to_string();

@@ -1,26 +1,31 @@
-//! What the bindings for Python and Node are made on: everything is pulled by the host language, nothing of it is
-//! called. The core posts [`Delivery`]s to a [`Mailbox`] and rings its bell, once a batch; the host drains it on a
-//! thread of its own. Not for programs, and not covered by the crate's promises.
+//! The base of the bindings for Python and Node. The core never calls the host's functions: it posts [`Delivery`]s to a
+//! [`Mailbox`] and calls its bell, once for a batch. The host drains the mailbox on a thread of its own. Not for
+//! programs; this crate promises no stable API.
+
+#![deny(missing_docs)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod agent;
 mod content;
 mod files;
 mod log;
 mod mailbox;
+mod policy;
 mod session;
 mod turn;
 
-pub use agent::{BridgeAgent, Start};
+pub use agent::BridgeAgent;
 pub use content::parse_content;
 pub use files::PrivateFolder;
 pub use kimi_agent_client::host::{check_names, error_fields, parse_hook, parse_tool, wrong_type};
-pub use kimi_agent_protocol::error::{spelled, text as error_text};
+pub use kimi_agent_protocol::messages::value::RequestOrigin;
+pub use kimi_agent_protocol::messages::{Node, Reflect, written_for_host};
 pub use kimi_agent_protocol::naming::Naming;
-pub use kimi_agent_protocol::wire::value::RequestOrigin;
-pub use kimi_agent_protocol::wire::{Node, Reflect, written_for_host};
-pub use log::{LogLevel, install_log, set_wire_log};
+pub use kimi_agent_protocol::texts::{spelled, text as error_text};
+pub use log::{LogLevel, install_log, set_log_level, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
-pub use session::{BridgeSession, Callbacks, Mode, parse_options};
+pub use policy::{check_policy, read_policy};
+pub use session::{BridgeSession, Callbacks, Mode, Start, parse_options};
 pub use turn::{BridgeTurn, Tag};
 
 use std::panic::catch_unwind;
@@ -32,22 +37,22 @@ use tokio::runtime::Runtime;
 use kimi_agent_client::{Agent, Session};
 use kimi_agent_files as private;
 use kimi_agent_protocol::{
-    Capabilities, Error, HandlerError, Result, answers, connection, dialect, error, printable, wire,
+    Capabilities, Error, HandlerError, Result, answers, connection, dialect, error, messages, printable,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A number that nothing else in this process has: for tickets, jobs, turns and sessions.
+/// Returns a number that is unique in this process, for tickets, jobs, turns and sessions.
 pub fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Which request of which session an event is, for the one who answers it manually.
-pub fn origin_of(event: &crate::wire::Event) -> Option<RequestOrigin> {
+/// Returns the origin of a request's event, for a manual answer.
+pub fn origin_of(event: &crate::messages::Event) -> Option<RequestOrigin> {
     event.origin()
 }
 
-/// Closes every session of this process, for its end: politely for as long as `grace`, then at once.
+/// Closes every session of this process, at its end. After `grace` it kills the agents that are left.
 pub async fn close_all(grace: std::time::Duration) {
     let live = &kimi_agent_client::host::LIVE;
     live.close_all();
@@ -57,12 +62,12 @@ pub async fn close_all(grace: std::time::Duration) {
     }
 }
 
-/// Returns the runtime of this process, which all bindings share. One thread runs everything: for this work that takes the least
-/// processor time (`docs/decisions/one-runtime-thread.md`). The first call starts it. If no descriptor or no thread is left, that call
-/// fails, and a later call tries again.
+/// Returns the runtime of this process, which all bindings share. It has one thread, which takes the least processor
+/// time for this work (`docs/explanation/decisions/one-runtime-thread.md`). The first call starts it. If no descriptor
+/// or no thread is left, that call fails, and a later call tries again.
 ///
 /// # Errors
-/// [`Error::Spawn`] says what the system lacks.
+/// [`Error::Spawn`] names what the system lacks.
 pub fn runtime() -> crate::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Arc<Runtime>> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
@@ -82,11 +87,12 @@ pub fn runtime() -> crate::Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| runtime))
 }
 
-/// Not a runtime with a worker: tokio panics if it can't start the thread for one, or make the descriptors for signals.
+/// Not a runtime with workers: tokio panics if it cannot start the worker's thread, or cannot open the descriptors for
+/// signals.
 fn start_runtime() -> std::io::Result<Arc<Runtime>> {
-    // So many descriptors are free, or the system says that they are not.
+    // Checks that enough descriptors are free.
     drop((0..4).map(|_| std::io::pipe()).collect::<std::io::Result<Vec<_>>>()?);
-    // Somebody else may have taken them meanwhile.
+    // Another thread may have taken them meanwhile.
     let built = catch_unwind(|| tokio::runtime::Builder::new_current_thread().enable_all().build());
     let runtime = Arc::new(built.unwrap_or_else(|_| Err(std::io::Error::other("no descriptor is left")))?);
     let driven = Arc::clone(&runtime);

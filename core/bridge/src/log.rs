@@ -1,4 +1,4 @@
-//! Delivers the log records of the core to the mailboxes of the host, which hands them to its own log.
+//! Passes the log records of the core to the mailboxes of the host, which adds them to its own log.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -46,10 +46,10 @@ impl From<&Level> for LogLevel {
     }
 }
 
-/// Nothing above this is delivered; 0 for nothing at all.
+/// Records above this level are not delivered. 0: no record is delivered.
 static MAX_LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Warn as u8);
 
-/// By session: which mailbox hears of it, and the number of the route that says so.
+/// The mailbox of each session's records, and the number of its route.
 type Routes = HashMap<String, (u64, Weak<Mailbox>)>;
 
 static ROUTES: LazyLock<Mutex<Routes>> = LazyLock::new(Mutex::default);
@@ -58,29 +58,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether records of the target [`WIRE`] are delivered, whatever the level.
+/// Whether records of the target [`WIRE`] are delivered at any level.
 static SHOWS_WIRE: AtomicBool = AtomicBool::new(false);
 
-/// Delivers a record for each message between the SDK and the agent, or none.
+/// Sets whether a record for each message between the SDK and the agent is delivered.
 pub fn set_wire_log(on: bool) {
     if SHOWS_WIRE.swap(on, Ordering::Relaxed) != on {
         tracing::callsite::rebuild_interest_cache();
     }
 }
 
-/// Delivers records up to this level; `None` for none. A subscriber that the host has installed itself stays, and gets the
-/// records instead.
-pub fn install_log(level: Option<LogLevel>) {
+/// Starts to deliver records up to the level that was set last; initially up to [`LogLevel::Warn`]. If the host has
+/// installed a subscriber itself, that one gets the records instead.
+pub fn install_log() {
     static INSTALL: Once = Once::new();
     INSTALL
         .call_once(|| drop(tracing::subscriber::set_global_default(tracing_subscriber::registry().with(ToMailboxes))));
+}
+
+/// Sets the level up to which records are delivered. `None`: no record is delivered.
+pub fn set_log_level(level: Option<LogLevel>) {
     let level = level.map_or(0, |level| level as u8);
     if MAX_LEVEL.swap(level, Ordering::Relaxed) != level {
         tracing::callsite::rebuild_interest_cache();
     }
 }
 
-/// Records of this session go to this mailbox for as long as this is kept.
+/// Sends the records of this session to this mailbox until it is dropped.
 #[derive(Debug)]
 pub(super) struct Route {
     session: String,
@@ -99,17 +103,17 @@ impl Route {
 impl Drop for Route {
     fn drop(&mut self) {
         let mut routes = lock(&ROUTES);
-        // The session may have been resumed meanwhile, which is a route of its own.
+        // The session may have been resumed meanwhile, with a new route.
         if routes.get(&self.session).is_some_and(|(number, _)| *number == self.number) {
             routes.remove(&self.session);
         }
     }
 }
 
-/// The name of the session that a span belongs to.
+/// The id of the session to which a span belongs.
 struct SessionName(String);
 
-/// The target for the host: all crates of the core log below `kimi_agent`, which documents promise.
+/// Returns the target for the host. All crates of the core log below `kimi_agent`, as documented.
 fn host_target(target: &str) -> Cow<'_, str> {
     let (crate_name, rest) = target.split_at(target.find("::").unwrap_or(target.len()));
     if crate_name.starts_with("kimi_agent_") { format!("kimi_agent{rest}").into() } else { target.into() }
@@ -131,7 +135,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ToMailboxes {
             && (metadata.is_span() || is_wanted || (metadata.target() == WIRE && SHOWS_WIRE.load(Ordering::Relaxed)))
     }
 
-    /// Returns the level above which a record costs no more than a look at one number. Spans are always wanted.
+    /// Returns a level so that other records cost only a comparison. Spans are always needed.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         let wanted = MAX_LEVEL.load(Ordering::Relaxed);
         Some(if SHOWS_WIRE.load(Ordering::Relaxed) || wanted >= LogLevel::Trace as u8 {
@@ -163,7 +167,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ToMailboxes {
         };
         if let Some(mailbox) = mailbox {
             let metadata = event.metadata();
-            // The host's log handlers may print records to a terminal, and a record is one line.
+            // The host may print records to a terminal, and a record is one line.
             let text = text.message + &text.fields;
             mailbox.post_log(
                 metadata.level().into(),
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn target_for_the_host_names_the_package_and_not_the_crate() {
+    fn log_target_names_package_not_crate() {
         assert_eq!(host_target("kimi_agent_protocol::connection"), "kimi_agent::connection");
         assert_eq!(host_target("kimi_agent_client"), "kimi_agent");
         assert_eq!(host_target("kimi_agent::wire"), "kimi_agent::wire");

@@ -1,4 +1,4 @@
-//! The mailbox of one event loop of the host's.
+//! The mailbox of an event loop of the host.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -13,15 +13,15 @@ use crate::HandlerError;
 use crate::connection::PromptResult;
 use crate::dialect::SessionInfo;
 use crate::error::{Error, Result};
-use crate::wire::Event;
+use crate::messages::Event;
 use kimi_agent_client::host::{self, EventChannel};
 
-/// How many lines of stderr may wait for the host: it may be busy, the agent's stderr must be drained.
+/// The limit of stderr lines that wait for the host. The agent's stderr must be read even if the host is busy.
 const MAX_STDERR: usize = 1000;
-/// How many records for the log may wait.
+/// The limit of log records that wait for the host.
 const MAX_LOG: usize = 1000;
 
-/// Which of the program's functions a job is for.
+/// The handler that a job calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
     /// `on_approval`.
@@ -36,10 +36,16 @@ pub enum JobKind {
     Event,
     /// `on_stderr`.
     Stderr,
+    /// `on_read_file`.
+    ReadFile,
+    /// `on_write_file`.
+    WriteFile,
+    /// `on_terminal`.
+    Terminal,
 }
 
 impl JobKind {
-    /// Its name for the host.
+    /// Returns its name for the host.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approval => "approval",
@@ -48,11 +54,14 @@ impl JobKind {
             Self::Hook => "hook",
             Self::Event => "event",
             Self::Stderr => "stderr",
+            Self::ReadFile => "read_file",
+            Self::WriteFile => "write_file",
+            Self::Terminal => "terminal",
         }
     }
 }
 
-/// What a function of the program's is called with.
+/// The argument of a handler.
 #[derive(Debug)]
 pub enum Payload {
     /// A request or an event.
@@ -63,80 +72,80 @@ pub enum Payload {
     Line(String),
 }
 
-/// What an operation ends with.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub enum Reply {
-    /// Nothing to tell.
+    /// The operation has no result.
     Nothing,
     /// The outcome of a turn.
     Outcome(Box<PromptResult>),
-    /// The sessions that an agent keeps.
+    /// The sessions that an agent has stored.
     Sessions(Vec<SessionInfo>),
 }
 
-/// What the host is to know.
+/// A delivery to the host.
 #[derive(Debug)]
 pub enum Delivery {
     /// An operation has ended.
     Done {
         /// Its ticket.
         ticket: u64,
-        /// With what.
+        /// The outcome.
         outcome: Result<Reply>,
     },
-    /// A turn whose reader waits has something.
+    /// A turn whose reader waits has events, or its end.
     Readable {
         /// The turn.
         turn: u64,
     },
-    /// A turn whose end is to be announced has its outcome.
+    /// A turn has its outcome, which the host has asked to know.
     Settled {
         /// The turn.
         turn: u64,
     },
-    /// A function of the program's is to be called.
+    /// The host has to call a handler.
     Job {
-        /// Under this id it is answered.
+        /// The id for the answer.
         id: u64,
-        /// The session that has it.
+        /// The key of the session.
         session: u64,
-        /// Which function.
+        /// The kind of handler.
         kind: JobKind,
-        /// Its place among the session's `tools` or `hooks`.
+        /// The index in the session's `tools` or `hooks`.
         index: Option<usize>,
-        /// What it is called with.
+        /// The argument of the handler.
         payload: Payload,
-        /// Whether it is called on behalf of the session's running turn.
+        /// Whether the running turn of the session waits for the handler.
         in_turn: bool,
     },
-    /// Nobody waits for a job any more.
+    /// Withdraws a job whose result is not needed any more.
     CancelJob {
         /// The job.
         id: u64,
     },
     /// A record for the log.
     Log {
-        /// How grave.
+        /// The level.
         level: LogLevel,
-        /// From where.
+        /// The target.
         target: String,
-        /// What.
+        /// The text.
         message: String,
     },
 }
 
-/// A function of the program's that runs.
+/// A running handler.
 struct Job {
     answer: oneshot::Sender<Result<Value, String>>,
     /// The turn that waits for it.
     serves: Option<Arc<EventChannel>>,
 }
 
-/// Where the core leaves what an event loop of the host's is to know.
+/// The deliveries to one event loop of the host.
 pub struct Mailbox {
     queue: Mutex<VecDeque<Delivery>>,
     jobs: Mutex<HashMap<u64, Job>>,
-    /// The host has been rung for and has not drained yet.
+    /// Whether the bell was called and the host has not drained the mailbox since.
     rung: AtomicBool,
     closed: AtomicBool,
     stderr_waiting: AtomicUsize,
@@ -155,7 +164,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mailbox {
-    /// A mailbox with its bell, which is rung from any thread and must not block.
+    /// Makes a mailbox. `bell` is called on any thread, and must not block.
     pub fn new(bell: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::default(),
@@ -168,11 +177,11 @@ impl Mailbox {
         })
     }
 
-    /// Leaves something for the host.
+    /// Adds a delivery for the host.
     pub(crate) fn post(&self, delivery: Delivery) {
         {
             let mut queue = lock(&self.queue);
-            // Looked at under the lock: after `close` has cleared the queue nothing gets into it.
+            // Checked under the lock, so that nothing is added after `close` has cleared the queue.
             if self.closed.load(Ordering::Acquire) {
                 return;
             }
@@ -191,10 +200,10 @@ impl Mailbox {
         self.post(Delivery::Log { level, target: target.to_owned(), message });
     }
 
-    /// Takes everything.
+    /// Takes all deliveries.
     pub fn drain(&self) -> VecDeque<Delivery> {
-        // First, so that what comes between the two rings again. Not a mere store: it must follow the ring that it
-        // answers whatever the bell is made of.
+        // Before the queue is taken, so that a later delivery calls the bell again. A swap instead of a store, so that
+        // it is ordered after the call of the bell.
         self.rung.swap(false, Ordering::AcqRel);
         let drained = std::mem::take(&mut *lock(&self.queue));
         for delivery in &drained {
@@ -207,7 +216,7 @@ impl Mailbox {
         drained
     }
 
-    /// Answers a job. One that nobody waits for any more is ignored.
+    /// Answers a job. A job that was withdrawn is ignored.
     pub fn finish_job(&self, id: u64, outcome: Result<Value, String>) {
         let job = lock(&self.jobs).remove(&id);
         if let Some(job) = job {
@@ -215,19 +224,19 @@ impl Mailbox {
         }
     }
 
-    /// The turn that waits for a job, as long as it does.
+    /// Returns the turn that waits for a job, while it waits.
     pub(crate) fn served_by(&self, job: u64) -> Option<Arc<EventChannel>> {
         lock(&self.jobs).get(&job)?.serves.clone()
     }
 
-    /// Nobody drains it any more: what comes is dropped, and jobs that are open fail.
+    /// Closes the mailbox: later deliveries are dropped, and open jobs fail.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         lock(&self.queue).clear();
         lock(&self.jobs).clear();
     }
 
-    /// Has the host call a function, and waits for what it returns. Dropped while it waits, it tells the host.
+    /// Makes the host call a handler, and waits for its answer. If the future is dropped, the host is notified.
     pub(crate) fn call(
         self: &Arc<Self>,
         session: u64,
@@ -266,7 +275,7 @@ impl Mailbox {
         }
     }
 
-    /// Has the host call `on_stderr`; nothing waits for it. Lines beyond what may wait are dropped.
+    /// Makes the host call `on_stderr`, without waiting. Lines above the limit are dropped.
     pub(crate) fn call_stderr(&self, session: u64, line: String) {
         if self.stderr_waiting.fetch_add(1, Ordering::AcqRel) >= MAX_STDERR {
             self.stderr_waiting.fetch_sub(1, Ordering::AcqRel);
@@ -277,7 +286,7 @@ impl Mailbox {
         self.post(Delivery::Job { id: next_id(), session, kind, index: None, payload, in_turn: false });
     }
 
-    /// Runs an operation; its ticket is told of its end.
+    /// Runs an operation. Its ticket is reported at its end.
     pub(crate) fn run(
         self: &Arc<Self>,
         runtime: &tokio::runtime::Handle,
@@ -285,7 +294,7 @@ impl Mailbox {
     ) -> u64 {
         let ticket = next_id();
         let mailbox = Arc::clone(self);
-        // Two tasks, so that a defect of ours that panics still ends the ticket.
+        // Two tasks, so that the ticket ends even if the operation panics.
         let operation = runtime.spawn(operation);
         runtime.spawn(async move {
             let outcome = operation.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())));

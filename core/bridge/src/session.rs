@@ -1,4 +1,4 @@
-//! A session as the bindings hold it.
+//! A session, for the bindings.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -7,32 +7,32 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
-use super::agent::Start;
 use super::mailbox::{JobKind, Mailbox, Payload, Reply};
 use super::{BridgeTurn, Naming, RequestOrigin, log, parse_hook, parse_tool};
-use crate::answers::{parse_answers, parse_approval, parse_hook_decision};
+use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 use crate::connection::{ManualAnswer, RequestRef};
+use crate::dialect::{ConfigOption, ConfigValue};
 use crate::error::invalid_option;
 use crate::error::{Error, Result};
-use crate::wire::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
+use crate::messages::{Content, Event, ExternalToolsResult, ServerInfo, SlashCommand, TokenUsage};
 use crate::{Agent, Capabilities, Session};
 use kimi_agent_client::SessionOptions;
 use kimi_agent_client::host::{self, close_timeout, kind_of, one_shot_on, prompt_options, session_options, too_deep};
 use kimi_agent_client::{ExternalTool, Hook, IntoToolReturn};
 
-/// Who answers requests of one kind, as the host says.
+/// The source of the answers to requests of one kind, as the host sets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Nobody.
+    /// The default answer.
     #[default]
     Unset,
-    /// A function of the host's.
+    /// A handler of the host.
     Handler,
-    /// Whoever reads the stream.
+    /// The reader of the events answers with `respond()`.
     Manual,
 }
 
-/// Which functions the program has.
+/// The handlers that the program has set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Callbacks {
     /// `on_approval`.
@@ -43,36 +43,53 @@ pub struct Callbacks {
     pub on_event: bool,
     /// `on_stderr`.
     pub on_stderr: bool,
+    /// `on_read_file`.
+    pub on_read_file: bool,
+    /// `on_write_file`.
+    pub on_write_file: bool,
+    /// `on_terminal`.
+    pub on_terminal: bool,
 }
 
-/// Whose session it is.
+/// How a session of an agent begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// A new session.
+    New,
+    /// It continues this session.
+    Resume(String),
+    /// It is a fork of this session.
+    Fork(String),
+}
+
+/// The agent of the session.
 pub(super) enum Origin {
-    /// The only one of its agent.
+    /// The session has an agent of its own.
     Alone,
     Agent(Arc<Agent>, Start),
 }
 
-/// A session on its way, open, or over.
+/// A session that is being opened, open, or closed.
 #[derive(Debug)]
 pub struct BridgeSession {
-    /// By this its jobs name it.
+    /// The key of the session in its jobs.
     pub key: u64,
     id: String,
     slot: Arc<OnceLock<Arc<Session>>>,
-    /// Ends the opening where it is still under way.
+    /// Ends an opening that is not complete.
     closing: Arc<tokio::sync::watch::Sender<bool>>,
     mailbox: Arc<Mailbox>,
     runtime: Handle,
     naming: Naming,
-    /// Where its log records go.
+    /// The route of its log records.
     route: Option<log::Route>,
 }
 
 impl BridgeSession {
-    /// Opens a session; the ticket ends when it is open. By `key`, from [`next_id`](crate::next_id), its jobs name it.
+    /// Opens a session. The ticket ends when it is open. Jobs contain `key`, from [`next_id`](crate::next_id).
     ///
     /// # Errors
-    /// A wrong option, at once.
+    /// Returns the error for a wrong option.
     pub fn open(
         key: u64,
         mailbox: Arc<Mailbox>,
@@ -84,7 +101,7 @@ impl BridgeSession {
         Self::open_in(key, mailbox, runtime, options, naming, callbacks, Origin::Alone)
     }
 
-    /// The same, for a session of an agent.
+    /// Opens a session with an agent of its own, or of an agent that has other sessions.
     pub(super) fn open_in(
         key: u64,
         mailbox: Arc<Mailbox>,
@@ -142,10 +159,10 @@ impl BridgeSession {
         Ok((session, ticket))
     }
 
-    /// A turn in a session of its own; by `key`, from [`next_id`](crate::next_id), that session's jobs name it.
+    /// Runs a turn in a session of its own. Jobs of that session contain `key`, from [`next_id`](crate::next_id).
     ///
     /// # Errors
-    /// A wrong option, at once.
+    /// Returns the error for a wrong option.
     pub fn one_shot(
         key: u64,
         mailbox: Arc<Mailbox>,
@@ -166,65 +183,70 @@ impl BridgeSession {
         self.slot.get().ok_or(Error::SessionClosed)
     }
 
-    /// Its id; some agents make it, and then it is another once the session is open.
+    /// Returns the session's id. It can change when the session is open, because some agents choose the id.
     pub fn id(&self) -> &str {
         self.slot.get().map_or(&self.id, |session| session.id())
     }
 
-    /// Its working directory, once it is open.
+    /// Returns the working directory, once the session is open.
     pub fn work_dir(&self) -> Option<&std::path::Path> {
         self.slot.get().map(|session| session.work_dir())
     }
 
-    /// `idle`, `active` or `closed`.
+    /// Returns `idle`, `active` or `closed`.
     pub fn state(&self) -> &'static str {
         self.slot.get().map_or("closed", |session| session.state().as_str())
     }
 
-    /// The version of the protocol that the agent speaks.
+    /// Returns the version of the protocol that the agent speaks.
     pub fn protocol_version(&self) -> Option<&str> {
         self.slot.get().map(|session| session.protocol_version())
     }
 
-    /// The agent's process id.
+    /// Returns the agent's process id.
     pub fn pid(&self) -> Option<u32> {
         self.slot.get().and_then(|session| session.pid())
     }
 
-    /// What the agent is.
+    /// Returns the agent's name and version.
     pub fn server(&self) -> Option<&ServerInfo> {
         self.slot.get().and_then(|session| session.server())
     }
 
-    /// What it can do.
+    /// Returns the agent's capabilities.
     pub fn capabilities(&self) -> Option<&Capabilities> {
         self.slot.get().map(|session| session.capabilities())
     }
 
-    /// Commands that a prompt may begin with.
+    /// Returns the commands that a prompt may begin with.
     pub fn slash_commands(&self) -> Vec<SlashCommand> {
         self.slot.get().map(|session| session.slash_commands()).unwrap_or_default()
     }
 
-    /// What became of the program's tools.
+    /// Returns the accepted and the rejected tools of the program.
     pub fn external_tools(&self) -> Option<&ExternalToolsResult> {
         self.slot.get().map(|session| session.external_tools())
     }
 
-    /// All tokens so far.
+    /// Returns the options that can be set.
+    pub fn config_options(&self) -> Vec<ConfigOption> {
+        self.slot.get().map(|session| session.config_options()).unwrap_or_default()
+    }
+
+    /// Returns all tokens so far.
     pub fn usage(&self) -> TokenUsage {
         self.slot.get().map(|session| session.usage()).unwrap_or_default()
     }
 
-    /// How things stand.
+    /// Returns the latest value of each field of all status updates.
     pub fn status(&self) -> Event {
-        self.slot.get().map_or_else(crate::wire::StatusUpdate::unchanged, |session| session.status()).into()
+        self.slot.get().map_or_else(crate::messages::StatusUpdate::unchanged, |session| session.status()).into()
     }
 
-    /// Begins a turn, with options of its own as the host names them.
+    /// Begins a turn. The names of its options are those of the host.
     ///
     /// # Errors
-    /// Those of [`Session::prompt`].
+    /// Returns the errors of [`Session::prompt`].
     pub fn prompt(&self, content: Content, options: Map<String, Value>) -> Result<BridgeTurn> {
         let prompt = prompt_options(content, options, self.naming)?;
         let session = self.session()?;
@@ -232,10 +254,10 @@ impl BridgeSession {
         Ok(BridgeTurn::new(host::into_inner(turn), Arc::clone(&self.mailbox), self.runtime.clone()))
     }
 
-    /// The past, as a stream.
+    /// Starts a replay of the earlier messages.
     ///
     /// # Errors
-    /// None once the session is open.
+    /// Fails only before the session is open.
     pub fn replay(&self) -> Result<BridgeTurn> {
         let replay = self.session()?.replay();
         Ok(BridgeTurn::of_replay(replay, Arc::clone(&self.mailbox), self.runtime.clone()))
@@ -244,7 +266,7 @@ impl BridgeSession {
     /// Switches plan mode.
     ///
     /// # Errors
-    /// What is no boolean; others end the ticket.
+    /// Returns the error for a value that is not a boolean; other errors end the ticket.
     pub fn set_plan_mode(&self, on: &Value) -> Result<u64> {
         let on =
             on.as_bool().ok_or_else(|| invalid_option("on", format!("expected a boolean, got {}", kind_of(on))))?;
@@ -252,10 +274,44 @@ impl BridgeSession {
         Ok(self.mailbox.run(&self.runtime, async move { session.set_plan_mode(on).await.map(|()| Reply::Nothing) }))
     }
 
-    /// Answers a request manually. `origin` is what [`origin_of`](super::origin_of) said of its event, unless only the id is known.
+    /// Sets an option.
     ///
     /// # Errors
-    /// None once the session is open; others end the ticket.
+    /// Returns the error for a value that is neither text nor a boolean; other errors end the ticket.
+    pub fn set_config_option(&self, id: String, value: &Value) -> Result<u64> {
+        let value = match value {
+            Value::Bool(on) => ConfigValue::from(*on),
+            Value::String(text) => text.as_str().into(),
+            other => {
+                let got = kind_of(other);
+                return Err(invalid_option("value", format!("expected text or a boolean, got {got}")));
+            }
+        };
+        let session = Arc::clone(self.session()?);
+        Ok(self
+            .mailbox
+            .run(&self.runtime, async move { session.set_config_option(id, value).await.map(|()| Reply::Nothing) }))
+    }
+
+    /// Removes this many of the last turns.
+    ///
+    /// # Errors
+    /// Returns the error for a count that is not a whole number from 1 on; other errors end the ticket.
+    pub fn undo(&self, count: &Value) -> Result<u64> {
+        let turns = count.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
+        let turns = turns.ok_or_else(|| {
+            let got = if count.is_number() { count.to_string() } else { kind_of(count).to_owned() };
+            invalid_option("count", format!("expected a whole number from 1 on, got {got}"))
+        })?;
+        let session = Arc::clone(self.session()?);
+        Ok(self.mailbox.run(&self.runtime, async move { session.undo(turns).await.map(|()| Reply::Nothing) }))
+    }
+
+    /// Answers a request manually. `origin` is the result of [`origin_of`](super::origin_of) for its event. `None`:
+    /// only the id is known.
+    ///
+    /// # Errors
+    /// Fails only before the session is open. Other errors end the ticket.
     pub fn respond(&self, request_id: String, origin: Option<RequestOrigin>, answer: Value) -> Result<u64> {
         let request = RequestRef { id: request_id, origin };
         let shared = Arc::clone(host::shared(self.session()?));
@@ -264,7 +320,7 @@ impl BridgeSession {
         }))
     }
 
-    /// Cancels the turn that runs, if there is one; the ticket ends with it.
+    /// Cancels the running turn, if there is one. The ticket ends with the turn.
     pub fn cancel(&self) -> u64 {
         let session = self.slot.get().cloned();
         self.mailbox.run(&self.runtime, async move {
@@ -275,11 +331,11 @@ impl BridgeSession {
         })
     }
 
-    /// Closes it; the ticket ends when the agent is gone. A session that is not open yet never will be. `timeout`, in the
-    /// host's unit, overrides `close_timeout`; null is unset.
+    /// Closes the session. The ticket ends when the agent has exited. An opening that is not complete is ended.
+    /// `timeout`, in the host's unit, overrides `close_timeout`; null is the default.
     ///
     /// # Errors
-    /// A wrong timeout.
+    /// Returns the error for a wrong timeout.
     pub fn close(&self, timeout: &Value) -> Result<u64> {
         let timeout = close_timeout(timeout, self.naming)?;
         self.closing.send_replace(true);
@@ -295,7 +351,7 @@ impl BridgeSession {
         }))
     }
 
-    /// Closes it in the background.
+    /// Closes the session in the background.
     pub fn abandon(&self) {
         self.closing.send_replace(true);
         if let Some(session) = self.slot.get() {
@@ -309,7 +365,7 @@ impl Drop for BridgeSession {
         self.abandon();
         if let (Some(session), Some(route)) = (self.slot.get(), self.route.take()) {
             let shared = Arc::clone(host::shared(session));
-            // Until the agent is gone, its warnings reach the host.
+            // The route is kept until the agent has exited, so that the agent's warnings reach the host.
             self.runtime.spawn(async move {
                 drop(shared.until_ended().await);
                 drop(route);
@@ -321,20 +377,20 @@ impl Drop for BridgeSession {
 /// Reads options from JSON text.
 ///
 /// # Errors
-/// The option whose value can't be read.
+/// Names the option whose value cannot be read.
 pub fn parse_options(json: &str) -> Result<Map<String, Value>> {
     let wrong = |error: serde_json::Error| invalid_option("options", format!("expected an object: {error}"));
     let error = match serde_json::from_str(json) {
         Ok(options) => return Ok(options),
         Err(error) => error,
     };
-    // Which of them it is. What is passed over may nest as deep as it likes.
+    // Finds the option with the error. Other values may have any nesting.
     let Ok(values) = serde_json::from_str::<BTreeMap<String, &RawValue>>(json) else { return Err(wrong(error)) };
     let deep = values.iter().find(|(_, value)| serde_json::from_str::<Value>(value.get()).is_err());
     Err(deep.map_or_else(|| wrong(error), |(name, _)| invalid_option(name, too_deep())))
 }
 
-/// Reads the host's options and puts functions in that call the host's.
+/// Reads the host's options, and adds handlers that call those of the host.
 fn prepare(
     key: u64,
     mailbox: &Arc<Mailbox>,
@@ -395,6 +451,27 @@ fn prepare(
             async move { call.await.map(drop) }
         });
     }
+    if callbacks.on_read_file {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_read_file(move |request| {
+            let call = mailbox.call(key, JobKind::ReadFile, None, Payload::Event(Box::new(request.into())));
+            async move { parse_file(call.await?) }
+        });
+    }
+    if callbacks.on_write_file {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_write_file(move |request| {
+            let call = mailbox.call(key, JobKind::WriteFile, None, Payload::Event(Box::new(request.into())));
+            async move { call.await.map(drop) }
+        });
+    }
+    if callbacks.on_terminal {
+        let mailbox = Arc::clone(mailbox);
+        options = options.on_terminal(move |request| {
+            let call = mailbox.call(key, JobKind::Terminal, None, Payload::Event(Box::new(request.into())));
+            async move { parse_terminal_result(call.await?) }
+        });
+    }
     if callbacks.on_stderr {
         let mailbox = Arc::clone(mailbox);
         options = options.on_stderr(move |line: &str| mailbox.call_stderr(key, line.to_owned()));
@@ -407,6 +484,6 @@ pub(super) fn take_list(map: &mut Map<String, Value>, name: &str) -> Result<Vec<
     match map.remove(name) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
-        Some(_) => Err(invalid_option(name, "expected a list")),
+        Some(other) => Err(invalid_option(name, format!("expected a list, got {}", kind_of(&other)))),
     }
 }

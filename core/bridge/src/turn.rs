@@ -1,4 +1,4 @@
-//! A turn, or a replay, as the bindings hold it.
+//! A turn or a replay, for the bindings.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -11,11 +11,11 @@ use super::{RequestOrigin, next_id};
 use crate::connection::{ManualAnswer, PromptResult, RequestRef, StepTag};
 use crate::error::local_error;
 use crate::error::{Result, RpcErrorKind};
-use crate::wire::{Content, Event, TokenUsage};
+use crate::messages::{Content, Event, TokenUsage};
 use kimi_agent_client::Replay;
 use kimi_agent_client::host::{self, EventChannel, TurnInner, TurnReader};
 
-/// A step, told apart from all others of its turn by `index`; `n` is the agent's number for it.
+/// A step. `index` identifies it in its turn; `n` is the agent's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// Counts from 0 without gaps.
@@ -52,21 +52,22 @@ impl Wake for ReaderWaker {
 ///
 /// # Reading
 ///
-/// A loop over the turn begins with [`start_loop`](Self::start_loop) and ends with [`leave`](Self::leave), or at the end
-/// of the turn. In between it takes events in one of two ways; by step, [`poll_step`](Self::poll_step) gives the steps,
-/// and the index of a step limits the other calls to its events:
+/// [`start_loop`](Self::start_loop) starts a loop over the turn, and [`leave`](Self::leave) or the end of the turn ends
+/// it. In a loop, events are taken in one of two ways. If the turn is read by step, [`poll_step`](Self::poll_step)
+/// returns the steps, and the index of a step limits the other calls to its events:
 ///
-/// - [`poll_event`](Self::poll_event) hands out one event, which the program has then got.
-/// - [`poll_batch`](Self::poll_batch) hands out several. The next call says that the program has got all of them.
-///   [`take_batch`](Self::take_batch) says earlier how many it has got; a host calls it when the program takes the last
-///   event of a batch, and before it leaves. Events of the batch that were not taken then count as discarded.
+/// - [`poll_event`](Self::poll_event) returns one event, which the program has then taken.
+/// - [`poll_batch`](Self::poll_batch) returns several events. The next call means that the program has taken all of
+///   them. [`take_batch`](Self::take_batch) reports earlier how many it has taken: a host calls it when the program takes
+///   the last event of a batch, and before it abandons the turn. Events of the batch that were not taken then count as
+///   discarded. A host that leaves the loop keeps them for the next loop.
 ///
 /// All of them return `Pending` if there is no event yet; then [`Delivery::Readable`] follows, once. They return `None`
-/// at the end of the turn or of the step, and one error if the turn failed. The host keeps no count but its place in
+/// at the end of the turn or of the step, and one error if the turn failed. The host only has to count its position in
 /// the batch.
 #[derive(Debug)]
 pub struct BridgeTurn {
-    /// Deliveries name the turn by it.
+    /// The key of the turn in deliveries.
     pub key: u64,
     source: Source,
     mailbox: Arc<Mailbox>,
@@ -99,12 +100,12 @@ impl BridgeTurn {
         }
     }
 
-    /// Nothing that runs under this lock enters the host.
+    /// Code under this lock never calls the host.
     fn reader(&self) -> MutexGuard<'_, TurnReader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a loop over the turn, by event or by step.
+    /// Starts a loop over the turn, by event or by step.
     ///
     /// # Errors
     /// `InvalidOption` if the turn has been read in the other way, or if another loop reads it.
@@ -129,17 +130,23 @@ impl BridgeTurn {
         self.reader().poll_batch(max, step, &Context::from_waker(&self.waker))
     }
 
-    /// The program has got the first `count` events of the batch.
+    /// The program has taken the first `count` events of the batch.
     pub fn take_batch(&self, count: usize) {
         self.reader().take_batch(count);
     }
 
-    /// Passes over the rest of the step that is being read, and returns the next step.
+    /// Counts the events of the batch that the program did not take as discarded.
+    pub fn discard_batch(&self) {
+        self.reader().discard_batch();
+    }
+
+    /// Skips the rest of the current step, and returns the next step.
     pub fn poll_step(&self) -> Poll<Option<Result<Tag>>> {
         self.reader().poll_step(&Context::from_waker(&self.waker)).map_ok(Tag::from)
     }
 
-    /// Returns whether there is something to read, or the end. If not, `waker` is woken: for a thread that waits itself.
+    /// Returns whether an event or the end can be read. If not, `waker` is woken later. For a thread that waits by
+    /// itself.
     pub fn is_readable(&self, waker: &Waker) -> bool {
         self.reader().poll_ready(&Context::from_waker(waker)).is_ready()
     }
@@ -152,11 +159,13 @@ impl BridgeTurn {
     fn turn(&self) -> Result<&Arc<TurnInner>> {
         match &self.source {
             Source::Turn(turn) => Ok(turn),
-            Source::Replay(_) => Err(local_error(RpcErrorKind::NoActiveTurn, "a replay is no turn")),
+            Source::Replay(_) => {
+                Err(local_error(RpcErrorKind::NoActiveTurn, "a replay is not a turn: it can only be read"))
+            }
         }
     }
 
-    /// Has [`Delivery::Settled`] posted once there is an outcome.
+    /// Posts [`Delivery::Settled`] once the turn has its outcome.
     pub fn announce_end(&self) {
         let (channel, mailbox, turn) = (Arc::clone(self.channel()), Arc::clone(&self.mailbox), self.key);
         drop(self.runtime.spawn(async move {
@@ -165,7 +174,7 @@ impl BridgeTurn {
         }));
     }
 
-    /// Its name within the session.
+    /// Returns the id of the turn in the session.
     pub fn id(&self) -> &str {
         match &self.source {
             Source::Turn(turn) => &turn.id,
@@ -173,26 +182,26 @@ impl BridgeTurn {
         }
     }
 
-    /// The outcome, if there is one.
+    /// Returns the outcome, if there is one.
     pub fn outcome(&self) -> Option<Result<PromptResult>> {
         self.channel().outcome()
     }
 
-    /// The tokens so far.
+    /// Returns the tokens so far.
     pub fn usage(&self) -> TokenUsage {
         self.channel().usage()
     }
 
-    /// How many events nobody got.
+    /// Returns how many events were discarded.
     pub fn discarded(&self) -> u64 {
         self.channel().discarded()
     }
 
-    /// The outcome as a ticket. Takes no events away; if the buffer is full and nobody reads, further events are counted
-    /// only. `within` is the job that the caller runs in, if it does in one.
+    /// Waits for the outcome. The ticket ends with it. Takes no events; if the buffer is full and nothing reads it,
+    /// further events are only counted. `within` is the job of the calling handler, if a handler calls this.
     ///
     /// # Errors
-    /// The turn waits for that job.
+    /// Fails if the turn waits for that job.
     pub fn result(&self, within: Option<u64>) -> Result<u64> {
         let channel = Arc::clone(self.channel());
         channel.check_not_awaited_by(within.and_then(|job| self.mailbox.served_by(job)).as_ref())?;
@@ -202,13 +211,13 @@ impl BridgeTurn {
             .run(&self.runtime, async move { channel.result().await.map(|result| Reply::Outcome(Box::new(result))) }))
     }
 
-    /// Cancels; the ticket ends with the turn.
+    /// Cancels the turn. The ticket ends with the turn.
     ///
     /// # Errors
-    /// A replay can't be cancelled.
+    /// Fails for a replay, which cannot be cancelled.
     pub fn cancel(&self) -> Result<u64> {
         let turn = Arc::clone(self.turn()?);
-        // At once, so that a prompt right after it waits for its end.
+        // Started here, so that a prompt right after this call waits for the end of the turn.
         let running = turn.begin_cancel();
         Ok(self.mailbox.run(&self.runtime, async move {
             if running {
@@ -218,19 +227,20 @@ impl BridgeTurn {
         }))
     }
 
-    /// Steers.
+    /// Steers the turn.
     ///
     /// # Errors
-    /// A replay can't be steered.
+    /// Fails for a replay, which cannot be steered.
     pub fn steer(&self, content: Content) -> Result<u64> {
         let turn = Arc::clone(self.turn()?);
         Ok(self.mailbox.run(&self.runtime, async move { turn.steer(content).await.map(|()| Reply::Nothing) }))
     }
 
-    /// Answers a request manually. `origin` is what [`origin_of`](super::origin_of) said of its event, unless only the id is known.
+    /// Answers a request manually. `origin` is the result of [`origin_of`](super::origin_of) for its event. `None`:
+    /// only the id is known.
     ///
     /// # Errors
-    /// A replay has nothing to answer.
+    /// Fails for a replay, whose requests need no answer.
     pub fn respond(&self, request_id: String, origin: Option<RequestOrigin>, answer: Value) -> Result<u64> {
         let request = RequestRef { id: request_id, origin };
         let turn = Arc::clone(self.turn()?);
@@ -239,17 +249,18 @@ impl BridgeTurn {
         }))
     }
 
-    /// The program knows that it loses the turn, for example by an exception: that is not worth a warning.
+    /// The program knows that it drops the turn, for example because of an exception. No warning is logged then.
     pub fn note_used(&self) {
         if let Source::Turn(turn) = &self.source {
             turn.note_used();
         }
     }
 
-    /// The program has left it: what is unread goes, and the turn is cancelled in the background.
+    /// The program has left the turn: unread events are discarded, and the turn is cancelled in the background.
     pub fn abandon(&self) {
         // First, so that events which the program did not take are counted.
-        self.reader().leave();
+        self.discard_batch();
+        self.leave();
         match &self.source {
             Source::Turn(turn) => turn.leave(),
             Source::Replay(replay) => host::replay_channel(replay).discard_all(),
@@ -259,7 +270,7 @@ impl BridgeTurn {
 
 impl Drop for BridgeTurn {
     fn drop(&mut self) {
-        // Operations under way hold the turn's insides: without this they would keep it running.
+        // Pending operations hold the inner state of the turn, which would keep it running.
         self.abandon();
     }
 }

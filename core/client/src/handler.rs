@@ -1,4 +1,4 @@
-//! The program's own functions, which the agent's requests reach: what they get, and what they may say.
+//! The program's handlers: their types, arguments and answers.
 
 use std::fmt;
 use std::future::Future;
@@ -12,8 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::answers::{Answers, Approval, HandlerError, HookDecision, OnError};
-use crate::wire::{
-    ApprovalRequest, Content, ContentPart, DisplayBlock, Event, HookRequest, QuestionRequest, ToolReturnValue,
+use crate::dialect::Services;
+use crate::messages::{
+    ApprovalRequest, Content, ContentPart, DisplayBlock, Event, HookRequest, QuestionRequest, ReadFileRequest,
+    TerminalRequest, TerminalResult, ToolReturnValue, WriteFileRequest,
 };
 
 pub(crate) type HandlerFuture<T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send>>;
@@ -23,18 +25,21 @@ pub(crate) type ApprovalHandler = Handler<ApprovalRequest, Approval>;
 pub(crate) type QuestionHandler = Handler<QuestionRequest, Option<Answers>>;
 pub(crate) type ToolHandler = Handler<Value, ToolReturnValue>;
 pub(crate) type HookHandler = Handler<HookRequest, HookDecision>;
+pub(crate) type ReadFileHandler = Handler<ReadFileRequest, Option<String>>;
+pub(crate) type WriteFileHandler = Handler<WriteFileRequest, ()>;
+pub(crate) type TerminalHandler = Handler<TerminalRequest, TerminalResult>;
 pub(crate) type EventHandler = Arc<dyn Fn(Event) -> HandlerFuture<()> + Send + Sync>;
 pub(crate) type StderrHandler = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Who answers requests of one kind.
+/// The source of the answers to requests of one kind.
 #[derive(Clone, Default)]
 pub(crate) enum Responder<H> {
-    /// Nobody: the safe default.
+    /// The default answer is sent.
     #[default]
     Unset,
-    /// Whoever reads the stream.
+    /// The reader of the events answers with `respond()`.
     Manual,
-    /// A function.
+    /// The handler answers.
     Handler(H),
 }
 
@@ -54,7 +59,32 @@ impl<H> fmt::Debug for Responder<H> {
     }
 }
 
-/// A function that the agent asks before or after it does something (from Wire 1.8 on).
+/// The handlers of files and terminals.
+#[derive(Clone, Default)]
+pub(crate) struct ServiceHandlers {
+    pub(crate) read_file: Option<ReadFileHandler>,
+    pub(crate) write_file: Option<WriteFileHandler>,
+    pub(crate) terminal: Option<TerminalHandler>,
+}
+
+impl ServiceHandlers {
+    /// The handlers that are set.
+    pub(crate) fn offered(&self) -> Services {
+        Services {
+            read_file: self.read_file.is_some(),
+            write_file: self.write_file.is_some(),
+            terminal: self.terminal.is_some(),
+        }
+    }
+}
+
+/// Returns whether an error says that a file does not exist. That is an answer, not a failure: agents look for optional
+/// files.
+pub(crate) fn is_not_found(error: &HandlerError) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// A handler that the agent calls before or after an action (from Wire 1.8 on).
 ///
 /// ```
 /// use kimi_agent::{Hook, HookDecision};
@@ -79,7 +109,15 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// A hook on an event of the agent's, as `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`.
+    /// Makes a hook on an event of the agent, for example `PreToolUse`, `PostToolUse`, `UserPromptSubmit` or `Stop`. If the
+    /// handler fails or takes too long, [`Hook::on_error`] decides.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{Hook, HookDecision};
+    /// let hook = Hook::new("PreToolUse", |_| async { Ok(HookDecision::Allow) });
+    /// assert_eq!(hook.event(), "PreToolUse");
+    /// ```
     pub fn new<F, R>(event: impl Into<String>, handler: F) -> Self
     where
         F: Fn(HookRequest) -> R + Send + Sync + 'static,
@@ -94,28 +132,59 @@ impl Hook {
         }
     }
 
-    /// Only for targets (tool names, for tool hooks) that this regular expression of the agent's matches.
+    /// Calls the hook only for targets that this regular expression matches, in Python's syntax. For hooks on tools the target is
+    /// the name of the tool. Default: all targets.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{Hook, HookDecision};
+    /// let hook = Hook::new("PreToolUse", |_| async { Ok(HookDecision::Allow) }).matcher("Shell|WriteFile");
+    /// # drop(hook);
+    /// ```
     #[must_use]
     pub fn matcher(mut self, matcher: impl Into<String>) -> Self {
         self.matcher = Some(matcher.into());
         self
     }
 
-    /// How long the function may take; unset, the agent's own 30 seconds.
+    /// Sets how long the handler may take. Default: 30 seconds, which the agent sets.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use kimi_agent::{Hook, HookDecision};
+    /// let hook = Hook::new("PreToolUse", |_| async { Ok(HookDecision::Allow) }).timeout(Duration::from_secs(5));
+    /// # drop(hook);
+    /// ```
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// What counts where the function fails or takes too long.
+    /// Sets the decision if the handler fails or takes too long. Default: [`OnError::Allow`].
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::OnError;
+    /// use kimi_agent::{Hook, HookDecision};
+    /// let hook = Hook::new("PreToolUse", |_| async { Ok(HookDecision::Allow) }).on_error(OnError::Block);
+    /// # drop(hook);
+    /// ```
     #[must_use]
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self
     }
 
-    /// The event that it is on.
+    /// Returns the event of the hook.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{Hook, HookDecision};
+    /// let hook = Hook::new("Stop", |_| async { Ok(HookDecision::Allow) });
+    /// assert_eq!(hook.event(), "Stop");
+    /// ```
     pub fn event(&self) -> &str {
         &self.event
     }
@@ -132,7 +201,7 @@ impl fmt::Debug for Hook {
     }
 }
 
-/// A tool of the program's own, for the model to call (from Wire 1.1 on).
+/// A tool of the program that the model can call (from Wire 1.1 on).
 ///
 /// ```
 /// use kimi_agent::ExternalTool;
@@ -159,7 +228,7 @@ pub struct ExternalTool {
 }
 
 impl ExternalTool {
-    /// A tool whose parameters are described by a JSON Schema (`{"type": "object", …}`) of the caller's.
+    /// Makes a tool whose parameters a JSON Schema (`{"type": "object", …}`) describes.
     ///
     /// ```
     /// use kimi_agent::ExternalTool;
@@ -188,8 +257,22 @@ impl ExternalTool {
         }
     }
 
-    /// A tool whose parameters are a type: its schema is derived, arguments are decoded before the function is
-    /// called, and arguments that do not fit become an error that the model reads.
+    /// Makes a tool whose parameters are a type. The schema of the type is derived, and arguments are decoded before the handler
+    /// is called. The model reads an error about arguments that do not fit. It also reads the error of the handler.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::ExternalTool;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Greet {
+    ///     /// The name of the person.
+    ///     name: String,
+    /// }
+    ///
+    /// let tool = ExternalTool::typed("greet", "Greets a person", |args: Greet| async move { Ok(format!("Hello, {}!", args.name)) });
+    /// assert_eq!(tool.parameters()["required"][0], "name");
+    /// ```
     pub fn typed<A, F, R, T>(name: impl Into<String>, description: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema,
@@ -199,7 +282,7 @@ impl ExternalTool {
     {
         let mut parameters = schemars::schema_for!(A).to_value();
         if let Some(schema) = parameters.as_object_mut() {
-            // Models get along without them, and some agents refuse what they do not know.
+            // Models do not need it, and some agents refuse unknown keywords.
             schema.remove("$schema");
             schema.remove("title");
         }
@@ -209,7 +292,7 @@ impl ExternalTool {
             async move {
                 let args = match serde_path_to_error::deserialize(&args) {
                     Ok(args) => args,
-                    // The model's mistake, which it reads and mends; no handler has failed.
+                    // The model made the mistake and can correct it; the handler has not failed.
                     Err(error) => {
                         return Ok(ToolReturnValue::error(match error.path().to_string() {
                             path if path == "." => format!("invalid arguments: {}", error.inner()),
@@ -222,24 +305,53 @@ impl ExternalTool {
         })
     }
 
-    /// How long the function may take before the model gets an error instead; unset, as long as the turn.
+    /// Sets how long the handler may take before the model gets an error instead. Default: as long as the turn.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// # use kimi_agent::ExternalTool;
+    /// let tool = ExternalTool::new("now", "Returns the time", serde_json::json!({"type": "object"}), |_| async { Ok("noon") }).timeout(Duration::from_secs(5));
+    /// # drop(tool);
+    /// ```
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Its name.
+    /// Returns the name of the tool.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent::ExternalTool;
+    /// let tool = ExternalTool::new("now", "Returns the time", serde_json::json!({"type": "object"}), |_| async { Ok("noon") });
+    /// assert_eq!(tool.name(), "now");
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the model is told of it.
+    /// Returns the description that the model reads.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent::ExternalTool;
+    /// let tool = ExternalTool::new("now", "Returns the time", serde_json::json!({"type": "object"}), |_| async { Ok("noon") });
+    /// assert_eq!(tool.description(), "Returns the time");
+    /// ```
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The JSON Schema of its parameters.
+    /// Returns the JSON Schema of the parameters.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent::ExternalTool;
+    /// let tool = ExternalTool::new("now", "Returns the time", serde_json::json!({"type": "object"}), |_| async { Ok("noon") });
+    /// assert_eq!(tool.parameters()["type"], "object");
+    /// ```
     pub fn parameters(&self) -> &Value {
         &self.parameters
     }
@@ -255,13 +367,21 @@ impl fmt::Debug for ExternalTool {
     }
 }
 
-/// What a tool's function may return: text, content parts, a [`ToolReturnValue`], or anything that serializes, which
-/// the model reads as JSON.
+/// The result of a tool's handler: text, content parts, a [`ToolReturnValue`], or a value that is serialized, which the
+/// model reads as JSON.
+///
+/// # Examples
+/// ```
+/// use kimi_agent::IntoToolReturn;
+/// let result = "It is noon.".into_tool_return()?;
+/// assert!(!result.is_error);
+/// # Ok::<(), kimi_agent::HandlerError>(())
+/// ```
 pub trait IntoToolReturn: Send {
-    /// Turns it into what goes to the agent.
+    /// Converts the value to the result of the tool.
     ///
     /// # Errors
-    /// What can't be written as JSON.
+    /// Returns the error of a value that cannot be serialized to JSON.
     fn into_tool_return(self) -> Result<ToolReturnValue, HandlerError>;
 }
 
@@ -319,8 +439,8 @@ macro_rules! json_tool_return {
 
 json_tool_return!(bool, i32, i64, u32, u64, usize, f32, f64, Map<String, Value>);
 
-/// JSON as a tool's result: text stays text, an object that is a `ToolReturnValue` is taken as one, and anything
-/// else is written out for the model to read.
+/// JSON as a tool's result: text stays text, an object with the fields of a `ToolReturnValue` becomes one, and any
+/// other value becomes JSON text for the model.
 impl IntoToolReturn for Value {
     fn into_tool_return(self) -> Result<ToolReturnValue, HandlerError> {
         match self {
@@ -331,7 +451,7 @@ impl IntoToolReturn for Value {
                 map.entry("message").or_insert_with(|| Value::String(String::new()));
                 let value: ToolReturnValue = serde_path_to_error::deserialize(Value::Object(map))
                     .map_err(|error| format!("the handler returned an invalid ToolReturnValue: {error}"))?;
-                // What an agent sends may be unreadable in part; what the program makes may not.
+                // An agent's message may have parts that can't be read. The program's own result may not.
                 let parts = match &value.output {
                     Content::Parts(parts) => parts.as_slice(),
                     Content::Text(_) => &[],
@@ -358,19 +478,19 @@ impl IntoToolReturn for Value {
     }
 }
 
-/// Whether JSON is a content part of a type that carries an image, audio or video.
+/// Returns whether JSON is a content part with an image, audio or video.
 fn is_media_part(value: &Value) -> bool {
     let Some(kind) = value["type"].as_str() else { return false };
     matches!(kind, "image_url" | "audio_url" | "video_url") && value[kind]["url"].is_string()
 }
 
-/// Whether JSON is a content part.
+/// Returns whether JSON is a content part.
 fn is_content_part(value: &Value) -> bool {
     is_media_part(value) || ["text", "think"].iter().any(|kind| value["type"] == *kind && value[*kind].is_string())
 }
 
-/// A list of text and content parts, as `prompt()` takes it; nothing for JSON that only resembles one. A list with an image,
-/// audio or video is meant to be content, and its data must not be sent as JSON text.
+/// Converts a list of text and content parts, as `prompt()` accepts it. `None` for JSON that only resembles one. A list
+/// with an image, audio or video is always content: its data must not be sent as JSON text.
 fn mixed_content(items: &[Value]) -> Result<Option<Vec<ContentPart>>, HandlerError> {
     let other = items.iter().position(|item| !item.is_string() && !is_content_part(item));
     if let Some(at) = other {
@@ -396,7 +516,21 @@ fn mixed_content(items: &[Value]) -> Result<Option<Vec<ContentPart>>, HandlerErr
     items.iter().map(part).collect::<Result<_, _>>().map(Some)
 }
 
-/// A value of a type of one's own as a tool's result: the model reads it as JSON.
+/// A serializable value as the result of a tool. The model reads it as JSON.
+///
+/// # Examples
+/// ```
+/// use kimi_agent::{AsJson, ExternalTool};
+///
+/// #[derive(serde::Serialize)]
+/// struct Time {
+///     hour: u8,
+/// }
+///
+/// let schema = serde_json::json!({"type": "object"});
+/// let tool = ExternalTool::new("now", "Returns the time", schema, |_| async { Ok(AsJson(Time { hour: 12 })) });
+/// # drop(tool);
+/// ```
 #[derive(Clone, Debug)]
 pub struct AsJson<T>(pub T);
 

@@ -1,9 +1,9 @@
-//! What the bindings for other languages need beyond the API for programs: options as JSON, sessions whose handlers run in
-//! the host, and the insides of a turn. The crate `kimi-agent` does not re-export this module.
+//! Functions for the bindings only: options as JSON, sessions whose handlers run in the host, and the inner state of a
+//! turn. The crate `kimi-agent` does not re-export this module.
 
 use std::time::Duration;
 
-pub use crate::answers::{parse_answers, parse_approval, parse_hook_decision};
+pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
 pub use crate::driver::served_turn;
@@ -19,6 +19,8 @@ pub use crate::session::{LIVE, TurnInner, one_shot_on};
 
 use std::sync::Arc;
 
+pub use kimi_agent_protocol::budget::parse_budget;
+
 use crate::{Agent, ExternalTool, Hook, PromptOptions, Replay, Result, Session, SessionOptions, Turn};
 
 /// Returns what a session's handles and its driver share.
@@ -26,7 +28,7 @@ pub fn shared(session: &Session) -> &Arc<Shared> {
     session.shared()
 }
 
-/// Returns the insides of a turn.
+/// Returns the inner state of a turn.
 pub fn into_inner(turn: Turn) -> Arc<TurnInner> {
     turn.into_inner()
 }
@@ -70,28 +72,28 @@ pub fn forking(options: SessionOptions, id: String) -> Result<SessionOptions> {
     options.forking(id)
 }
 
-/// Opens a session of an agent under a name that the host chose.
+/// Opens a session of an agent with an id that the host chose.
 ///
 /// # Errors
-/// Those of [`Agent::create_session`].
+/// The errors of [`Agent::create_session`].
 pub async fn open_as(agent: &Agent, options: Box<SessionOptions>, name: String) -> Result<Session> {
     agent.open_as(options, name).await
 }
 
-/// Opens a session with an agent of its own under a name that the host chose.
+/// Opens a session with an agent of its own, with an id that the host chose.
 ///
 /// # Errors
-/// Those of [`SessionOptions::start`].
+/// The errors of [`SessionOptions::start`].
 pub async fn start_as(options: Box<SessionOptions>, name: String) -> Result<Session> {
     options.start_as(name).await
 }
 
-/// Sets the timeout of a tool, which the host may leave unset.
+/// Sets the timeout of a tool, if the host has one.
 pub fn set_tool_timeout(tool: &mut ExternalTool, timeout: Option<Duration>) {
     tool.timeout = timeout;
 }
 
-/// Sets the matcher and the timeout of a hook, which the host may leave unset.
+/// Sets the matcher and the timeout of a hook, if the host has them.
 pub fn set_hook_limits(hook: &mut Hook, matcher: Option<String>, timeout: Option<Duration>) {
     hook.matcher = matcher;
     hook.timeout = timeout;

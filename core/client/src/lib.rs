@@ -1,28 +1,34 @@
-//! What the crate `kimi-agent` is made of above the protocol: the agent's process, event queues, handlers, options and
+//! The parts of the crate `kimi-agent` above the protocol: the agent's process, event queues, handlers, options and
 //! sessions.
 //!
 //! Programs use the crate `kimi-agent`, which re-exports the types that they see. This crate promises no stable API.
 
+#![deny(missing_docs)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod driver;
 mod handler;
-#[allow(missing_docs, reason = "not an API for programs")]
 pub mod host;
 #[cfg(feature = "measured")]
 #[doc(hidden)]
 pub mod measured;
 mod options;
 mod session;
+mod session_files;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tools_server;
 mod transport;
 
 use kimi_agent_files as private;
-use kimi_agent_protocol::{answers, connection, dialect, endpoint, error, naming, secrets, wire};
+use kimi_agent_protocol::{
+    answers, connection, dialect, endpoint, error, jsonrpc, messages, naming, secrets, turn_records,
+};
 
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{
-    Answers, Approval, Capabilities, Error, HandlerError, HookDecision, OnError, Result, TurnStatus, WireVersion,
+    Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption, ConfigValue,
+    Error, HandlerError, HookDecision, OnError, Result, TurnStatus, WireVersion,
 };
 pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};

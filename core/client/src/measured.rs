@@ -1,16 +1,16 @@
-//! The hot paths by themselves, as `bench/instructions` counts them.
+//! The performance-critical functions, for `bench/instructions`.
 
 use std::path::PathBuf;
 
 use tokio::io::DuplexStream;
 
 use crate::dialect::{Acp, Call, Dialect as _, Incoming, Wire};
+use crate::jsonrpc::framing::LineBuffer;
+use crate::messages::Event;
 use crate::transport::memory;
-use crate::wire::Event;
-use crate::wire::framing::LineBuffer;
 use crate::{Result, Session, SessionOptions, WireVersion};
 
-/// Cuts bytes, which come in chunks of this size, into lines; tells how many.
+/// Splits bytes into lines; they arrive in chunks of this size. Returns the number of lines.
 pub fn framing(bytes: &[u8], chunk: usize) -> usize {
     let mut lines = LineBuffer::new(usize::MAX);
     let mut count = 0;
@@ -24,7 +24,7 @@ pub fn framing(bytes: &[u8], chunk: usize) -> usize {
     count
 }
 
-/// Reads lines as the newest dialect does, each by itself; tells how many were events that are known.
+/// Reads each line with the dialect of the newest Wire. Returns the number of known events.
 pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut dialect = Wire::new(WireVersion::LATEST);
     lines
@@ -35,7 +35,7 @@ pub fn decode<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
         .count()
 }
 
-/// Reads lines of ACP as a session in a turn does; says how many brought an event that is known.
+/// Reads lines of ACP as a session during a turn does. Returns the number of lines with a known event.
 pub fn decode_acp<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
     let mut dialect = Acp::open("session-1");
     let prompt = dialect.call("prompt-1", &Call::Prompt("go".into()));
@@ -54,13 +54,13 @@ pub fn decode_acp<'a>(lines: impl Iterator<Item = &'a [u8]>) -> usize {
 
 /// The agent's side of a session that has no process.
 pub struct Agent {
-    /// What the session writes.
+    /// The bytes that the session writes.
     pub reader: DuplexStream,
-    /// What the session reads.
+    /// The bytes that the session reads.
     pub writer: DuplexStream,
 }
 
-/// A session that is about to be opened over pipes in memory, which hold so many bytes each.
+/// Opens a session over pipes in memory with this capacity in bytes.
 pub fn in_memory(options: SessionOptions, pipe: usize) -> (impl Future<Output = Result<Session>>, Agent) {
     let (transport, end) = memory::pair(pipe);
     let agent = Agent { reader: end.reader, writer: end.writer };

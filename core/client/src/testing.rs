@@ -1,7 +1,7 @@
-//! The scripted agent: stands in for the real one, without a key and without a network.
+//! The scripted agent: it replaces a real agent in tests, without a key and without a network.
 //!
-//! It is started as a child process, speaks Wire, and does what a script says, answers included: an approved action
-//! happens, a rejected one does not. Programs are tested with it, and demos run on it.
+//! It is started as a child process, speaks Wire, and follows a script. It reacts to answers: an approved action is
+//! executed, a rejected one is not. Use it for tests of programs and for demos.
 //!
 //! ```
 //! use kimi_agent::Session;
@@ -30,10 +30,10 @@ use crate::error::invalid_option;
 use crate::private::PrivateDir;
 use serde_json::Value;
 
-/// By this first argument a program that links this crate becomes the scripted agent.
+/// With this as its first argument, a program that links this crate becomes the scripted agent.
 const FLAG: &str = "--kimi-scripted-agent";
 
-/// A script for the scripted agent: JSON, or a file of it.
+/// A script for the scripted agent: JSON, or the path of a JSON file.
 ///
 /// ```
 /// use kimi_agent::testing::Script;
@@ -48,7 +48,7 @@ const FLAG: &str = "--kimi-scripted-agent";
 pub enum Script {
     /// JSON text.
     Json(String),
-    /// The path of a file of it.
+    /// The path of a JSON file.
     File(PathBuf),
 }
 
@@ -83,7 +83,7 @@ impl From<PathBuf> for Script {
 }
 
 impl Script {
-    /// Says what is wrong with the script, and where, without running it.
+    /// Returns the problem of the script and its place, without running it.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) for the option `script`.
@@ -108,10 +108,10 @@ impl Script {
     }
 }
 
-/// The scripted agent with a script: goes into the option `executable`, by reference.
+/// The scripted agent with a script. Pass a reference to it as the option `executable`.
 ///
-/// It holds the file of the script, which is deleted with it: keep it until the last session that uses it has
-/// started. Where this program is killed, a later one deletes the file.
+/// It owns the file of the script, which is deleted with it: keep it until the last session that uses it has started.
+/// If this program is killed, a later program deletes the file.
 ///
 /// ```
 /// let agent = kimi_agent::testing::scripted_agent(r#"[[{"text": "hi"}]]"#);
@@ -124,14 +124,14 @@ pub struct ScriptedAgent {
     _script: Option<PrivateDir>,
 }
 
-/// Gives the scripted agent something to do.
+/// Makes a scripted agent with this script.
 ///
-/// The agent is this very program, started anew: one that links this crate becomes the scripted agent where its first
-/// argument is `--kimi-scripted-agent`, before its `main` runs. This works for binaries, examples, tests and doctests
-/// on Linux, macOS and Windows. Elsewhere, and where `$KIMI_SCRIPTED_AGENT` names one, it is the program
-/// `kimi-scripted-agent`, which `cargo install kimi-agent-testing` puts on the PATH.
+/// The agent is this program, started again: a program that links this crate becomes the scripted agent before its
+/// `main` runs if its first argument is `--kimi-scripted-agent`. This works for binaries, examples, tests and doctests
+/// on Linux, macOS and Windows. On other systems, and if `$KIMI_SCRIPTED_AGENT` is set, the program of that variable is
+/// used, or `kimi-scripted-agent`, which `cargo install kimi-agent-testing` installs.
 ///
-/// A script that is wrong fails the session: the agent says on its stderr what is wrong, and where. See also
+/// An invalid script fails the session: the agent writes the problem and its place to stderr. See also
 /// [`Script::check`].
 ///
 /// # Panics
@@ -195,11 +195,12 @@ impl From<&ScriptedAgent> for Vec<OsString> {
     }
 }
 
-/// Runs the scripted agent in this process, on its standard streams, until its client is gone; gives the exit code.
-/// The arguments come without the program's name: the script's path first, then options as kimi-cli has them.
+/// Runs the scripted agent in this process, on its standard streams, until its client has closed its end. Returns the
+/// exit code. The arguments do not include the program's name: the path of the script, then options like those of
+/// kimi-cli.
 ///
-/// For hosts in other languages, which start a process for it. The process should then end at once: a thread of it
-/// still waits for input.
+/// This is for hosts in other languages, which start a process for it. The process should then exit immediately,
+/// because one of its threads still waits for input.
 ///
 /// ```no_run
 /// let code = kimi_agent::testing::run_scripted_agent(std::env::args_os().skip(1));
@@ -209,7 +210,7 @@ pub fn run_scripted_agent(args: impl IntoIterator<Item = OsString>) -> i32 {
     kimi_agent_testing::scripted::main(args)
 }
 
-/// A function that the system runs before `main`, in any program that links this crate.
+/// A function that the system runs before `main`, in every program that links this crate.
 #[cfg(any(target_os = "linux", target_os = "macos", windows))]
 mod before_main {
     use std::ffi::OsString;
@@ -229,12 +230,12 @@ mod before_main {
         }
     }
 
-    /// Makes the linker keep the function in programs that want it.
+    /// Makes the linker keep the function in programs that use it.
     pub(super) fn keep() {
         std::hint::black_box(&BEFORE_MAIN);
     }
 
-    /// Not every libc hands the arguments out this early.
+    /// Some libc versions do not pass the arguments this early.
     fn arguments() -> Vec<OsString> {
         let args: Vec<OsString> = std::env::args_os().collect();
         #[cfg(target_os = "linux")]

@@ -1,9 +1,12 @@
-//! Folders that only this user can read, for what must not be seen: inline configurations, scripts of the scripted
-//! agent. Each goes when its owner does. What a process leaves behind that was killed, a later one sweeps away: every
-//! folder holds a file that its process keeps locked, and the system takes that lock back however a process ends.
+//! Folders that only this user can read, for secret files: inline configurations, scripts of the scripted agent. A
+//! folder is deleted with its owner. If a process is killed, a later one sweeps its folders: every folder contains a
+//! file that its process keeps locked, and the system releases that lock when the process ends.
 //!
-//! They stand in one folder of this user's, the common one, which goes with the last of them. So whoever sweeps need not
-//! look through all temporary files of the machine, of which there can be thousands.
+//! All these folders are in one folder of this user, the common folder, which is deleted with the last of them. So a
+//! sweep does not have to search all temporary files of the machine, of which there can be thousands.
+
+#![deny(missing_docs)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -17,20 +20,30 @@ mod removal;
 
 use removal::remove_tree;
 
-/// What all of their names begin with.
+/// The prefix of the names of all these folders.
 const PREFIX: &str = "kimi-agent-";
 const LOCK: &str = "lock";
-/// A folder is taken away while it is being made only by bad luck; not so often.
+/// How often the creation of a folder is retried. A concurrent sweep rarely deletes a new folder.
 const ATTEMPTS: usize = 10;
-/// What is left behind is no hurry of every session's.
+/// The shortest time between two sweeps.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// Entries of a private folder that are removed at once. If an agent has put more there, a thread removes the folder: it
-/// must hold up neither the other sessions nor the start of agents.
+/// The limit of entries of a private folder that are deleted immediately. If the agent has added more, a thread deletes
+/// the folder, so that neither the other sessions nor the start of agents have to wait.
 const REMOVED_AT_ONCE: usize = 64;
 
-/// The folder for temporary files, as an absolute path: agents may have another working directory. An empty `TMPDIR` counts
-/// as unset; the standard library takes it for the working directory.
+/// Returns the folder for temporary files as an absolute path, because agents may have another working directory. An
+/// empty `TMPDIR` is ignored; the standard library would use the working directory.
+///
+/// On Windows it is in the user's profile, if possible: only this user and administrators can access it. `TMP` may name
+/// a folder that every user can read.
 pub fn temp_dir() -> PathBuf {
+    #[cfg(windows)]
+    if let Some(dir) = std::env::var_os("LOCALAPPDATA").map(|profile| PathBuf::from(profile).join("Temp"))
+        && dir.is_absolute()
+        && dir.is_dir()
+    {
+        return dir;
+    }
     let dir = std::env::temp_dir();
     if dir.as_os_str().is_empty() {
         return PathBuf::from("/tmp");
@@ -38,22 +51,25 @@ pub fn temp_dir() -> PathBuf {
     std::path::absolute(&dir).unwrap_or(dir)
 }
 
-/// A private folder, removed on drop.
+/// A private folder. Dropping it deletes it.
 #[derive(Debug)]
 pub struct PrivateDir {
-    /// A fork has a copy of this, and must leave the folder to its parent.
+    /// The process that made it. A forked child must not delete its parent's folder.
     owner: u32,
-    /// Held as long as the folder is in use.
+    /// Held while the folder is in use.
     lock: Option<File>,
-    /// All that was written there, the lock first.
+    /// The names of the files in it, except the lock.
     files: Vec<PathBuf>,
-    /// Where it stands, if that is the common folder.
+    /// The common folder, if the folder is in it.
     common: Option<PathBuf>,
     dir: TempDir,
 }
 
 impl PrivateDir {
-    /// Makes one.
+    /// Makes a private folder.
+    ///
+    /// # Errors
+    /// Returns the error of the system if the folder cannot be made.
     pub fn new() -> io::Result<Self> {
         Self::new_in(&temp_dir())
     }
@@ -67,7 +83,7 @@ impl PrivateDir {
         Err(io::Error::other("folders made there are taken away at once"))
     }
 
-    /// `None` where somebody who sweeps took the folder for one that was left behind, or the common one for empty.
+    /// `None` if a sweep of another process deleted the folder, or the common folder, before it was locked.
     fn attempt(parent: &Path) -> io::Result<Option<Self>> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(PREFIX);
@@ -99,7 +115,7 @@ impl PrivateDir {
         let lock = match create(&path) {
             Ok(lock) => lock,
             Err(error) => {
-                // A folder without permissions, as an umask can make it, can only be removed while it is empty.
+                // An umask can make a folder without permissions, which can only be deleted while it is empty.
                 drop(std::fs::remove_dir(dir.path()));
                 dir.disable_cleanup(true);
                 return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
@@ -108,28 +124,31 @@ impl PrivateDir {
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             return Ok(None);
         }
-        // Where there are no locks, nothing is swept, either.
+        // Without locks nothing is swept.
         let still_there = path.exists();
         Ok(still_there.then(|| Self {
             owner: std::process::id(),
             lock: Some(lock),
-            files: vec![path],
+            files: Vec::new(),
             common: None,
             dir,
         }))
     }
 
-    /// Whether it is this process's, and not that of a parent that forked.
+    /// Returns whether it was made by this process, and not by a parent that forked.
     pub fn is_own(&self) -> bool {
         self.owner == std::process::id()
     }
 
-    /// The path of the folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Writes a file that only this user can read.
+    ///
+    /// # Errors
+    /// Returns the error of the system if the file cannot be written.
     pub fn write(&mut self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.path().join(name);
         let mut file = create(&path)?;
@@ -146,19 +165,15 @@ impl Drop for PrivateDir {
             self.dir.disable_cleanup(true);
             return;
         }
-        // Not what is open, on some systems. Elsewhere the lock is kept to the end: nobody sweeps what is half gone, and
-        // whoever waits for the folder to go doesn't wait for somebody else to remove the rest.
-        if cfg!(windows) {
-            self.lock = None;
-        }
-        // If a link has taken the folder's place, the names of our files lead elsewhere.
+        // The lock is held to the end, so that no other process sweeps a half-deleted folder. When a caller that waits
+        // for the deletion sees the folder deleted, no other process is still deleting it.
+        // If a link has replaced the folder, the names of the files lead to other files.
         if std::fs::symlink_metadata(self.path()).is_ok_and(|metadata| metadata.is_dir()) {
-            // The lock is the last to go: without it nobody could remove the rest. What we know of by name goes also where
-            // no descriptor is left to list the folder with.
-            let (lock, others) = self.files.split_at(1);
-            others.iter().for_each(|file| drop(std::fs::remove_file(file)));
-            if !has_more_than_lock(self.path()) {
-                lock.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            // The lock is deleted last, because a folder without it is never swept. Files with known names are deleted
+            // even if no descriptor is left to list the folder.
+            self.files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            if !has_more_than_lock(self.dir.path()) {
+                remove_lock(self.dir.path(), &mut self.lock);
             }
         }
         if std::fs::remove_dir(self.path()).is_err() {
@@ -176,9 +191,10 @@ fn common_in(parent: &Path) -> PathBuf {
     parent.join(format!("{PREFIX}{}", user()))
 }
 
-/// Sees to it that the common folder is there. `false` where the name is somebody else's, or others may look into it:
-/// then private folders stand beside it.
+/// Makes sure that the common folder exists. `false` if the name belongs to another user, or if others can read the
+/// folder; then private folders are created next to it.
 fn make_common(path: &Path) -> io::Result<bool> {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -186,20 +202,29 @@ fn make_common(path: &Path) -> io::Result<bool> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // Not what a link leads to.
+    // Not the target of a link.
     Ok(is_ours(&std::fs::symlink_metadata(path)?))
 }
 
-/// Whether an agent has put something there.
+/// Returns whether an agent has added anything.
 fn has_more_than_lock(folder: &Path) -> bool {
     std::fs::read_dir(folder)
         .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK)))
 }
 
-/// Removes a folder with all that is in it, and then the common folder if that was the last one in it. The lock is held
-/// until then.
-fn remove(path: PathBuf, lock: Option<File>, common: Option<PathBuf>) {
-    let rest = |path: &Path, budget| match remove_tree(path, budget) {
+/// Deletes the locked file while the lock is held, so that no other process can lock it. On Windows the folder can be
+/// deleted only after the file is closed.
+fn remove_lock(folder: &Path, lock: &mut Option<File>) {
+    drop(std::fs::remove_file(folder.join(LOCK)));
+    if cfg!(windows) {
+        *lock = None;
+    }
+}
+
+/// Deletes a folder with everything in it, and then the common folder if it is empty. The lock is held until then, if
+/// the system allows that.
+fn remove(path: PathBuf, mut lock: Option<File>, common: Option<PathBuf>) {
+    let rest = |path: &Path, lock: &mut Option<File>, budget| match remove_tree(path, lock, budget) {
         Ok(done) => done,
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(error) => {
@@ -207,17 +232,17 @@ fn remove(path: PathBuf, lock: Option<File>, common: Option<PathBuf>) {
             true
         }
     };
-    if rest(&path, REMOVED_AT_ONCE) {
+    if rest(&path, &mut lock, REMOVED_AT_ONCE) {
         return;
     }
     let all = move || {
-        let _lock = lock;
-        rest(&path, usize::MAX);
+        let mut lock = lock;
+        rest(&path, &mut lock, usize::MAX);
         if let Some(common) = common {
             remove_if_empty(&common);
         }
     };
-    // Without a thread it stays until the next sweep.
+    // Without a thread the folder stays until the next sweep.
     if let Err(error) = std::thread::Builder::new().name("kimi-agent-clear".to_owned()).spawn(all) {
         tracing::warn!(%error, "no thread to remove a private folder");
     }
@@ -235,7 +260,7 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Whether it is time to sweep again. Who is told so does it.
+/// Returns whether a sweep is due. The caller then has to sweep.
 pub fn is_sweep_due() -> bool {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,7 +271,7 @@ pub fn is_sweep_due() -> bool {
     true
 }
 
-/// Removes what processes left behind that ended without doing so.
+/// Deletes the folders of processes that were killed.
 pub fn sweep() {
     sweep_in(&temp_dir());
 }
@@ -261,7 +286,7 @@ fn sweep_in(parent: &Path) {
             sweep_folder(&common, Some(&common));
             remove_if_empty(&common);
         }
-        // Nobody uses any, and nobody has left any behind.
+        // No folder is in use, and none was left behind.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         _ => sweep_folder(parent, None),
     }
@@ -274,17 +299,18 @@ fn sweep_folder(folder: &Path, common: Option<&Path>) {
             continue;
         }
         let path = entry.path();
-        // Not what a link leads to, nor what others made.
+        // Neither targets of links, nor folders of other users.
         let ours = std::fs::symlink_metadata(&path).is_ok_and(|metadata| is_ours(&metadata));
-        // Held until all is gone: who has just made it must see that it goes.
+        // Held during the deletion: a process that has just made the folder and has not locked it yet must notice the
+        // deletion.
         if let Some(lock) = Some(&path).filter(|_| ours).and_then(|path| left_behind(path)) {
-            tracing::info!(path = %path.display(), "private files of a process that is gone are removed");
+            tracing::info!(path = %path.display(), "private files of a killed process deleted");
             remove(path, Some(lock), common.map(Path::to_owned));
         }
     }
 }
 
-/// Whether others can't put something else in the place of what is there, between a look and a deed: `/tmp` is sticky.
+/// Returns whether others cannot replace an entry between a check and an action: `/tmp` is sticky.
 #[cfg(unix)]
 fn is_safe(parent: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -309,7 +335,7 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The folder for temporary files is the user's own there.
+/// The folder for temporary files belongs to the user there.
 #[cfg(not(unix))]
 fn user() -> &'static str {
     "private"
@@ -320,12 +346,12 @@ fn is_ours(metadata: &Metadata) -> bool {
     metadata.is_dir()
 }
 
-/// The lock of a folder that nobody holds any more.
+/// Takes the lock of a folder, if no process holds it.
 fn left_behind(path: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
     options.write(true);
-    // An agent can put anything under that name: a pipe would make the opening wait for a reader, a link could lead to a
-    // device.
+    // An agent can create anything under that name: a pipe would block the opening until a reader comes, and a link
+    // could lead to a device.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
     match options.open(path.join(LOCK)) {
@@ -334,7 +360,8 @@ fn left_behind(path: &Path) -> Option<File> {
         }
         Err(error) => {
             if error.kind() == io::ErrorKind::NotFound {
-                // Somebody is about to lock it, or was killed before. Only an empty folder can be removed like this.
+                // Another process is about to lock it, or was killed before. Only an empty folder can be deleted in
+                // this way.
                 remove_if_empty(path);
             }
             None
@@ -353,7 +380,7 @@ mod tests {
         names
     }
 
-    /// What a process leaves behind that is killed: everything, and no lock.
+    /// Makes the remains of a killed process: all files, and no lock.
     fn abandon(mut dir: PrivateDir) -> PathBuf {
         dir.lock = None;
         dir.owner = 0;
@@ -361,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_and_what_is_left_behind_goes() {
+    fn sweep_keeps_used_folders_and_removes_others() {
         let parent = TempDir::new().unwrap();
         let mut used = PrivateDir::new_in(parent.path()).unwrap();
         let file = used.write("config.json", b"secret").unwrap();
@@ -377,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_touched() {
+    fn sweep_touches_nothing_else() {
         let parent = TempDir::new().unwrap();
         let common = common_in(parent.path());
         assert!(make_common(&common).unwrap());
@@ -413,7 +440,7 @@ mod tests {
 
     /// The common folder is used only if nobody else can look into it or take its place.
     #[test]
-    fn who_takes_the_common_folders_name_gains_nothing_by_it() {
+    fn foreign_common_folder_is_not_used() {
         type Take = fn(&Path, &Path);
         let ways: &[Take] = &[
             |common, _| std::fs::write(common, "").unwrap(),
@@ -446,7 +473,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_this_user_can_read_them() {
+    fn private_files_are_readable_by_user_only() {
         use std::os::unix::fs::MetadataExt;
 
         let parent = TempDir::new().unwrap();
@@ -462,7 +489,7 @@ mod tests {
     /// In a folder where others may swap what is in it for something else, a sweep could be led astray.
     #[cfg(unix)]
     #[test]
-    fn a_folder_that_others_may_change_is_not_swept() {
+    fn folder_writable_by_others_is_not_swept() {
         use std::os::unix::fs::PermissionsExt;
 
         let parent = TempDir::new().unwrap();
@@ -478,10 +505,10 @@ mod tests {
         assert!(!left.exists());
     }
 
-    /// Whatever lies in wait under a folder's own name is neither followed nor used.
+    /// A file or link that already has the folder's name is neither followed nor used.
     #[cfg(unix)]
     #[test]
-    fn links_lead_nowhere() {
+    fn links_are_not_followed() {
         use std::os::unix::fs::symlink;
 
         let parent = TempDir::new().unwrap();
@@ -508,7 +535,7 @@ mod tests {
     /// A lock that is a pipe must not make the sweep wait for a reader, and a link must not be opened.
     #[cfg(unix)]
     #[test]
-    fn lock_that_is_no_file_is_left_alone() {
+    fn lock_of_other_type_is_kept() {
         use std::os::unix::fs::{DirBuilderExt, symlink};
 
         let parent = TempDir::new().unwrap();
@@ -518,10 +545,8 @@ mod tests {
             std::fs::DirBuilder::new().mode(0o700).create(common.join(format!("{PREFIX}{name}"))).unwrap();
         }
         let lock = |name| common.join(format!("{PREFIX}{name}")).join(LOCK);
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        for name in ["pipe", "read"] {
-            rustix::fs::mkfifoat(rustix::fs::CWD, lock(name), mode).unwrap();
-        }
+        let made = std::process::Command::new("mkfifo").args([lock("pipe"), lock("read")]).status().unwrap();
+        assert!(made.success());
         let _reader = OpenOptions::new().read(true).write(true).open(lock("read")).unwrap();
         std::fs::write(parent.path().join("target"), "").unwrap();
         symlink(parent.path().join("target"), lock("link")).unwrap();
@@ -534,7 +559,7 @@ mod tests {
     /// A folder that cannot be written to is not left behind, nor is the common one.
     #[cfg(unix)]
     #[test]
-    fn folder_that_cannot_be_used_is_removed() {
+    fn unusable_folder_is_removed() {
         let parent = TempDir::new().unwrap();
         let missing = parent.path().join("missing");
         assert_eq!(PrivateDir::new_in(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -551,10 +576,9 @@ mod tests {
         assert_eq!(names(&deep), [""; 0]);
     }
 
-    /// The folder goes when it is deep, in the background.
     #[cfg(unix)]
     #[test]
-    fn deep_folder_that_an_agent_made_goes() {
+    fn deep_folder_is_removed_in_background() {
         let parent = TempDir::new().unwrap();
         for sweeps in [false, true] {
             let dir = PrivateDir::new_in(parent.path()).unwrap();
@@ -577,7 +601,7 @@ mod tests {
     /// If the agent puts a link in the place of its private folder, the files of those names behind the link stay.
     #[cfg(unix)]
     #[test]
-    fn link_in_place_of_a_private_folder_leads_nowhere() {
+    fn link_replacing_private_folder_is_not_followed() {
         let parent = TempDir::new().unwrap();
         let victim = parent.path().join("victim");
         std::fs::create_dir(&victim).unwrap();
@@ -592,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn many_may_make_and_sweep_at_once() {
+    fn folders_can_be_made_and_swept_concurrently() {
         let parent = TempDir::new().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -1,14 +1,15 @@
-//! Removes a folder with everything in it, whatever an agent has put there, without following links.
+//! Deletes a folder with everything in it, without following links.
 //!
-//! The standard library descends one call and one descriptor a level: a folder that is nested deeply enough overflows the
-//! stack or cannot be removed. Here a nested folder is first moved up to the top.
+//! The standard library uses one call and one descriptor for each level, so it overflows the stack or fails for a
+//! folder with deep nesting. Here nested folders are first moved to the top.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Removes up to `budget` entries. `false` if more are left; then the lock is left, too.
+/// Deletes up to `budget` entries. `false` if more are left; then the lock stays, too.
 #[cfg(unix)]
-pub(super) fn remove_tree(path: &Path, budget: usize) -> io::Result<bool> {
+pub(super) fn remove_tree(path: &Path, _lock: &mut Option<File>, budget: usize) -> io::Result<bool> {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -18,20 +19,42 @@ pub(super) fn remove_tree(path: &Path, budget: usize) -> io::Result<bool> {
             if !tree.empty()? {
                 return Ok(false);
             }
-            // Without the lock, nobody could remove the rest if this process ended before.
+            // Without the lock, the rest would never be swept if this process ended before.
             let _ = unlinkat(&tree.top, super::LOCK, AtFlags::empty());
             unlinkat(CWD, path, AtFlags::REMOVEDIR)?;
         }
-        // A link or a file has taken its place.
+        // A link or a file has replaced it.
         Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => unlinkat(CWD, path, AtFlags::empty())?,
         Err(error) => return Err(error.into()),
     }
     Ok(true)
 }
 
+/// Deletes everything, and releases the lock: on Windows a folder stays while a file in it is open. While the lock is
+/// open, no link can replace the folder.
 #[cfg(not(unix))]
-pub(super) fn remove_tree(path: &Path, _budget: usize) -> io::Result<bool> {
-    std::fs::remove_dir_all(path)?;
+pub(super) fn remove_tree(path: &Path, lock: &mut Option<File>, _budget: usize) -> io::Result<bool> {
+    use std::fs::{remove_dir, remove_dir_all, remove_file};
+
+    let remove = |entry: &Path| remove_file(entry).or_else(|_| remove_dir(entry)).or_else(|_| remove_dir_all(entry));
+    if !std::fs::symlink_metadata(path)?.is_dir() {
+        // A link or a file has replaced it.
+        remove_file(path).or_else(|_| remove_dir(path))?;
+        return Ok(true);
+    }
+    let mut error = None;
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_name() != super::LOCK {
+            error = error.or(remove(&entry.path()).err());
+        }
+    }
+    // Without the lock, the rest would never be swept.
+    if let Some(error) = error {
+        return Err(error);
+    }
+    super::remove_lock(path, lock);
+    remove_dir(path)?;
     Ok(true)
 }
 
@@ -47,18 +70,18 @@ mod tree {
     pub(super) struct Tree {
         pub(super) top: OwnedFd,
         pub(super) flags: OFlags,
-        /// Entries that may still be removed or moved.
+        /// The number of entries that may still be deleted or moved.
         pub(super) budget: usize,
-        /// Names below the top of folders that are not empty.
+        /// The names at the top of folders that are not empty.
         pub(super) moved: Vec<CString>,
-        /// Makes the next name.
+        /// The number for the next name.
         pub(super) number: u64,
-        /// The first error; everything else is removed all the same.
+        /// The first error. The other entries are deleted in spite of it.
         pub(super) error: Option<Errno>,
     }
 
     impl Tree {
-        /// Removes what is in the top folder. `false` if the budget was too small.
+        /// Deletes the content of the top folder. `false` if the budget was too small.
         pub(super) fn empty(&mut self) -> io::Result<bool> {
             for entry in Dir::read_from(&self.top)? {
                 if !self.spend() {
@@ -80,7 +103,7 @@ mod tree {
             self.error.map_or(Ok(true), |error| Err(error.into()))
         }
 
-        /// Removes a folder below the top, once the folders in it stand below the top themselves.
+        /// Deletes a folder at the top. Its own folders are moved to the top first.
         fn flatten(&mut self, name: &CStr) -> Result<bool, Errno> {
             unlock(&self.top, name)?;
             let folder = openat(&self.top, name, self.flags, Mode::empty())?;
@@ -104,7 +127,7 @@ mod tree {
                 self.number += 1;
                 let free = CString::new(format!("moved-{}", self.number)).map_err(|_| Errno::INVAL)?;
                 match renameat(from, name, &self.top, &free) {
-                    // The agent has chosen the same name.
+                    // The agent has used the same name.
                     Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) if self.spend() => {}
                     Err(error) => return Err(error),
                     Ok(()) => {
@@ -121,7 +144,7 @@ mod tree {
         }
     }
 
-    /// Without all permissions a folder can be neither read, nor emptied, nor moved.
+    /// A folder can be read, emptied and moved only with all permissions.
     fn unlock(parent: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         let mode = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode;
         if FileType::from_raw_mode(mode) != FileType::Directory {
@@ -137,7 +160,7 @@ mod tree {
         matches!(name.to_bytes(), b"." | b"..")
     }
 
-    /// Removes a file, a link or an empty folder. `false` if it is a folder that is not empty, or cannot be removed.
+    /// Deletes a file, a link or an empty folder. `false` for a folder that is not empty or cannot be deleted.
     fn remove(folder: &OwnedFd, name: &CStr) -> bool {
         let gone = |done: Result<(), Errno>| matches!(done, Ok(()) | Err(Errno::NOENT));
         gone(unlinkat(folder, name, AtFlags::empty())) || gone(unlinkat(folder, name, AtFlags::REMOVEDIR))
@@ -152,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deep_and_locked_folders_are_removed_and_links_are_not_followed() {
+    fn deep_and_locked_folders_are_removed() {
         let parent = tempfile::TempDir::new().unwrap();
         let (victim, folder) = (parent.path().join("victim"), parent.path().join("folder"));
         std::fs::create_dir(&victim).unwrap();
@@ -165,21 +188,21 @@ mod tests {
         std::fs::write(folder.join("moved-1"), "").unwrap();
         std::fs::create_dir_all(folder.join("locked/in")).unwrap();
         std::fs::set_permissions(folder.join("locked"), std::fs::Permissions::from_mode(0o000)).unwrap();
-        assert!(!remove_tree(&folder, 20).unwrap());
-        assert!(remove_tree(&folder, usize::MAX).unwrap());
+        assert!(!remove_tree(&folder, &mut None, 20).unwrap());
+        assert!(remove_tree(&folder, &mut None, usize::MAX).unwrap());
         assert!(!folder.exists());
         assert_eq!(std::fs::read_to_string(victim.join("precious")).unwrap(), "kept");
-        assert_eq!(remove_tree(&folder, usize::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(remove_tree(&folder, &mut None, usize::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
-    fn link_in_place_of_the_folder_is_removed_alone() {
+    fn link_replacing_folder_is_removed_alone() {
         let parent = tempfile::TempDir::new().unwrap();
         let (victim, folder) = (parent.path().join("victim"), parent.path().join("folder"));
         std::fs::create_dir(&victim).unwrap();
         std::fs::write(victim.join("precious"), "kept").unwrap();
         symlink(&victim, &folder).unwrap();
-        assert!(remove_tree(&folder, usize::MAX).unwrap());
+        assert!(remove_tree(&folder, &mut None, usize::MAX).unwrap());
         assert!(folder.symlink_metadata().is_err());
         assert_eq!(std::fs::read_to_string(victim.join("precious")).unwrap(), "kept");
     }

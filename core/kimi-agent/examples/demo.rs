@@ -48,7 +48,7 @@ impl Screen {
             println!("{default}");
             return default.to_owned();
         }
-        // A person takes their time; the runtime goes on meanwhile.
+        // A person takes time to answer. The runtime continues meanwhile.
         let line = tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await;
         let line = line.ok().flatten().and_then(Result::ok).unwrap_or_default();
         if line.trim().is_empty() { default.to_owned() } else { line.trim().to_owned() }

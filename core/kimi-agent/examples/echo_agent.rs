@@ -11,11 +11,11 @@ fn main() -> io::Result<()> {
     run()
 }
 
-/// Runs until the client is gone.
+/// Runs until the client has closed its end.
 pub(crate) fn run() -> io::Result<()> {
     let server = Server::new(Profile::new("echo", "1.0"));
     let mut client = Connection::new(server, io::stdin().lock(), io::stdout());
-    // What is to be shouted once the user has said yes.
+    // The text to shout once the user has approved.
     let mut asked: Option<String> = None;
     while let Some(incoming) = client.next()? {
         let server = &mut client.server;

@@ -1,7 +1,7 @@
-//! Drive the Kimi coding agent from a program: sessions, turns, approvals, tools.
+//! Drive coding agents such as Kimi Code from a program: sessions, streamed turns, approvals, tools.
 //!
-//! A [`Session`] starts the agent (`kimi --wire`) as a child process; a [`Turn`] is a stream of [`Event`](wire::Event)s
-//! that ends with an outcome. What the agent asks meanwhile reaches the program's own functions.
+//! A [`Session`] starts the agent as a child process. A [`Turn`] is a stream of [`Event`](wire::Event)s that ends with a
+//! result. Handlers of the program answer the agent's requests, for example for approval.
 //!
 //! ```
 //! # use kimi_agent::testing::scripted_agent;
@@ -28,6 +28,9 @@
 //! # }
 //! ```
 
+#![deny(missing_docs)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 /// The agent's side of the protocol, to build an agent on.
 #[cfg(feature = "agent")]
 pub mod agent {
@@ -39,18 +42,21 @@ pub mod agent {
 #[doc(inline)]
 pub use kimi_agent_client::testing;
 
-/// Messages of the Wire protocol as types. All agents are shown in them, whatever protocol they speak.
+/// Messages as types. They are those of the Wire protocol; messages of agents with other protocols are converted to
+/// them.
 pub mod wire {
-    pub use kimi_agent_protocol::wire::message::*;
-    pub use kimi_agent_protocol::wire::{Added, Event, Extra, Json};
+    pub use kimi_agent_protocol::messages::types::*;
+    pub use kimi_agent_protocol::messages::{Added, Event, Extra, Json};
 }
 
 pub use kimi_agent_client::{
     Agent, AgentOptions, AsJson, Dialect, Executable, ExternalTool, Hook, IntoToolReturn, PromptOptions, Replay,
     Session, SessionOptions, SessionState, Step, Steps, TextStream, Turn, prompt,
 };
+pub use kimi_agent_policy::{Decision, Policy, PolicyError, PolicyVerdict};
 pub use kimi_agent_protocol::{
-    AgentExit, Answers, Approval, Capabilities, Error, HandlerError, HandlerFailure, HookDecision, OnError,
-    PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo, ToolCallRecord,
-    TurnStatus, VersionError, WireVersion, printable,
+    AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
+    ConfigValue, Error, HandlerError, HandlerFailure, HookDecision, OnError, PolicyReach, PromptResult,
+    RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo, ToolCallRecord, TurnStatus,
+    VersionError, WireVersion, printable,
 };

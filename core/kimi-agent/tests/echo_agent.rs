@@ -20,7 +20,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         it_repeats_and_asks().await;
-        a_reject_and_a_cancel_end_its_turn().await;
+        reject_and_cancel_end_turn().await;
     });
 }
 
@@ -41,7 +41,7 @@ async fn it_repeats_and_asks() {
     session.close().await.expect("it closes");
 }
 
-async fn a_reject_and_a_cancel_end_its_turn() {
+async fn reject_and_cancel_end_turn() {
     let session = Session::builder().executable(echo_agent()).start().await.expect("it starts");
     let result = session.prompt("hey!").expect("free").result().await.expect("fine");
     assert_eq!((result.status, &*result.text), (TurnStatus::Finished, "(whispers)"));

@@ -1,4 +1,4 @@
-//! What sessions allocate, counted exactly. One test, as the counters are the process's.
+//! The allocations of sessions, counted exactly. One test, as the counters are the process's.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -19,7 +19,7 @@ static COUNTING: Counting = Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the last allocation is. Memory that is given back before anything else is allocated was asked for only to see
+/// The address of the last allocation. Memory that is given back before anything else is allocated was asked for only to see
 /// whether there is so much, and never touched: it does not count towards the peak.
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
@@ -71,16 +71,16 @@ const MIB: usize = 1 << 20;
 const LARGE: usize = 8 * MIB;
 
 #[tokio::test]
-async fn sessions_hold_little_when_idle_and_large_messages_a_few_times_only() {
+async fn sessions_use_bounded_memory() {
     idle_sessions_are_small().await;
-    a_large_answer_is_held_twice().await;
-    a_large_event_is_held_twice().await;
+    large_answer_is_held_twice().await;
+    large_event_is_held_twice().await;
 }
 
 async fn idle_sessions_are_small() {
     const SESSIONS: usize = 16;
     let agent = scripted_agent(json!([[{"text": "Hello"}]]));
-    // What is made once, by whichever session comes first.
+    // The first session of a process makes things that all others share.
     let first = Session::builder().executable(&agent).start().await.unwrap();
     first.prompt("Hi").unwrap().result().await.unwrap();
     let before = live();
@@ -95,7 +95,7 @@ async fn idle_sessions_are_small() {
 }
 
 /// Its text, and the line that carries it.
-async fn a_large_answer_is_held_twice() {
+async fn large_answer_is_held_twice() {
     let agent = scripted_agent(json!([[{"external_tool": {"name": "big"}}, {"text": "thanks"}]]));
     // So that what is measured begins where the handler is done.
     let (called, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
@@ -130,7 +130,7 @@ async fn a_large_answer_is_held_twice() {
 }
 
 /// The line that carries it, and its text.
-async fn a_large_event_is_held_twice() {
+async fn large_event_is_held_twice() {
     let call = json!({"name": "ReadFile", "result": {"output": "x".repeat(LARGE)}});
     let agent = scripted_agent(json!([[{"tool_call": call}]]));
     let session = Session::builder().executable(&agent).start().await.unwrap();

@@ -9,7 +9,7 @@ use kimi_agent::testing::scripted_agent;
 use kimi_agent::{Error, Session};
 use serde_json::{Value, json};
 
-/// Refuses large allocations. Where one is refused that nobody has asked for before, the process ends.
+/// Refuses large allocations. An allocation without an earlier check ends the process.
 struct Scarce;
 
 #[global_allocator]
@@ -51,7 +51,7 @@ fn event(bytes: usize) -> Value {
 }
 
 #[tokio::test]
-async fn line_that_there_is_no_memory_for_fails_its_session_only() {
+async fn line_exceeding_memory_fails_its_session_only() {
     // The buffer, and what is decoded of a line that the buffer could hold.
     for (bytes, largest) in [(64 * MIB, 16 * MIB), (12 * MIB, 17 * MIB)] {
         let agent = scripted_agent(json!([[event(bytes), {"text": "end"}]]));

@@ -9,9 +9,10 @@ use futures_core::Stream;
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
-    Agent, AgentExit, AgentOptions, Answers, Approval, Capabilities, Dialect, Error, ExternalTool, HandlerError, Hook,
-    HookDecision, OnError, PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session, SessionInfo,
-    SessionOptions, SessionState, Step, TextStream, Turn, TurnStatus,
+    Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
+    ConfigOption, ConfigValue, Decision, Dialect, Error, ExternalTool, HandlerError, Hook, HookDecision, OnError,
+    Policy, PolicyReach, PolicyVerdict, PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session,
+    SessionInfo, SessionOptions, SessionState, Step, TextStream, Turn, TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +38,7 @@ names! {
         "Agent.builder" => Agent::builder().open()?;
         "Agent.create_session" => agent.create_session(SessionOptions::new()).await?;
         "Agent.list_sessions" => agent.list_sessions(None).await?;
+        "Agent.delete_session" => agent.delete_session("").await?;
         "Agent.resume" => agent.resume("", SessionOptions::new()).await?;
         "Agent.fork" => agent.fork("", SessionOptions::new()).await?;
         "Agent.close" => agent.close().await?;
@@ -47,6 +49,17 @@ names! {
         "SessionInfo.work_dir" => session.work_dir.is_dir();
         "SessionInfo.title" => session.title.as_deref();
         "SessionInfo.updated_at" => session.updated_at.as_deref();
+    }
+    config_options(option: ConfigOption, choice: kimi_agent::ConfigChoice) {
+        "ConfigOption.id" => option.id.len();
+        "ConfigOption.name" => option.name.len();
+        "ConfigOption.description" => option.description.as_deref();
+        "ConfigOption.category" => option.category.as_deref();
+        "ConfigOption.value" => option.value == ConfigValue::from(true) || option.value == ConfigValue::Text(String::new());
+        "ConfigOption.choices" => option.choices.len();
+        "ConfigChoice.value" => choice.value.len();
+        "ConfigChoice.name" => choice.name.len();
+        "ConfigChoice.description" => choice.description.as_deref();
     }
     agent_options(o: AgentOptions, time: Duration) {
         "AgentOptions.executable" => o.clone().executable("").executable(["", ""]);
@@ -77,6 +90,9 @@ names! {
         "Session.prompt" => session.prompt("")?;
         "Session.replay" => session.replay();
         "Session.set_plan_mode" => session.set_plan_mode(true).await?;
+        "Session.config_options" => session.config_options().iter().any(|option: &ConfigOption| option.id.is_empty());
+        "Session.set_config_option" => session.set_config_option("", "").await?;
+        "Session.undo" => session.undo(1).await?;
         "Session.close" => session.close().await?;
         "Session.close_with_timeout" => session.close_with_timeout(Duration::ZERO).await?;
         "Session.cancel" => session.cancel().await?;
@@ -84,7 +100,9 @@ names! {
     prompt_options(session: &Session, o: PromptOptions, time: Duration) {
         "PromptOptions.new" => kimi_agent::prompt(PromptOptions::new(""), SessionOptions::new());
         "PromptOptions.timeout" => session.prompt(o.clone().timeout(time))?;
-        "PromptOptions.idle_timeout" => session.prompt(o.idle_timeout(time))?;
+        "PromptOptions.idle_timeout" => session.prompt(o.clone().idle_timeout(time))?;
+        "PromptOptions.budget" => session.prompt(o.budget(Budget::new().tokens(1).output_tokens(1).steps(1)))?;
+        "Budget" => Budget::new().tool_calls(0).seconds(1.0);
     }
     texts(text: &mut TextStream<'_>) {
         "TextStream" => is_text_stream(text);
@@ -141,8 +159,26 @@ names! {
         "Capabilities.approval_feedback" => can.approval_feedback;
         "Capabilities.steer" => can.steer;
         "Capabilities.plan_mode" => can.plan_mode;
+        "Capabilities.config_options" => can.config_options;
         "Capabilities.replay" => can.replay;
+        "Capabilities.undo" => can.undo;
+        "Capabilities.fork" => can.fork;
         "Capabilities.hooks" => can.hooks.len();
+        "Capabilities.policy" => (can.policy == PolicyReach::Approvals, can.policy.as_str());
+        "Capabilities.files" => can.files;
+        "Capabilities.terminals" => can.terminals;
+    }
+    policy(policy: Policy, call: wire::ToolCallInfo, text: &str) {
+        "Policy.load" => Policy::load("")?;
+        "Policy.from_toml" => Policy::from_toml(text)?;
+        "Policy.from_json" => Policy::from_json(text)?;
+        "Policy.from_value" => Policy::from_value(&json!({}))?;
+        "Policy.warnings" => policy.warnings().len();
+        "Policy.check" => {
+            let PolicyVerdict { decision, rule, source, .. } = policy.check(&call, ".");
+            (decision == Decision::Ask, rule, source)
+        };
+        "Policy.check_json" => policy.check_json(&json!({}), ".").is_ok();
     }
     options(o: SessionOptions, tool: ExternalTool, hook: Hook, time: Duration) {
         "SessionOptions.work_dir" => o.clone().work_dir("");
@@ -150,6 +186,7 @@ names! {
         "SessionOptions.model" => o.clone().model("");
         "SessionOptions.thinking" => o.clone().thinking(true);
         "SessionOptions.yolo" => o.clone().yolo(true);
+        "SessionOptions.read_session_files" => o.clone().read_session_files(false);
         "SessionOptions.config_file" => o.clone().config_file("");
         "SessionOptions.config" => o.clone().config(json!({}));
         "SessionOptions.executable" => o.clone().executable("").executable(["", ""]);
@@ -158,12 +195,17 @@ names! {
         "SessionOptions.agent_file" => o.clone().agent_file("");
         "SessionOptions.skills_dir" => o.clone().skills_dir("");
         "SessionOptions.tools" => o.clone().tools([tool.clone()]).tool(tool);
+        "SessionOptions.session_budget" => o.clone().session_budget(Budget::new().steps(1));
         "SessionOptions.max_steps_per_turn" => o.clone().max_steps_per_turn(1);
         "SessionOptions.max_retries_per_step" => o.clone().max_retries_per_step(1);
+        "SessionOptions.policy" => Policy::load("").map(|policy| o.clone().policy(policy));
         "SessionOptions.on_approval" => o.clone().on_approval(|_| async { Ok(Approval::Approve) });
         "SessionOptions.on_approval_manual" => o.clone().on_approval_manual();
         "SessionOptions.on_question" => o.clone().on_question(|_| async { Ok(None) });
         "SessionOptions.on_question_manual" => o.clone().on_question_manual();
+        "SessionOptions.on_read_file" => o.clone().on_read_file(|_| async { Ok(None) });
+        "SessionOptions.on_write_file" => o.clone().on_write_file(|_| async { Ok(()) });
+        "SessionOptions.on_terminal" => o.clone().on_terminal(|_| async { Ok(kimi_agent::wire::TerminalResult::new("", 0)) });
         "SessionOptions.hooks" => o.clone().hooks([hook.clone()]).hook(hook);
         "SessionOptions.on_event" => o.clone().on_event(|_: Event| ());
         "SessionOptions.on_stderr" => o.clone().on_stderr(|_: &str| ());
@@ -197,8 +239,16 @@ names! {
         "HookDecision.Allow" => HookDecision::Allow;
         "HookDecision.Block" => HookDecision::Block(String::new());
     }
+    budgets(exceeded: &BudgetExceeded) {
+        "BudgetExceeded.option" => exceeded.option.len();
+        "BudgetExceeded.counter" => exceeded.counter == BudgetCounter::Tokens;
+        "BudgetExceeded.limit" => exceeded.limit;
+        "BudgetExceeded.used" => exceeded.used;
+        "BudgetExceeded.result" => exceeded.result.text.len();
+    }
     errors(error: &Error, exit: &AgentExit, rpc: &RpcError) {
         "Error.code" => error.code().len();
+        "Error.help" => error.help().len();
         "Error.is_retryable" => !error.is_retryable();
         "Error.InvalidOption" => matches!(error, Error::InvalidOption { option: _, reason: _ });
         "Error.Spawn" => matches!(error, Error::Spawn(_));
@@ -211,6 +261,7 @@ names! {
         "Error.EventBufferFull" => matches!(error, Error::EventBufferFull(_));
         "Error.Rpc" => matches!(error, Error::Rpc(RpcError { .. }));
         "Error.TurnCancelled" => matches!(error, Error::TurnCancelled);
+        "Error.BudgetExceeded" => matches!(error, Error::BudgetExceeded(_));
         "Error.MaxStepsReached" => matches!(error, Error::MaxStepsReached { steps: _ });
         "AgentExit.exit_code" => exit.exit_code == Some(1_i32);
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");
@@ -254,6 +305,7 @@ names! {
         "wire.Event.ToolResult" => matches!(event, Event::ToolResult(wire::ToolResult { return_value: wire::ToolReturnValue { .. }, .. }));
         "wire.Event.ApprovalResponse" => matches!(event, Event::ApprovalResponse(wire::ApprovalResponse { .. }));
         "wire.Event.SubagentEvent" => matches!(event, Event::SubagentEvent(wire::SubagentEvent { .. }));
+        "wire.Event.PolicyDecision" => matches!(event, Event::PolicyDecision(wire::PolicyDecision { .. }));
         "wire.Event.HandlerFailed" => matches!(event, Event::HandlerFailed(wire::HandlerFailed { .. }));
         "wire.Event.ApprovalRequest" => matches!(event, Event::ApprovalRequest(wire::ApprovalRequest { .. }));
         "wire.Event.ToolCallRequest" => matches!(event, Event::ToolCallRequest(wire::ToolCallRequest { .. }));

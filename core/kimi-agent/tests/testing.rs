@@ -19,7 +19,7 @@ fn start(agent: &ScriptedAgent) -> Child {
 }
 
 #[test]
-fn a_program_that_links_the_crate_is_the_agent_too() {
+fn host_program_can_run_as_agent() {
     let agent = scripted_agent(json!({"server": {"name": "myself"}}));
     let mut child = start(&agent);
     let line = "{\"id\":\"1\",\"method\":\"initialize\",\"params\":{\"protocol_version\":\"1.10\"}}\n";
@@ -32,7 +32,7 @@ fn a_program_that_links_the_crate_is_the_agent_too() {
 }
 
 #[test]
-fn the_script_lives_as_long_as_the_agent() {
+fn script_lives_as_long_as_agent() {
     let agent = scripted_agent(r#"[[{"text": "hi"}]]"#);
     let command: Vec<OsString> = (&agent).into();
     let path = std::path::PathBuf::from(command.last().expect("a script"));
@@ -43,7 +43,7 @@ fn the_script_lives_as_long_as_the_agent() {
 }
 
 #[test]
-fn a_script_may_be_a_file_which_stays() {
+fn script_file_is_kept() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "[]").expect("written");
     let agent = scripted_agent(file.path());
@@ -53,7 +53,7 @@ fn a_script_may_be_a_file_which_stays() {
 }
 
 #[test]
-fn a_script_can_be_checked_without_being_run() {
+fn script_can_be_checked_without_being_run() {
     assert_eq!(Script::from(json!([[{"text": "hi"}]])).check(), Ok(()));
     let error = Script::from("[[{}]]").check().expect_err("wrong");
     assert!(
@@ -64,7 +64,7 @@ fn a_script_can_be_checked_without_being_run() {
 }
 
 #[tokio::test]
-async fn a_session_runs_on_it() -> kimi_agent::Result<()> {
+async fn session_runs_with_scripted_agent() -> kimi_agent::Result<()> {
     let agent = scripted_agent(json!([[{"text": "You said {{prompt}}."}]]));
     let session = Session::builder().executable(&agent).start().await?;
     assert_eq!(session.server().map(|server| &*server.name), Some("kimi-scripted-agent"));
@@ -73,15 +73,15 @@ async fn a_session_runs_on_it() -> kimi_agent::Result<()> {
 }
 
 #[tokio::test]
-async fn a_wrong_script_says_what_is_wrong() {
+async fn invalid_script_error_names_problem() {
     let agent = scripted_agent(json!([[{"txt": "hi"}]]));
     let error = Session::builder().executable(&agent).start().await.expect_err("wrong");
     assert!(error.to_string().contains("turn 1, action 1: unknown action \"txt\""), "{error}");
 }
 
 #[test]
-fn the_scripts_in_the_documentation_are_right() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/testing.md");
+fn scripts_in_documentation_are_right() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/scripted-agent.md");
     let page = std::fs::read_to_string(page).expect("the page on testing");
     let scripts: Vec<_> = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(scripts.len() > 10, "the page has lost its examples");

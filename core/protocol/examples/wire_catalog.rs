@@ -3,6 +3,6 @@
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
 fn main() -> serde_json::Result<()> {
-    println!("{}", serde_json::to_string_pretty(&kimi_agent_protocol::wire::catalog::catalog())?);
+    println!("{}", serde_json::to_string_pretty(&kimi_agent_protocol::messages::catalog::catalog())?);
     Ok(())
 }

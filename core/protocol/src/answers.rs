@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::error::invalid_option;
-use crate::wire::Question;
+use crate::messages::{Question, TerminalResult};
 
-/// What a handler may fail with: any error. Its text reaches the model (from tools) and the program
-/// (as [`HandlerFailed`](crate::wire::HandlerFailed)).
+/// The error of a handler: any error. Its text reaches the model (from tools) and the program
+/// (as [`HandlerFailed`](crate::messages::HandlerFailed)).
 pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The answer to an [`ApprovalRequest`](crate::wire::ApprovalRequest).
+/// The answer to an [`ApprovalRequest`](crate::messages::ApprovalRequest).
 ///
 /// ```
 /// # use kimi_agent_protocol as kimi_agent;
@@ -22,19 +22,26 @@ pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approval {
-    /// Yes, this once.
+    /// The action is approved once.
     Approve,
-    /// Yes, and to all like it in this session.
+    /// The action is approved, and so are similar actions in this session.
     ApproveForSession,
-    /// No; with feedback the model goes on and takes it into account (from Wire 1.6 on).
+    /// The action is rejected. With feedback the model continues and considers it (from Wire 1.6 on).
     Reject {
-        /// What the model is told.
+        /// The text that the model reads.
         feedback: Option<String>,
     },
 }
 
 impl Approval {
-    /// No, with a word to the model.
+    /// Makes a rejection with feedback, which the model reads.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::Approval;
+    /// let answer = Approval::reject("use git instead");
+    /// ```
     pub fn reject(feedback: impl Into<String>) -> Self {
         Self::Reject { feedback: Some(feedback.into()) }
     }
@@ -55,7 +62,7 @@ impl Approval {
 
 const APPROVALS: &str = "\"approve\", \"approve_for_session\", \"reject\" or a Reject with feedback";
 
-/// An answer that is none of those expected.
+/// The error for an answer of a wrong type or value.
 pub(crate) struct WrongAnswer {
     got: String,
     expected: &'static str,
@@ -73,20 +80,20 @@ impl WrongAnswer {
         Self { got, expected, what }
     }
 
-    /// The error if a handler gave the answer.
+    /// Converts it to the error of a handler that gave the answer.
     fn returned(self) -> HandlerError {
         let Self { got, expected, what } = self;
         format!("the handler returned {got}; expected {expected} as {what}").into()
     }
 
-    /// The error if `respond()` was called with the answer.
+    /// Converts it to the error of `respond()`.
     pub(crate) fn given(self) -> Error {
         let Self { got, expected, what } = self;
         invalid_option("answer", format!("expected {expected} as {what}, got {got}"))
     }
 }
 
-/// A text in quotation marks, cut to what an error needs of it.
+/// Returns a text in quotation marks, shortened for an error.
 fn quoted(text: &str) -> String {
     let mut shown: String = text.chars().take(80).collect();
     if shown.len() < text.len() {
@@ -95,7 +102,7 @@ fn quoted(text: &str) -> String {
     format!("{shown:?}")
 }
 
-/// Answers to a [`QuestionRequest`](crate::wire::QuestionRequest), by the text of the question; several choices are joined by commas.
+/// Answers to a [`QuestionRequest`](crate::messages::QuestionRequest), by the text of the question; several choices are joined by commas.
 ///
 /// ```
 /// # use kimi_agent_protocol as kimi_agent;
@@ -108,32 +115,70 @@ fn quoted(text: &str) -> String {
 pub struct Answers(BTreeMap<String, String>);
 
 impl Answers {
-    /// No answers yet; left so, it dismisses the questions.
+    /// Makes an object without answers. As an answer it dismisses the questions.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::Answers;
+    /// assert_eq!(Answers::new().get("Which language?"), None);
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an answer.
+    /// Adds the answer to a question: the label of a choice, or other text.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::Answers;
+    /// let answers = Answers::new().answer("Which language?", "Rust").answer("Which database?", "SQLite");
+    /// assert_eq!(answers.get("Which database?"), Some("SQLite"));
+    /// ```
     #[must_use]
     pub fn answer(mut self, question: impl Into<String>, label: impl Into<String>) -> Self {
         self.0.insert(question.into(), label.into());
         self
     }
 
-    /// Adds an answer of several choices.
+    /// Adds the answer to a question that allows several choices.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::Answers;
+    /// let answers = Answers::new().answer_all("Which languages?", ["Rust", "Python"]);
+    /// assert_eq!(answers.get("Which languages?"), Some("Rust,Python"));
+    /// ```
     #[must_use]
     pub fn answer_all<L: AsRef<str>>(self, question: impl Into<String>, labels: impl IntoIterator<Item = L>) -> Self {
         let labels: Vec<String> = labels.into_iter().map(|label| label.as_ref().to_owned()).collect();
         self.answer(question, labels.join(","))
     }
 
-    /// The answer to one question.
+    /// Returns the answer to a question.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::Answers;
+    /// assert_eq!(Answers::new().answer("Sure?", "yes").get("Sure?"), Some("yes"));
+    /// ```
     pub fn get(&self, question: &str) -> Option<&str> {
         self.0.get(question).map(String::as_str)
     }
 
-    /// What is wrong with these as answers to these questions: an answer to a question that was not asked, or, unless `free`
+    /// Returns the problem of these answers to these questions: an answer to a question that was not asked, or, unless `free`
     /// allows any text, one that is not among the choices.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::Answers;
+    /// let problem = Answers::new().answer("Sure?", "yes").problem(&[], true);
+    /// assert!(problem.unwrap().contains("was not asked"));
+    /// ```
     pub fn problem(&self, questions: &[Question], free: bool) -> Option<String> {
         let listed = |texts: &mut dyn Iterator<Item = &str>| texts.map(quoted).collect::<Vec<_>>().join(", ");
         for (text, answer) in &self.0 {
@@ -142,8 +187,8 @@ impl Answers {
                 return Some(format!("it answers {}, which was not asked; the questions are: {asked}", quoted(text)));
             };
             let is_choice = |answer: &str| question.options.iter().any(|option| option.label == answer);
-            let fits = is_choice(answer)
-                || question.multi_select == Some(true) && answer.split(',').all(|answer| is_choice(answer.trim()));
+            let labels: Vec<&str> = question.options.iter().map(|option| &*option.label).collect();
+            let fits = is_choice(answer) || question.multi_select == Some(true) && labels_in(answer, &labels).is_some();
             if !free && !fits && !question.options.is_empty() {
                 let choices = listed(&mut question.options.iter().map(|option| &*option.label));
                 return Some(format!(
@@ -177,12 +222,52 @@ impl Answers {
     }
 }
 
-/// What a hook decides.
+/// Returns the positions of the labels in an answer that joins several labels by commas. Labels may contain commas.
+/// `None` if the answer contains anything else.
+pub(crate) fn labels_in(answer: &str, labels: &[&str]) -> Option<Vec<usize>> {
+    let whole = labels.iter().position(|label| *label == answer);
+    if let Some(place) = whole {
+        return Some(vec![place]);
+    }
+    let starts: Vec<usize> = std::iter::once(0).chain(answer.match_indices(',').map(|(at, _)| at + 1)).collect();
+    // By start: the label, and the start of the next one, if the rest of the answer can be read.
+    let mut found: BTreeMap<usize, (usize, Option<usize>)> = BTreeMap::new();
+    for &start in starts.iter().rev() {
+        let text = answer[start..].trim_start();
+        let readable = labels.iter().enumerate().find_map(|(place, label)| {
+            let rest = text.strip_prefix(label.trim())?.trim_start();
+            let next = answer.len() - rest.len() + 1;
+            match rest.is_empty() {
+                true => Some((place, None)),
+                false => (rest.starts_with(',') && found.contains_key(&next)).then_some((place, Some(next))),
+            }
+        });
+        found.extend(readable.map(|label| (start, label)));
+    }
+    let mut places = Vec::new();
+    let mut start = Some(0);
+    while let Some(at) = start {
+        let (place, next) = found.get(&at)?;
+        places.push(*place);
+        start = *next;
+    }
+    Some(places)
+}
+
+/// The decision of a hook.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::HookDecision;
+/// let decision = HookDecision::Block("nothing is deleted here".into());
+/// # drop(decision);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
-    /// Go on.
+    /// The action is allowed.
     Allow,
-    /// Do not, for this reason.
+    /// The action is blocked, for this reason.
     Block(String),
 }
 
@@ -190,7 +275,7 @@ pub enum HookDecision {
 /// `{"reject": feedback}`.
 ///
 /// # Errors
-/// Names anything else.
+/// Describes any other value.
 pub fn parse_approval(value: &Value) -> Result<Approval, HandlerError> {
     Approval::read(value).map_err(WrongAnswer::returned)
 }
@@ -198,7 +283,7 @@ pub fn parse_approval(value: &Value) -> Result<Approval, HandlerError> {
 /// Reads answers to questions from JSON: null to dismiss the questions, or an object of text or lists of text.
 ///
 /// # Errors
-/// Names anything else.
+/// Describes any other value.
 pub fn parse_answers(value: &Value) -> Result<Option<Answers>, HandlerError> {
     Answers::read(value).map_err(WrongAnswer::returned)
 }
@@ -206,7 +291,7 @@ pub fn parse_answers(value: &Value) -> Result<Option<Answers>, HandlerError> {
 /// Reads the decision of a hook from JSON: null, true or `"allow"`; or `{"block": reason}`.
 ///
 /// # Errors
-/// Names anything else.
+/// Describes any other value.
 pub fn parse_hook_decision(value: &Value) -> Result<HookDecision, HandlerError> {
     let wrong =
         || WrongAnswer::new("a hook's decision", value, "nothing, \"allow\" or a Block with a reason").returned();
@@ -221,12 +306,70 @@ pub fn parse_hook_decision(value: &Value) -> Result<HookDecision, HandlerError> 
     }
 }
 
-/// What counts where a hook's function fails or takes too long.
+/// Reads the text of a file from JSON: text, or null if the file does not exist.
+///
+/// # Errors
+/// Describes any other value.
+pub fn parse_file(value: Value) -> Result<Option<String>, HandlerError> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        other => {
+            const WHAT: &str = "the content of a file, or nothing if the file does not exist";
+            Err(WrongAnswer::new(WHAT, &other, "text").returned())
+        }
+    }
+}
+
+/// Reads the outcome of a command from JSON.
+///
+/// # Errors
+/// Describes any other value, and missing or unknown fields.
+pub fn parse_terminal_result(value: Value) -> Result<TerminalResult, HandlerError> {
+    const EXPECTED: &str = "an object with `output`, and with `exit_code` or `signal`,";
+    let result: Result<TerminalResult, _> = TerminalResult::deserialize(&value);
+    match result {
+        Ok(result) if result.extra.is_empty() => Ok(result),
+        _ => Err(WrongAnswer::new("the outcome of a command", &value, EXPECTED).returned()),
+    }
+}
+
+/// The decision if a hook's handler fails or takes too long.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// assert_eq!(kimi_agent::OnError::default(), kimi_agent::OnError::Allow);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Go on, as if it had allowed.
+    /// The hook allows the action.
     #[default]
     Allow,
-    /// Do not go on.
+    /// The hook blocks the action.
     Block,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_in_answer_may_contain_commas() {
+        let labels = ["a", "b, c", "b", " d"];
+        for (answer, expected) in [
+            ("a", Some(vec![0])),
+            ("b, c,a", Some(vec![1, 0])),
+            ("a , b, c", Some(vec![0, 1])),
+            ("b,a", Some(vec![2, 0])),
+            ("a, d", Some(vec![0, 3])),
+            ("b, x", None),
+            ("", None),
+            ("a,", None),
+        ] {
+            assert_eq!(labels_in(answer, &labels), expected, "{answer}");
+        }
+        let long = vec!["a"; 100_000].join(",");
+        assert_eq!(labels_in(&long, &labels).map(|places| places.len()), Some(100_000));
+    }
 }

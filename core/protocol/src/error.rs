@@ -4,16 +4,19 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::naming::Naming;
+use crate::budget::BudgetExceeded;
+use crate::messages::Json;
 use crate::printable::printable;
-use crate::wire::Json;
 
-/// What can go wrong. [`Error::code`] is the same string in every language and for every dialect.
+/// The page with a section for each code of an error. The bindings have copies, which `tools/generate_options.py` writes.
+pub const ERRORS_PAGE: &str = "https://github.com/kimi-agent/kimi-agent/blob/main/docs/reference/errors.md";
+
+/// The error of all calls. [`Error::code`] is the same string in every language and for every dialect.
 ///
 /// ```no_run
 /// # use kimi_agent_protocol as kimi_agent;
 /// # struct Turn;
-/// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { unimplemented!() } }
+/// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { Err(kimi_agent::Error::SessionClosed) } }
 /// # async fn example(turn: &mut Turn) {
 /// use kimi_agent::Error;
 /// match turn.result().await {
@@ -31,22 +34,22 @@ pub enum Error {
     InvalidOption {
         /// The option.
         option: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The agent could not be started; the text names what was looked for, and where.
+    /// The agent could not be started. The text says what was looked for, and where.
     #[error("{}", printable(.0))]
     Spawn(String),
     /// The agent did not open the session.
     #[error("{}", printable(.0))]
     Handshake(String),
-    /// The agent is gone.
+    /// The agent has exited.
     #[error(transparent)]
     AgentExited(#[from] AgentExit),
-    /// The agent broke the protocol beyond repair.
+    /// The agent violated the protocol, and the session cannot continue.
     #[error("{}", printable(.0))]
     Protocol(String),
-    /// The agent can't do this.
+    /// The agent does not support this.
     #[error("{}", printable(.0))]
     Unsupported(String),
     /// The session has been closed.
@@ -55,8 +58,8 @@ pub enum Error {
     /// A deadline was exceeded.
     #[error("{}", printable(.0))]
     Timeout(String),
-    /// A call from inside the loop over a turn waited for an answer that lies behind more unread events than the
-    /// hard bound allows; or a session that shares its process left too much unread while others went on, and is over.
+    /// The answer to a call from inside the loop over a turn lies behind more unread events than the hard limit allows.
+    /// Or a session of a shared process has left too much unread while other sessions continued; it is closed.
     #[error("{}", printable(.0))]
     EventBufferFull(String),
     /// The agent answered with an error.
@@ -65,38 +68,61 @@ pub enum Error {
     /// The turn was cancelled (from [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
     #[error("the turn was cancelled before it was finished; the session can still be used")]
     TurnCancelled,
-    /// The turn ran into its limit of steps (from
+    /// The turn reached its limit of steps (from
     /// [`PromptResult::raise_for_status`](crate::PromptResult::raise_for_status)).
     #[error(
         "the turn reached its limit of {} steps; prompt again to continue, or raise `max_steps_per_turn`",
         .steps.map_or_else(|| "the configured".to_owned(), |n| n.to_string())
     )]
     MaxStepsReached {
-        /// How many, if the agent said.
+        /// The number of steps, if the agent reported it.
         steps: Option<i64>,
     },
+    /// The turn, or its session, used more than a budget allows.
+    #[error(transparent)]
+    BudgetExceeded(Box<BudgetExceeded>),
     /// A defect of this SDK; please report it.
-    #[error("internal error: {0}")]
+    #[error("internal error: {0}; this is a defect of kimi-agent, please report it")]
     Internal(String),
 }
 
 /// How the agent ended.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::Error;
+/// fn report(error: &Error) {
+///     if let Error::AgentExited(exit) = error {
+///         eprintln!("{}: {}", exit.manner(), exit.stderr);
+///     }
+/// }
+/// # report(&Error::SessionClosed);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentExit {
-    /// Its exit code, unless a signal ended it.
+    /// The exit code. `None` if a signal ended it.
     pub exit_code: Option<i32>,
-    /// The name of the signal that ended it, as `SIGKILL`.
+    /// The name of the signal that ended it, for example `SIGKILL`.
     pub signal: Option<String>,
-    /// The end of what it wrote to stderr.
+    /// The last part of its stderr.
     pub stderr: String,
-    /// What to check, if the SDK knows: set when the agent exited before it opened the session.
+    /// A hint about the cause. Set if the agent exited before it opened the session.
     pub hint: Option<String>,
 }
 
 impl std::error::Error for AgentExit {}
 
 impl AgentExit {
-    /// How it ended, without its stderr.
+    /// Returns how the agent ended, without its stderr.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::AgentExit;
+    /// let exit = AgentExit { exit_code: Some(3), ..AgentExit::default() };
+    /// assert_eq!(exit.manner(), "the agent exited with code 3");
+    /// ```
     pub fn manner(&self) -> String {
         match (&self.signal, self.exit_code) {
             (Some(signal), _) => format!("the agent was ended by {signal}"),
@@ -118,17 +144,29 @@ impl fmt::Display for AgentExit {
 }
 
 /// An error that the agent answered with.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::Error;
+/// fn report(error: &Error) {
+///     if let Error::Rpc(answer) = error {
+///         eprintln!("{} ({:?})", answer.message, answer.rpc_code);
+///     }
+/// }
+/// # report(&Error::SessionClosed);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RpcError {
-    /// What it means.
+    /// The kind of error.
     pub kind: RpcErrorKind,
-    /// JSON-RPC's number for it, as it came; `None` if the SDK raises the error itself, without asking the agent.
+    /// The number of the JSON-RPC error. `None` if the SDK raises the error itself, without asking the agent.
     pub rpc_code: Option<i64>,
-    /// What the agent says.
+    /// The agent's message.
     pub message: String,
-    /// More about it.
+    /// The data that the agent attached to the error.
     pub data: Option<Json>,
-    /// What to do about it, if the SDK knows.
+    /// A hint about the remedy, if the SDK has one.
     pub hint: Option<String>,
 }
 
@@ -147,21 +185,31 @@ impl fmt::Display for RpcError {
     }
 }
 
-/// What an error of the agent's means, whatever number its dialect has for it.
+/// The kind of an agent's error, independent of the dialect's code for it.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::{Error, RpcErrorKind};
+/// fn is_logged_out(error: &Error) -> bool {
+///     matches!(error, Error::Rpc(answer) if answer.kind == RpcErrorKind::AuthExpired)
+/// }
+/// # assert!(!is_logged_out(&Error::SessionClosed));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RpcErrorKind {
-    /// A turn is running already.
+    /// Another turn of this session runs, or a handler waits for the turn that waits for this handler.
     TurnInProgress,
-    /// There is no turn to cancel or steer.
+    /// No turn is running that could be steered.
     NoActiveTurn,
-    /// No model is configured.
+    /// The agent has no login and no model, or kimi-cli does not know the name in `model`.
     LlmNotSet,
-    /// The model can't do what is asked.
+    /// The model lacks an ability that the prompt needs, for example to read images.
     LlmNotSupported,
-    /// The model's service failed.
+    /// The service of the model failed.
     LlmServiceError,
-    /// The login has expired.
+    /// The agent's login has expired or is missing.
     AuthExpired,
     /// Anything else.
     Other,
@@ -171,7 +219,7 @@ pub enum RpcErrorKind {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A stable name for the kind of error.
+    /// Returns the stable name of the kind of error.
     ///
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
@@ -199,27 +247,57 @@ impl Error {
             },
             Self::TurnCancelled => "turn_cancelled",
             Self::MaxStepsReached { .. } => "max_steps_reached",
+            Self::BudgetExceeded(_) => "budget_exceeded",
             Self::Internal(_) => "internal_error",
         }
     }
 
-    /// Whether the agent answered with an error (as opposed to being gone, or never reached).
+    /// Returns the address of the documentation of this kind of error: its causes, what to check, and remedies.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert!(kimi_agent::Error::SessionClosed.help().ends_with("/docs/reference/errors.md#session_closed"));
+    /// ```
+    pub fn help(&self) -> String {
+        format!("{ERRORS_PAGE}#{}", self.code())
+    }
+
+    /// Returns whether the agent answered with an error. If not, the agent exited, or was never reached.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert!(!kimi_agent::Error::SessionClosed.is_rpc());
+    /// ```
     pub fn is_rpc(&self) -> bool {
         matches!(self, Self::Rpc(_))
     }
 
-    /// Whether a deadline passed.
+    /// Returns whether a deadline was exceeded.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert!(kimi_agent::Error::Timeout("…".into()).is_timeout());
+    /// ```
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout(_))
     }
 
-    /// Whether the agent is gone.
+    /// Returns whether the agent has exited.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert!(!kimi_agent::Error::SessionClosed.is_agent_exited());
+    /// ```
     pub fn is_agent_exited(&self) -> bool {
         matches!(self, Self::AgentExited(_))
     }
 
-    /// Whether the same call can succeed later without a change: the model is overloaded or limits the rate, the agent
-    /// exited, a deadline was exceeded, or another turn was running. Nothing else is worth a retry.
+    /// Returns whether the same call can succeed later without a change: the model is overloaded or limits the rate,
+    /// the agent exited, a deadline was exceeded, or another turn was running. Do not retry after other errors.
     ///
     /// An agent that exits by itself before it has opened the session would do so again. The same holds for a model's
     /// service that refuses the request itself, with an HTTP status such as 401.
@@ -244,20 +322,6 @@ impl Error {
     }
 }
 
-impl Error {
-    /// Code in progress calls it; use [`invalid_option`].
-    #[doc(hidden)]
-    pub fn option(option: impl Into<String>, reason: impl Into<String>) -> Self {
-        invalid_option(option, reason)
-    }
-
-    /// Code in progress calls it; use [`local_error`].
-    #[doc(hidden)]
-    pub fn local(kind: RpcErrorKind, message: &str) -> Self {
-        local_error(kind, message)
-    }
-}
-
 /// Returns the attributes of an error in the bindings, by name.
 pub fn fields(error: &Error) -> Map<String, Value> {
     let fields = match error {
@@ -272,6 +336,7 @@ pub fn fields(error: &Error) -> Map<String, Value> {
             "hint": error.hint,
         }),
         Error::MaxStepsReached { steps } => json!({"steps": steps}),
+        Error::BudgetExceeded(exceeded) => exceeded.fields(),
         _ => json!({}),
     };
     let mut fields = match fields {
@@ -280,43 +345,6 @@ pub fn fields(error: &Error) -> Map<String, Value> {
     };
     fields.insert("retryable".to_owned(), error.is_retryable().into());
     fields
-}
-
-/// Returns the error as a language spells it: options and methods are named as that language spells them.
-///
-/// Texts of the core name them in backticks, in snake case. Text that the agent wrote stays as it is: it stands
-/// behind the first line, or is a message of the agent's.
-#[must_use]
-pub fn spelled(error: Error, naming: Naming) -> Error {
-    let spell = |text: String| naming.spell(&text);
-    match error {
-        Error::InvalidOption { option, reason } => Error::InvalidOption { option, reason: spell(reason) },
-        Error::Spawn(text) => Error::Spawn(spell(text)),
-        Error::Handshake(text) => Error::Handshake(spell(text)),
-        Error::Protocol(text) => Error::Protocol(spell(text)),
-        Error::Unsupported(text) => Error::Unsupported(spell(text)),
-        Error::Timeout(text) => Error::Timeout(spell(text)),
-        Error::EventBufferFull(text) => Error::EventBufferFull(spell(text)),
-        Error::Internal(text) => Error::Internal(spell(text)),
-        Error::AgentExited(exit) => Error::AgentExited(AgentExit { hint: exit.hint.map(spell), ..exit }),
-        Error::Rpc(mut error) => {
-            error.hint = error.hint.map(spell);
-            if error.rpc_code.is_none() {
-                error.message = spell(error.message);
-            }
-            Error::Rpc(error)
-        }
-        other => other,
-    }
-}
-
-/// Returns the text of an error as a language spells it.
-pub fn text(error: &Error, naming: Naming) -> String {
-    match error {
-        // These have a text of their own, not a stored one.
-        Error::SessionClosed | Error::MaxStepsReached { .. } => naming.spell(&error.to_string()),
-        _ => spelled(error.clone(), naming).to_string(),
-    }
 }
 
 /// Returns the error for a wrong value of an option.
@@ -329,14 +357,14 @@ pub fn local_error(kind: RpcErrorKind, message: &str) -> Error {
     Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
 }
 
-/// The HTTP status that an agent quotes from the model's service, as in `Error code: 429 - {…}`.
+/// Returns the HTTP status that an agent quotes from the model's service, for example in `Error code: 429 - {…}`.
 fn http_status(message: &str) -> Option<u16> {
     let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().ok()
 }
 
-/// Whether the service will answer the same request in the same way.
+/// Returns whether the service would answer the same request in the same way.
 fn is_final(status: u16) -> bool {
     (400..500).contains(&status) && !matches!(status, 408 | 409 | 425 | 429)
 }
@@ -346,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn service_error_is_retryable_unless_the_request_is_refused() {
+    fn service_error_is_retryable_unless_refused() {
         let error = |message: &str| {
             let mut error = local_error(RpcErrorKind::LlmServiceError, message);
             if let Error::Rpc(error) = &mut error {
@@ -356,16 +384,5 @@ mod tests {
         };
         assert!(error("the model is overloaded") && error("Error code: 429 - {}") && error("Error code: 503"));
         assert!(!error("Error code: 401 - {'error': …}") && !error("status code 403"));
-    }
-
-    #[test]
-    fn options_are_spelled_as_the_language_spells_them_and_quotes_stay() {
-        let error = Error::Timeout("raise `turn_timeout` or call `set_plan_mode()`\nstderr: `turn_timeout`".to_owned());
-        let expected = "raise `turnTimeout` or call `setPlanMode()`\nstderr: `turn_timeout`";
-        assert_eq!(text(&error, Naming::Camel), expected);
-        assert_eq!(text(&error, Naming::Snake), error.to_string());
-        let closed = text(&Error::SessionClosed, Naming::Camel);
-        assert!(closed.contains("`sessionId`"), "{closed}");
-        assert_eq!(fields(&Error::SessionClosed)["retryable"], false);
     }
 }

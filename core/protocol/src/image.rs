@@ -1,4 +1,4 @@
-//! Images as content parts: finds out the media type and makes a `data:` URL. The bindings call this, too.
+//! Images as content parts: detects the media type and makes a `data:` URL. The bindings use this, too.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -9,12 +9,12 @@ use base64::Engine;
 
 use crate::error::invalid_option;
 use crate::error::{Error, Result};
-use crate::wire::ContentPart;
+use crate::messages::ContentPart;
 
-/// What an error names: the function that programs call in every language.
+/// The name in errors: the function that programs call in every language.
 const NAME: &str = "image";
 const KNOWN: &str = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF or HEIC";
-/// Enough of a file to recognize its type.
+/// The number of bytes that are enough to detect the type.
 const HEAD: usize = 64;
 
 impl ContentPart {
@@ -52,7 +52,7 @@ impl ContentPart {
         }
         let mut file = File::open(path).map_err(failed)?;
         let mut bytes = Vec::with_capacity(HEAD);
-        // A large file that is not an image is not read as a whole.
+        // A large file that is not an image is not read completely.
         (&mut file).take(HEAD as u64).read_to_end(&mut bytes).map_err(failed)?;
         let media_type = recognized(&bytes, || format!("the file {}", shown()))?;
         file.read_to_end(&mut bytes).map_err(failed)?;
@@ -100,7 +100,7 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> String {
     format!("there is no file \"{text}\"{found}; pass the path of an image file, or its bytes")
 }
 
-/// The media type that the first bytes belong to.
+/// Returns the media type, by the first bytes.
 fn recognized(bytes: &[u8], subject: impl Fn() -> String) -> Result<&'static str> {
     if bytes.is_empty() {
         return Err(invalid(format!("{} is empty; expected {KNOWN}", subject())));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn media_type_is_recognized_by_the_first_bytes() {
+    fn media_type_is_recognized_by_first_bytes() {
         let samples: [(&[u8], &str); 10] = [
             (b"\x89PNG\r\n\x1a\n\0\0", "image/png"),
             (b"\xff\xd8\xff\xe0\0\x10JFIF", "image/jpeg"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn image_bytes_without_an_image_are_refused() {
+    fn image_bytes_without_image_are_refused() {
         assert_eq!(reason(ContentPart::image_bytes(b"")), format!("the value is empty; expected {KNOWN}"));
         let text = reason(ContentPart::image_bytes(b"hello, world"));
         assert!(text.starts_with("the value is not an image of a known type: it starts with 68 65 6c 6c 6f 2c 20 77;"));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn image_file_is_read_whatever_its_name() {
+    fn image_file_type_ignores_file_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("picture.txt");
         let bytes: Vec<u8> = b"\x89PNG\r\n\x1a\n".iter().copied().chain((0..=255).cycle().take(5000)).collect();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn image_file_that_cannot_be_used_is_refused() {
+    fn unusable_image_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("picture.png");
         let shown = path.display().to_string();
@@ -228,7 +228,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn image_file_that_is_a_device_is_refused() {
+    fn device_as_image_file_is_refused() {
         let text = reason(ContentPart::image_file("/dev/null"));
         assert_eq!(text, "\"/dev/null\" is not a regular file; pass the path of an image file");
     }

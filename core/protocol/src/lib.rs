@@ -3,12 +3,13 @@
 //!
 //! Programs use the crate `kimi-agent`, which re-exports the types that they see. This crate promises no stable API.
 
+#![deny(missing_docs)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod answers;
-#[allow(missing_docs, reason = "not an API for programs")]
+pub mod budget;
 pub mod connection;
-#[allow(missing_docs, reason = "not an API for programs")]
 pub mod dialect;
-#[allow(missing_docs, reason = "not an API for programs")]
 pub mod endpoint;
 pub mod error;
 #[cfg(any(test, fuzzing))]
@@ -16,15 +17,25 @@ pub mod error;
 pub mod fuzzing;
 #[cfg(feature = "image-files")]
 mod image;
+pub mod json;
+pub mod jsonrpc;
+pub mod messages;
 pub mod naming;
 pub mod options;
 pub mod printable;
-#[allow(missing_docs, reason = "not an API for programs")]
 pub mod secrets;
-pub mod wire;
+pub mod spelling;
+pub mod texts;
+pub mod turn_records;
 
 pub use answers::{Answers, Approval, HandlerError, HookDecision, OnError};
+pub use budget::{Budget, BudgetCounter, BudgetExceeded};
 pub use connection::{HandlerFailure, PromptResult, RejectedApproval, RejectedBy, ToolCallRecord, TurnStatus};
-pub use dialect::{Capabilities, SessionInfo, VersionError, WireVersion};
+pub use dialect::{
+    Capabilities, ConfigChoice, ConfigOption, ConfigValue, PolicyReach, SessionInfo, VersionError, WireVersion,
+};
 pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
+/// The public name of the messages in `kimi-agent`, for the examples of this crate.
+#[doc(hidden)]
+pub use messages as wire;
 pub use printable::printable;

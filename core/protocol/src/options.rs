@@ -1,5 +1,5 @@
 //! The declaration of every option: name, type, default, flag, documentation. The bindings' types, the tables in
-//! docs/options.md and the reading and checking of values come from it.
+//! docs/reference/options.md and the reading and checking of values come from it.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ pub const MAX_LINE_BYTES: usize = 256 << 20;
 pub const EVENT_BUFFER_BYTES: usize = 256 << 10;
 /// The smallest value of an option of the kind [`Kind::Bytes`].
 pub const SMALLEST_BUFFER: usize = 1 << 10;
-/// The largest value of an option of the kind [`Kind::Duration`]: ten years. Larger ones could overflow a point in time.
+/// The largest value of an option of the kind [`Kind::Duration`]: ten years. A larger one could overflow a point in
+/// time.
 pub const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The type of an option's values.
@@ -33,7 +34,7 @@ pub enum Kind {
     Directory,
     /// The path of a file that exists.
     File,
-    /// True or false.
+    /// A boolean.
     Boolean,
     /// A whole number from 1 on.
     Count,
@@ -41,6 +42,8 @@ pub enum Kind {
     Bytes,
     /// Longer than zero, at most [`LONGEST`]. Its unit is that of the language, [`Naming::unit`].
     Duration,
+    /// Limits on tokens, steps, tool calls and seconds.
+    Budget,
     /// A JSON object.
     Object,
     /// A list of JSON objects.
@@ -57,6 +60,8 @@ pub enum Kind {
     Tools,
     /// A list of hooks.
     Hooks,
+    /// The rules of a policy, a `Policy`, or the path of a file with rules.
+    Policy,
     /// A function that answers approval requests, or "manual".
     ApprovalHandler,
     /// A function that answers questions, or "manual".
@@ -65,6 +70,12 @@ pub enum Kind {
     EventHandler,
     /// A function that gets lines of stderr.
     StderrHandler,
+    /// A function that reads a file.
+    ReadFileHandler,
+    /// A function that writes a file.
+    WriteFileHandler,
+    /// A function that runs a command.
+    TerminalHandler,
 }
 
 impl Kind {
@@ -77,6 +88,7 @@ impl Kind {
             Self::Count => "a whole number from 1 on",
             Self::Bytes => "a whole number of bytes",
             Self::Duration => return format!("a number of {}", naming.unit().0),
+            Self::Budget => "an object of limits",
             Self::Object => "an object",
             Self::Objects => "a list of objects",
             Self::Texts => "a list of text",
@@ -84,8 +96,13 @@ impl Kind {
             Self::Executable => "a path, or a list of a path and arguments",
             Self::Tools => "a list of tools",
             Self::Hooks => "a list of hooks",
+            Self::Policy => "an object with rules, a `Policy`, or the path of a file with rules",
             Self::ApprovalHandler | Self::QuestionHandler => "a function or \"manual\"",
-            Self::EventHandler | Self::StderrHandler => "a function",
+            Self::EventHandler
+            | Self::StderrHandler
+            | Self::ReadFileHandler
+            | Self::WriteFileHandler
+            | Self::TerminalHandler => "a function",
         }
         .to_owned()
     }
@@ -101,35 +118,37 @@ pub enum Fallback {
     Text(&'static str),
     /// False.
     False,
+    /// True.
+    True,
     /// A duration.
     Duration(Duration),
     /// A number of bytes.
     Bytes(usize),
 }
 
-/// The function that takes an option.
+/// The functions that accept an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// `create_session()`.
+    /// `create_session()` only.
     Session,
-    /// `open_agent()`. A session that has its agent for itself takes the option as well.
+    /// `open_agent()`. A session with an agent of its own accepts the option, too.
     Agent,
-    /// `create_session()` and `open_agent()`, each for itself.
+    /// `create_session()` and `open_agent()`. Each has a value of its own.
     Both,
-    /// `session.prompt()`.
+    /// `session.prompt()` only.
     Prompt,
 }
 
-/// The section of docs/options.md that an option is in.
+/// The section of docs/reference/options.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
-    /// Where the agent works, and what it may do.
+    /// The working directory and the permissions of the agent.
     Session,
     /// The agent's program and its configuration.
     Program,
-    /// The program's functions.
+    /// The handlers of the program.
     Handlers,
     /// Deadlines and limits.
     Limits,
@@ -144,24 +163,24 @@ pub struct OptionInfo {
     pub name: &'static str,
     /// The type.
     pub kind: Kind,
-    /// The function that takes it.
+    /// The functions that accept it.
     pub scope: Scope,
-    /// The section of docs/options.md.
+    /// The section of docs/reference/options.md.
     pub section: Section,
-    /// The value if it is not set.
+    /// The default.
     pub default: Fallback,
-    /// The documentation, without unit and default. Names of other options and of methods stand in backticks.
+    /// The documentation, without unit and default. Names of other options and of methods are in backticks.
     pub doc: &'static str,
-    /// The documentation for `open_agent()`, if it is another.
+    /// The documentation for `open_agent()`, if it differs.
     pub doc_for_agent: Option<&'static str>,
     /// The flag of kimi-cli.
     pub flag: Option<&'static str>,
-    /// The release of kimi-cli that brought the flag, if Wire is older.
+    /// The release of kimi-cli that added the flag, if it is later than Wire.
     #[serde(skip)]
     pub since: Option<Release>,
-    /// Whether an agent that speaks ACP can be given it.
+    /// Whether agents that speak ACP support it.
     pub over_acp: bool,
-    /// Names that other SDKs and people have for it.
+    /// Its names in other SDKs, and names that people guess.
     #[serde(skip)]
     pub aliases: &'static [&'static str],
 }
@@ -181,7 +200,7 @@ impl OptionInfo {
         self
     }
 
-    /// The flag came with this release of kimi-cli.
+    /// Sets the release of kimi-cli that added the flag.
     const fn since(mut self, major: u32, minor: u32) -> Self {
         self.since = Some(Release::new(major, minor));
         self
@@ -225,7 +244,8 @@ const fn limit(name: &'static str, kind: Kind, default: Fallback, doc: &'static 
     OptionInfo::new(Section::Limits, name, kind, default, doc)
 }
 
-/// Every option of a session and of an agent, in the order of kimi-cli's arguments. The first one that is wrong is reported.
+/// Every option of a session and of an agent, in the order of kimi-cli's arguments. Checks report the first wrong
+/// option in this order.
 pub const OPTIONS: &[OptionInfo] = &[
     session(
         "work_dir",
@@ -270,7 +290,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "config_file",
         Kind::File,
         Fallback::Words("the user's own file"),
-        "The path of a configuration file: JSON if its name ends with `.json`, otherwise TOML. Not together with `config`.",
+        "The path of a configuration file: JSON if its name ends with `.json`, else TOML. Not together with `config`.",
     )
     .flag("--config-file")
     .since(0, 68)
@@ -338,11 +358,10 @@ pub const OPTIONS: &[OptionInfo] = &[
         "max_steps_per_turn",
         Kind::Count,
         Fallback::Words("as the agent is configured"),
-        "The largest number of steps in a turn, at least 1.",
+        "The largest number of steps in a turn, at least 1. Over ACP only Kimi Code takes it, for a session with a process of its own.",
     )
     .flag("--max-steps-per-turn")
     .since(0, 73)
-    .not_over_acp()
     .aliases(&["max_steps", "max_turns"]),
     session(
         "max_retries_per_step",
@@ -352,12 +371,19 @@ pub const OPTIONS: &[OptionInfo] = &[
          retry.",
     )
     .flag("--max-retries-per-step")
-    .since(0, 73)
-    .not_over_acp(),
+    .since(0, 73),
+    handler(
+        "policy",
+        Kind::Policy,
+        Fallback::Words("none"),
+        "Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see calls \
+         that need no approval.",
+    )
+    .aliases(&["permissions", "rules", "permission_rules"]),
     handler(
         "on_approval",
         Kind::ApprovalHandler,
-        Fallback::Words("with `yolo` every request is approved, otherwise every request is rejected"),
+        Fallback::Words("with `yolo` every request is approved, else every request is rejected"),
         "Answers approval requests. With `\"manual\"` the reader of the events answers them with `respond()`. It has no deadline.",
     )
     .aliases(&["can_use_tool"]),
@@ -368,6 +394,28 @@ pub const OPTIONS: &[OptionInfo] = &[
         "Answers the agent's questions. With `\"manual\"` the reader of the events answers them with `respond()`. It has no \
          deadline.",
     ),
+    handler(
+        "on_read_file",
+        Kind::ReadFileHandler,
+        Fallback::Words("the agent reads files itself"),
+        "Reads a file for the agent. Only over ACP, and only some agents use it. Sessions of an agent share a process if they set \
+         the same handlers of files and terminals.",
+    )
+    .aliases(&["read_text_file"]),
+    handler(
+        "on_write_file",
+        Kind::WriteFileHandler,
+        Fallback::Words("the agent writes files itself"),
+        "Writes a file for the agent. Only over ACP, and only some agents use it.",
+    )
+    .aliases(&["write_text_file"]),
+    handler(
+        "on_terminal",
+        Kind::TerminalHandler,
+        Fallback::Words("the agent runs commands itself"),
+        "Runs a command for the agent. Only over ACP, and only some agents use it.",
+    )
+    .aliases(&["terminal"]),
     handler(
         "hooks",
         Kind::Hooks,
@@ -412,6 +460,13 @@ pub const OPTIONS: &[OptionInfo] = &[
     .of_agent()
     .aliases(&["args"]),
     program(
+        "read_session_files",
+        Kind::Boolean,
+        Fallback::True,
+        "Whether the SDK reads the session's files, in which Kimi Code writes the tokens, the steps and the failure of a turn. \
+         ACP does not report these. The end of a turn waits up to a second for them. Other agents have no such files.",
+    ),
+    program(
         "dialect",
         Kind::Dialect,
         Fallback::Text("auto"),
@@ -452,6 +507,14 @@ pub const OPTIONS: &[OptionInfo] = &[
     limit("turn_timeout", Kind::Duration, Fallback::Words("no limit"), "The time for a whole turn.")
         .aliases(&["deadline", "timeout"]),
     limit(
+        "session_budget",
+        Kind::Budget,
+        Fallback::Words("no limit"),
+        "The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. The turn \
+         that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.",
+    )
+    .aliases(&["max_budget", "max_tokens"]),
+    limit(
         "max_line_bytes",
         Kind::Bytes,
         Fallback::Bytes(MAX_LINE_BYTES),
@@ -481,30 +544,19 @@ pub const PROMPT_OPTIONS: &[OptionInfo] = &[
         Fallback::Words("the session's `idle_timeout`"),
         "The longest time without a message from the agent. Time in which the agent waits for this program does not count.",
     ),
+    OptionInfo::new(
+        Section::Prompt,
+        "budget",
+        Kind::Budget,
+        Fallback::Words("no limit"),
+        "The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds it is \
+         cancelled and fails with `BudgetExceeded`.",
+    ),
 ];
 
-/// Returns the option of this name, which is spelled as the caller spells names.
+/// Returns the option with this name, in the caller's spelling.
 pub fn find(options: &'static [OptionInfo], given: &str, naming: Naming) -> Option<&'static OptionInfo> {
     options.iter().find(|option| naming.name(option.name) == given)
-}
-
-/// The declarations of all options as JSON, for the generators. Texts and names are given in both spellings.
-pub fn catalog() -> serde_json::Value {
-    let spelled = |option: &OptionInfo| {
-        let mut value = serde_json::to_value(option).unwrap_or_default();
-        value["node_name"] = Naming::Camel.name(option.name).into();
-        for key in ["doc", "doc_for_agent"] {
-            if let Some(text) = value[key].as_str() {
-                value[&format!("node_{key}")] = Naming::Camel.spell(text).into();
-            }
-        }
-        if let Fallback::Words(words) = option.default {
-            value["node_default"] = Naming::Camel.spell(words).into();
-        }
-        value
-    };
-    let all = OPTIONS.iter().chain(PROMPT_OPTIONS).map(spelled).collect::<Vec<_>>();
-    serde_json::json!({"options": all, "smallest_buffer": SMALLEST_BUFFER})
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// Returns the text with control and bidirectional characters written as escapes, such as `\x1b` and `\u202e`.
 ///
-/// What an agent sends (descriptions of approvals, outputs of tools, text) may hold what a model, a web page or a file made
+/// Text from an agent (descriptions of approvals, outputs of tools, text) can contain what a model, a web page or a file made
 /// up. Printed as it is, it can move the cursor, change the clipboard or show words in another order. Call this before
 /// such text is shown in a terminal. The SDK does so for its own errors and log records.
 ///
@@ -37,7 +37,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The same in one line: line breaks and tabs are escaped as well. For log records.
+/// Returns the text as [`printable()`] does, in one line: line breaks and tabs are escaped as well. For log records.
+///
+/// # Examples
+/// ```
+/// use kimi_agent_protocol::printable::printable_line;
+/// assert_eq!(printable_line("one\ntwo"), r"one\ntwo");
+/// ```
 pub fn printable_line(text: &str) -> Cow<'_, str> {
     match printable(text) {
         shown if !shown.contains(['\n', '\t']) => shown,
@@ -87,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_moves_a_terminal_is_left(text in any::<String>()) {
+        fn control_characters_are_removed(text in any::<String>()) {
             let shown = printable(&text);
             prop_assert!(!shown.contains(is_escaped), "{:?}", shown);
             prop_assert_eq!(printable(&shown), shown.as_ref());

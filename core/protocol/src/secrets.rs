@@ -1,4 +1,4 @@
-//! Finds values of options that may be secrets in text of the agent's, without keeping the values.
+//! Finds values of options that may be secrets in text from the agent, without storing the values.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Shorter values, such as `true` or `kimi`, are everywhere.
+/// Shorter values, such as `true` or `kimi`, are too common.
 const SHORTEST: usize = 6;
 /// Longer values are found by their pieces of this length.
 const PIECE: usize = 32;
-/// What stands for a secret.
+/// The replacement for a secret.
 const MASK: &str = "***";
 
-/// Hashes of values, with a key of the process's own. Cloning is cheap.
+/// Hashes of values, with a random key of the process. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Secrets {
     known: Arc<[Known]>,
@@ -22,7 +22,7 @@ pub struct Secrets {
 }
 
 struct Known {
-    /// Of the first bytes, so that few places of a text have to be hashed.
+    /// Hashes of the first bytes, so that only few positions of a text need a complete hash.
     prefix: u16,
     len: u16,
     hash: u64,
@@ -35,7 +35,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// Knows all texts in these values, and these texts.
+    /// Stores all strings in these values, and these texts.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a Value>, texts: impl IntoIterator<Item = &'a OsStr>) -> Self {
         let mut all = Self::default();
         let mut known = Vec::new();
@@ -71,7 +71,7 @@ impl Secrets {
         }
     }
 
-    /// The beginning of a line, as text, with `***` instead of the values.
+    /// Returns the beginning of a line as text, with `***` in place of the values.
     pub fn shown(&self, line: &[u8], limit: usize) -> String {
         let window = &line[..line.len().min(limit + PIECE)];
         let limit = limit.min(window.len());
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_options_are_masked_wherever_they_are() {
+    fn option_values_are_masked_in_lines() {
         let long = "k".repeat(20) + &"0123456789".repeat(30);
         let config = json!({"providers": [{"api_key": "sk-canary-1"}, {"key": long, "quoted": "a\"b\\c\"d"}], "n": 3});
         let secrets = Secrets::new([&config], [OsStr::new("env-canary"), OsStr::new("short")]);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_at_the_limit_is_masked() {
+    fn secret_at_limit_is_masked() {
         let config = json!(["sk-canary-1", "p".repeat(5000)]);
         let secrets = Secrets::new([&config], []);
         assert_eq!(secrets.shown(b"12345 sk-canary-1", 10), "12345 ***");
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_secret_is_left(
+        fn secrets_are_all_masked(
             secret in "[ -~]{6,80}", before in "[ -~]{0,40}", after in "[ -~]{0,40}", limit in 0..200_usize,
         ) {
             let secrets = Secrets::new([], [OsStr::new(&secret)]);

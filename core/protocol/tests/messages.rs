@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use kimi_agent_protocol::wire::catalog::{Catalog, FieldType, MessageType, catalog};
-use kimi_agent_protocol::wire::{ContentPart, DisplayBlock, Event, Json, TypeRef, UnknownEvent};
+use kimi_agent_protocol::messages::catalog::{Catalog, FieldType, MessageType, catalog};
+use kimi_agent_protocol::messages::{ContentPart, DisplayBlock, Event, Json, TypeRef, UnknownEvent};
 use serde_json::{Map, Value, json};
 
 /// Makes messages of any type out of the catalogue.
@@ -78,7 +78,7 @@ fn write(event: &Event) -> Value {
 }
 
 #[test]
-fn every_type_comes_back_as_it_came_with_what_nobody_knows() {
+fn any_type_keeps_unknown_fields() {
     let maker = Maker::new();
     for (kind, payload) in maker.events() {
         for (all, besides) in [(true, false), (true, true)] {
@@ -94,7 +94,7 @@ fn every_type_comes_back_as_it_came_with_what_nobody_knows() {
 }
 
 #[test]
-fn fields_are_written_in_their_order_and_unknown_ones_after_them() {
+fn fields_are_written_in_declared_order() {
     let text =
         r#"{"mood":"good","status_code":500,"n":1,"next_attempt":2,"wait_s":0.5,"max_attempts":3,"error_type":"E"}"#;
     let event: Event = serde_json::from_str(&format!(r#"{{"type":"StepRetry","payload":{text}}}"#)).expect("an event");
@@ -109,7 +109,7 @@ fn is_optional(field: &FieldType) -> bool {
 }
 
 #[test]
-fn null_and_absent_are_the_same_for_what_may_be_absent_and_are_left_out() {
+fn optional_null_fields_equal_absent_fields() {
     let maker = Maker::new();
     for (kind, payload) in maker.events() {
         let least = maker.payload(payload, false, false, 0);
@@ -132,7 +132,7 @@ fn null_and_absent_are_the_same_for_what_may_be_absent_and_are_left_out() {
 }
 
 #[test]
-fn a_payload_that_does_not_fit_is_unknown_whole_and_says_where() {
+fn mismatched_payload_is_unknown_with_place() {
     let maker = Maker::new();
     let mut checked = 0;
     for (kind, payload) in maker.events() {
@@ -151,7 +151,7 @@ fn a_payload_that_does_not_fit_is_unknown_whole_and_says_where() {
                 panic!("{kind}.{} takes nonsense", field.name)
             };
             assert_eq!((name.as_str(), kept.to_value()), (kind, wrong));
-            // Where a message is told by its `type`, the path begins inside.
+            // For a message with a `type`, the path begins inside.
             let error = error.unwrap_or_default();
             assert!(error.contains(field.name) || kind == "ContentPart", "{kind}.{}: {error}", field.name);
             checked += 1;
@@ -177,7 +177,7 @@ fn a_payload_that_does_not_fit_is_unknown_whole_and_says_where() {
 }
 
 #[test]
-fn what_is_unknown_is_kept_at_every_level() {
+fn unknown_fields_are_kept_at_every_level() {
     let event = read("Sparkle", &json!([1, {"a": null}]));
     let Event::Unknown(unknown) = &event else { panic!("{event:?}") };
     assert_eq!((unknown.kind.as_str(), &unknown.error), ("Sparkle", &None));
@@ -212,7 +212,7 @@ fn fractions_are_read_exactly() {
 }
 
 #[test]
-fn lists_are_no_messages() {
+fn list_instead_of_object_is_refused() {
     // Where serde would take the fields of a struct in their order.
     let listed = r#"{"type":"SubagentEvent","payload":{"event":["TurnEnd",{}]}}"#;
     let Event::Unknown(unknown) = serde_json::from_str(listed).expect("an event") else { panic!("known") };
@@ -222,7 +222,7 @@ fn lists_are_no_messages() {
 }
 
 #[test]
-fn json_that_no_value_holds_is_equal_to_the_same_text_only() {
+fn unrepresentable_json_compares_by_text() {
     let json = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
     assert_eq!(json("[1, 2]"), json("[1,2]"));
     assert_eq!(json("1e999"), json("1e999"));
@@ -231,7 +231,7 @@ fn json_that_no_value_holds_is_equal_to_the_same_text_only() {
 }
 
 #[test]
-fn words_that_nobody_knows_are_kept() {
+fn unknown_enum_values_are_kept() {
     let payload = json!({"request_id": "a", "response": "approve_forever"});
     let event = read("ApprovalResponse", &payload);
     let Event::ApprovalResponse(response) = &event else { panic!("{event:?}") };
@@ -240,7 +240,7 @@ fn words_that_nobody_knows_are_kept() {
 }
 
 #[test]
-fn messages_without_fields_may_come_without_a_payload() {
+fn messages_without_fields_may_come_without_payload() {
     for text in [
         r#"{"type":"CompactionBegin"}"#,
         r#"{"type":"CompactionBegin","payload":null}"#,
@@ -254,7 +254,7 @@ fn messages_without_fields_may_come_without_a_payload() {
 }
 
 #[test]
-fn events_nest_only_so_deep() {
+fn event_nesting_is_bounded() {
     let depth = 20_000;
     let open = r#"{"type":"SubagentEvent","payload":{"event":"#.repeat(depth);
     let text = format!("{open}{}{}", r#"{"type":"CompactionBegin","payload":{}}"#, "}}".repeat(depth));
@@ -271,9 +271,9 @@ fn events_nest_only_so_deep() {
     assert!(matches!(read("SubagentEvent", &json!({"event": {"type": "TurnEnd"}})), Event::SubagentEvent(_)));
 }
 
-/// What each version brought, by type; written down apart from the declarations.
+/// The types that each version brought, written down apart from the declarations.
 #[test]
-fn the_catalogue_says_what_each_version_brought() {
+fn catalogue_names_new_types_of_each_version() {
     let brought: &[(&str, &str, &[&str])] = &[
         ("1.0", "StatusUpdate", &["context_usage", "token_usage", "message_id"]),
         ("1.0", "ApprovalRequest", &["id", "tool_call_id", "sender", "action", "description", "display"]),
@@ -342,11 +342,13 @@ fn the_catalogue_says_what_each_version_brought() {
     for name in ["MCPLoadingBegin", "ContentPart", "HandlerFailed"] {
         assert!(Event::EVENT_TYPES.contains(&name));
     }
-    assert_eq!(Event::REQUEST_TYPES, ["ApprovalRequest", "ToolCallRequest", "QuestionRequest", "HookRequest"]);
+    let own_to_acp = ["ReadFileRequest", "WriteFileRequest", "TerminalRequest"];
+    let of_wire = ["ApprovalRequest", "ToolCallRequest", "QuestionRequest", "HookRequest"];
+    assert_eq!(Event::REQUEST_TYPES, [&of_wire[..], &own_to_acp].concat());
 }
 
 #[test]
-fn unreadable_item_degrades_alone_and_nothing_is_lost() {
+fn unreadable_item_degrades_alone() {
     // As kimi-cli 0.59 sends it.
     let value = json!({"tool_call_id": "t", "return_value": {
         "is_error": false,
@@ -358,7 +360,7 @@ fn unreadable_item_degrades_alone_and_nothing_is_lost() {
     let event = read("ToolResult", &value);
     let Event::ToolResult(result) = &event else { panic!("{event:?}") };
     let returned = &result.return_value;
-    let kimi_agent_protocol::wire::Content::Parts(parts) = &returned.output else { panic!("{returned:?}") };
+    let kimi_agent_protocol::messages::Content::Parts(parts) = &returned.output else { panic!("{returned:?}") };
     assert!(matches!(&parts[0], ContentPart::Text(part) if part.text == "ok"));
     assert!(matches!(&parts[1], ContentPart::Unknown(part) if part.kind == "text" && part.extra.is_empty()));
     assert!(matches!(&parts[2], ContentPart::Unknown(part) if part.kind.is_empty()));
@@ -371,7 +373,7 @@ fn unreadable_item_degrades_alone_and_nothing_is_lost() {
 }
 
 #[test]
-fn extra_that_no_value_holds_is_kept_as_it_came() {
+fn unrepresentable_extra_field_is_kept() {
     let raw = r#"{"type":"StepBegin","payload":{"n":1,"huge":1e999,"half":"\ud800","fine":2}}"#;
     let Event::StepBegin(step) = serde_json::from_str(raw).expect("an event") else { panic!("unknown") };
     assert_eq!(step.extra.get("fine"), Some(&json!(2)));

@@ -3,35 +3,35 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Fields, Wrong, wrong};
-use crate::wire::{ApprovalRequest, Question, ToolReturnValue};
+use crate::messages::{ApprovalRequest, Question, ToolReturnValue};
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) id: Option<String>,
     pub(crate) name: String,
-    /// Text as it is; anything else as JSON text.
+    /// The arguments: text unchanged, other values as JSON text.
     pub(crate) arguments: Value,
-    /// Into how many pieces the arguments are split; none: they come with the call.
+    /// The number of pieces that the arguments are split into. `None`: they come with the call.
     pub(crate) split: usize,
     pub(crate) does: Does,
 }
 
-/// What a call of a tool does.
+/// The actions of a tool call.
 #[derive(Clone, Debug)]
 pub(crate) enum Does {
     /// One of the agent's own tools.
     Tool {
-        /// Fields for the approval request; none: it does not ask.
+        /// Fields of the approval request. `None`: no approval is requested.
         approve: Option<Value>,
         effect: Option<Effect>,
         result: Value,
-        /// Instead of the usual result where it was rejected with feedback.
+        /// Replaces the result if the call was rejected with feedback.
         feedback_result: Option<Value>,
     },
     /// One of the program's tools.
     External {
-        /// Even if the program has no such tool.
+        /// Whether to call the tool even if the program does not have it.
         force: bool,
     },
     /// Asks the user.
@@ -56,7 +56,7 @@ pub(super) fn parallel(fields: &Fields<'_>, n: usize, value: &Value) -> Result<C
     Ok(call)
 }
 
-/// The call that stands in a field of this name.
+/// Reads the call in the field with this name.
 pub(super) fn call(name: &'static str, fields: &Fields<'_>) -> Result<Call, Wrong> {
     let given = fields.required_object(name)?;
     let call = match name {
@@ -97,7 +97,7 @@ fn split(fields: &Fields<'_>) -> Result<usize, Wrong> {
     usize::try_from(pieces).map_err(|_| fields.wrong("split", "must be a number of pieces"))
 }
 
-/// An option may be written as its label alone.
+/// An option can be written as its label only.
 fn questions(fields: &Fields<'_>) -> Result<Value, Wrong> {
     let mut value = Value::Array(fields.required("questions", fields.list("questions")?)?.clone());
     for question in value.as_array_mut().into_iter().flatten() {
@@ -113,7 +113,7 @@ fn questions(fields: &Fields<'_>) -> Result<Value, Wrong> {
     }
 }
 
-/// `true`, or what the approval request says.
+/// `true`, or the fields of the approval request.
 fn approve(fields: &Fields<'_>) -> Result<Option<Value>, Wrong> {
     let given = match fields.get("approve") {
         None | Some(Value::Bool(false) | Value::Null) => return Ok(None),
@@ -148,7 +148,7 @@ fn no_result() -> Value {
     json!({"is_error": false, "output": "", "message": "", "display": []})
 }
 
-/// Text is the output of a success.
+/// Text is the output of a successful call.
 fn result(fields: &Fields<'_>, name: &'static str) -> Result<Option<Value>, Wrong> {
     let mut result = no_result();
     match fields.get(name) {

@@ -53,6 +53,17 @@ fn rest(client: &mut Client, id: &str) -> (String, Value) {
     }
 }
 
+/// Reads on to a message with this method.
+fn read_method(client: &mut Client, method: &str) -> Value {
+    loop {
+        let message = client.read();
+        assert!(message["result"]["stopReason"].is_null(), "the turn is over: {message}");
+        if message["method"] == method {
+            return message;
+        }
+    }
+}
+
 fn chosen(option: &str) -> Value {
     json!({"outcome": {"outcome": "selected", "optionId": option}})
 }
@@ -63,7 +74,7 @@ fn ask(id: &str, file: &str) -> Value {
 }
 
 #[test]
-fn calls_side_by_side_are_asked_about_one_after_the_other() {
+fn parallel_calls_ask_permission_one_by_one() {
     let (mut client, session) = opened(json!([[{"parallel": [ask("a", "a"), ask("b", "b")]}, {"text": "done"}]]));
     let id = prompt(&mut client, &session);
     let (first, call) = asked(&mut client);
@@ -78,7 +89,7 @@ fn calls_side_by_side_are_asked_about_one_after_the_other() {
 }
 
 #[test]
-fn what_is_approved_for_good_is_not_asked_again() {
+fn allow_always_approves_later_calls() {
     let turn = json!([{"parallel": [ask("a", "a"), ask("b", "b")]}, ask("c", "c"), {"text": "done"}]);
     let (mut client, session) = opened(json!([turn]));
     let id = prompt(&mut client, &session);
@@ -89,7 +100,7 @@ fn what_is_approved_for_good_is_not_asked_again() {
 }
 
 #[test]
-fn what_is_no_clear_yes_is_a_no() {
+fn invalid_permission_answer_rejects() {
     for answer in [chosen("invented"), json!({"outcome": {"outcome": "cancelled"}}), json!({}), Value::Null] {
         let (mut client, session) = opened(json!([[ask("a", "a"), {"text": "on"}]]));
         let id = prompt(&mut client, &session);
@@ -101,7 +112,7 @@ fn what_is_no_clear_yes_is_a_no() {
 }
 
 #[test]
-fn in_yolo_mode_nothing_is_asked() {
+fn yolo_mode_asks_no_permission() {
     let (mut client, session) = opened(json!([[ask("a", "a"), {"text": "done"}], [ask("b", "b")]]));
     let set = |mode: &str| json!({"sessionId": session, "configId": "mode", "value": mode});
     client.call("session/set_config_option", set("yolo"));
@@ -114,7 +125,7 @@ fn in_yolo_mode_nothing_is_asked() {
 }
 
 #[test]
-fn a_cancel_ends_the_turn_and_the_next_one_works() {
+fn cancel_then_next_turn_works() {
     let (mut client, session) = opened(json!([[ask("a", "a"), {"text": "on"}], [{"text": "fresh"}]]));
     let id = prompt(&mut client, &session);
     let (request, _) = asked(&mut client);
@@ -127,7 +138,7 @@ fn a_cancel_ends_the_turn_and_the_next_one_works() {
 }
 
 #[test]
-fn sessions_take_their_turns_side_by_side_and_each_does_the_script_from_its_beginning() {
+fn concurrent_sessions_each_run_whole_script() {
     let turns = json!([[ask("a", "a"), {"text": "done in {{session}}"}], [{"text": "again"}]]);
     let (mut client, first) = opened(turns);
     let second = another(&mut client, "other");
@@ -148,7 +159,7 @@ fn sessions_take_their_turns_side_by_side_and_each_does_the_script_from_its_begi
 }
 
 #[test]
-fn a_session_that_is_closed_can_be_loaded_and_forked() {
+fn closed_session_can_be_loaded_and_forked() {
     let (mut client, session) = opened(json!([[{"text": "one"}], [{"text": "two"}]]));
     let id = prompt(&mut client, &session);
     assert_eq!(rest(&mut client, &id), ("one".to_owned(), json!("end_turn")));
@@ -189,7 +200,7 @@ fn a_session_that_is_closed_can_be_loaded_and_forked() {
 }
 
 #[test]
-fn what_ends_the_process_ends_all_its_sessions() {
+fn exit_action_ends_all_sessions() {
     let (mut client, _) = opened(json!([[{"exit": 3}]]));
     let second = another(&mut client, "");
     prompt(&mut client, &second);
@@ -210,4 +221,16 @@ fn kimi_code_has_its_own_command_line() {
     let (code, _, stderr) = run("--wire");
     assert_eq!((code, String::from_utf8_lossy(&stderr).as_ref()), (Some(1), "error: unknown option '--wire'\n"));
     assert_eq!(run("acp").0, Some(0));
+}
+
+#[test]
+fn terminal_created_after_cancel_is_released() {
+    let (mut client, session) = opened(json!([[{"terminal": {"command": "serve"}}]]));
+    let id = prompt(&mut client, &session);
+    let create = read_method(&mut client, "terminal/create");
+    client.send(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
+    client.answer(&create["id"], json!({"terminalId": "t"}));
+    let release = read_method(&mut client, "terminal/release");
+    assert_eq!(release["params"]["terminalId"], "t");
+    assert_eq!(rest(&mut client, &id).1, "cancelled");
 }

@@ -1,4 +1,4 @@
-//! What an agent does by itself: each action without requests.
+//! Each action of an agent that needs no request.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn text_and_thinking_come_in_pieces() {
 }
 
 #[test]
-fn a_prompt_may_be_parts_and_comes_back_as_it_was() {
+fn prompt_parts_come_back_unchanged() {
     let mut client = Client::open(json!([[{"text": "{{prompt}}"}]]));
     let parts = json!([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:,"}},
         {"type": "text", "text": "b"}]);
@@ -39,7 +39,7 @@ fn a_prompt_may_be_parts_and_comes_back_as_it_was() {
 }
 
 #[test]
-fn steps_begin_by_themselves_after_tool_results_or_when_told() {
+fn steps_begin_after_tool_results_or_explicitly() {
     let mut client = Client::open(json!([[
         {"text": "a"},
         {"tool_call": {"name": "Shell", "arguments": {"command": "ls"}, "split": 2, "result": "a.txt"}},
@@ -72,7 +72,7 @@ fn steps_begin_by_themselves_after_tool_results_or_when_told() {
 }
 
 #[test]
-fn a_tool_call_is_sent_as_it_stands() {
+fn tool_call_is_sent_unchanged() {
     let display = json!([{"type": "brief", "text": "b"}]);
     let mut client = Client::open(json!([[
         {"tool_call": {"id": "x", "name": "Shell", "arguments": "not JSON",
@@ -97,7 +97,7 @@ fn a_tool_call_is_sent_as_it_stands() {
 }
 
 #[test]
-fn effects_happen_in_the_working_directory() {
+fn effects_happen_in_working_directory() {
     let mut client = Client::open(json!([[
         {"tool_call": {"name": "WriteFile", "effect": {"write_file": "a.txt", "content": "<{{prompt}}>"}, "result": "ok"}},
         {"tool_call": {"name": "WriteFile", "effect": {"write_file": "no/such/dir"}, "result": "ok"}},
@@ -127,7 +127,7 @@ fn usage_and_status_are_status_updates() {
 }
 
 #[test]
-fn any_event_and_any_bytes_can_be_sent() {
+fn script_can_send_any_event_and_bytes() {
     let mut client = Client::open(json!([[
         {"event": {"type": "Invented", "payload": {"a": null, "said": "{{prompt}}"}}},
         {"raw": "[1, 2"},
@@ -144,7 +144,7 @@ fn any_event_and_any_bytes_can_be_sent() {
 }
 
 #[test]
-fn a_turn_ends_as_the_script_says() {
+fn turn_ends_with_scripted_status() {
     let mut client = Client::open(json!([
         [{"text": "a"}, {"end": "cancelled"}],
         {"actions": [{"text": "a"}], "status": "max_steps_reached"},
@@ -164,7 +164,7 @@ fn a_turn_ends_as_the_script_says() {
 }
 
 #[test]
-fn a_prompt_that_comes_before_the_last_turn_is_all_over_is_taken_up_after_it() {
+fn early_prompt_runs_after_previous_turn() {
     let mut client = Client::open(json!([
         [{"end": "finished"}, {"wait_file": "go"}, {"event": {"type": "Notification", "payload": {}}}],
         [{"text": "second"}],
@@ -176,7 +176,7 @@ fn a_prompt_that_comes_before_the_last_turn_is_all_over_is_taken_up_after_it() {
 }
 
 #[test]
-fn repeat_repeats_and_counts() {
+fn repeat_action_counts_rounds() {
     let mut client = Client::open(json!([[
         {"repeat": {"times": 2, "actions": [{"text": "{{round}}"},
             {"repeat": {"times": 2, "actions": [{"text": "in {{round}}"}]}}]}},
@@ -189,7 +189,7 @@ fn repeat_repeats_and_counts() {
 }
 
 #[test]
-fn templates_tell_what_is_known() {
+fn templates_fill_arguments_environment_and_prompt() {
     let mut client = Client::start(
         json!([[{"text": "{{argv.0}} {{env.SCRIPTED}} {{session}} {{prompt}} [{{steer}}{{last.x}}{{env.NO_SUCH}}] {{y}}"}]]),
         &["--session", "s1"],
@@ -198,7 +198,7 @@ fn templates_tell_what_is_known() {
 }
 
 #[test]
-fn the_number_of_steps_has_a_limit() {
+fn number_of_steps_has_limit() {
     let script = json!([[
         {"tool_call": {"name": "Glob"}}, {"tool_call": {"name": "Glob"}}, {"tool_call": {"name": "Glob"}},
     ]]);
@@ -209,7 +209,7 @@ fn the_number_of_steps_has_a_limit() {
 }
 
 #[test]
-fn a_steer_reaches_the_model_with_the_next_step() {
+fn steer_reaches_model_with_next_step() {
     let mut client = Client::open(json!([
         [{"text": "a"}, {"wait_steer": true}, {"text": "you said {{steer}}"}],
         [{"text": "b"}, {"wait_file": "go"}],
@@ -238,7 +238,7 @@ fn a_steer_reaches_the_model_with_the_next_step() {
 }
 
 #[test]
-fn a_second_prompt_is_refused_while_a_turn_runs() {
+fn second_prompt_is_refused_while_turn_runs() {
     let mut client = Client::open(json!([[{"wait_file": "go"}]]));
     let id = client.prompt("1");
     client.read_until("TurnBegin");
@@ -249,7 +249,7 @@ fn a_second_prompt_is_refused_while_a_turn_runs() {
 }
 
 #[test]
-fn a_session_is_replayed_also_after_a_resume() {
+fn session_is_replayed_also_after_resume() {
     let script = json!({"session_file": "history", "turns": [[
         {"text": ["a", "b"]},
         {"tool_call": {"name": "Shell", "approve": {"id": "ap"}, "result": "done"}},
@@ -293,7 +293,7 @@ fn plan_mode_is_switched() {
 }
 
 #[test]
-fn the_handshake_tells_who_it_is() {
+fn handshake_reports_server_and_commands() {
     let mut client = Client::start(
         json!({"server": {"name": "n", "version": "9"}, "slash_commands": [{"name": "compact", "description": "d"}],
             "before_handshake": [{"stderr": "note"}, {"raw": "noise"}]}),

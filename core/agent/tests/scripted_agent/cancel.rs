@@ -22,7 +22,7 @@ fn cancel_after(script: Value, kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_cancel_ends_every_wait() {
+fn cancel_ends_every_wait() {
     let endless = 1e6;
     for (waiting, seen) in [
         (json!({"delay": endless}), "ContentPart"),
@@ -44,7 +44,7 @@ fn a_cancel_ends_every_wait() {
 }
 
 #[test]
-fn a_cancel_with_an_approval_pending_resolves_it() {
+fn cancel_with_approval_pending_resolves_it() {
     let script = |wire: &str| {
         let call = json!({"tool_call": {"name": "Shell", "approve": true, "effect": {"write_file": "a"}}});
         json!({"wire": wire, "turns": [[call, {"text": "b"}]]})
@@ -57,7 +57,7 @@ fn a_cancel_with_an_approval_pending_resolves_it() {
 }
 
 #[test]
-fn a_late_answer_is_ignored() {
+fn late_answer_is_ignored() {
     let mut client = Client::open(json!([[{"tool_call": {"name": "Shell", "approve": {"id": "ap"}}}]]));
     let id = client.prompt("go");
     client.read_until("ApprovalRequest");
@@ -68,7 +68,7 @@ fn a_late_answer_is_ignored() {
 }
 
 #[test]
-fn the_first_releases_never_answer_a_prompt_cancelled_while_an_approval_is_pending() {
+fn prompt_cancelled_during_approval_stays_unanswered() {
     for wire in ["1.0", "1.1", "1.2"] {
         let script = json!({"wire": wire, "turns": [[{"tool_call": {"name": "Shell", "approve": {"id": "ap"}}}]]});
         let mut client = Client::start(script, &[]);
@@ -81,7 +81,7 @@ fn the_first_releases_never_answer_a_prompt_cancelled_while_an_approval_is_pendi
 }
 
 #[test]
-fn what_is_in_flight_comes_between_the_cancels_answer_and_the_prompts() {
+fn events_after_cancel_precede_prompt_answer() {
     let told = cancel_after(
         json!([[{"text": "a"}, {"delay": 1e6}, {"text": "skipped"}, {"wait_cancel": true}, {"text": "in flight"}]]),
         "ContentPart",
@@ -90,7 +90,7 @@ fn what_is_in_flight_comes_between_the_cancels_answer_and_the_prompts() {
 }
 
 #[test]
-fn a_cancel_can_be_left_without_effect() {
+fn cancel_can_be_left_without_effect() {
     let mut client = Client::open(json!([
         [{"text": "a"}, {"wait_cancel": true}, {"never_answer": true}],
         [{"text": "a"}, {"wait_cancel": true}, {"text": "done anyway"}, {"end": "finished"}],
@@ -107,7 +107,7 @@ fn a_cancel_can_be_left_without_effect() {
 }
 
 #[test]
-fn a_turn_that_is_never_answered_can_be_cancelled_and_followed() {
+fn unanswered_turn_can_be_cancelled() {
     let mut client = Client::open(json!([[{"text": "a"}, {"never_answer": true}], [{"text": "b"}]]));
     client.prompt("1");
     client.read_until("ContentPart");
@@ -119,7 +119,7 @@ fn a_turn_that_is_never_answered_can_be_cancelled_and_followed() {
 }
 
 #[test]
-fn an_idle_cancel_is_refused() {
+fn idle_cancel_is_refused() {
     let mut client = Client::open(json!([]));
     let id = client.call("cancel", json!({}));
     assert_eq!(client.rest(&id), ["error -32000"]);

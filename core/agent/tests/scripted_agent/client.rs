@@ -80,6 +80,7 @@ impl Client {
         self.dir.path()
     }
 
+    #[cfg(unix)]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -1,4 +1,4 @@
-//! What was there before Wire 1.0, and releases that play themselves.
+//! The protocol before Wire 1.0, and releases that play themselves.
 
 use std::process::Command;
 
@@ -23,7 +23,7 @@ fn rest(client: &mut Client, id: &str) -> (Vec<String>, Value) {
 }
 
 #[test]
-fn a_run_is_spelled_as_it_was() {
+fn legacy_run_uses_old_spelling() {
     let mut client = Client::start(
         json!({"wire": "legacy", "turns": [
             [{"think": "hm"}, {"tool_call": {"id": "t", "name": "Shell", "split": 2, "approve": true,
@@ -46,7 +46,7 @@ fn a_run_is_spelled_as_it_was() {
 }
 
 #[test]
-fn nothing_is_read_while_a_run_is_going() {
+fn legacy_agent_reads_nothing_during_run() {
     let mut client = Client::start(
         json!({"wire": "legacy", "turns": [[{"text": "a"}, {"wait_file": "go"}, {"text": "{{prompt}}"}]]}),
         &[],
@@ -60,7 +60,7 @@ fn nothing_is_read_while_a_run_is_going() {
 }
 
 #[test]
-fn an_agent_that_reads_can_be_interrupted_and_asks() {
+fn full_duplex_legacy_agent_can_be_interrupted() {
     let turn = json!([{"tool_call": {"name": "Shell", "approve": {"id": "a"}}}, {"text": "{{last.response}}"}]);
     let mut client = Client::start(json!({"wire": "legacy", "half_duplex": false, "turns": [turn, turn]}), &[]);
     let id = client.call("run", json!({"input": "x"}));
@@ -76,7 +76,7 @@ fn an_agent_that_reads_can_be_interrupted_and_asks() {
 }
 
 #[test]
-fn a_release_has_its_own_command_line() {
+fn release_has_its_own_command_line() {
     let dir = tempfile::TempDir::new().expect("a directory");
     let script = dir.path().join("script.json");
     std::fs::write(&script, r#"{"release": "0.58"}"#).expect("a script");

@@ -8,3 +8,5 @@ mod legacy;
 mod process;
 mod requests;
 mod versions;
+#[cfg(all(feature = "web", unix))]
+mod web;

@@ -1,4 +1,4 @@
-//! The agent as a process: how it starts, ends, and misbehaves when told to.
+//! The agent as a process: how it starts, how it ends, and its scripted faults.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn it_tells_its_version_and_its_usage() {
+fn agent_prints_version_and_usage() {
     let version = run(&["--version"]);
     assert_eq!(text(&version.stdout), concat!("kimi-scripted-agent, version ", env!("CARGO_PKG_VERSION"), "\n"));
     assert!(version.status.success());
@@ -30,7 +30,7 @@ fn it_tells_its_version_and_its_usage() {
 }
 
 #[test]
-fn a_wrong_script_is_named_on_stderr() {
+fn wrong_script_is_named_on_stderr() {
     let wrong = |script: &str| {
         let mut client = Client::start(Value::Null, &[]);
         client.close_stdin();
@@ -52,7 +52,7 @@ fn a_wrong_script_is_named_on_stderr() {
 }
 
 #[test]
-fn a_missing_working_directory_is_named() {
+fn missing_working_directory_is_named() {
     let mut client = Client::start(json!([]), &["--work-dir=no/such/dir"]);
     let (status, stderr) = client.wait();
     assert_eq!(status.code(), Some(2));
@@ -60,7 +60,7 @@ fn a_missing_working_directory_is_named() {
 }
 
 #[test]
-fn it_ends_when_stdin_does() {
+fn agent_exits_at_end_of_stdin() {
     let client = Client::open(json!([]));
     assert!(client.close().0.success());
     // In the middle of a turn, without an answer to the prompt.
@@ -79,7 +79,7 @@ fn it_ends_when_stdin_does() {
 }
 
 #[test]
-fn it_exits_as_it_is_told() {
+fn agent_exits_with_code_of_its_script() {
     let mut client = Client::open(json!([[{"text": "a"}, {"stderr": "panic!"}, {"exit": 3}]]));
     client.prompt("go");
     let (status, stderr) = client.wait();
@@ -90,7 +90,7 @@ fn it_exits_as_it_is_told() {
 }
 
 #[test]
-fn it_goes_quietly_when_nobody_reads() {
+fn agent_exits_quietly_if_nobody_reads() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("s.json");
     let script = json!({"before_handshake": [{"repeat": {"times": 100_000, "actions": [{"raw": "x".repeat(100)}]}}]});
@@ -109,7 +109,7 @@ fn it_goes_quietly_when_nobody_reads() {
 }
 
 #[test]
-fn it_may_close_its_output_and_stay() {
+fn agent_can_close_its_output_and_stay() {
     let mut client =
         Client::open(json!([[{"text": "a"}, {"close_stdout": true}, {"text": "unheard"}, {"wait_file": "go"},
         {"tool_call": {"name": "n", "effect": {"write_file": "done"}}}, {"exit": 4}]]));
@@ -122,7 +122,7 @@ fn it_may_close_its_output_and_stay() {
 }
 
 #[test]
-fn it_may_ignore_the_end_of_its_input() {
+fn agent_can_ignore_end_of_input() {
     let mut client = Client::open(json!([[{"ignore_eof": true}, {"text": "a"}, {"wait_file": "go"}, {"exit": 5}]]));
     client.prompt("go");
     client.read_until("ContentPart");
@@ -137,7 +137,7 @@ mod signals {
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
-    fn it_may_end_by_a_signal() {
+    fn agent_can_end_by_signal() {
         for (signal, number) in [("KILL", 9), ("SIGTERM", 15), ("SEGV", 11)] {
             let mut client = Client::open(json!([[{"text": "a"}, {"signal": signal}]]));
             client.prompt("go");
@@ -147,7 +147,7 @@ mod signals {
     }
 
     #[test]
-    fn a_stalled_agent_goes_by_signal_only_and_may_ignore_that_too() {
+    fn stalled_agent_can_ignore_sigterm() {
         // Without `ignore_eof` the end of its input might come before it stalls.
         let turn = json!([{"ignore_signal": "TERM"}, {"ignore_eof": true}, {"text": "a"}, {"stall": true}]);
         let mut client = Client::open(json!([turn]));
@@ -167,7 +167,7 @@ mod signals {
 }
 
 #[test]
-fn it_is_cut_short_after_lines_bytes_or_a_call() {
+fn cut_ends_output_at_given_place() {
     let turns = json!([[{"text": "a"}, {"wait_cancel": true}]]);
     let mut client = Client::open(json!({"turns": turns, "cut": {"lines": 3, "actions": [{"exit": 3}]}}));
     client.prompt("hi");
@@ -193,7 +193,7 @@ fn it_is_cut_short_after_lines_bytes_or_a_call() {
 }
 
 #[test]
-fn it_does_not_hear_what_it_is_deaf_to_and_knows_the_ids_of_calls() {
+fn scripted_methods_are_ignored() {
     let answer = r#"{"id":"{{id.steer}}","result":"late"}"#;
     let mut client = Client::open(json!({
         "turns": [[{"raw": {"before": "[", "repeat": "1,", "times": 3, "after": "{{prompt}}]"}}, {"wait_cancel": true}, {"raw": answer}]],

@@ -1,4 +1,4 @@
-//! What an agent asks: approvals, the program's tools, questions, hooks, and anything else.
+//! Requests of an agent: approvals, the program's tools, questions, hooks, and others.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn write_a_file() -> Value {
 }
 
 #[test]
-fn what_is_approved_happens() {
+fn approved_action_happens() {
     let mut client = Client::open(json!([[write_a_file(), {"text": "{{last.response}}"}]]));
     let id = client.prompt("go");
     let told = client.answering(&id, approving(json!({"response": "approve"})));
@@ -42,7 +42,7 @@ fn what_is_approved_happens() {
 }
 
 #[test]
-fn an_approval_request_says_what_the_script_says() {
+fn approval_request_has_scripted_fields() {
     let mut client = Client::open(json!([[
         {"tool_call": {"id": "t", "name": "Shell", "approve": {"id": "ap", "sender": "s", "source_kind": "foreground_turn",
             "source_id": "1", "display": [{"type": "shell", "language": "bash", "command": "{{prompt}}"}]}}},
@@ -62,7 +62,7 @@ fn an_approval_request_says_what_the_script_says() {
 }
 
 #[test]
-fn what_is_rejected_does_not_happen_and_ends_the_turn() {
+fn rejected_action_ends_turn_without_effect() {
     for response in [json!({"response": "reject"}), json!({"response": "perhaps"}), json!({})] {
         let mut client = Client::open(json!([[write_a_file(), {"text": "never"}]]));
         let id = client.prompt("go");
@@ -74,7 +74,7 @@ fn what_is_rejected_does_not_happen_and_ends_the_turn() {
 }
 
 #[test]
-fn an_error_as_the_answer_rejects() {
+fn error_as_answer_rejects() {
     let mut client = Client::open(json!([[write_a_file()]]));
     let id = client.prompt("go");
     client.read_until("ApprovalRequest");
@@ -83,7 +83,7 @@ fn an_error_as_the_answer_rejects() {
 }
 
 #[test]
-fn with_feedback_the_turn_goes_on() {
+fn rejection_with_feedback_continues_turn() {
     let mut other = write_a_file();
     other["tool_call"]["feedback_result"] = json!({"is_error": true, "message": "told: {{last.feedback}}"});
     let mut client = Client::open(json!([[write_a_file(), {"text": "so: {{last.feedback}}"}, other]]));
@@ -106,7 +106,7 @@ fn with_feedback_the_turn_goes_on() {
 }
 
 #[test]
-fn what_is_approved_for_the_session_is_not_asked_again() {
+fn approve_for_session_approves_later_actions() {
     let mut client = Client::open(json!([[write_a_file(), write_a_file()], [write_a_file()]]));
     let id = client.prompt("1");
     let told = client.answering(&id, approving(json!({"response": "approve_for_session"})));
@@ -115,7 +115,7 @@ fn what_is_approved_for_the_session_is_not_asked_again() {
 }
 
 #[test]
-fn siblings_are_approved_for_the_session_with_the_first() {
+fn approve_for_session_approves_parallel_requests() {
     let call = |id: &str| {
         let mut call = write_a_file();
         call["tool_call"]["approve"]["id"] = json!(id);
@@ -142,7 +142,7 @@ fn siblings_are_approved_for_the_session_with_the_first() {
 }
 
 #[test]
-fn nobody_is_asked_with_yolo() {
+fn yolo_sends_no_approval_request() {
     let mut client = Client::start(json!([[write_a_file()]]), &["--yolo"]);
     client.initialize(json!({}));
     assert_eq!(client.turn("go")[3], "ToolResult written");
@@ -153,7 +153,7 @@ fn with_tool() -> Value {
 }
 
 #[test]
-fn the_programs_tool_is_called_and_its_result_passed_on() {
+fn external_tool_result_is_passed_on() {
     let mut client = Client::start(
         json!([[{"external_tool": {"id": "t", "name": "open", "arguments": {"path": "{{prompt}}"}, "split": 1}},
             {"text": "{{last.output}}"}]]),
@@ -171,7 +171,7 @@ fn the_programs_tool_is_called_and_its_result_passed_on() {
 }
 
 #[test]
-fn a_tool_that_fails_or_talks_nonsense_gives_an_error_result() {
+fn failed_or_invalid_tool_gives_error_result() {
     let call = json!({"external_tool": {"id": "t", "name": "open"}});
     let mut client = Client::start(
         json!([[call, call, call], [{"external_tool": {"name": "unheard"}},
@@ -205,7 +205,7 @@ fn question() -> Value {
 }
 
 #[test]
-fn a_question_is_answered_or_dismissed() {
+fn question_is_answered_or_dismissed() {
     let mut client =
         Client::open(json!([[question(), {"text": "{{last.answers.Which?}}"}], [question()], [question()]]));
     let id = client.prompt("ask");
@@ -229,14 +229,14 @@ fn a_question_is_answered_or_dismissed() {
 }
 
 #[test]
-fn no_question_reaches_a_client_that_cannot_answer() {
+fn client_without_questions_gets_none() {
     let mut client = Client::start(json!([[question()]]), &[]);
     client.initialize(json!({"capabilities": {}}));
     assert_eq!(client.turn("ask")[3], "ToolResult The client does not support questions.");
 }
 
 #[test]
-fn any_request_can_be_made_and_its_answer_used() {
+fn scripted_request_answer_fills_templates() {
     let mut client = Client::open(json!([[
         {"request": {"type": "Invented", "payload": {"a": 1}}, "id": "r"},
         {"text": "{{last.b.0}} {{last}}"},
@@ -317,7 +317,7 @@ fn hooks_run_around_tools_and_turns() {
 }
 
 #[test]
-fn a_hook_that_blocks_prevents() {
+fn blocking_hook_prevents_action() {
     let run = |block: &str| {
         let script = json!([[{"tool_call": {"name": "WriteFile", "effect": {"write_file": "a.txt"}, "result": "ok"}}]]);
         let mut client = Client::start(script, &[]);
@@ -337,7 +337,7 @@ fn a_hook_that_blocks_prevents() {
 }
 
 #[test]
-fn a_hook_may_be_silent_or_fail_and_several_may_run() {
+fn silent_or_failed_hook_allows() {
     let hooks = json!([{"id": "a", "event": "Stop", "timeout": 0}, {"id": "b", "event": "Stop"}]);
     let mut client = Client::start(json!([[{"text": "x"}], [{"text": "y"}]]), &[]);
     client.initialize(with_hooks(hooks));
@@ -383,7 +383,7 @@ fn hooks_on_other_occasions_are_scripted() {
 }
 
 #[test]
-fn calls_go_side_by_side() {
+fn parallel_calls_run_concurrently() {
     let mut client = Client::start(
         json!([[{"parallel": [
             {"external_tool": {"id": "x", "name": "open"}},

@@ -55,7 +55,7 @@ fn conversation(wire: u32) -> (Value, Vec<Value>) {
 }
 
 #[test]
-fn each_version_has_what_it_has() {
+fn versions_offer_exactly_their_features() {
     for wire in 0..=10 {
         let (hello, all) = conversation(wire);
         let payloads = |kind: &str| -> Vec<&Value> {
@@ -96,7 +96,7 @@ fn each_version_has_what_it_has() {
 }
 
 #[test]
-fn feedback_came_with_1_6() {
+fn feedback_is_used_from_1_6() {
     for (wire, goes_on) in [("1.5", false), ("1.6", true)] {
         let script =
             json!({"wire": wire, "turns": [[{"tool_call": {"name": "Shell", "approve": true}}, {"text": "on"}]]});
@@ -110,7 +110,7 @@ fn feedback_came_with_1_6() {
 }
 
 #[test]
-fn a_1_3_may_be_a_late_one_that_can_be_steered_and_asks() {
+fn late_1_3_release_supports_steer() {
     let turn = json!([{"question": {"questions": [{"question": "Q?", "options": []}]}}, {"wait_steer": true}]);
     let mut client = Client::open(json!({"wire": "1.3", "steer": true, "questions": true, "turns": [turn]}));
     let id = client.prompt("go");
@@ -123,7 +123,7 @@ fn a_1_3_may_be_a_late_one_that_can_be_steered_and_asks() {
 }
 
 #[test]
-fn the_first_releases_may_be_silent() {
+fn first_releases_may_be_silent() {
     let mut client = Client::start(json!({"wire": "1.0", "silent_errors": true, "turns": [[{"text": "a"}]]}), &[]);
     client.call("initialize", json!({"protocol_version": "1.10"}));
     client.send_line("{");

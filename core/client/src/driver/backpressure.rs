@@ -1,121 +1,47 @@
-//! Backpressure of one session: how much of what the agent says it takes, and when it stops waiting for capacity. A program
-//! that does not read its events can hold the session up, but not for ever if somebody waits for an answer behind them.
+//! Backpressure of one session: how many lines of the agent it takes, and when it stops waiting for capacity. A program
+//! that does not read its events can stop the session, but not without limit if a call waits for an answer behind them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::event_channel::EventChannel;
-use super::event_queue::{Capacity, OVERHEAD};
+use super::event_queue::Capacity;
+use super::flow::{Batch, Demand, MAX_BACKLOG, OverLimit};
+use super::io::Io;
 use super::now;
-use super::process::Io;
 use super::session::{Caller, SessionDriver};
 use crate::connection::CallKey;
 use crate::error::Error;
-use crate::wire::jsonrpc;
+use crate::jsonrpc;
 
-/// How many lines are taken at a time; then what comes of them is done.
+/// The number of lines that are taken at a time. Their outputs are delivered before the next lines.
 const BATCH: usize = 64;
-/// How long a call that waits behind more unread events than may wait lets the reader take nothing: one that has taken
-/// nothing since the call began may be the caller itself, and never will.
+/// The limit of a wait for an answer behind a full queue. If the reader has taken nothing since the call began, it may
+/// be the caller itself, so the short limit applies.
 const STUCK: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(60);
-/// How long a request that the program answers itself may wait undelivered while `result()` waits and nobody reads. A
-/// reader that starts within this time can answer it; then the request gets the safe answer, so that the turn ends.
+/// How long a request for a manual answer may stay unread while only `result()` waits. A reader that starts within this
+/// time can answer it. After that it gets the default answer, so that the turn ends.
 const HELD_BACK: Duration = Duration::from_secs(1);
-/// How many bytes of lines are kept for a session that does not read while other sessions wait for answers.
-pub(super) const MAX_BACKLOG: usize = 16 << 20;
-/// A line of this size does not count there, if it is the longest: the session may be reading it.
-const LARGE: usize = 1 << 20;
-
-/// How much may be taken at a time.
-#[derive(Clone, Copy, Debug, Default)]
-struct Batch {
-    lines: usize,
-    bytes: usize,
-}
-
-impl Batch {
-    /// No more than this, either: a line of an agent's brings an event.
-    fn limit(&mut self, bytes: usize, events: usize) {
-        self.bytes = self.bytes.min(bytes);
-        self.lines = self.lines.min(events);
-    }
-}
-
-/// A call waits behind more unread events than may wait.
-#[derive(Debug)]
-struct OverLimit {
-    /// How much had been read.
-    reads: u64,
-    since: Instant,
-}
-
-/// How much a session takes.
-#[derive(Debug, Default)]
-pub(super) struct Flow {
-    /// How much it takes before it looks for capacity again.
-    budget: Batch,
-    is_blocked: bool,
-    /// Everything is taken whatever the queues hold: the process has ended, and a pipe holds little.
-    is_draining: bool,
-    over_limit: Option<OverLimit>,
-    /// Since when a request waits in a buffer that nobody reads while `result()` waits.
-    held_back: Option<Instant>,
-    /// Lines that the session had no capacity for while others waited for answers.
-    backlog: VecDeque<Vec<u8>>,
-    backlog_bytes: usize,
-    /// The longest large line since the backlog was empty.
-    longest: usize,
-}
-
-impl Flow {
-    /// A line of this size was taken.
-    pub(super) fn taken(&mut self, size: usize) {
-        self.budget.lines = self.budget.lines.saturating_sub(1);
-        self.budget.bytes = self.budget.bytes.saturating_sub(size + OVERHEAD);
-    }
-
-    /// What came of the lines is done before the next one is taken.
-    pub(super) fn interrupt(&mut self) {
-        self.budget = Batch::default();
-    }
-
-    pub(super) fn is_blocked(&self) -> bool {
-        self.is_blocked
-    }
-
-    pub(super) fn drain(&mut self) {
-        self.is_draining = true;
-    }
-
-    fn push_backlog(&mut self, line: &[u8]) {
-        self.backlog_bytes += line.len();
-        if line.len() >= LARGE {
-            self.longest = self.longest.max(line.len());
-        }
-        self.backlog.push_back(line.to_owned());
-    }
-
-    fn pop_backlog(&mut self) -> Option<Vec<u8>> {
-        let line = self.backlog.pop_front()?;
-        self.backlog_bytes -= line.len();
-        if self.backlog.is_empty() {
-            self.backlog = VecDeque::new();
-            self.longest = 0;
-        }
-        Some(line)
-    }
-}
 
 impl SessionDriver {
-    /// Looks for capacity, and takes from the backlog as much as fits.
+    pub(super) fn demand(&self) -> Demand {
+        if self.flow.is_blocked() {
+            Demand::Full
+        } else if self.awaits_answer() {
+            Demand::Waiting
+        } else {
+            Demand::Idle
+        }
+    }
+
+    /// Updates the capacity, and takes as much of the backlog as fits.
     pub(super) fn refill(&mut self, io: &mut Io, now: Instant) {
         loop {
             self.flush(io);
             let capacity = self.capacity();
             self.flow.budget = capacity.unwrap_or_default();
-            if capacity.is_none() || self.flow.backlog.is_empty() {
+            if capacity.is_none() || !self.flow.has_backlog() {
                 break;
             }
             while self.flow.budget.lines > 0
@@ -128,9 +54,9 @@ impl SessionDriver {
         self.flow.is_blocked = self.flow.budget.lines == 0;
     }
 
-    /// Takes a line if there is capacity; otherwise keeps it.
+    /// Takes a line if there is capacity; otherwise adds it to the backlog.
     pub(super) fn take_line(&mut self, message: jsonrpc::Message<'_>, line: &[u8], io: &mut Io, now: Instant) {
-        if self.flow.is_blocked || !self.flow.backlog.is_empty() {
+        if self.flow.is_blocked || self.flow.has_backlog() {
             return self.flow.push_backlog(line);
         }
         self.handle_message(message, line, now);
@@ -139,27 +65,28 @@ impl SessionDriver {
         }
     }
 
-    /// Whether more is kept for the session than may be.
-    pub(super) fn is_behind(&self) -> bool {
-        self.flow.backlog_bytes.saturating_sub(self.flow.longest) >= MAX_BACKLOG
+    /// Fails the session because it does not read, while the agent continues.
+    pub(super) fn fail_behind(&mut self, agent_waits: bool) {
+        self.flow.clear_backlog();
+        self.fail(&Error::EventBufferFull(if agent_waits {
+            format!(
+                "other sessions of the agent continue, and this one has left {MAX_BACKLOG} bytes unread, so it is closed; read its \
+                 events as they come, or give the session an agent of its own"
+            )
+        } else {
+            format!(
+                "the agent's server does not wait for a slow reader, and this session has left {MAX_BACKLOG} bytes unread, so it \
+                 is closed; read its events as they come"
+            )
+        }));
     }
 
-    /// The session fails because it does not read.
-    pub(super) fn fail_behind(&mut self) {
-        self.flow.backlog = VecDeque::new();
-        self.flow.backlog_bytes = 0;
-        self.fail(&Error::EventBufferFull(format!(
-            "other sessions of the agent go on, and this one has left {MAX_BACKLOG} bytes unread, so it is closed; read its \
-             events as they come, or give the session an agent of its own"
-        )));
-    }
-
-    /// How much the queues have room for, if for anything. A call that waits for its answer may make the queue of the turn
-    /// grow, up to a hard bound: the answer lies behind events that its caller may be the one to read.
+    /// Returns the free capacity of the queues, if there is any. A call that waits for its answer may extend the queue
+    /// of the turn up to a hard limit, because its caller may be the reader.
     fn capacity(&mut self) -> Option<Batch> {
         let is_draining = self.flow.is_draining || self.closing.is_asked || self.connection.is_closed();
         let replies = self.callers.values().any(|caller| matches!(caller, Caller::Reply { .. }));
-        // A handler that takes its time over events outside turns must not hold up a call, nor a cancel.
+        // A slow handler of events outside turns must not delay a call or a cancel.
         if let Some(outside) = &self.outside {
             outside.events.set_discards_overflow(is_draining || replies || self.connection.cancelling().is_some());
         }
@@ -202,7 +129,7 @@ impl SessionDriver {
         })
     }
 
-    /// When a call that waits behind unread events, or a request in them, is given up.
+    /// Returns the deadline of a call that waits behind unread events, or of an unread request.
     pub(super) fn backpressure_deadline(&self) -> Option<Instant> {
         let over_limit = self.flow.over_limit.as_ref();
         let over_limit = over_limit.map(|over_limit| over_limit.since + self.patience(over_limit.reads));
@@ -210,14 +137,14 @@ impl SessionDriver {
         over_limit.into_iter().chain(held_back).min()
     }
 
-    /// Notes since when a request waits that only a reader can answer, while there is no reader.
+    /// Notes since when a request waits that only a reader can answer, while nothing reads the turn.
     pub(super) fn note_held_back(&mut self) {
         let held_back =
             self.connection.awaits_manual_answer() && self.turns.values().any(|turn| turn.events.holds_back_request());
         self.flow.held_back = if held_back { self.flow.held_back.or_else(|| Some(now())) } else { None };
     }
 
-    /// Gives such requests the safe answer when they have waited for too long.
+    /// Gives such requests the default answer after their deadline.
     pub(super) fn answer_held_back(&mut self) {
         if self.flow.held_back.is_none_or(|since| now() < since + HELD_BACK) {
             return;
@@ -225,27 +152,28 @@ impl SessionDriver {
         self.flow.held_back = None;
         let requests: Vec<_> = self.turns.values().flat_map(|turn| turn.events.take_held_back_requests()).collect();
         for request_id in requests {
-            self.connection.unseen(&request_id, now());
+            self.connection.answer_undelivered(&request_id, now());
         }
     }
 
-    /// How much has been read: it changes whenever the program takes an event.
+    /// Returns how many events were read. It changes whenever the program takes an event.
     pub(super) fn reads(&self) -> u64 {
         self.turns.values().chain(self.replays()).map(|turn| turn.events.delivered()).sum()
     }
 
-    /// How long the reader may take nothing. It does so no longer than any call has waited that it has not read since.
+    /// Returns how long the reader may take nothing. The limit is short if nothing was read since a waiting call began.
     fn patience(&self, reads: u64) -> Duration {
         let stuck = |caller: &Caller| matches!(caller, Caller::Reply { reads: at, .. } if *at == reads);
         let stuck = self.callers.values().any(stuck) || self.turns.values().any(|turn| turn.events.has_stuck_results());
         if stuck { STUCK } else { SLOW }
     }
 
-    /// Fails the calls that wait behind a reader who takes nothing; others go on waiting, as it may yet read.
+    /// Fails the calls that wait behind a reader who takes nothing. Calls after which something was read wait for
+    /// longer.
     pub(super) fn give_up_calls(&mut self) {
         let Some(OverLimit { reads, since }) = self.flow.over_limit else { return };
         if self.reads() != reads {
-            // It has read on. That is looked at only now, as it rings no bell.
+            // The reader has continued. Nothing notifies the driver of that, so it is checked here.
             self.flow.over_limit = Some(OverLimit { reads: self.reads(), since: now() });
             return;
         }
@@ -255,8 +183,8 @@ impl SessionDriver {
         }
         let all = waited >= SLOW;
         let error = Error::EventBufferFull(
-            "the answer to this call lies behind more unread events than may wait; read the turn's events at the same \
-             time, or raise `event_buffer_bytes`"
+            "the answer to this call lies behind more unread events than may wait; the session can still be used: read the \
+             turn's events at the same time, or raise `event_buffer_bytes`"
                 .to_owned(),
         );
         for turn in self.turns.values() {

@@ -1,4 +1,4 @@
-//! What a driver and the program share of one turn, of one replay, or of the events outside turns: a queue of events, and
+//! The channel between a driver and the program for one turn, one replay, or the events outside turns: a queue of events, and
 //! an outcome.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,19 +9,19 @@ use super::event_queue::EventQueue;
 use crate::connection::{PromptResult, TurnStatus};
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::TokenUsage;
+use crate::messages::TokenUsage;
 
 /// A queue of events with its outcome.
 #[derive(Debug)]
 pub struct EventChannel {
     pub(crate) events: EventQueue,
     outcome: watch::Sender<Option<Result<PromptResult>>>,
-    /// The tokens so far, while there is no outcome.
+    /// The tokens so far. Absent once the outcome is set.
     usage: Mutex<TokenUsage>,
 }
 
 impl EventChannel {
-    /// A channel for `limit` bytes of events. `driver` is notified when the driver may go on.
+    /// Makes a channel for `limit` bytes of events. `driver` is notified of free capacity.
     pub(crate) fn new(limit: usize, driver: Arc<Notify>) -> Self {
         Self { events: EventQueue::new(limit, driver), outcome: watch::Sender::default(), usage: Mutex::default() }
     }
@@ -38,14 +38,14 @@ impl EventChannel {
         }
     }
 
-    /// Ends the turn. Only the first call counts.
+    /// Ends the turn. Only the first call has an effect.
     pub(crate) fn finish(&self, outcome: Result<PromptResult>) {
         let is_first = self.outcome.send_if_modified(|current| {
             let is_first = current.is_none();
             current.get_or_insert(outcome);
             is_first
         });
-        // After the outcome is there: a reader that finds the queue closed asks for it.
+        // The outcome is set first, because a reader asks for it when the queue is closed.
         if is_first {
             self.events.close();
         }
@@ -60,19 +60,22 @@ impl EventChannel {
         self.outcome.borrow().is_some()
     }
 
-    /// Waits for the outcome, whatever becomes of the events.
+    /// Waits for the outcome, independently of the events.
+    ///
+    /// # Errors
+    /// Returns the error that ended the turn.
     pub async fn settled(&self) -> Result<PromptResult> {
         let mut outcome = self.outcome.subscribe();
         let settled = outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
         settled.unwrap_or_else(|| Err(Error::Internal("a turn was dropped without an end".to_owned())))
     }
 
-    /// Waits for the outcome. Unread events stay in the queue for a reader that comes later. If the queue is full and
-    /// nobody reads, further events are discarded, so that the agent reaches the end of the turn.
+    /// Waits for the outcome. Unread events stay in the queue for a later reader. If the queue is full and nothing
+    /// reads it, further events are discarded, so that the agent reaches the end of the turn.
     ///
     /// # Errors
-    /// Besides what ended the turn: `EventBufferFull` if the end lies behind more events than the queue may hold, and
-    /// the reader takes none of them.
+    /// Returns the error that ended the turn, or `EventBufferFull` if the end lies behind more events than the queue
+    /// can hold, and the reader takes none of them.
     pub async fn result(&self) -> Result<PromptResult> {
         let failure = self.events.await_end();
         tokio::select! {
@@ -82,7 +85,7 @@ impl EventChannel {
         }
     }
 
-    /// Discards all events that wait or come: the turn was left.
+    /// Discards all current and later events, because the turn was left.
     pub fn discard_all(&self) {
         self.events.discard_all();
     }
@@ -92,7 +95,10 @@ impl EventChannel {
         self.events.discarded()
     }
 
-    /// Refuses to wait for the outcome in a handler of this turn, as `served` says: the two would wait for each other.
+    /// Fails in a handler for which this turn waits (`served`), because the two would wait for each other.
+    ///
+    /// # Errors
+    /// `TurnInProgress` if the turn waits for the calling handler.
     pub fn check_not_awaited_by(&self, served: Option<&Arc<Self>>) -> Result<()> {
         if served.is_none_or(|served| !std::ptr::eq(&raw const **served, self)) || self.is_settled() {
             return Ok(());
@@ -105,7 +111,7 @@ impl EventChannel {
     }
 }
 
-/// The outcome of a replay, which has none of its own.
+/// Returns the outcome of a replay, which has no values.
 pub(crate) fn replayed() -> PromptResult {
     PromptResult::empty(TurnStatus::Finished)
 }

@@ -6,10 +6,10 @@
 //!
 //! - A call from inside the loop over the turn waits for its answer: the queue may grow up to a hard bound.
 //! - The turn is being cancelled: events that do not fit are discarded, so that the answer to the cancel arrives.
-//! - Only `result()` waits, and nobody reads: the first events are kept, the others are discarded.
+//! - Only `result()` waits: the first events are kept, the others are discarded.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -17,13 +17,14 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::connection::StepTag;
 use crate::error::Error;
-use crate::wire::Event;
+use crate::messages::Event;
 
-/// The bound by count: an event takes some memory however short its line.
+/// The limit of events. An event takes some memory even if its line is short.
 const MAX_EVENTS: usize = 4096;
-/// The memory that an event takes beside its line.
+/// The memory of an event, without its line, in bytes.
 pub(super) const OVERHEAD: usize = 128;
-/// How far beyond its bound a queue may grow for a call from inside the program's own loop.
+/// The hard limit, as a multiple of the limit, and at least this many bytes. A call from inside the program's own loop
+/// may fill the queue up to it.
 const HARD_FACTOR: usize = 16;
 const HARD_MINIMUM: usize = 4 << 20;
 
@@ -33,21 +34,22 @@ pub(crate) struct Queued {
     pub(super) event: Box<Event>,
     pub(super) step: StepTag,
     pub(super) size: usize,
-    /// The event is a request that got the default answer, because nobody read the turn.
+    /// Whether the event is a request that got the default answer because it was not read.
     answered: bool,
 }
 
-/// How much the program got since this was reported last.
+/// The total of what the reader handed out to the program. It is counted without the lock; [`EventQueue::lock`] frees the
+/// capacity.
 #[derive(Debug, Default)]
-pub(super) struct Delivered {
-    pub(super) bytes: usize,
-    pub(super) events: usize,
+struct HandedOut {
+    bytes: AtomicUsize,
+    events: AtomicUsize,
 }
 
-/// What happens to an event for which the queue has no capacity.
+/// The treatment of an event for which the queue has no capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Overflow {
-    /// It waits, and the agent with it.
+    /// The driver stops reading, and the agent waits.
     #[default]
     Wait,
     /// It is discarded.
@@ -56,12 +58,12 @@ enum Overflow {
     DiscardAll,
 }
 
-/// What the driver is notified of, once.
+/// The changes that the driver is notified of, once.
 #[derive(Debug, Default)]
 struct Notice {
     /// The queue is half empty again.
     capacity: bool,
-    /// The program has got so many events, or nobody reads.
+    /// The program has taken this many events, or the reader has stopped.
     delivered: Option<u64>,
 }
 
@@ -75,21 +77,23 @@ struct WaitingResult {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Events that no reader has fetched.
+    /// Events that the reader has not fetched.
     waiting: VecDeque<Queued>,
-    /// The size and the number of undelivered events: those that wait, and those that a reader has fetched.
+    /// The size and the number of undelivered events: those in the queue, and those that a reader has fetched.
     bytes: usize,
     undelivered: usize,
-    /// How many events the queue ever took.
+    /// The part of [`HandedOut`] whose capacity is free: bytes and events.
+    freed: (usize, usize),
+    /// The number of events that the queue ever accepted.
     accepted: u64,
     discarded: u64,
     /// The ids of requests among the discarded events, for the driver.
     discarded_requests: Vec<String>,
     overflow: Overflow,
-    /// An event was discarded while only `result()` waited. The following events are discarded too, until somebody
-    /// reads, so that the kept events are the first ones, without a gap.
+    /// Set when an event was discarded while only `result()` waited. The following events are discarded too until a
+    /// reader starts, so that the kept events are the first ones, without a gap.
     is_dropping: bool,
-    /// No event comes any more.
+    /// Whether no more events come.
     is_closed: bool,
     has_reader: bool,
     reader: Option<Waker>,
@@ -102,7 +106,7 @@ impl State {
         self.results.iter().any(|result| !result.failed.is_closed())
     }
 
-    /// Whether `result()` waits and nobody reads. Then nothing may make it wait for ever.
+    /// Returns whether `result()` waits and nothing reads. Then the queue must never stop the driver.
     fn is_only_awaited(&self) -> bool {
         !self.has_reader && self.has_waiting_results()
     }
@@ -111,9 +115,18 @@ impl State {
         self.bytes >= limit || self.undelivered >= MAX_EVENTS
     }
 
-    /// How many events are no longer on their way to the program.
+    /// Returns how many accepted events were delivered or discarded.
     fn delivered(&self) -> u64 {
         self.accepted.saturating_sub(self.undelivered as u64)
+    }
+
+    /// Frees the capacity of the events that were handed out since the last call.
+    fn free_delivered(&mut self, handed_out: &HandedOut) {
+        // The events first: the bytes of an event are counted before the event is.
+        let events = handed_out.events.load(Ordering::SeqCst);
+        let bytes = handed_out.bytes.load(Ordering::SeqCst);
+        let (freed_bytes, freed_events) = std::mem::replace(&mut self.freed, (bytes, events));
+        self.free(bytes.wrapping_sub(freed_bytes), events.wrapping_sub(freed_events));
     }
 
     fn free(&mut self, bytes: usize, events: usize) {
@@ -133,16 +146,16 @@ impl State {
         }
     }
 
-    /// The requests that nobody has fetched and that have no answer yet.
+    /// Returns the requests that were not fetched and have no answer yet.
     fn unfetched_requests(&mut self) -> impl Iterator<Item = &mut Queued> {
         self.waiting.iter_mut().filter(|queued| !queued.answered && queued.event.request_id().is_some())
     }
 }
 
-/// What the driver may read, as far as one queue is concerned.
+/// The capacity of one queue for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
-    /// So much, or one event however large it is.
+    /// This much, or one event of any size.
     Free { bytes: usize, events: usize },
     /// Nothing, unless a call waits for its answer.
     Full,
@@ -150,18 +163,20 @@ pub(crate) enum Capacity {
     HardFull,
 }
 
-/// A bounded queue of events; the head of this file says when it grows and when it discards.
+/// A bounded queue of events. The module's documentation says when it grows and when it discards.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     state: Mutex<State>,
     limit: usize,
-    /// The driver waits for a sign that the program reads: readers then report each event at once.
-    reports_each: AtomicBool,
+    handed_out: HandedOut,
+    /// Whether the driver waits until the program has taken events. The reader then checks after each event whether to
+    /// notify it.
+    is_watched: AtomicBool,
     /// Notifies the driver.
     driver: Arc<Notify>,
 }
 
-/// A queue that is being filled. It is locked once for many events.
+/// A locked queue, to which many events are added.
 pub(crate) struct Intake<'a> {
     state: MutexGuard<'a, State>,
     limit: usize,
@@ -192,29 +207,33 @@ impl Intake<'_> {
 
 /// The driver's side.
 impl EventQueue {
-    /// A queue for `limit` bytes. `driver` is notified when the driver may go on.
+    /// Makes a queue for `limit` bytes. `driver` is notified of free capacity.
     pub(crate) fn new(limit: usize, driver: Arc<Notify>) -> Self {
-        Self { state: Mutex::new(State::default()), limit, reports_each: AtomicBool::new(false), driver }
+        let is_watched = AtomicBool::new(false);
+        Self { state: Mutex::default(), limit, handed_out: HandedOut::default(), is_watched, driver }
     }
 
+    /// Locks the state, and frees the capacity of delivered events.
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock. Even if it did, the state would be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // No code panics while it holds the lock. Even then the state would be consistent.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.free_delivered(&self.handed_out);
+        state
     }
 
-    /// Locks the queue to put events in. [`EventQueue::wake`] wakes the reader, once for all of them.
+    /// Locks the queue to add events. Afterwards call [`EventQueue::wake`] once for all of them.
     pub(crate) fn intake(&self) -> Intake<'_> {
         let state = self.lock();
         let is_only_awaited = state.is_only_awaited();
         Intake { state, limit: self.limit, is_only_awaited }
     }
 
-    /// Puts one event in.
+    /// Adds one event.
     pub(crate) fn push(&self, event: Box<Event>, step: StepTag, size: usize) {
         self.intake().push(event, step, size);
     }
 
-    /// Wakes the reader if it waits and there is an event for it. Returns whether it did.
+    /// Wakes the reader if it waits and an event is in the queue. Returns whether it did.
     pub(crate) fn wake(&self) -> bool {
         let reader = {
             let mut state = self.lock();
@@ -223,7 +242,7 @@ impl EventQueue {
         reader.map(Waker::wake).is_some()
     }
 
-    /// No event comes any more: wakes the reader, and lets go of the calls of `result()`.
+    /// Closes the queue: wakes the reader, and ends the waits of `result()`.
     pub(crate) fn close(&self) {
         let reader = {
             let mut state = self.lock();
@@ -234,15 +253,15 @@ impl EventQueue {
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns what the driver may read, and has it notified later if that is nothing. With `replies`, calls wait for
-    /// answers that lie behind the events.
+    /// Returns the capacity for the driver. If it is full, the driver is notified when it is free again. `replies`:
+    /// calls wait for answers behind the events.
     pub(crate) fn capacity(&self, replies: bool) -> Capacity {
         let mut state = self.lock();
-        // A driver that was told "full" is notified once, when the queue is half empty. Until then the answer stays
-        // "full": the driver would not look again at lines that it holds already.
+        // After "full" the driver is notified once, when the queue is half empty. The result stays "full" until then,
+        // so that the driver does not try the lines that it already has.
         let full = state.notice.capacity || state.is_full(self.limit);
-        let reports_each = full || replies || state.has_waiting_results() || state.notice.delivered.is_some();
-        self.reports_each.store(reports_each, Ordering::Relaxed);
+        let is_watched = full || replies || state.has_waiting_results() || state.notice.delivered.is_some();
+        self.is_watched.store(is_watched, Ordering::SeqCst);
         if state.overflow != Overflow::Wait || state.is_closed || state.is_only_awaited() {
             state.notice.capacity = false;
             return Capacity::Free { bytes: usize::MAX, events: usize::MAX };
@@ -255,7 +274,7 @@ impl EventQueue {
         if state.bytes < hard { Capacity::Full } else { Capacity::HardFull }
     }
 
-    /// Sets whether events that do not fit are discarded for now.
+    /// Sets whether events that do not fit are discarded.
     pub(crate) fn set_discards_overflow(&self, discards: bool) {
         let mut state = self.lock();
         if state.overflow != Overflow::DiscardAll {
@@ -268,13 +287,13 @@ impl EventQueue {
         std::mem::take(&mut self.lock().discarded_requests)
     }
 
-    /// Returns whether a request waits in the queue while `result()` waits and nobody reads.
+    /// Returns whether a request waits in the queue while only `result()` waits.
     pub(crate) fn holds_back_request(&self) -> bool {
         let mut state = self.lock();
         state.is_only_awaited() && state.unfetched_requests().next().is_some()
     }
 
-    /// Takes the ids of such requests, each once. Their events stay in the queue.
+    /// Takes the ids of these requests, each once. Their events stay in the queue.
     pub(crate) fn take_held_back_requests(&self) -> Vec<String> {
         let mut state = self.lock();
         if !state.is_only_awaited() {
@@ -287,26 +306,28 @@ impl EventQueue {
         requests.collect()
     }
 
-    /// Returns how many events come before the last one.
+    /// Returns the position of the last event: the number of events before it.
     pub(crate) fn before_last(&self) -> u64 {
         self.lock().accepted.saturating_sub(1)
     }
 
-    /// Returns whether somebody reads who has not got the first `position` events yet. If so, the driver is notified
-    /// when they have, or when nobody reads any more.
+    /// Returns whether a reader has not taken the first `position` events yet. If so, the driver is notified when it
+    /// has, or when it stops reading.
     pub(crate) fn notify_when_delivered(&self, position: u64) -> bool {
+        // Set before the lock is taken: an event that is delivered now is either counted below, or the reader notifies
+        // the driver.
+        self.is_watched.store(true, Ordering::SeqCst);
         let mut state = self.lock();
         let waits =
             state.has_reader && state.overflow == Overflow::Wait && !state.is_closed && state.delivered() < position;
         if waits {
             let first = state.notice.delivered.map_or(position, |first| first.min(position));
             state.notice.delivered = Some(first);
-            self.reports_each.store(true, Ordering::Relaxed);
         }
         waits
     }
 
-    /// Returns how many events are no longer on their way to the program.
+    /// Returns how many accepted events were delivered or discarded.
     pub(crate) fn delivered(&self) -> u64 {
         self.lock().delivered()
     }
@@ -316,14 +337,14 @@ impl EventQueue {
         self.lock().has_waiting_results()
     }
 
-    /// Returns whether such a call waits and nothing was delivered since it began.
+    /// Returns whether such a call waits and no event was delivered since it began.
     pub(crate) fn has_stuck_results(&self) -> bool {
         let state = self.lock();
         let delivered = state.delivered();
         state.results.iter().any(|result| !result.failed.is_closed() && result.since == delivered)
     }
 
-    /// Fails the calls of `result()` that wait: all of them, or those since whose beginning nothing was delivered.
+    /// Fails the waiting calls of `result()`: all of them, or those after whose begin no event was delivered.
     pub(crate) fn fail_results(&self, error: &Error, all: bool) {
         let failed: Vec<_> = {
             let mut state = self.lock();
@@ -338,7 +359,7 @@ impl EventQueue {
 
 /// The program's side.
 impl EventQueue {
-    /// Registers a call of `result()`. What this returns brings an error if the call is given up before the end.
+    /// Registers a call of `result()`. The receiver gets an error if the call fails before the end of the turn.
     pub(super) fn await_end(&self) -> oneshot::Receiver<Error> {
         let (failed, failure) = oneshot::channel();
         let mut state = self.lock();
@@ -346,13 +367,13 @@ impl EventQueue {
         if !state.is_closed {
             let since = state.delivered();
             state.results.push(WaitingResult { failed, since });
-            // The driver may have stopped already. Now it may read on, for this call.
+            // The driver may have stopped reading. This call allows it to continue.
             self.driver.notify_one();
         }
         failure
     }
 
-    /// Discards what does not fit from now on: the turn is being cancelled.
+    /// Discards events that do not fit from now on, because the turn is being cancelled.
     pub(crate) fn discard_overflow(&self) {
         let mut state = self.lock();
         if state.overflow == Overflow::Wait {
@@ -361,7 +382,7 @@ impl EventQueue {
         self.driver.notify_one();
     }
 
-    /// Discards all events that wait or come: the turn was left.
+    /// Discards all current and later events, because the turn was left.
     pub(crate) fn discard_all(&self) {
         let mut state = self.lock();
         state.overflow = Overflow::DiscardAll;
@@ -378,13 +399,13 @@ impl EventQueue {
         self.lock().discarded
     }
 
-    /// Notifies the driver of what it waits for, if that is the case now.
+    /// Notifies the driver if a condition that it waits for is fulfilled.
     fn notify(&self, state: &mut State) {
         if state.notice.delivered.is_some_and(|position| !state.has_reader || state.delivered() >= position) {
             state.notice.delivered = None;
             self.driver.notify_one();
         }
-        // Not earlier than half empty, so that the driver and the reader do not take turns event by event.
+        // Not before it is half empty, so that the driver and the reader do not take turns event by event.
         if state.notice.capacity && state.bytes <= self.limit / 2 && state.undelivered <= MAX_EVENTS / 2 {
             state.notice.capacity = false;
             self.driver.notify_one();
@@ -392,40 +413,28 @@ impl EventQueue {
     }
 }
 
-/// The reader's side: [`TurnReader`](super::turn_reader::TurnReader) calls it.
+/// The reader's side, for [`TurnReader`](super::turn_reader::TurnReader).
 impl EventQueue {
-    /// Whether a reader has to report each event at once.
-    pub(super) fn reports_each(&self) -> bool {
-        self.reports_each.load(Ordering::Relaxed)
+    /// Counts events as delivered.
+    pub(super) fn hand_out(&self, bytes: usize, events: usize) {
+        self.handed_out.bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.handed_out.events.fetch_add(events, Ordering::SeqCst);
+        if self.is_watched.load(Ordering::SeqCst) {
+            self.notify(&mut self.lock());
+        }
     }
 
-    fn deliver(&self, state: &mut State, delivered: &mut Delivered) {
-        let Delivered { bytes, events } = std::mem::take(delivered);
-        state.free(bytes, events);
-        self.notify(state);
-    }
-
-    /// Frees the capacity of events that the program got.
-    pub(super) fn report(&self, delivered: &mut Delivered) {
-        self.deliver(&mut self.lock(), delivered);
-    }
-
-    /// Somebody begins to read.
+    /// Registers a reader.
     pub(super) fn start_reading(&self) {
         self.lock().has_reader = true;
     }
 
-    /// Moves all waiting events into `fetched`, which is empty. False: none comes any more.
-    pub(super) fn poll_fetch(
-        &self,
-        delivered: &mut Delivered,
-        fetched: &mut VecDeque<Queued>,
-        cx: &Context<'_>,
-    ) -> Poll<bool> {
+    /// Moves all events into `fetched`, which is empty. False: no more events come.
+    pub(super) fn poll_fetch(&self, fetched: &mut VecDeque<Queued>, cx: &Context<'_>) -> Poll<bool> {
         let mut state = self.lock();
-        self.deliver(&mut state, delivered);
+        self.notify(&mut state);
         if !state.waiting.is_empty() {
-            // The queue goes on with the memory that the reader no longer needs.
+            // The queue reuses the buffer of the reader.
             std::mem::swap(&mut state.waiting, fetched);
             return Poll::Ready(true);
         }
@@ -438,13 +447,13 @@ impl EventQueue {
         Poll::Pending
     }
 
-    /// Wakes the reader although there may be no event for it.
+    /// Wakes the reader even if no event is in the queue.
     pub(super) fn wake_reader(&self) {
         let reader = self.lock().reader.take();
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// Counts an event as discarded that left the queue and did not reach the program.
+    /// Counts a fetched event that did not reach the program as discarded.
     pub(super) fn lose(&self, size: usize, request: Option<String>) {
         let mut state = self.lock();
         state.free(size, 1);
@@ -452,11 +461,11 @@ impl EventQueue {
         state.discarded_requests.extend(request);
     }
 
-    /// Nobody reads any more. Puts back what was fetched and did not reach the program.
-    pub(super) fn stop_reading(&self, delivered: &mut Delivered, fetched: &mut VecDeque<Queued>) {
+    /// Ends the reading. Puts back the fetched events that did not reach the program.
+    pub(super) fn stop_reading(&self, fetched: &mut VecDeque<Queued>) {
         let mut state = self.lock();
         state.has_reader = false;
-        self.deliver(&mut state, delivered);
+        self.notify(&mut state);
         fetched.append(&mut state.waiting);
         std::mem::swap(&mut state.waiting, fetched);
         if state.overflow == Overflow::DiscardAll {
@@ -464,7 +473,7 @@ impl EventQueue {
             self.notify(&mut state);
         }
         if state.overflow == Overflow::DiscardAll || state.is_only_awaited() {
-            // The driver may have stopped. Now it may read on.
+            // The driver may have stopped reading. It can continue now.
             self.driver.notify_one();
         }
     }

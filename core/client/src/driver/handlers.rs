@@ -1,53 +1,54 @@
-//! Running the program's functions: off the read path, several at once, each stopped when its request needs no
-//! answer any more. Whatever one of them does, a panic included, ends up as an answer.
+//! Runs the program's handlers: concurrently with the reading and with each other. A handler is stopped when its
+//! request needs no answer any more. Every handler ends as an answer, even after a panic.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-use super::commands::Command;
 use super::event_channel::EventChannel;
 use super::now;
-use super::shared::Shared;
 use super::turn_reader::TurnReader;
 use crate::answers::HandlerError;
 use crate::connection::RequestKey;
 use crate::dialect::Answer;
-use crate::handler::{ApprovalHandler, EventHandler, ExternalTool, Hook, QuestionHandler, Responder};
-use crate::wire::{Event, HandlerKind, ToolCallRequest};
+use crate::handler::{
+    ApprovalHandler, EventHandler, ExternalTool, Hook, QuestionHandler, Responder, ServiceHandlers, is_not_found,
+};
+use crate::messages::{Event, ToolCallRequest};
 
-/// How long a handler waits at most for the reader of its turn.
+/// How long a handler waits for the reader of its turn.
 const READER_FIRST: Duration = Duration::from_secs(1);
-/// What an agent allows a hook by itself.
+/// The default timeout of a hook, which agents have as well.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 tokio::task_local! {
     static TURN: Option<Arc<EventChannel>>;
 }
 
-/// The turn that waits for the calling handler, if one does.
+/// Returns the turn that waits for the calling handler, if one does.
 pub fn served_turn() -> Option<Arc<EventChannel>> {
     TURN.try_with(Option::clone).ok().flatten()
 }
 
 type Outcome = Result<Answer, HandlerError>;
 
-/// The session's functions, and those of them that run.
+/// The handlers of the session, and those that run.
 pub(crate) struct Handlers {
     pub(crate) on_approval: Responder<ApprovalHandler>,
     pub(crate) on_question: Responder<QuestionHandler>,
-    pub(crate) tools: HashMap<String, ExternalTool>,
+    pub(crate) tools: Vec<ExternalTool>,
     pub(crate) hooks: HashMap<String, Hook>,
     pub(crate) on_event: Option<EventHandler>,
+    services: ServiceHandlers,
     running: JoinSet<Outcome>,
-    keys: HashMap<Id, RequestKey>,
-    stops: HashMap<RequestKey, AbortHandle>,
-    /// Those that wait until the reader of their turn has got what came before their requests.
+    /// The running handlers whose requests still need an answer.
+    awaited: Vec<(RequestKey, AbortHandle)>,
+    /// The handlers that wait until the reader of their turn has taken the events before their requests.
     after_reader: Vec<AfterReader>,
 }
 
@@ -57,7 +58,7 @@ pub(super) struct Handled {
     pub(super) outcome: Outcome,
 }
 
-/// A handler that waits until the reader of its turn has got so many events.
+/// A handler that waits until the reader of its turn has taken this many events.
 struct AfterReader {
     key: RequestKey,
     channel: Arc<EventChannel>,
@@ -73,47 +74,45 @@ impl Handlers {
         tools: Vec<ExternalTool>,
         hooks: HashMap<String, Hook>,
         on_event: Option<EventHandler>,
+        services: ServiceHandlers,
     ) -> Self {
         Self {
             on_approval,
             on_question,
-            tools: tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect(),
+            tools,
             hooks,
             on_event,
+            services,
             running: JoinSet::new(),
-            keys: HashMap::new(),
-            stops: HashMap::new(),
+            awaited: Vec::new(),
             after_reader: Vec::new(),
         }
     }
 
-    /// Whether somebody wants events outside turns.
+    /// Returns whether `on_event` is set.
     pub(super) fn observes(&self) -> bool {
         self.on_event.is_some()
     }
 
-    /// Hands events outside turns to `on_event`, one after the other.
-    pub(super) fn observe(&self, outside: &Arc<EventChannel>, session: Weak<Shared>) {
+    /// Passes events outside turns to `on_event`, one after the other, and each failure of `on_event` to `report`.
+    pub(super) fn observe(&self, outside: &Arc<EventChannel>, report: impl Fn(String) + Send + 'static) {
         let Some(on_event) = self.on_event.clone() else { return };
         let mut outside = TurnReader::new(Arc::clone(outside));
         tokio::spawn(async move {
             while let Some(Ok(next)) = std::future::poll_fn(|cx| outside.poll_event(None, cx)).await {
                 let on_event = Arc::clone(&on_event);
-                // A task of its own, so that a panic stays there.
+                // A separate task contains a panic.
                 let outcome = tokio::spawn(async move { on_event(*next).await }).await;
-                let message = match outcome {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(error)) => error.to_string(),
-                    Err(error) => panic_message(error),
-                };
-                if let Some(session) = session.upgrade() {
-                    session.send(Command::ObserverFailed { kind: HandlerKind::Event, message });
+                match outcome {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => report(error.to_string()),
+                    Err(error) => report(panic_message(error)),
                 }
             }
         });
     }
 
-    /// Starts a handler: of a turn that somebody reads, once the reader has got what came before the request.
+    /// Starts a handler. If the turn has a reader, it waits until the reader has taken the events before the request.
     pub(super) fn ask_after_reader(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Box<Event>) {
         let Some(channel) = turn else { return self.ask(key, None, *request) };
         let position = channel.events.before_last();
@@ -125,7 +124,7 @@ impl Handlers {
         }
     }
 
-    /// Starts the handlers that need not wait for a reader any more.
+    /// Starts the handlers that no longer wait for a reader.
     pub(super) fn start_due(&mut self) {
         if self.after_reader.is_empty() {
             return;
@@ -139,12 +138,12 @@ impl Handlers {
         }
     }
 
-    /// When one of them no longer waits for the reader.
+    /// Returns when the next handler stops waiting for its reader.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.after_reader.iter().map(|held| held.deadline).min()
     }
 
-    /// Starts the function that is to answer a request.
+    /// Starts the handler for a request.
     fn ask(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Event) {
         match request {
             Event::ApprovalRequest(request) => {
@@ -158,7 +157,7 @@ impl Handlers {
                 }
             }
             Event::ToolCallRequest(call) => {
-                if let Some(tool) = self.tools.get(&call.name).cloned() {
+                if let Some(tool) = self.tools.iter().find(|tool| tool.name == call.name).cloned() {
                     let timeout = tool.timeout;
                     self.start(key, turn, timeout, async move {
                         let arguments = arguments(&call)?;
@@ -175,6 +174,27 @@ impl Handlers {
                         Some(timeout),
                         async move { Ok(Answer::Hook((hook.handler)(request).await?)) },
                     );
+                }
+            }
+            Event::ReadFileRequest(request) => {
+                if let Some(handler) = self.services.read_file.clone() {
+                    self.start(key, turn, None, async move {
+                        match handler(request).await {
+                            Err(error) if is_not_found(&error) => Ok(Answer::ReadFile(None)),
+                            text => Ok(Answer::ReadFile(text?)),
+                        }
+                    });
+                }
+            }
+            Event::WriteFileRequest(request) => {
+                if let Some(handler) = self.services.write_file.clone() {
+                    self.start(key, turn, None, async move { handler(request).await.map(|()| Answer::WriteFile) });
+                }
+            }
+            Event::TerminalRequest(request) => {
+                if let Some(handler) = self.services.terminal.clone() {
+                    // The command outlives the turn, so no turn waits for the handler.
+                    self.start(key, None, None, async move { Ok(Answer::Terminal(handler(request).await?)) });
                 }
             }
             _ => {}
@@ -198,37 +218,33 @@ impl Handlers {
         };
         let bounded = TURN.scope(turn, bounded);
         let stop = self.running.spawn(bounded);
-        self.keys.insert(stop.id(), key);
-        self.stops.insert(key, stop);
+        self.awaited.push((key, stop));
     }
 
-    /// Stops the function that was to answer this.
+    /// Stops the handler of this request.
     pub(super) fn withdraw(&mut self, key: RequestKey) {
         self.after_reader.retain(|held| held.key != key);
-        if let Some(stop) = self.stops.remove(&key) {
-            stop.abort();
-        }
+        self.awaited.extract_if(.., |(awaited, _)| *awaited == key).for_each(|(_, stop)| stop.abort());
     }
 
-    /// The next one that ends and was not withdrawn.
+    /// Returns the next handler that ended and was not withdrawn.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Handled> {
         loop {
             let (id, outcome) = match ready!(self.running.poll_join_next_with_id(cx)) {
-                // A set without handlers says so at once.
+                // An empty set returns this immediately.
                 None => return Poll::Pending,
                 Some(Ok((id, outcome))) => (id, outcome),
                 Some(Err(error)) => (error.id(), Err(panic_message(error).into())),
             };
-            if let Some(request) = self.keys.remove(&id)
-                && self.stops.remove(&request).is_some()
-            {
+            if let Some(ended) = self.awaited.iter().position(|(_, stop)| stop.id() == id) {
+                let (request, _) = self.awaited.swap_remove(ended);
                 return Poll::Ready(Handled { request, outcome });
             }
         }
     }
 }
 
-/// The arguments of a tool call, parsed; the model reads the error.
+/// Parses the arguments of a tool call. The model reads the error.
 fn arguments(call: &ToolCallRequest) -> Result<Value, HandlerError> {
     match call.arguments.as_deref() {
         None | Some("") => Ok(Value::Object(Default::default())),

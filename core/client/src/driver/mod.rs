@@ -1,11 +1,11 @@
-//! The task that owns a process of an agent, and the sessions in it.
+//! The task that owns an agent's process and its sessions.
 //!
-//! - [`process`]: the task: reads, routes, writes, waits. [`reader`] and [`writer`] are its pipes.
-//! - [`session`]: one session: connection, queues, callers. [`handlers`] runs the program's functions, [`backpressure`] says
-//!   how much the session takes, [`closing`] ends it.
-//! - [`shutdown`]: the end of the process, with all its waits.
-//! - [`commands`]: what handles ask; [`shared`]: what a session's handles and its driver share; [`tool_calls`]: calls of tools
-//!   that do not come over the connection.
+//! - [`process`]: the task: reads, writes, waits. [`reader`] and [`writer`] are its pipes, [`io`] is the agent's side of it,
+//!   [`shutdown`] its end with all waits. [`process_handle`] has the commands to it.
+//! - [`sessions`]: routes lines to sessions.
+//! - [`session`]: one session: connection, queues, callers. [`handlers`] runs the program's handlers. [`backpressure`] and
+//!   [`flow`] limit the unread events, [`closing`] says how far the session's end is, [`records`] reads the agent's files.
+//! - [`commands`]: the requests of handles; [`shared`]: the state that a session's handles and its driver share.
 //! - [`event_channel`]: a turn's events, in an [`event_queue`], and its outcome; [`turn_reader`] reads them.
 
 mod backpressure;
@@ -13,25 +13,30 @@ mod closing;
 mod commands;
 pub(crate) mod event_channel;
 pub(crate) mod event_queue;
+mod flow;
 mod handlers;
+mod io;
 mod process;
+mod process_handle;
 mod reader;
+mod records;
 mod session;
+mod sessions;
 pub(crate) mod shared;
 mod shutdown;
-pub(crate) mod tool_calls;
 pub(crate) mod turn_reader;
 mod writer;
 
 use std::time::Instant;
 
-pub(crate) use commands::{Command, ProcessCommand, ProcessHandle};
+pub(crate) use commands::Command;
 pub(crate) use handlers::Handlers;
 pub use handlers::served_turn;
-pub(crate) use process::{ProcessTask, Sharing};
+pub(crate) use process::ProcessTask;
+pub(crate) use process_handle::{ProcessCommand, ProcessHandle};
 pub(crate) use session::SessionSetup;
 
-/// The clock of the runtime's timers, which tests may stop.
+/// The clock of the runtime's timers. Tests can pause it.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -1,8 +1,8 @@
-//! One session of a process: its connection, the queues of its turns, and everybody who waits for something of it.
+//! One session of a process: its connection, the queues of its turns, its handlers and its pending calls.
 //!
-//! An event goes from [`SessionDriver::handle_message`] through the connection to [`SessionDriver::deliver`], which puts it into
-//! the queue of its turn. A request of the agent's also comes out as [`Output::Ask`], and starts a handler; its answer comes
-//! back to [`SessionDriver::handled`], and its bytes leave with [`SessionDriver::flush`].
+//! An event passes from [`SessionDriver::handle_message`] through the connection to [`SessionDriver::deliver`], which
+//! adds it to the queue of its turn. A request of the agent also produces [`Output::Ask`], which starts a handler. The
+//! handler's answer returns to [`SessionDriver::handled`], and [`SessionDriver::flush`] writes its bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,44 +11,60 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::backpressure::Flow;
 use super::closing::{Closing, Stage};
+use super::commands::Command;
 use super::event_channel::{EventChannel, replayed};
 use super::event_queue::Intake;
+use super::flow::Flow;
 use super::handlers::{Handled, Handlers};
-use super::process::Io;
+use super::io::Io;
+use super::now;
+use super::records::{Records, RecordsRead};
 use super::shared::Shared;
-use super::tool_calls::{self, ToolCalls};
-use super::{Command, now};
-use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StepTag, TurnKey};
+use super::shutdown::STALL_TIMEOUT;
+use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey};
 use crate::dialect::{Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
 use crate::error::{Error, Result};
+use crate::jsonrpc::Message;
+use crate::messages::{HandlerKind, Json, ToolReturnValue};
+use crate::session_files::SessionFiles;
 use crate::tools_server::ToolsServer;
-use crate::wire::jsonrpc::Message;
-use crate::wire::{Json, ToolReturnValue};
+use crate::tools_server::calls::{CallEvent, CallReceiver};
 
-/// What a session is made of.
+/// The parts of a session that is being opened.
 pub(crate) struct SessionSetup {
     pub(crate) connection: Connection,
     pub(crate) handlers: Handlers,
-    pub(crate) hello: InitializeParams,
+    pub(crate) params: InitializeParams,
     pub(crate) max_line_bytes: usize,
     pub(crate) close_timeout: Duration,
     pub(crate) opened: oneshot::Sender<Result<Handshake>>,
-    /// For agents that call the program's tools in another way than over the connection.
-    pub(crate) tools_server: Option<(ToolsServer, ToolCalls)>,
+    /// The MCP server that offers the tools of the program, for agents that get tools in this way.
+    pub(crate) tools_server: Option<(ToolsServer, CallReceiver)>,
+    /// The files with the agent's records of turns, if they are read.
+    pub(crate) session_files: Option<SessionFiles>,
 }
 
-/// Who waits for the end of a call.
+/// The caller that waits for the end of a call.
 #[derive(Debug)]
 pub(super) enum Caller {
     Reply {
         reply: oneshot::Sender<Result<()>>,
-        /// How much had been read when the call began.
+        /// How many events had been read when the call began.
         reads: u64,
     },
     Replay(Arc<EventChannel>),
+}
+
+/// An event of a session that does not come as a line of the agent.
+pub(super) enum SessionEvent {
+    /// A handler has ended.
+    Handled(Handled),
+    /// The records of a turn were read.
+    Records(RecordsRead),
+    /// The agent calls a tool, or cancels a call, over the MCP server of the program.
+    ToolCall(CallEvent),
 }
 
 pub(super) struct SessionDriver {
@@ -57,16 +73,17 @@ pub(super) struct SessionDriver {
     pub(super) shared: Arc<Shared>,
     pub(super) handlers: Handlers,
     pub(super) turns: BTreeMap<TurnKey, Arc<EventChannel>>,
-    /// For the events outside turns, if somebody wants them.
+    /// For the events outside turns, if `on_event` is set.
     pub(super) outside: Option<Arc<EventChannel>>,
     pub(super) callers: HashMap<CallKey, Caller>,
-    /// The callers of tools that wait for a result.
+    /// The callers that wait for the result of a tool.
     tool_callers: HashMap<RequestKey, oneshot::Sender<ToolReturnValue>>,
     pub(super) flow: Flow,
     pub(super) closing: Closing,
     opened: Option<oneshot::Sender<Result<Handshake>>>,
-    tools_server: Option<(ToolsServer, ToolCalls)>,
-    /// It shares its process: its log records are told apart by its span.
+    tools_server: Option<(ToolsServer, CallReceiver)>,
+    records: Records,
+    /// Whether the process is shared. If so, log records need the session's span.
     is_shared: bool,
 }
 
@@ -93,51 +110,53 @@ impl SessionDriver {
             closing: Closing::new(setup.close_timeout),
             opened: Some(setup.opened),
             tools_server: setup.tools_server,
+            records: Records::new(setup.session_files),
             is_shared,
         });
         if let Some(outside) = &session.outside {
-            session.handlers.observe(outside, Arc::downgrade(&session.shared));
+            let shared = Arc::downgrade(&session.shared);
+            session.handlers.observe(outside, move |message| {
+                if let Some(shared) = shared.upgrade() {
+                    shared.send(Command::ObserverFailed { kind: HandlerKind::Event, message });
+                }
+            });
         }
         io.endpoint.attach(key);
-        session.in_span(|session| session.open(setup.hello, io));
+        session.in_span(|session| session.open(setup.params, io));
         session
     }
 
-    fn open(&mut self, hello: InitializeParams, io: &mut Io) {
+    fn open(&mut self, params: InitializeParams, io: &mut Io) {
         let now = now();
         self.connection.set_first_id(first_id(self.key));
         match io.endpoint.join_handshake(self.key) {
-            HandshakeRole::Ask => self.connection.open(hello, now),
-            HandshakeRole::Wait => self.connection.open_without_asking(hello, now),
+            HandshakeRole::Ask => self.connection.open(params, now),
+            HandshakeRole::Wait => self.connection.open_shared(params, now),
             HandshakeRole::Answered(answer) => {
-                self.connection.open_without_asking(hello, now);
+                self.connection.open_shared(params, now);
                 self.handle_handshake(&Message::Response { id: None, outcome: Ok(&answer) }, b"", now);
             }
         }
     }
 
-    /// Does something whose log records belong to this session.
+    /// Calls `action` in the span of this session.
     pub(super) fn in_span<R>(&mut self, action: impl FnOnce(&mut Self) -> R) -> R {
         if !self.is_shared {
-            // The whole task runs in its span.
+            // The whole task runs in the session's span.
             return action(self);
         }
         let shared = Arc::clone(&self.shared);
         shared.in_span(|| action(self))
     }
 
-    // --- what comes in ---
+    // --- input ---
 
     pub(super) fn handle_message(&mut self, message: Message<'_>, line: &[u8], now: Instant) {
         self.connection.handle_message(message, line, now);
         self.flow.taken(line.len());
-        if self.connection.has_news() {
-            // Programs may ask for it once they have the event, and no later than the turn's end.
-            self.flow.interrupt();
-        }
     }
 
-    /// The answer to `initialize`, which may have been asked by another session.
+    /// Handles the answer to `initialize`, which another session may have sent.
     pub(super) fn handle_handshake(&mut self, answer: &Message<'_>, line: &[u8], now: Instant) {
         if let Message::Response { outcome, .. } = answer {
             let id = Some(first_id(self.key).to_string().into());
@@ -145,8 +164,30 @@ impl SessionDriver {
         }
     }
 
-    /// A handler has ended.
-    pub(super) fn handled(&mut self, handled: Handled) {
+    /// Returns the next event that did not come as a line.
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
+        if let Poll::Ready(handled) = self.handlers.poll_next(cx) {
+            return Poll::Ready(SessionEvent::Handled(handled));
+        }
+        if let Poll::Ready(read) = self.records.poll(cx) {
+            return Poll::Ready(SessionEvent::Records(read));
+        }
+        let has_capacity = !self.flow.is_blocked();
+        match &mut self.tools_server {
+            Some((_, calls)) => calls.poll_next(cx, has_capacity).map(SessionEvent::ToolCall),
+            None => Poll::Pending,
+        }
+    }
+
+    pub(super) fn handle_event(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Handled(handled) => self.handled(handled),
+            SessionEvent::Records(read) => self.handle_records(read),
+            SessionEvent::ToolCall(call) => self.handle_tool_call(call),
+        }
+    }
+
+    fn handled(&mut self, handled: Handled) {
         let now = now();
         match handled.outcome {
             Ok(answer) => self.connection.answer(handled.request, &answer, now),
@@ -154,27 +195,20 @@ impl SessionDriver {
         }
     }
 
-    pub(super) fn handle_tool_call(&mut self, next: tool_calls::Next) {
+    fn handle_tool_call(&mut self, next: CallEvent) {
         match next {
-            tool_calls::Next::Call(call) => {
+            CallEvent::Call(call) => {
                 let size = call.request.name.len() + call.request.arguments.as_ref().map_or(0, String::len);
                 if let Some(key) = self.connection.call_tool(call.request, size, now()) {
                     self.tool_callers.insert(key, call.reply);
                 }
             }
-            tool_calls::Next::Left(id) => self.connection.tool_call_left(&id, now()),
+            CallEvent::Cancelled(id) => self.connection.cancel_tool_call(&id, now()),
         }
     }
 
-    /// The next end of a handler.
-    pub(super) fn poll_handled(&mut self, cx: &mut Context<'_>) -> Poll<Handled> {
-        self.handlers.poll_next(cx)
-    }
-
-    /// The next call of a tool that does not come over the connection, if there is capacity for it.
-    pub(super) fn poll_tool_call(&mut self, cx: &mut Context<'_>) -> Poll<tool_calls::Next> {
-        let has_capacity = !self.flow.is_blocked();
-        self.tools_server.as_mut().map_or(Poll::Pending, |(_, calls)| calls.poll_next(cx, has_capacity))
+    fn handle_records(&mut self, read: RecordsRead) {
+        self.connection.handle_records(read.turn, read.report, now());
     }
 
     pub(super) fn handle_command(&mut self, command: Command) {
@@ -182,6 +216,7 @@ impl SessionDriver {
         match command {
             Command::Prompt { turn, channel, input, limits } => {
                 self.turns.insert(turn, channel);
+                self.records.turn_begins();
                 self.connection.prompt_within(turn, input, limits, now);
             }
             Command::Cancel { turn } => {
@@ -198,6 +233,14 @@ impl SessionDriver {
                 let call = self.connection.set_plan_mode(on, now);
                 self.await_call(call, reply);
             }
+            Command::SetConfigOption { option, value, reply } => {
+                let call = self.connection.set_config_option(option, value, now);
+                self.await_call(call, reply);
+            }
+            Command::Undo { turns, reply } => {
+                let call = self.connection.undo(turns, now);
+                self.await_call(call, reply);
+            }
             Command::Replay { channel } => match self.connection.start_replay(now) {
                 Ok(call) => drop(self.callers.insert(call, Caller::Replay(channel))),
                 Err(error) => channel.finish(Err(error)),
@@ -205,7 +248,7 @@ impl SessionDriver {
             Command::Respond { request, answer, reply } => {
                 drop(reply.send(self.connection.respond(request, *answer, now)));
             }
-            Command::Assume { dialect } => self.connection.assume(dialect),
+            Command::SwitchDialect { dialect } => self.connection.switch_dialect(dialect),
             Command::ObserverFailed { kind, message } => self.connection.observer_failed(kind, message),
             Command::Close(timeout) => self.begin_close_within(timeout),
             Command::Kill => self.kill(),
@@ -222,41 +265,33 @@ impl SessionDriver {
         }
     }
 
-    // --- what comes out ---
+    // --- output ---
 
-    /// Does what came of what was taken in.
+    /// Delivers the connection's outputs, and writes its bytes.
     pub(super) fn flush(&mut self, io: &mut Io) {
         self.deliver(io);
         if let Err(refusal) = io.endpoint.set_opening(self.key, self.connection.opening_session().as_ref()) {
-            drop(self.connection.take_transmit());
+            drop(self.connection.poll_transmit());
             self.connection.refuse_opening(refusal, now());
             self.deliver(io);
         }
-        io.writer.push(self.connection.take_transmit());
+        io.writer.push(self.connection.poll_transmit());
     }
 
     fn deliver(&mut self, io: &Io) {
-        if self.connection.take_news() {
-            self.shared.update(&mut self.connection);
-            if let Some((turn, usage)) = self.connection.turn_usage()
-                && let Some(channel) = self.turns.get(&turn)
-            {
-                channel.set_usage(usage);
-            }
-        }
         while let Some(output) = self.deliver_events() {
             self.deliver_output(output, io);
         }
     }
 
-    /// Puts the events of a turn into its queue, up to an output that is something else.
+    /// Adds the events of a turn to its queue, up to the first output that is not such an event, which it returns.
     fn deliver_events(&mut self) -> Option<Output> {
         let mut filled: Option<(TurnKey, Intake<'_>)> = None;
         loop {
             match self.connection.poll_output()? {
                 Output::Event { scope: Scope::Turn(turn, step), event, size } => {
                     if filled.as_ref().is_none_or(|(of, _)| *of != turn) {
-                        // The first must be unlocked before the second is locked.
+                        // The first queue must be unlocked before the second is locked.
                         drop(filled.take());
                         filled = self.turns.get(&turn).map(|channel| (turn, channel.events.intake()));
                     }
@@ -274,8 +309,9 @@ impl SessionDriver {
             Output::Opened(outcome) => {
                 let outcome = outcome.map_err(|error| io.with_stderr(error));
                 let failed = outcome.is_err();
+                self.records.session = outcome.as_ref().ok().and_then(|handshake| handshake.session_id.clone());
                 let opened = self.opened.take();
-                let left = opened.is_none_or(|opened| opened.send(outcome.map(|welcome| *welcome)).is_err());
+                let left = opened.is_none_or(|opened| opened.send(outcome.map(|handshake| *handshake)).is_err());
                 if failed || left {
                     self.begin_close();
                 }
@@ -293,9 +329,20 @@ impl SessionDriver {
                 }
                 Scope::Outside => match &self.outside {
                     Some(outside) => outside.events.push(event, StepTag::default(), size),
-                    None => tracing::debug!(kind = event.type_name(), "an event outside a turn"),
+                    None => tracing::debug!(kind = event.type_name(), "event outside a turn dropped"),
                 },
             },
+            Output::StatusChanged(change) => {
+                let StatusChange { status, usage, turn } = *change;
+                if let Some((turn, usage)) = turn
+                    && let Some(channel) = self.turns.get(&turn)
+                {
+                    channel.set_usage(&usage);
+                }
+                self.shared.set_status(status, usage);
+            }
+            Output::ConfigChanged(options) => self.shared.set_config_options(options),
+            Output::CommandsChanged(commands) => self.shared.set_commands(commands),
             Output::Ask { key, scope, request } => {
                 let turn = match scope {
                     Scope::Turn(turn, _) => self.turns.get(&turn).cloned(),
@@ -306,6 +353,11 @@ impl SessionDriver {
             Output::Withdrawn(key) => {
                 self.handlers.withdraw(key);
                 self.tool_callers.remove(&key);
+            }
+            Output::ReadRecords { turn } => {
+                if !self.records.begin(turn) {
+                    self.connection.handle_records(turn, None, now());
+                }
             }
             Output::ToolAnswered { key, result } => {
                 if let Some(caller) = self.tool_callers.remove(&key) {
@@ -320,7 +372,7 @@ impl SessionDriver {
                     channel.finish(outcome);
                 }
             }
-            Output::Hopeless(error) => self.fail(&error),
+            Output::FatalError(error) => self.fail(&error),
         }
     }
 
@@ -332,7 +384,7 @@ impl SessionDriver {
         }
     }
 
-    /// Wakes the readers of what was put into queues, once for all of it. Returns whether one was woken.
+    /// Wakes the readers of the queues, once for all new events. Returns whether one was woken.
     pub(super) fn wake_readers(&mut self, io: &mut Io) -> bool {
         self.flush(io);
         self.answer_discarded_requests();
@@ -346,14 +398,14 @@ impl SessionDriver {
         woken
     }
 
-    /// Requests that were discarded unread get the default answer.
+    /// Gives the default answer to requests that were discarded unread.
     fn answer_discarded_requests(&mut self) {
         for channel in self.turns.values().chain(&self.outside) {
             for request_id in channel.events.take_discarded_requests() {
-                self.connection.unseen(&request_id, now());
+                self.connection.answer_undelivered(&request_id, now());
             }
         }
-        // Answered long ago.
+        // These were answered before the replay.
         self.replays().for_each(|channel| drop(channel.events.take_discarded_requests()));
     }
 
@@ -361,17 +413,17 @@ impl SessionDriver {
 
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         self.note_held_back();
-        let deadlines = [self.connection.next_deadline(), self.backpressure_deadline(), self.handlers.next_deadline()];
+        let deadlines = [self.connection.poll_timeout(), self.backpressure_deadline(), self.handlers.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
     pub(super) fn handle_deadline(&mut self) {
         let cancelling = self.connection.cancelling();
-        self.connection.on_deadline(now());
+        self.connection.handle_timeout(now());
         if cancelling != self.connection.cancelling()
             && let Some(channel) = self.connection.cancelling().and_then(|turn| self.turns.get(&turn))
         {
-            // The cancel's answer must get through.
+            // The answer to the cancel must not wait behind events.
             channel.events.discard_overflow();
         }
         self.give_up_calls();
@@ -380,22 +432,93 @@ impl SessionDriver {
 
     // --- the end ---
 
-    /// Whether the agent owes this session something, be it that it closes the session.
+    /// Closes the session with a timeout of the program, if one is given. A second call can only shorten the time.
+    pub(super) fn begin_close_within(&mut self, timeout: Option<Duration>) {
+        let Some(timeout) = timeout else { return self.begin_close() };
+        if timeout.is_zero() {
+            return self.kill();
+        }
+        let limit = if self.closing.is_asked { timeout.min(self.closing.close_timeout) } else { timeout };
+        self.closing.close_timeout = limit;
+        if !self.closing.is_asked {
+            return self.begin_close();
+        }
+        let now = now();
+        self.connection.begin_closing(limit, now);
+        self.closing.shortened = Some(limit);
+        if let Stage::Leaving { until } = &mut self.closing.stage {
+            *until = (*until).min(now + limit);
+        }
+    }
+
+    /// Closes the session: the program has called `close()`, or dropped the session.
+    pub(super) fn begin_close(&mut self) {
+        if self.closing.is_asked {
+            return;
+        }
+        self.closing.is_asked = true;
+        let now = now();
+        if matches!(self.closing.stage, Stage::Open) {
+            self.closing.stage = Stage::Cancelling { stalled_at: now + STALL_TIMEOUT };
+        }
+        let turns: Vec<TurnKey> = self.turns.keys().copied().collect();
+        for turn in turns {
+            self.turns[&turn].events.discard_overflow();
+            self.connection.cancel(turn, now);
+        }
+        self.connection.begin_closing(self.closing.close_timeout, now);
+    }
+
+    /// Kills the agent, because the program has set a timeout of zero.
+    pub(super) fn kill(&mut self) {
+        self.closing.is_asked = true;
+        self.closing.stage = Stage::Killed;
+    }
+
+    /// Fails the session with this error. It leaves immediately.
+    pub(super) fn fail(&mut self, error: &Error) {
+        tracing::warn!(%error, "the session failed and is closed");
+        self.shared.close(error.clone());
+        self.connection.close(error);
+        self.closing.is_asked = true;
+        if !matches!(self.closing.stage, Stage::Killed | Stage::WithProcess) {
+            self.closing.stage = Stage::Failed;
+        }
+    }
+
+    /// Continues after the cancel, if the turn has ended or the agent does not read the cancel.
+    pub(super) fn advance_closing(&mut self, io: &mut Io) {
+        let Stage::Cancelling { stalled_at } = self.closing.stage else { return };
+        if self.turns.is_empty() {
+            self.connection.close(&Error::SessionClosed);
+            self.flush(io);
+            self.closing.stage = Stage::Closed;
+        } else if now() >= stalled_at && !io.writer.is_empty() {
+            self.fail(&Error::Timeout(
+                "the agent reads nothing, so its turn can't be cancelled. The agent is ended and the session is closed; open a \
+                 new one with the same `session_id` to continue the conversation"
+                    .to_owned(),
+            ));
+            self.flush(io);
+        }
+    }
+
+    /// Returns whether the session waits for an answer of the agent, including the answer to `session/close`.
     pub(super) fn awaits_answer(&self) -> bool {
         self.connection.awaits_answer() || matches!(self.closing.stage, Stage::Leaving { .. })
     }
 
-    /// Leaves a process that goes on: what is open is ended, and the agent is told to close the session.
+    /// Leaves a process that continues: ends what is open, and asks the agent to close the session.
     pub(super) fn leave(&mut self, io: &mut Io) {
         self.in_span(|session| {
             session.connection.leave();
             session.flush(io);
         });
         io.endpoint.leave(self.key);
-        io.writer.push(io.endpoint.take_transmit());
+        io.writer.push(io.endpoint.poll_transmit());
     }
 
-    /// Everything that still waits fails with this.
+    /// Fails everything that still waits.
     pub(super) fn fail_all(&mut self, error: &Error, io: &mut Io) {
         self.shared.close(error.clone());
         self.connection.close(error);
@@ -405,10 +528,10 @@ impl SessionDriver {
         }
     }
 
-    /// The session is over once its tools cannot be called any more.
+    /// Ends the server of the tools, and with it the session.
     pub(super) async fn end(mut self: Box<Self>) {
         if let Some((server, calls)) = self.tools_server.take() {
-            // Calls on their way here fail.
+            // Calls that are still arriving fail.
             drop(calls);
             server.close().await;
         }
@@ -416,7 +539,7 @@ impl SessionDriver {
 }
 
 impl Drop for SessionDriver {
-    /// Where the runtime ends before the session, or a defect of ours ends the task, everybody still hears of it.
+    /// Fails all calls and turns if the runtime ends before the session, or a defect ends the task.
     fn drop(&mut self) {
         let error = if std::thread::panicking() {
             Error::Internal("the session's task panicked".to_owned())

@@ -1,47 +1,64 @@
-//! What a session's handles and its driver share.
+//! The state that a session's handles and its driver share.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
-use super::commands::{Command, ProcessCommand};
+use super::commands::Command;
 use super::event_channel::EventChannel;
-use crate::connection::{Connection, ManualAnswer, RequestRef, TurnKey, TurnLimits};
-use crate::endpoint::ConnectionKey;
+use crate::connection::{ManualAnswer, RequestRef, TurnKey, TurnLimits};
+use crate::dialect::ConfigOption;
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{Content, SlashCommand, StatusUpdate, TokenUsage};
+use crate::messages::{Content, SlashCommand, StatusUpdate, TokenUsage};
 
-/// What an agent says, shared by all sessions whose agent says the same, as those of one release do: names and
-/// descriptions of commands are much of what they hold. `said` is what was said last.
-pub(crate) fn in_common<T: PartialEq>(said: &Mutex<Weak<T>>, told: T) -> Arc<T> {
-    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-    match said.upgrade() {
-        Some(same) if *same == told => same,
+/// Returns the last value if it is equal; otherwise stores the new one. So sessions of one release share the
+/// handshake's result and the list of commands, which are a large part of a session's memory.
+pub(crate) fn intern<T: PartialEq>(last: &Mutex<Weak<T>>, value: T) -> Arc<T> {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    match last.upgrade() {
+        Some(same) if *same == value => same,
         _ => {
-            let told = Arc::new(told);
-            *said = Arc::downgrade(&told);
-            told
+            let value = Arc::new(value);
+            *last = Arc::downgrade(&value);
+            value
         }
     }
 }
 
-/// Where a session is.
+/// The state of a session.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+/// use kimi_agent::SessionState;
+/// match session.state() {
+///     SessionState::Closed => println!("a new session is needed"),
+///     state => println!("{}", state.as_str()),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionState {
-    /// It waits for a prompt.
+    /// The session is ready for a prompt.
     Idle,
     /// A turn runs.
     Active,
-    /// It is over.
+    /// The session is closed.
     Closed,
 }
 
 impl SessionState {
-    /// The word for it: `idle`, `active`, `closed`.
+    /// Returns the word for the state: `idle`, `active`, `closed`.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(kimi_agent::SessionState::Idle.as_str(), "idle");
+    /// ```
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -55,60 +72,57 @@ impl SessionState {
 struct Active {
     key: TurnKey,
     channel: Arc<EventChannel>,
-    /// The program has left it: the next prompt waits for its end instead of being refused.
+    /// Whether the program has left it. The next prompt then waits for its end instead of being refused.
     leaving: bool,
 }
 
 #[derive(Debug)]
 struct State {
     active: Option<Active>,
-    /// The turn before it, which has been left and has not ended yet.
+    /// The earlier turn, which was left and has not ended yet.
     settling: Option<(TurnKey, Arc<EventChannel>)>,
-    closed: Option<Error>,
+    closed: Option<Box<Error>>,
     usage: TokenUsage,
-    status: StatusUpdate,
-    /// Where the agent tells them once the session is open.
+    status: Option<Arc<StatusUpdate>>,
+    /// Set if the agent sends the list after the session has opened.
     commands: Option<Arc<Vec<SlashCommand>>>,
+    config_options: Arc<Vec<ConfigOption>>,
     next_turn: TurnKey,
 }
 
+/// Sends a command to the driver of the session. Returns whether the driver will receive it.
+pub(super) type SendCommand = Box<dyn Fn(Command) -> bool + Send + Sync>;
+
 /// Shared by a session's handles and its driver.
-#[derive(Debug)]
 pub struct Shared {
-    key: ConnectionKey,
-    process: mpsc::UnboundedSender<ProcessCommand>,
-    /// Has the process's task look for room in its queues.
-    pub(crate) room: Arc<Notify>,
+    send: SendCommand,
+    /// Wakes the task of the process, which then determines the capacity of the queues.
+    pub(crate) capacity: Arc<Notify>,
     pub(crate) event_buffer_bytes: usize,
     state: Mutex<State>,
     over: AtomicBool,
     over_notice: Notify,
-    /// Why the agent still runs although the session is over.
-    still_running: OnceLock<Error>,
-    /// The span in which the session was opened: log records in it belong to this session.
+    /// The reason if the agent still runs although the session has ended.
+    still_running: OnceLock<Box<Error>>,
+    /// The span in which the session was opened. Its log records belong to this session.
     span: tracing::Span,
 }
 
 impl Shared {
-    pub(super) fn new(
-        event_buffer_bytes: usize,
-        key: ConnectionKey,
-        process: mpsc::UnboundedSender<ProcessCommand>,
-        room: Arc<Notify>,
-    ) -> Self {
+    pub(super) fn new(event_buffer_bytes: usize, send: SendCommand, capacity: Arc<Notify>) -> Self {
         let state = State {
             active: None,
             settling: None,
             closed: None,
             usage: TokenUsage::default(),
-            status: StatusUpdate::unchanged(),
+            status: None,
             commands: None,
+            config_options: Arc::default(),
             next_turn: 1,
         };
         Self {
-            key,
-            process,
-            room,
+            send,
+            capacity,
             event_buffer_bytes,
             state: Mutex::new(state),
             over: AtomicBool::new(false),
@@ -118,7 +132,7 @@ impl Shared {
         }
     }
 
-    /// Runs `log`, whose records are this session's, on whatever thread this is.
+    /// Runs `log` on any thread, in the span of this session.
     pub(crate) fn in_span<R>(&self, log: impl FnOnce() -> R) -> R {
         self.span.in_scope(log)
     }
@@ -129,20 +143,18 @@ impl Shared {
 
     // --- the driver's side ---
 
-    /// Takes over what the connection has learnt.
-    pub(crate) fn update(&self, connection: &mut Connection) {
-        static TOLD: Mutex<Weak<Vec<SlashCommand>>> = Mutex::new(Weak::new());
-        let commands = connection.take_commands().map(|commands| in_common(&TOLD, commands));
+    pub(crate) fn set_status(&self, status: Option<Arc<StatusUpdate>>, usage: TokenUsage) {
         let mut state = self.lock();
-        if state.usage != *connection.usage() {
-            state.usage.clone_from(connection.usage());
-        }
-        if state.status != *connection.status() {
-            state.status.clone_from(connection.status());
-        }
-        if commands.is_some() {
-            state.commands = commands;
-        }
+        (state.status, state.usage) = (status, usage);
+    }
+
+    pub(crate) fn set_commands(&self, commands: Vec<SlashCommand>) {
+        static LAST: Mutex<Weak<Vec<SlashCommand>>> = Mutex::new(Weak::new());
+        self.lock().commands = Some(intern(&LAST, commands));
+    }
+
+    pub(crate) fn set_config_options(&self, options: Arc<Vec<ConfigOption>>) {
+        self.lock().config_options = options;
     }
 
     pub(crate) fn turn_ended(&self, key: TurnKey) {
@@ -155,17 +167,17 @@ impl Shared {
         }
     }
 
-    /// From now on every call fails with this. The first reason counts.
+    /// Fails every later call with this error. Only the first error counts.
     pub(crate) fn close(&self, reason: Error) {
-        self.lock().closed.get_or_insert(reason);
+        self.lock().closed.get_or_insert_with(|| Box::new(reason));
     }
 
-    /// The agent could not be ended.
-    pub(crate) fn still_running(&self, error: Error) {
+    /// Stores the reason why the agent could not be ended.
+    pub(crate) fn still_running(&self, error: Box<Error>) {
         drop(self.still_running.set(error));
     }
 
-    /// The agent is gone and reaped, or could not be ended.
+    /// Marks that the agent has exited and was reaped, or could not be ended.
     pub(crate) fn ended(&self) {
         self.over.store(true, Ordering::Release);
         self.over_notice.notify_waiters();
@@ -173,7 +185,10 @@ impl Shared {
 
     // --- the handles' side ---
 
-    /// Waits until the agent is gone and reaped. The error says that it could not be ended.
+    /// Waits until the agent has exited and was reaped. The error says that it could not be ended.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if the process of the agent cannot be ended.
     pub async fn until_ended(&self) -> Result<()> {
         let notice = self.over_notice.notified();
         tokio::pin!(notice);
@@ -181,19 +196,19 @@ impl Shared {
         if !self.over.load(Ordering::Acquire) {
             notice.await;
         }
-        self.still_running.get().map_or(Ok(()), |error| Err(error.clone()))
+        self.still_running.get().map_or(Ok(()), |error| Err((**error).clone()))
     }
 
     pub(crate) fn new_channel(&self) -> Arc<EventChannel> {
-        Arc::new(EventChannel::new(self.event_buffer_bytes, Arc::clone(&self.room)))
+        Arc::new(EventChannel::new(self.event_buffer_bytes, Arc::clone(&self.capacity)))
     }
 
-    /// Why calls fail, if they do.
+    /// Returns the reason why calls fail. `None` if they do not.
     pub(crate) fn closed(&self) -> Option<Error> {
-        self.lock().closed.clone()
+        self.lock().closed.as_deref().cloned()
     }
 
-    /// Why calls fail now.
+    /// Returns the reason why calls fail.
     pub(crate) fn closed_reason(&self) -> Error {
         self.closed().unwrap_or(Error::SessionClosed)
     }
@@ -212,36 +227,41 @@ impl Shared {
     }
 
     pub(crate) fn status(&self) -> StatusUpdate {
-        self.lock().status.clone()
+        self.lock().status.as_deref().map_or_else(StatusUpdate::unchanged, Clone::clone)
     }
 
-    /// The commands that were told last, if they were since the session opened.
+    /// Returns the last list of commands that the agent sent after the session had opened, if it sent one.
     pub(crate) fn commands(&self) -> Option<Arc<Vec<SlashCommand>>> {
         self.lock().commands.clone()
     }
 
-    /// Sends a command. Returns whether the driver will receive it.
-    pub(crate) fn send(&self, command: Command) -> bool {
-        self.process.send(ProcessCommand::Session(self.key, Box::new(command))).is_ok()
+    /// Returns the options that can be set, as the agent sent them last.
+    pub(crate) fn config_options(&self) -> Arc<Vec<ConfigOption>> {
+        Arc::clone(&self.lock().config_options)
     }
 
-    /// Registers a turn, then sends its prompt. Returns at once.
+    /// Sends a command. Returns whether the driver will receive it.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        (self.send)(command)
+    }
+
+    /// Registers a turn, and sends its prompt. Does not wait.
     pub(crate) fn prompt(&self, channel: Arc<EventChannel>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
         let mut state = self.lock();
         if let Some(reason) = &state.closed {
-            return Err(reason.clone());
+            return Err((**reason).clone());
         }
         if state.active.as_ref().is_some_and(|active| !active.leaving) {
             return Err(local_error(
                 RpcErrorKind::TurnInProgress,
-                "a turn is running; wait for its result, cancel it, or let go of it",
+                "a turn is running; wait for its result, cancel it, or leave it before you prompt again",
             ));
         }
         let key = state.next_turn;
         if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits }) {
             return Err(Error::SessionClosed);
         }
-        // The driver looks at it only with the lock that is held here.
+        // The driver needs the lock that is held here before it handles the prompt.
         state.next_turn += 1;
         if let Some(former) = state.active.replace(Active { key, channel, leaving: false }) {
             state.settling = Some((former.key, former.channel));
@@ -249,7 +269,7 @@ impl Shared {
         Ok(key)
     }
 
-    /// Cancels the turn that runs, if there is one, and waits until the session has none.
+    /// Cancels the running turn, if there is one, and waits until no turn runs.
     pub(crate) async fn cancel_running(&self) -> Result<()> {
         let (active, settling) = {
             let state = self.lock();
@@ -276,7 +296,7 @@ impl Shared {
                 _ => return,
             }
         }
-        // A driver that is gone has ended the turn already.
+        // A driver that has stopped has already ended the turn.
         self.send(Command::Cancel { turn: key });
     }
 
@@ -290,12 +310,15 @@ impl Shared {
     }
 
     /// Answers a request manually.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if no such request awaits an answer, or the error that closed the session.
     pub async fn respond(&self, request: RequestRef, answer: ManualAnswer) -> Result<()> {
         let answer = Box::new(answer);
         self.ask(|reply| Command::Respond { request, answer, reply }).await
     }
 
-    /// Ends the agent without asking it.
+    /// Kills the agent.
     pub(crate) fn kill(&self) {
         self.close(Error::SessionClosed);
         self.send(Command::Kill);
@@ -306,9 +329,15 @@ impl Shared {
         self.begin_close_within(None);
     }
 
-    /// The same with a `close_timeout` of its own, if one is given.
+    /// Closes the session in the background, with this `close_timeout` if one is given.
     pub fn begin_close_within(&self, timeout: Option<Duration>) {
         self.close(Error::SessionClosed);
         self.send(Command::Close(timeout));
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
     }
 }

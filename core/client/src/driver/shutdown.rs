@@ -1,26 +1,25 @@
-//! How a process comes to its end. All waits of that sequence are here: close its input, wait, TERM, wait, KILL, reap.
+//! The end of a process, with all its waits: close its input, wait, TERM, wait, KILL, reap.
 
 use std::time::{Duration, Instant};
 
+use super::io::Io;
 use super::now;
-use super::process::Io;
 use crate::transport::Exit;
 
-/// After its exit: how long descendants that still hold the pipe may delay the end of the output.
+/// After its exit: how long descendants that hold the pipe may delay the end of the output.
 const DRAIN: Duration = Duration::from_millis(500);
 /// After it closed a pipe: how long an agent may take to exit by itself.
 const LINGER: Duration = Duration::from_secs(1);
-/// While a turn is cancelled for a close: how long an agent may read nothing, if something waits to be read.
+/// During a cancel for a close: how long an agent may read nothing while input is pending.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_secs(1);
-/// After TERM: how long until KILL.
-const TERM_GRACE: Duration = Duration::from_secs(2);
-/// After its exit: how long the end of its stderr is waited for.
+/// After its exit: how long to wait for the end of its stderr.
 pub(super) const STDERR_GRACE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, PartialEq)]
 enum Stage {
     Running,
-    /// The agent's input is closed, or will be when all is written (or the agent closed a pipe): it should exit by itself.
+    /// The agent's input is closed, or will be when everything is written, or the agent closed a pipe. It should exit
+    /// by itself.
     Ending {
         until: Instant,
     },
@@ -32,15 +31,16 @@ enum Stage {
     Killed,
 }
 
-/// How far the end of the process is.
+/// The state of a process's end.
 #[derive(Debug)]
 pub(super) struct Shutdown {
     stage: Stage,
-    /// No more sessions come: the process ends with the last one.
+    /// Whether no more sessions come, so that the process ends with the last one.
     pub(super) is_closing: bool,
     /// How long the process may take to exit by itself.
     pub(super) close_timeout: Duration,
-    /// The agent closed a pipe and lived on: its end is our doing, though nobody asked for it.
+    /// Whether the agent closed a pipe and continued to run. Then the SDK ends it, although the program did not request
+    /// that.
     is_forced: bool,
     pub(super) exit: Option<Exit>,
     /// Until when the rest of its output is read after its exit.
@@ -61,12 +61,12 @@ impl Shutdown {
         self.exit.is_some()
     }
 
-    /// Whether the agent is told to go, or gone.
+    /// Returns whether the end of the process has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.stage != Stage::Running || self.exit.is_some()
     }
 
-    /// The agent has exited, and descendants have held its output for long enough.
+    /// Returns whether the agent has exited and the time for the rest of its output is over.
     pub(super) fn is_drained(&self) -> bool {
         self.drain_until.is_some_and(|until| now() >= until)
     }
@@ -79,7 +79,7 @@ impl Shutdown {
         }
     }
 
-    /// The agent closed a pipe: it should exit.
+    /// Handles a pipe that the agent closed. The agent should exit.
     pub(super) fn pipe_closed(&mut self) {
         if self.exit.is_none() && self.stage == Stage::Running {
             self.is_forced = true;
@@ -87,7 +87,7 @@ impl Shutdown {
         }
     }
 
-    /// Closes the agent's input once all is written: the agent sees that it should exit within this time.
+    /// Closes the agent's input once everything is written. The agent should exit within this time.
     pub(super) fn hang_up(&mut self, timeout: Duration, io: &mut Io) {
         io.writer.finish();
         let limit = now() + timeout;
@@ -98,7 +98,7 @@ impl Shutdown {
         }
     }
 
-    /// It may take no longer than this from now on.
+    /// Shortens the time for the exit to this from now on.
     pub(super) fn shorten(&mut self, timeout: Duration) {
         if let Stage::Ending { until } = &mut self.stage {
             *until = (*until).min(now() + timeout);
@@ -107,7 +107,7 @@ impl Shutdown {
 
     pub(super) fn terminate(&mut self, io: &mut Io) {
         if self.exit.is_none() && matches!(self.stage, Stage::Running | Stage::Ending { .. }) {
-            self.stage = Stage::Terminating { until: now() + TERM_GRACE };
+            self.stage = Stage::Terminating { until: now() + io.process.end_grace() };
             io.writer.close();
             io.process.terminate();
         }
@@ -121,7 +121,7 @@ impl Shutdown {
         }
     }
 
-    /// Goes on to the next stage if the present one is through.
+    /// Continues with the next stage if the current one is over.
     pub(super) fn advance(&mut self, io: &mut Io) {
         match self.stage {
             Stage::Ending { until } if now() >= until => {
@@ -137,8 +137,8 @@ impl Shutdown {
         }
     }
 
-    /// How the agent exited, for errors. If it closed a pipe and was ended for it, that is what happened to it; our signal
-    /// says nothing.
+    /// Returns how the agent exited, for errors. If it closed a pipe and the SDK ended it for that, the exit status is
+    /// empty, because it only shows the SDK's signal.
     pub(super) fn reported_exit(&self) -> Exit {
         let was_ended = matches!(self.stage, Stage::Terminating { .. } | Stage::Killed);
         let exit = self.exit.clone().unwrap_or_default();

@@ -1,17 +1,17 @@
-//! The driver over pipes in memory. Time stands still and jumps to the next deadline when nobody has anything to do:
-//! what takes no time did not wait for a deadline.
+//! The driver over pipes in memory. The clock is paused, and jumps to the next deadline when all tasks wait. So an
+//! operation that takes no time did not wait for a deadline.
 
+mod ambiguity;
 mod chaos;
 mod deadlines;
 mod death;
-mod doubts;
 mod event_queue;
 mod flow;
-mod halves;
 mod handlers;
 mod shutdown;
 #[cfg(feature = "mcp")]
 mod tools;
+mod truncation;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::time::Instant;
 
+use crate::messages::Event;
 use crate::transport::memory::{self, ExitHandle};
-use crate::wire::Event;
 use crate::{Session, SessionOptions, Turn};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ impl Agent {
         self.answer("initialize", json!({"protocol_version": "1.10", "server": server, "hooks": hooks})).await;
     }
 
-    /// Does as it is told to the end: answers cancels, and exits when its input ends.
+    /// Follows the protocol to the end: answers cancels, and exits when its input ends.
     async fn obey(mut self) {
         self.exit.obey();
         loop {
@@ -134,7 +134,7 @@ async fn in_turn(options: SessionOptions) -> (Session, Agent, Turn) {
     (session, agent, turn)
 }
 
-/// Waits until nobody has anything to do.
+/// Waits until all tasks wait.
 async fn idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

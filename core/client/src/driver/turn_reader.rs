@@ -1,57 +1,52 @@
-//! Reads the events of a turn, one by one, by step, or in batches. Every language reads through it, so that the rules are
-//! here once: which event ends a step, when an event counts as delivered, and who may read.
+//! Reads the events of a turn: one by one, by step, or in batches. All languages read through it, so it has these rules
+//! once: which event ends a step, when an event counts as delivered, and who may read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::event_channel::EventChannel;
-use super::event_queue::{Delivered, Queued};
+use super::event_queue::Queued;
 use crate::connection::StepTag;
 use crate::error::invalid_option;
 use crate::error::{Error, Result};
-use crate::wire::Event;
-
-/// How many events a reader hands out before it reports them, while the driver does not wait for that.
-const PORTION: usize = 32;
+use crate::messages::Event;
 
 /// The reader of a turn, of a replay, or of the events outside turns.
 ///
-/// It takes all events that wait under one lock, and hands them out one by one. An event counts as delivered when it was
-/// handed out; an event of a batch when the program says so. Dropped, the reader puts the others back into the queue.
+/// It takes all waiting events under one lock, and returns them one by one. An event counts as delivered when it is
+/// returned; an event of a batch, when the program has taken it. When the reader is dropped, events that it did not
+/// return go back into the queue. Events of a batch that the program did not take count as discarded.
 #[derive(Debug)]
 pub struct TurnReader {
     channel: Arc<EventChannel>,
     fetched: VecDeque<Queued>,
-    /// What was handed out and not reported yet.
-    delivered: Delivered,
-    /// Whether the turn is read by step. Decided by the first who reads.
+    /// Whether the turn is read by step. The first reader decides.
     by_step: Option<bool>,
-    /// The step that is being read.
+    /// The current step.
     step: Option<StepTag>,
     is_reading: bool,
-    /// The failure of the turn was handed out.
+    /// Whether the failure of the turn was returned.
     is_failure_reported: bool,
     batch: Batch,
 }
 
-/// The events of a batch that the program has not got yet.
+/// The sizes of the events in the batch that the program has not taken yet.
 #[derive(Debug, Default)]
 struct Batch {
     sizes: VecDeque<usize>,
-    /// How many of the batch the program got.
+    /// How many events of the batch the program has taken.
     taken: usize,
-    /// The id of the request that the batch begins with. There is no other request in it.
+    /// The id of the request in the batch. A request is the only event of its batch.
     request: Option<String>,
 }
 
 impl TurnReader {
-    /// A reader of the channel's events.
+    /// Makes a reader of the channel's events.
     pub fn new(channel: Arc<EventChannel>) -> Self {
         Self {
             channel,
             fetched: VecDeque::new(),
-            delivered: Delivered::default(),
             by_step: None,
             step: None,
             is_reading: false,
@@ -60,7 +55,7 @@ impl TurnReader {
         }
     }
 
-    /// Begins to read by step or by event, unless that has begun already.
+    /// Starts to read by step or by event, unless it was started before.
     ///
     /// # Errors
     /// `InvalidOption` if the turn has been read in the other way.
@@ -97,17 +92,17 @@ impl TurnReader {
         if by_step {
             self.begin_steps();
         }
-        // Each loop over a turn that failed ends with the failure.
+        // Each loop over a failed turn ends with the failure.
         self.is_failure_reported = false;
         Ok(())
     }
 
-    /// Returns the next event; with `step`, only if it is of that step, and that step is being read. None after the
-    /// last event. A turn that failed ends with one error.
+    /// Returns the next event. With `step`, returns an event only if it belongs to that step, which must be the current
+    /// one. `None` after the last event. A failed turn ends with one error.
     pub fn poll_event(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<Box<Event>>>> {
         match ready!(self.poll_next(step, cx)) {
             Some(Ok(queued)) => {
-                self.deliver(queued.size);
+                self.channel.events.hand_out(queued.size, 1);
                 Poll::Ready(Some(Ok(queued.event)))
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error))),
@@ -115,8 +110,8 @@ impl TurnReader {
         }
     }
 
-    /// Passes over the rest of the step that is being read, and returns the next step. None after the last step. A turn
-    /// that failed ends with one error.
+    /// Skips the rest of the current step, and returns the next step. `None` after the last step. A failed turn ends
+    /// with one error.
     pub fn poll_step(&mut self, cx: &Context<'_>) -> Poll<Option<Result<StepTag>>> {
         self.take_batch(usize::MAX);
         loop {
@@ -128,34 +123,32 @@ impl TurnReader {
                 return Poll::Ready(self.end().map(Err));
             };
             if current != Some(next.index) {
-                // The agent's number is known only once the step has begun.
+                // The agent's number is known only after the step has begun.
                 self.step = Some(next);
                 return Poll::Ready(Some(Ok(next)));
             }
             if let Some(passed) = self.fetched.pop_front() {
-                self.deliver(passed.size);
+                self.channel.events.hand_out(passed.size, 1);
             }
         }
     }
 
-    /// Begins a loop over the steps: its first step is that of the next event, even if an earlier loop had begun that step.
+    /// Starts a loop over the steps. Its first step is that of the next event, even if an earlier loop had begun that
+    /// step.
     pub fn begin_steps(&mut self) {
         self.step = None;
     }
 
-    /// The step that is being read.
+    /// Returns the current step.
     pub fn step(&self) -> Option<StepTag> {
         self.step
     }
 
-    /// Stops reading. A later reader gets the events that were not handed out; those of a batch that the program did
-    /// not take are counted as discarded.
+    /// Stops reading. A later reader gets the events that were not returned. The program keeps the rest of a batch for
+    /// that reader.
     pub fn leave(&mut self) {
         self.is_reading = false;
-        for size in std::mem::take(&mut self.batch.sizes) {
-            self.channel.events.lose(size, self.batch.request.take());
-        }
-        self.channel.events.stop_reading(&mut self.delivered, &mut self.fetched);
+        self.channel.events.stop_reading(&mut self.fetched);
     }
 
     fn poll_next(&mut self, step: Option<u32>, cx: &Context<'_>) -> Poll<Option<Result<Queued>>> {
@@ -171,10 +164,10 @@ impl TurnReader {
     }
 
     fn poll_fetch(&mut self, cx: &Context<'_>) -> Poll<bool> {
-        self.channel.events.poll_fetch(&mut self.delivered, &mut self.fetched, cx)
+        self.channel.events.poll_fetch(&mut self.fetched, cx)
     }
 
-    /// Ends the loop: no event follows. Returns the failure of the turn, once.
+    /// Ends the loop after the last event. Returns the failure of the turn, once.
     fn end(&mut self) -> Option<Error> {
         self.is_reading = false;
         if std::mem::replace(&mut self.is_failure_reported, true) {
@@ -182,23 +175,15 @@ impl TurnReader {
         }
         self.channel.outcome().and_then(Result::err)
     }
-
-    fn deliver(&mut self, size: usize) {
-        self.delivered.bytes += size;
-        self.delivered.events += 1;
-        if self.delivered.events >= PORTION || self.channel.events.reports_each() {
-            self.channel.events.report(&mut self.delivered);
-        }
-    }
 }
 
-/// Batches, for a host language to which each call costs more than an event.
+/// Batches, for languages in which each call costs more than an event.
 impl TurnReader {
-    /// Returns the next events, at most `max` and at least one; otherwise as [`TurnReader::poll_event`]. The program has
-    /// got the batch before it.
+    /// Returns the next events, at least one and at most `max`; for the rest see [`TurnReader::poll_event`]. The
+    /// program has taken the batch before it.
     ///
-    /// A request is a batch of its own. So a handler that waits until the program has got the events before a request
-    /// can start as soon as the program says that it took the last event of a batch.
+    /// A request has a batch of its own. So a handler that waits for the events before the request can start as soon as
+    /// the program has taken the last event of the batch.
     pub fn poll_batch(
         &mut self,
         max: usize,
@@ -226,17 +211,22 @@ impl TurnReader {
         Poll::Ready(Some(Ok(events.collect())))
     }
 
-    /// The program has got the first `count` events of the batch.
+    /// The program has taken the first `count` events of the batch.
     pub fn take_batch(&mut self, count: usize) {
         let more = count.saturating_sub(self.batch.taken).min(self.batch.sizes.len());
         if more == 0 {
             return;
         }
         self.batch.taken += more;
-        self.delivered.events += more;
-        self.delivered.bytes += self.batch.sizes.drain(..more).sum::<usize>();
         self.batch.request = None;
-        self.channel.events.report(&mut self.delivered);
+        self.channel.events.hand_out(self.batch.sizes.drain(..more).sum(), more);
+    }
+
+    /// Counts the events of the batch that the program did not take as discarded.
+    pub fn discard_batch(&mut self) {
+        for size in std::mem::take(&mut self.batch.sizes) {
+            self.channel.events.lose(size, self.batch.request.take());
+        }
     }
 
     /// Waits until there is an event to read, or the end.
@@ -252,6 +242,7 @@ impl TurnReader {
 
 impl Drop for TurnReader {
     fn drop(&mut self) {
+        self.discard_batch();
         self.leave();
     }
 }

@@ -1,4 +1,4 @@
-//! The agent's input: what waits to be written, and for how long the agent has read none of it.
+//! The agent's input: the pending bytes, and how long the agent has read none of them.
 
 use std::future::poll_fn;
 use std::io::Result;
@@ -7,24 +7,24 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 
 use super::now;
 
-/// How much may wait for an agent that does not read, before it is not read either; or twice the largest message.
+/// The limit of pending bytes, above which the agent's output is not read. Twice the largest message if that is more.
 const MAX_UNWRITTEN: usize = 16 << 20;
-/// How long the agent may then go on reading nothing.
+/// How long the agent may then read nothing before the session fails.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pipe to the agent.
 pub(super) struct PipeWriter {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
     unwritten: BytesMut,
-    /// The largest message in it.
+    /// The size of the largest pending message.
     largest: usize,
-    /// Since when too much waits, and the agent reads nothing of it.
+    /// Since when the limit is exceeded and the agent reads nothing.
     stalled_since: Option<Instant>,
-    /// Takes no more bytes.
+    /// Whether no more bytes are accepted.
     is_finished: bool,
     is_closed: bool,
 }
@@ -51,7 +51,7 @@ impl PipeWriter {
         self.unwritten.is_empty()
     }
 
-    /// Writes what the pipe takes without waiting. Nothing is lost if it takes nothing.
+    /// Writes what the pipe accepts without waiting.
     pub(super) async fn write_at_once(&mut self) -> Option<Result<usize>> {
         if self.unwritten.is_empty() {
             return None;
@@ -63,12 +63,12 @@ impl PipeWriter {
         .await
     }
 
-    /// Writes some of what waits. Safe to cancel.
-    pub(super) async fn write(&mut self) -> Result<usize> {
-        self.pipe.write(&self.unwritten).await
+    /// Writes some of the pending bytes. Cancel-safe.
+    pub(super) fn write(&mut self) -> impl Future<Output = Result<usize>> {
+        poll_fn(|cx| Pin::new(&mut *self.pipe).poll_write(cx, &self.unwritten))
     }
 
-    /// So many bytes were written.
+    /// Removes written bytes.
     pub(super) fn written(&mut self, count: usize) {
         self.unwritten.advance(count);
         self.stalled_since = None;
@@ -79,7 +79,7 @@ impl PipeWriter {
         }
     }
 
-    /// Closes the pipe: the agent sees the end of its input. What is not written by now never is.
+    /// Closes the pipe, which ends the agent's input. Pending bytes are lost.
     pub(super) fn close(&mut self) {
         if std::mem::replace(&mut self.is_closed, true) {
             return;
@@ -91,24 +91,25 @@ impl PipeWriter {
         self.pipe = Box::new(tokio::io::sink());
     }
 
-    /// Takes no more bytes; those that wait are still written.
+    /// Accepts no more bytes. Pending bytes are still written.
     pub(super) fn finish(&mut self) {
         self.is_finished = true;
     }
 
-    /// Whether more waits for the agent than may wait: then it is not read either, as it might go on asking for ever.
+    /// Returns whether the limit is exceeded. Then the agent's output is not read, because it might send requests
+    /// without end.
     pub(super) fn is_stalled(&mut self) -> bool {
         let stalled = self.unwritten.len() > MAX_UNWRITTEN.max(2 * self.largest);
         self.stalled_since = if stalled { self.stalled_since.or_else(|| Some(now())) } else { None };
         stalled
     }
 
-    /// When an agent that reads nothing is given up.
+    /// Returns the deadline of an agent that reads nothing.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.stalled_since.map(|since| since + STALL_TIMEOUT)
     }
 
-    /// How much waits, if the agent has read none of it for too long.
+    /// Returns the number of pending bytes if the deadline was exceeded.
     pub(super) fn timed_out(&self) -> Option<usize> {
         self.deadline().filter(|deadline| now() >= *deadline).map(|_| self.unwritten.len())
     }

@@ -1,45 +1,73 @@
-//! What becomes of the options with an agent that speaks the Agent Client Protocol: it is asked for most of what kimi-cli
-//! has flags for.
+//! The options of an agent that speaks ACP. Calls of the protocol replace most of kimi-cli's flags.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Map, Value};
 
-use super::{Dialect, Launch, PrivateFiles, SessionOptions};
-use crate::dialect::AgentKind;
-use crate::dialect::SessionParams;
+use super::kimi_code::is_kimi;
+use super::{Dialect, SessionOptions};
+use crate::dialect::{AgentKind, KnownAgent, SessionParams};
 use crate::tools_server;
+use crate::transport::launch::{Launch, PrivateFiles};
 use crate::{Error, Executable, Result};
+
+/// Options that ACP does not have, and their alternatives in Kimi Code.
+const REMEDIES: [(&str, &str); 5] = [
+    ("config", "put it into `config.toml` in a directory, and name the directory as `KIMI_CODE_HOME` in `env`"),
+    ("config_file", "name the directory of a `config.toml` as `KIMI_CODE_HOME` in `env`"),
+    ("agent_file", "put instructions into `AGENTS.md` in `work_dir`"),
+    ("skills_dir", "put the skills into `.kimi-code/skills` in `work_dir`"),
+    ("hooks", "set commands as `[[hooks]]` in its `config.toml`"),
+];
 
 impl SessionOptions {
     pub(crate) fn speaks_acp(&self, agent: Option<AgentKind>) -> bool {
         match self.dialect {
             Dialect::Acp => true,
-            Dialect::Auto => matches!(agent, Some(AgentKind::KimiCode(_))),
+            Dialect::Auto => matches!(agent, Some(AgentKind::KimiCode(_) | AgentKind::Other(_))),
             _ => false,
         }
     }
 
-    /// How the agent is started. `kimi_code`: it is known to be Kimi Code.
-    pub(crate) fn launch_acp(&self, kimi_code: bool) -> Result<Launch> {
+    /// Returns how the agent is started. `agent` is its kind, if known. `is_shared`: several sessions can share it.
+    pub(crate) fn launch_acp(&self, agent: Option<AgentKind>, is_shared: bool) -> Result<Launch> {
         let (program, mut args) = self.program()?;
-        // A list says all that there is to say, unless it was found out what it starts.
-        let whole = self.executable.as_ref().is_some_and(|list: &Executable| !list.args().is_empty());
-        if kimi_code || !whole {
-            args.push("acp".into());
+        // A list is the complete command line, unless it starts Kimi Code, whose program can be a script after its
+        // interpreter.
+        let is_list = self.executable.as_ref().is_some_and(|list: &Executable| !list.args().is_empty());
+        let is_kimi_code = matches!(agent, Some(AgentKind::KimiCode(_)));
+        if let (Some(AgentKind::Other(other)), Some(limit)) = (agent, self.first_limit()) {
+            let limit = self.naming.name(limit);
+            return Err(Error::Unsupported(format!("{other} does not support `{limit}`; configure the agent itself")));
+        }
+        match agent.or_else(|| KnownAgent::of_program(&program).map(AgentKind::Other)) {
+            Some(AgentKind::Other(known)) if args.is_empty() => args.extend(known.args.iter().map(OsString::from)),
+            Some(AgentKind::Other(_)) => {}
+            Some(_) => args.push("acp".into()),
+            None if !is_list => args.push("acp".into()),
+            None => {}
+        }
+        if is_kimi_code || is_kimi(&program) {
+            self.check_arguments(&program, &args, "acp")?;
         }
         args.extend(self.extra_args.iter().cloned());
         let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;
-        Ok(Launch { program, args, env: self.env.clone(), current_dir, private: PrivateFiles::default() })
+        let mut env = self.env.clone();
+        env.extend(self.limits_of_kimi_code(is_shared)?);
+        let private = PrivateFiles::default();
+        Ok(Launch { program, args, env, current_dir, private, server: None })
     }
 
-    /// What the agent is asked for; `agent` is its name.
-    pub(crate) fn wishes(&self, agent: &str) -> Result<SessionParams> {
+    /// Returns the parameters of the session; `agent` is the agent's name.
+    pub(crate) fn session_params(&self, agent: &str) -> Result<SessionParams> {
         if let Some(option) = self.first_set(|option| !option.over_acp) {
-            let option = self.naming.name(option.name);
+            let remedy = REMEDIES.iter().find(|(name, _)| *name == option.name && agent.starts_with("Kimi Code"));
+            let remedy = remedy.map_or("leave it out, or configure the agent itself", |(_, remedy)| remedy);
+            let (option, remedy) = (self.naming.name(option.name), self.naming.spell(remedy));
             return Err(Error::Unsupported(format!(
-                "{agent} does not support `{option}`, which ACP does not have; leave it out, or configure the agent itself"
+                "{agent} does not support `{option}`, which ACP does not have; {remedy}"
             )));
         }
         Ok(SessionParams {
@@ -52,7 +80,7 @@ impl SessionOptions {
         })
     }
 
-    /// The servers in `mcp_configs`, as ACP has them.
+    /// Converts `mcp_configs` to the servers of ACP.
     fn mcp_servers(&self) -> Result<Vec<acp::McpServer>> {
         let mut servers = Vec::new();
         for config in &self.mcp_configs {
@@ -106,15 +134,43 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::dialect::Release;
 
     #[test]
-    fn a_program_alone_gets_the_subcommand_and_a_list_does_not() {
+    fn acp_subcommand_is_added_to_bare_program() {
         let program = std::env::current_exe().unwrap();
-        let words = |options: SessionOptions, kimi_code| options.extra_args(["-x"]).launch_acp(kimi_code).unwrap().args;
+        let words = |options: SessionOptions, agent| options.extra_args(["-x"]).launch_acp(agent, false).unwrap().args;
         let program = program.to_str().unwrap();
-        assert_eq!(words(SessionOptions::new().executable(program), false), ["acp", "-x"]);
-        assert_eq!(words(SessionOptions::new().executable([program, "serve"]), false), ["serve", "-x"]);
-        assert_eq!(words(SessionOptions::new().executable([program, "main.mjs"]), true), ["main.mjs", "acp", "-x"]);
+        let kimi_code = Some(AgentKind::KimiCode(Release::new(2, 1)));
+        assert_eq!(words(SessionOptions::new().executable(program), None), ["acp", "-x"]);
+        assert_eq!(words(SessionOptions::new().executable([program, "serve"]), None), ["serve", "-x"]);
+        assert_eq!(
+            words(SessionOptions::new().executable([program, "main.mjs"]), kimi_code),
+            ["main.mjs", "acp", "-x"]
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn known_program_gets_its_own_arguments() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let words = |options: SessionOptions| options.dialect(Dialect::Acp).launch_acp(None, false).unwrap().args;
+        for (name, expected) in
+            [("gemini", &["--acp"][..]), ("opencode", &["acp"]), ("codex-acp", &[]), ("unknown", &["acp"])]
+        {
+            let program = dir.path().join(name);
+            symlink(std::env::current_exe().unwrap(), &program).unwrap();
+            let program = program.to_str().unwrap();
+            assert_eq!(words(SessionOptions::new().executable(program)), expected, "{name}");
+            let on_path = SessionOptions::new().executable(name).env([("PATH", dir.path())]);
+            assert_eq!(words(on_path), expected, "{name}");
+            assert_eq!(words(SessionOptions::new().executable([program, "--stdio"])), ["--stdio"], "{name}");
+        }
+        let known = KnownAgent::of_program(Path::new("gemini")).map(AgentKind::Other);
+        let limited = SessionOptions::new().executable(std::env::current_exe().unwrap()).max_steps_per_turn(3);
+        let error = limited.launch_acp(known, false).err().unwrap();
+        assert_eq!(error.to_string(), "Gemini CLI does not support `max_steps_per_turn`; configure the agent itself");
     }
 
     #[test]
@@ -124,9 +180,9 @@ mod tests {
             "web": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer x"}},
             "old": {"url": "http://127.0.0.1:1/sse", "transport": "sse"},
         }});
-        let wishes = SessionOptions::new().mcp_configs([config]).wishes("it").unwrap();
+        let params = SessionOptions::new().mcp_configs([config]).session_params("it").unwrap();
         assert_eq!(
-            json!(wishes.mcp_servers),
+            json!(params.mcp_servers),
             json!([
                 {"name": "files", "command": "mcp-files", "args": ["-v"], "env": [{"name": "KEY", "value": "secret"}]},
                 {"type": "http", "name": "web", "url": "http://127.0.0.1:1/mcp",
@@ -140,18 +196,41 @@ mod tests {
             (json!({"mcpServers": {"a": {"command": "x", "args": "y"}}}), "a: `args`: expected a list of text"),
             (json!({"mcpServers": {"a": {"command": "x", "env": {"K": 1}}}}), "a: `env`: K is no text"),
         ] {
-            let error = SessionOptions::new().mcp_configs([config]).wishes("it").unwrap_err();
+            let error = SessionOptions::new().mcp_configs([config]).session_params("it").unwrap_err();
             assert_eq!(error.to_string(), format!("invalid option `mcp_configs`: {reason}"));
         }
     }
 
     #[test]
-    fn what_acp_has_not_is_refused_by_name() {
-        let error = SessionOptions::new().max_steps_per_turn(3).wishes("Kimi Code 2.1.0").unwrap_err();
+    fn option_unsupported_by_acp_error_has_remedy() {
+        let options = SessionOptions::new().skills_dir("skills");
+        let error = options.session_params("Kimi Code 2.1.0").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "Kimi Code 2.1.0 does not support `max_steps_per_turn`, which ACP does not have; leave it out, or configure the agent itself"
+            "Kimi Code 2.1.0 does not support `skills_dir`, which ACP does not have; put the skills into \
+             `.kimi-code/skills` in `work_dir`"
         );
         assert_eq!(error.code(), "unsupported");
+        let error = options.session_params("an agent that speaks ACP").unwrap_err().to_string();
+        assert!(error.ends_with("leave it out, or configure the agent itself"), "{error}");
+    }
+
+    #[test]
+    fn argument_ignored_by_kimi_code_is_refused() {
+        let program = std::env::current_exe().unwrap();
+        let program = program.to_str().unwrap();
+        for (args, remedy) in [
+            (["--yolo", "main.mjs"], "Kimi Code ignores `--yolo` before `acp`; set `yolo`, or answer in `on_approval`"),
+            (["main.mjs", "--model=big"], "Kimi Code ignores `--model` before `acp`; set `model`"),
+        ] {
+            let list = || SessionOptions::new().executable([program, args[0], args[1]]);
+            let kimi_code = Some(AgentKind::KimiCode(Release::new(2, 1)));
+            let Err(error) = list().launch_acp(kimi_code, false) else { panic!("{args:?}") };
+            assert_eq!(error.to_string(), format!("invalid option `executable`: {remedy}"));
+            let interpreter = SessionOptions::new().executable([program, "-S", "main.mjs"]);
+            assert!(interpreter.launch_acp(kimi_code, false).is_ok(), "an option of the interpreter");
+            // Another agent may have the option.
+            assert!(list().launch_acp(None, false).is_ok());
+        }
     }
 }

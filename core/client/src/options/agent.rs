@@ -1,4 +1,4 @@
-//! The options of an agent: what its sessions have in common.
+//! The options of an agent, which all its sessions share.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::{Dialect, Executable, Naming, SessionOptions};
 use crate::Result;
 use crate::error::invalid_option;
 
-/// How an agent is started, for all of its sessions; see [`Agent`](crate::Agent). Everything else is an option of the
-/// sessions.
+/// The options with which an agent is started, for all its sessions; see [`Agent`](crate::Agent). All other options
+/// belong to the sessions.
 ///
 /// ```
 /// use kimi_agent::{AgentOptions, Dialect};
@@ -24,69 +24,132 @@ use crate::error::invalid_option;
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions(pub(crate) SessionOptions);
 
-/// Setters. Those of lists add to what is there already.
+/// Setters. A setter of a list adds to the list.
 impl AgentOptions {
-    /// Nothing set: the `kimi` on PATH, whatever protocol it speaks.
+    /// Makes options with all defaults: the `kimi` on PATH, with the protocol that it speaks.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new();
+    /// # options.validate().unwrap();
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The agent's program; see [`SessionOptions::executable`].
+    /// Sets the agent's program; see [`SessionOptions::executable`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().executable(["python3", "-m", "kimi_cli"]);
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn executable(self, executable: impl Into<Executable>) -> Self {
         Self(self.0.executable(executable))
     }
 
-    /// Environment variables that the agent gets; see [`SessionOptions::env`].
+    /// Sets environment variables of the agent; see [`SessionOptions::env`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().env([("KIMI_LOG_LEVEL", "debug")]);
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn env<N: Into<OsString>, V: Into<OsString>>(self, env: impl IntoIterator<Item = (N, V)>) -> Self {
         Self(self.0.env(env))
     }
 
-    /// Arguments that the agent gets after all others; see [`SessionOptions::extra_args`].
+    /// Adds arguments of the agent after all others; see [`SessionOptions::extra_args`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().extra_args(["--verbose"]);
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn extra_args<A: Into<OsString>>(self, extra_args: impl IntoIterator<Item = A>) -> Self {
         Self(self.0.extra_args(extra_args))
     }
 
-    /// Which protocol to speak; unset, [`Dialect::Auto`].
+    /// Sets the protocol to speak. Default: [`Dialect::Auto`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().dialect(kimi_agent::Dialect::Acp);
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn dialect(self, dialect: Dialect) -> Self {
         Self(self.0.dialect(dialect))
     }
 
-    /// Gets the lines that the agent writes to stderr, whichever session they are about. It must not block.
+    /// Sets the handler of the lines that the agent writes to stderr, for all sessions. It must not block.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().on_stderr(|line| eprintln!("{line}"));
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn on_stderr<F: Fn(&str) + Send + Sync + 'static>(self, handler: F) -> Self {
         Self(self.0.on_stderr(handler))
     }
 
-    /// The name that this program gives itself to the agent; unset, this SDK's.
+    /// Sets the name of this program, for the agent. Default: `kimi-agent`.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().client_name("my-program");
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn client_name(self, client_name: impl Into<String>) -> Self {
         Self(self.0.client_name(client_name))
     }
 
-    /// The version that this program gives itself; unset, this SDK's.
+    /// Sets the version of this program, for the agent. Default: the version of this crate.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().client_version("1.2.3");
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn client_version(self, client_version: impl Into<String>) -> Self {
         Self(self.0.client_version(client_version))
     }
 
-    /// How long the agent may take to list its sessions, its start included; unset, 60 seconds. Sessions have their own.
+    /// Sets the time for the agent to start and to list its sessions. Default: 60 seconds. Each session has a timeout
+    /// of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let options = kimi_agent::AgentOptions::new().handshake_timeout(Duration::from_secs(30));
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn handshake_timeout(self, handshake_timeout: Duration) -> Self {
         Self(self.0.handshake_timeout(handshake_timeout))
     }
 
-    /// How long a process that sessions share may take to exit once it is to, before it is made to; unset, 10 seconds.
-    /// Sessions have their own.
+    /// Sets the time for a process that sessions share to exit, before it gets SIGTERM. Default: 10 seconds. Each
+    /// session has a timeout of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let options = kimi_agent::AgentOptions::new().close_timeout(Duration::from_secs(2));
+    /// # options.validate().unwrap();
+    /// ```
     #[must_use]
     pub fn close_timeout(self, close_timeout: Duration) -> Self {
         Self(self.0.close_timeout(close_timeout))
     }
 
-    /// Checks everything that can be checked without looking for the program.
+    /// Checks everything that can be checked without starting the program.
     ///
     /// ```
     /// let options = kimi_agent::AgentOptions::new().close_timeout(std::time::Duration::ZERO);
@@ -94,7 +157,7 @@ impl AgentOptions {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) names the first wrong one.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) names the first wrong option.
     pub fn validate(&self) -> Result<()> {
         self.0.validate()
     }
@@ -103,7 +166,7 @@ impl AgentOptions {
 /// Reads the options of an agent, as [`super::json::session_options`] reads those of a session.
 ///
 /// # Errors
-/// `InvalidOption`, in the caller's own naming.
+/// Returns `InvalidOption`, with the caller's names.
 pub fn agent_options(map: Map<String, Value>, naming: Naming) -> Result<AgentOptions> {
     let is_of_session = |given: &str| find(OPTIONS, given, naming).is_none_or(|option| option.scope == Scope::Session);
     let other = map.iter().find(|(name, value)| !value.is_null() && is_of_session(name)).map(|(name, _)| name.clone());
@@ -114,13 +177,13 @@ pub fn agent_options(map: Map<String, Value>, naming: Naming) -> Result<AgentOpt
     }
 }
 
-/// Why an option is not one of the agent's.
+/// Returns why an option is not an option of agents.
 pub fn for_session(naming: Naming) -> String {
     format!("it is an option of a session; pass it to `{}()`", naming.name("create_session"))
 }
 
 impl SessionOptions {
-    /// These, for a session of this agent: what is the agent's is not theirs to say.
+    /// Adds the options of an agent to those of a session. Fails if the session sets an option of the agent.
     pub(crate) fn within(mut self, agent: &Self) -> Result<Self> {
         if let Some(option) = self.first_set(|option| option.scope == Scope::Agent) {
             let open_agent = self.naming.name("open_agent");
@@ -132,13 +195,13 @@ impl SessionOptions {
         Ok(self)
     }
 
-    /// These, to go on with a session.
+    /// Makes options of a session that is resumed.
     pub(crate) fn resuming(self, session_id: String) -> Result<Self> {
         self.names_no_session("resume")?;
         Ok(self.session_id(session_id))
     }
 
-    /// These, to begin with the past of a session.
+    /// Makes options of a session that is forked.
     pub(crate) fn forking(mut self, session_id: String) -> Result<Self> {
         self.names_no_session("fork")?;
         if session_id.is_empty() {
@@ -170,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_options_are_those_of_its_process() {
+    fn agent_takes_only_process_options() {
         let options = read(json!({"executable": ["a", "b"], "env": {"K": "v"}, "close_timeout": 1.5}), Naming::Snake);
         let AgentOptions(options) = options.unwrap();
         assert_eq!(options.executable, Some(["a", "b"].into()));
@@ -183,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sessions_options_are_put_together_with_its_agents() {
+    fn session_options_are_merged_with_agent_options() {
         let agent =
             SessionOptions::new().executable(["a", "b"]).env([("K", "v")]).dialect(Dialect::Acp).client_name("it");
         let options = SessionOptions::new().model("m").close_timeout(Duration::from_secs(1)).within(&agent).unwrap();
@@ -208,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_named_once() {
+    fn conflicting_session_ids_are_refused() {
         let named = SessionOptions::new().session_id("a");
         assert_eq!(named.clone().resuming("b".to_owned()).unwrap_err().code(), "invalid_option");
         assert_eq!(named.forking("b".to_owned()).unwrap_err().code(), "invalid_option");

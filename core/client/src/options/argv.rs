@@ -1,53 +1,41 @@
 //! The agent's command line, and the private files that it names.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use kimi_agent_protocol::options::{Kind, OPTIONS, OptionInfo};
-use serde_json::Value;
 
 use super::executable::{Surroundings, resolve};
 use super::setting::Setting;
 use super::{Dialect, SessionOptions};
-use crate::dialect::{AgentKind, Release};
-use crate::private::PrivateDir;
+use crate::dialect::{AgentKind, NeedsAdapter, Release};
+use crate::transport::launch::{Launch, PrivateFiles};
 use crate::{Error, Result, WireVersion};
 
-/// How the agent is started. Without `Debug`: values of variables may be secrets.
-pub(crate) struct Launch {
-    /// An absolute path.
-    pub(crate) program: PathBuf,
-    pub(crate) args: Vec<OsString>,
-    /// In addition to this program's own.
-    pub(crate) env: Vec<(OsString, OsString)>,
-    /// An absolute path.
-    pub(crate) current_dir: PathBuf,
-    pub(crate) private: PrivateFiles,
-}
-
-/// The release from which on a session can be given a name.
+/// The first release in which a session can be given an id.
 const SESSION_SINCE: Release = Release::new(0, 64);
-/// The release that brought `--no-thinking`; `--thinking` is older.
+/// The release that added `--no-thinking`. `--thinking` is older.
 const NO_THINKING_SINCE: Release = Release::new(0, 67);
 
-/// Files that only this user can read, removed on drop.
-#[derive(Default)]
-pub(crate) struct PrivateFiles(Option<PrivateDir>);
-
 impl SessionOptions {
-    /// Finds the program, and writes what must not be seen in its arguments to private files.
+    /// Finds the program, and writes what must not be visible in its arguments to private files.
     pub(crate) fn launch(&self) -> Result<Launch> {
         self.launch_from(&|name| std::env::var_os(name))
     }
 
-    /// The program to start, and its first arguments.
+    /// Returns the program to start, and its first arguments.
     pub(crate) fn program(&self) -> Result<(PathBuf, Vec<OsString>)> {
-        resolve(self.executable.as_ref(), &Surroundings { env: &self.env, host: &|name| std::env::var_os(name) })
+        let alone = self.executable.as_ref().filter(|executable| executable.args().is_empty());
+        let needs_adapter = alone.and_then(|executable| NeedsAdapter::of_program(Path::new(executable.program()?)));
+        if let Some(program) = needs_adapter.filter(|_| matches!(self.dialect, Dialect::Auto | Dialect::Acp)) {
+            return Err(self.invalid("executable", program.to_string()));
+        }
+        let host = |name: &str| std::env::var_os(name);
+        resolve(self.executable.as_ref(), &Surroundings { env: &self.env, host: &host, dialect: self.dialect })
     }
 
     fn launch_from(&self, host: &dyn Fn(&str) -> Option<OsString>) -> Result<Launch> {
-        let around = Surroundings { env: &self.env, host };
+        let around = Surroundings { env: &self.env, host, dialect: self.dialect };
         let (program, mut args) = resolve(self.executable.as_ref(), &around)?;
         let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;
         let mut private = PrivateFiles::default();
@@ -64,7 +52,7 @@ impl SessionOptions {
                 Setting::Boolean(false) => args.push(name.replacen("--", "--no-", 1).into()),
                 Setting::Json(values) => {
                     for (n, value) in values.iter().enumerate() {
-                        // By this suffix the agent knows that it is JSON, not TOML.
+                        // The suffix says that the content is JSON, not TOML.
                         let file =
                             if option.kind == Kind::Objects { format!("mcp-{n}.json") } else { "config.json".into() };
                         flag(&mut args, name, private.write(&file, value)?);
@@ -74,10 +62,10 @@ impl SessionOptions {
             }
         }
         args.extend(self.extra_args.iter().cloned());
-        Ok(Launch { program, args, env: self.env.clone(), current_dir, private })
+        Ok(Launch { program, args, env: self.env.clone(), current_dir, private, server: None })
     }
 
-    /// Whether this agent is given a name for its session, also where the program has none.
+    /// Returns whether the agent gets the id of its session, even if the program has not set one.
     pub(crate) fn names_sessions(&self, agent: Option<AgentKind>) -> bool {
         match (self.dialect, agent) {
             (Dialect::Auto, Some(AgentKind::KimiCli(release))) => release >= SESSION_SINCE,
@@ -87,7 +75,7 @@ impl SessionOptions {
         }
     }
 
-    /// Refuses options that this release has no flag for.
+    /// Refuses options for which this release has no flag.
     pub(crate) fn check_release(&self, release: Release) -> Result<()> {
         let is_newer = |option: &OptionInfo| option.since.is_some_and(|since| release < since);
         let newer = self.first_set(is_newer).and_then(|option| Some((option.name, option.since?)));
@@ -106,40 +94,10 @@ impl SessionOptions {
     }
 }
 
-/// Puts the value into the flag's own argument: one that begins with a dash stays a value.
+/// Adds the value to the flag's own argument, so that a value with a leading dash stays a value.
 fn flag(args: &mut Vec<OsString>, name: &str, value: impl AsRef<OsStr>) {
     let mut arg = OsString::from(name);
     arg.push("=");
     arg.push(value);
     args.push(arg);
-}
-
-impl PrivateFiles {
-    fn write(&mut self, name: &str, content: &Value) -> Result<PathBuf> {
-        let dir = match &mut self.0 {
-            Some(dir) => dir,
-            empty => empty.insert(PrivateDir::new().map_err(|error| no_file(&crate::private::temp_dir(), &error))?),
-        };
-        let written = dir.write(name, content.to_string().as_bytes());
-        written.map_err(|error| no_file(&dir.path().join(name), &error))
-    }
-
-    /// Where they are, if there are any.
-    #[cfg(test)]
-    pub(crate) fn dir(&self) -> Option<&Path> {
-        self.0.as_ref().map(PrivateDir::path)
-    }
-}
-
-impl fmt::Debug for PrivateFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "PrivateFiles(some)" } else { "PrivateFiles(none)" })
-    }
-}
-
-fn no_file(path: &Path, error: &std::io::Error) -> Error {
-    Error::Spawn(format!(
-        "can't start the agent: its configuration can't be written to a private file in {}: {error}",
-        path.display()
-    ))
 }

@@ -1,19 +1,43 @@
-//! Setters for what the program does when the agent asks or tells, and for deadlines and limits.
+//! Setters for handlers, for deadlines and for limits.
 
 use std::ffi::OsString;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kimi_agent_policy::Policy;
+
 use super::{Dialect, SessionOptions};
 use crate::handler::Responder;
-use crate::wire::{ApprovalRequest, Event, QuestionRequest};
-use crate::{Answers, Approval, HandlerError, Hook};
+use crate::messages::{
+    ApprovalRequest, Event, QuestionRequest, ReadFileRequest, TerminalRequest, TerminalResult, WriteFileRequest,
+};
+use crate::{Answers, Approval, Budget, HandlerError, Hook};
 
-/// Setters for what the program does when the agent asks or tells.
+/// Setters for handlers.
 impl SessionOptions {
-    /// Who decides what the agent may do; unset, [`yolo`](Self::yolo) approves, else everything is rejected. There is
-    /// no deadline on it.
+    /// Sets the rules that decide about approval requests before any handler. What they leave open goes to
+    /// [`on_approval`](Self::on_approval), and is rejected without it. If the agent has hooks, rules that deny also see calls
+    /// that need no approval.
+    ///
+    /// ```
+    /// use kimi_agent::{Policy, SessionOptions};
+    /// let policy = Policy::from_toml(r#"
+    ///     deny = ["edit(**/.env*)"]
+    ///     allow = ["read", "execute(git status)"]
+    /// "#)?;
+    /// let options = SessionOptions::new().policy(policy);
+    /// # options.validate()?;
+    /// # Ok::<(), kimi_agent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(Arc::new(policy));
+        self
+    }
+
+    /// Sets the handler of approval requests. Without it [`yolo`](Self::yolo) approves all of them; otherwise all are
+    /// rejected. It has no deadline.
     ///
     /// ```
     /// use kimi_agent::{Approval, SessionOptions};
@@ -32,7 +56,7 @@ impl SessionOptions {
         self
     }
 
-    /// Whoever reads the stream of events answers approval requests.
+    /// Lets the reader of the events answer approval requests, with `respond()`.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().on_approval_manual();
@@ -44,8 +68,8 @@ impl SessionOptions {
         self
     }
 
-    /// Who answers the model's questions, or dismisses them with `None`; unset, the model can't ask any. There is no
-    /// deadline on it.
+    /// Sets the handler of the model's questions. `None` dismisses a question. Without it the model cannot ask
+    /// questions. It has no deadline.
     ///
     /// ```
     /// use kimi_agent::{Answers, SessionOptions};
@@ -65,7 +89,7 @@ impl SessionOptions {
         self
     }
 
-    /// Whoever reads the stream of events answers the model's questions.
+    /// Lets the reader of the events answer the model's questions, with `respond()`.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().on_question_manual();
@@ -74,6 +98,80 @@ impl SessionOptions {
     #[must_use]
     pub fn on_question_manual(mut self) -> Self {
         self.on_question = Responder::Manual;
+        self
+    }
+
+    /// Offers the agent to read files with this handler instead of from its own disk. The handler returns the whole
+    /// text; the SDK selects the lines that the agent wants. `None` or an [`std::io::Error`] of the kind `NotFound`
+    /// means that the file does not exist. Only agents that speak ACP use it, and not all of them. Default: not
+    /// offered.
+    ///
+    /// No rule of the agent restricts the handler. Refuse paths that the agent must not read.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// let options = SessionOptions::new().on_read_file(|request| async move {
+    ///     Ok((request.path == "/virtual/notes.txt").then(|| "buy milk".to_owned()))
+    /// });
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn on_read_file<F, R, T>(mut self, handler: F) -> Self
+    where
+        F: Fn(ReadFileRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, HandlerError>> + Send + 'static,
+        T: Into<Option<String>>,
+    {
+        self.services.read_file = Some(Arc::new(move |request| {
+            let reading = handler(request);
+            Box::pin(async move { reading.await.map(Into::into) })
+        }));
+        self
+    }
+
+    /// Offers the agent to write files with this handler instead of to its own disk. Only agents that speak ACP use it,
+    /// and not all of them. Default: not offered.
+    ///
+    /// No rule of the agent restricts the handler. Refuse paths that the agent must not write.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// let options = SessionOptions::new().on_write_file(|request| async move {
+    ///     Err(format!("{} is read only", request.path).into())
+    /// });
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn on_write_file<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(WriteFileRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        self.services.write_file = Some(Arc::new(move |request| Box::pin(handler(request))));
+        self
+    }
+
+    /// Offers the agent to run its commands with this handler instead of by itself. The handler returns the output and
+    /// how the command ended. Its future is dropped if the agent kills the command, and when the session closes. Only
+    /// agents that speak ACP use it, and not all of them. Default: not offered.
+    ///
+    /// No rule of the agent restricts the handler. Run commands where they can do no harm, for example in a container.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// use kimi_agent::wire::TerminalResult;
+    /// let options = SessionOptions::new().on_terminal(|request| async move {
+    ///     Ok(TerminalResult::new(format!("{} is not available\n", request.command), 127))
+    /// });
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn on_terminal<F, R>(mut self, handler: F) -> Self
+    where
+        F: Fn(TerminalRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<TerminalResult, HandlerError>> + Send + 'static,
+    {
+        self.services.terminal = Some(Arc::new(move |request| Box::pin(handler(request))));
         self
     }
 
@@ -104,8 +202,7 @@ impl SessionOptions {
         self
     }
 
-    /// Gets the events that come outside a turn. It runs beside the reading of the agent's messages and should return
-    /// soon.
+    /// Sets the handler of events outside turns. It runs while messages are read, and should return soon.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -123,7 +220,7 @@ impl SessionOptions {
         self
     }
 
-    /// Gets the lines that the agent writes to stderr, without their ends. It must not block.
+    /// Sets the handler of the lines that the agent writes to stderr, without their ends. It must not block.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().on_stderr(|line| eprintln!("agent: {line}"));
@@ -136,9 +233,9 @@ impl SessionOptions {
     }
 }
 
-/// Setters for how the agent is spoken to, for deadlines and for limits.
+/// Setters for the handshake, for deadlines and for limits.
 impl SessionOptions {
-    /// The name that this program gives itself to the agent; unset, this SDK's.
+    /// Sets the name of this program, for the agent. Default: `kimi-agent`.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().client_name("nightly-reviewer");
@@ -150,7 +247,7 @@ impl SessionOptions {
         self
     }
 
-    /// The version that this program gives itself; unset, this SDK's.
+    /// Sets the version of this program, for the agent. Default: the version of this crate.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().client_name("nightly-reviewer").client_version("2.1");
@@ -162,7 +259,7 @@ impl SessionOptions {
         self
     }
 
-    /// Arguments that the agent gets after all others, for flags that there is no option for.
+    /// Adds arguments of the agent after all others, for flags without an option.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().extra_args(["--add-dir=../shared-library"]);
@@ -174,7 +271,7 @@ impl SessionOptions {
         self
     }
 
-    /// Which protocol to speak; unset, [`Dialect::Auto`].
+    /// Sets the protocol to speak. Default: [`Dialect::Auto`].
     ///
     /// ```
     /// use kimi_agent::{Dialect, SessionOptions, WireVersion};
@@ -187,8 +284,8 @@ impl SessionOptions {
         self
     }
 
-    /// How long the agent may take to open the session (a loaded machine needs most of it), and later to answer a call
-    /// that it need not work for: `steer`, `set_plan_mode`, and silence in a `replay`. Unset, 60 seconds.
+    /// Sets the time for the agent to open the session, and later to answer a call that needs no work: `steer`,
+    /// `set_plan_mode`, and silence in a `replay`. A slow machine may need most of it. Default: 60 seconds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -201,7 +298,7 @@ impl SessionOptions {
         self
     }
 
-    /// How long the agent may take to end a cancelled turn before the SDK ends it by itself; unset, 10 seconds.
+    /// Sets the time for the agent to end a cancelled turn. After that the SDK ends it. Default: 10 seconds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -214,7 +311,7 @@ impl SessionOptions {
         self
     }
 
-    /// How long the agent may take to exit when the session closes, before it is made to; unset, 10 seconds.
+    /// Sets the time for the agent to exit when the session closes, before it gets SIGTERM. Default: 10 seconds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -227,8 +324,8 @@ impl SessionOptions {
         self
     }
 
-    /// How long a turn may go without anything from the agent, while it is not waiting for this program; unset, for
-    /// ever.
+    /// Sets the longest time in a turn without a message from the agent, while the agent does not wait for this
+    /// program. Default: no limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -241,7 +338,7 @@ impl SessionOptions {
         self
     }
 
-    /// How long a turn may take in all; unset, for ever.
+    /// Sets the time for a turn. Default: no limit.
     ///
     /// ```
     /// use std::time::Duration;
@@ -254,7 +351,22 @@ impl SessionOptions {
         self
     }
 
-    /// How long a line of the agent's may be, in bytes, before the session fails; unset, 256 MiB, and at least 1 KiB.
+    /// Limits what all turns of the session may use together. The turn that exceeds the budget is cancelled. That turn and
+    /// every later prompt fail with [`Error::BudgetExceeded`](crate::Error::BudgetExceeded). Default: no limit.
+    ///
+    /// ```
+    /// use kimi_agent::{Budget, SessionOptions};
+    /// let options = SessionOptions::new().session_budget(Budget::new().tokens(1_000_000).tool_calls(200));
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn session_budget(mut self, budget: Budget) -> Self {
+        self.session_budget = Some(budget);
+        self
+    }
+
+    /// Sets the limit of a line of the agent, in bytes. A longer line fails the session. Default: 256 MiB. Minimum: 1
+    /// KiB.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().max_line_bytes(16 << 20);
@@ -266,8 +378,7 @@ impl SessionOptions {
         self
     }
 
-    /// How much is read ahead of the program, in bytes of events, before the agent has to wait; unset, 256 KiB, and at
-    /// least 1 KiB.
+    /// Sets the limit of unread events, in bytes. At the limit the agent has to wait. Default: 256 KiB. Minimum: 1 KiB.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -281,7 +392,7 @@ impl SessionOptions {
     }
 }
 
-/// As [`SessionOptions::on_event`], for handlers that take time or fail.
+/// Sets `on_event` as [`SessionOptions::on_event`] does, for handlers that take time or fail.
 pub fn on_event_async<F, R>(mut options: SessionOptions, handler: F) -> SessionOptions
 where
     F: Fn(Event) -> R + Send + Sync + 'static,

@@ -1,24 +1,24 @@
-//! What can be known to be wrong before anything is started.
+//! The checks of options before a process is started.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use std::time::Duration;
 
-use kimi_agent_protocol::options::{Kind, LONGEST, OPTIONS, OptionInfo, SMALLEST_BUFFER};
+use kimi_agent_protocol::budget::budget_problem;
+use kimi_agent_protocol::options::{Kind, OPTIONS, OptionInfo, SMALLEST_BUFFER};
 use serde_json::Value;
 
 use super::setting::Setting;
-use super::spec::tool_name_problem;
+use super::value::{duration_problem, kind_of, tool_name_problem};
 use super::{SessionOptions, pattern};
 use crate::error::invalid_option;
 use crate::{Error, ExternalTool, Hook, Result};
 
-/// The error is the reason why a value is wrong.
+/// The result of a check. The error is the reason why a value is wrong.
 type Checked = std::result::Result<(), String>;
 
 impl SessionOptions {
-    /// Checks everything that can be checked without starting the agent; opening a session does it, too.
+    /// Checks everything that can be checked without starting the agent. Opening a session includes these checks.
     ///
     /// ```
     /// use kimi_agent::{Error, SessionOptions};
@@ -27,7 +27,7 @@ impl SessionOptions {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] names the first wrong one.
+    /// [`Error::InvalidOption`] names the first wrong option.
     pub fn validate(&self) -> Result<()> {
         OPTIONS.iter().try_for_each(|option| {
             let checked = self.check(option).and_then(|()| self.check_more(option.name));
@@ -35,12 +35,12 @@ impl SessionOptions {
         })
     }
 
-    /// An error that names an option as the caller knows it.
+    /// Makes the error for an option, with the caller's name of it.
     pub(crate) fn invalid(&self, option: &str, reason: impl Into<String>) -> Error {
         invalid_option(self.naming.name(option), reason)
     }
 
-    /// Checks what the type of the option demands.
+    /// Checks what the type of the option requires.
     fn check(&self, option: &OptionInfo) -> Checked {
         match self.setting(option.name) {
             Setting::Text(text) => check_text(text.as_ref()),
@@ -64,7 +64,7 @@ impl SessionOptions {
         }
     }
 
-    /// Checks what only this option demands.
+    /// Checks what only this option requires.
     fn check_more(&self, name: &str) -> Checked {
         match name {
             "session_id" => self.session_id.as_deref().and_then(session_id_problem).map_or(Ok(()), Err),
@@ -81,6 +81,9 @@ impl SessionOptions {
             "extra_args" => self.extra_args.iter().try_for_each(|arg| check_nul(arg)),
             "env" => self.env.iter().try_for_each(|(name, value)| check_variable(name, value)),
             "tools" => self.check_tools(),
+            "session_budget" => {
+                self.session_budget.and_then(|budget| budget_problem(&budget, self.naming)).map_or(Ok(()), Err)
+            }
             "hooks" => self.hooks.iter().try_for_each(check_hook),
             _ => Ok(()),
         }
@@ -100,12 +103,12 @@ fn check_text(text: &OsStr) -> Checked {
 }
 
 fn check_nul(text: &OsStr) -> Checked {
-    if contains_nul(text) { Err("it contains a NUL byte".to_owned()) } else { Ok(()) }
+    if contains_nul(text) { Err("it contains a NUL byte; expected text without one".to_owned()) } else { Ok(()) }
 }
 
 fn session_id_problem(id: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    // The agent makes a directory of it, and it must not look like a flag.
+    // The agent makes a directory with this name, and it must not look like a flag.
     let is_valid = id.chars().all(plain) && !id.starts_with(['-', '.']) && id.len() <= 128;
     (!is_valid).then(|| {
         format!("expected at most 128 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_`; got {id:?}")
@@ -117,7 +120,7 @@ fn check_variable(name: &OsStr, value: &OsStr) -> Checked {
         return Err("a variable's name is empty".to_owned());
     }
     if name.as_encoded_bytes().contains(&b'=') {
-        // The text after `=` may be a value, and secret.
+        // The text after `=` may be a secret value.
         let shown = name.to_string_lossy().split('=').next().unwrap_or_default().to_owned();
         return Err(format!("a variable's name contains `=`: it begins with {shown:?}"));
     }
@@ -161,22 +164,12 @@ fn check_hook(hook: &Hook) -> Checked {
     problem.map_or(Ok(()), |problem| Err(format!("the timeout of a hook on `{}`: {problem}", hook.event)))
 }
 
-pub(super) fn duration_problem(duration: Duration) -> Option<String> {
-    match duration {
-        Duration::ZERO => Some("expected a duration longer than 0".to_owned()),
-        duration if duration > LONGEST => {
-            Some("expected at most ten years; leave it out to have the default".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// What makes an object a schema of an object's properties, or may do so.
+/// The keywords of a schema that describes an object's properties.
 const SCHEMA_KEYS: [&str; 10] =
     ["type", "$ref", "anyOf", "allOf", "oneOf", "properties", "additionalProperties", "required", "$schema", "$defs"];
 
-/// The first key of an object that is no JSON Schema, such as properties without the schema around them. An empty schema
-/// takes everything.
+/// Returns the first key of an object that is not a JSON Schema, for example the properties without the schema around
+/// them. An empty schema accepts everything.
 fn not_a_schema(parameters: &Value) -> Option<&str> {
     let map = parameters.as_object()?;
     if SCHEMA_KEYS.iter().any(|&key| map.contains_key(key)) {
@@ -201,36 +194,4 @@ fn path_problem(path: &Path, directory: bool) -> Option<String> {
         }),
         Err(error) => Some(format!("{shown}: {error}")),
     }
-}
-
-/// What a JSON value is, for errors: never its content, which may be secret.
-pub fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
-/// How deep a value may nest: what reads JSON has limits of this size.
-const MAX_DEPTH: usize = 120;
-
-/// Returns the reason for a value that is nested too deep.
-pub fn too_deep() -> String {
-    format!("nested deeper than {MAX_DEPTH} levels")
-}
-
-/// Whether a value nests deeper than others can read.
-pub(super) fn is_too_deep(value: &Value) -> bool {
-    fn exceeds(value: &Value, left: usize) -> bool {
-        match value {
-            Value::Array(items) => left == 0 || items.iter().any(|item| exceeds(item, left - 1)),
-            Value::Object(map) => left == 0 || map.values().any(|item| exceeds(item, left - 1)),
-            _ => false,
-        }
-    }
-    exceeds(value, MAX_DEPTH)
 }

@@ -1,4 +1,4 @@
-//! Which protocol to speak.
+//! The option `dialect`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use crate::dialect::WireVersion;
 use crate::error::invalid_option;
 use crate::{Error, Result};
 
-/// Which protocol to speak with the agent.
+/// The protocol to speak with the agent.
 ///
 /// ```
 /// use kimi_agent::{Dialect, WireVersion};
@@ -19,22 +19,25 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Whatever the agent turns out to speak.
+    /// The protocol that the SDK detects.
     #[default]
     Auto,
-    /// This version of Wire, whatever the agent says. 1.0 has no handshake: it is for kimi-cli up to 0.79, some of
-    /// which do not even refuse one.
+    /// This version of Wire; the answer to the handshake does not change it. 1.0 has no handshake. It is for kimi-cli up to 0.79,
+    /// where some releases do not even refuse a handshake.
     Wire(WireVersion),
-    /// What kimi-cli 0.52 to 0.58 speaks. Such an agent can't ask for approvals: a session with it needs `yolo`.
+    /// The protocol of kimi-cli 0.52 to 0.58. Such an agent cannot request approvals, so a session needs `yolo`.
     Legacy,
-    /// The Agent Client Protocol, as Kimi Code speaks it. With a program alone as `executable`, it is started as
-    /// `PROGRAM acp`; a list is started as it is, whatever agent it names.
+    /// The Agent Client Protocol, as Kimi Code speaks it. An `executable` that is only a program is started as `PROGRAM
+    /// acp`; a list is started unchanged.
     Acp,
+    /// Kimi Code's own server, started as `PROGRAM web`. Experimental, like the server's API. Needs the feature
+    /// `kimi-web`.
+    KimiWeb,
 }
 
 impl Dialect {
     pub(super) fn expected() -> String {
-        format!(r#""auto", "legacy", "acp" or a version of Wire from "1.0" to "{}""#, WireVersion::LATEST)
+        format!(r#""auto", "legacy", "acp", "kimi-web" or a version of Wire from "1.0" to "{}""#, WireVersion::LATEST)
     }
 
     pub(super) fn parse(text: &str) -> Option<Self> {
@@ -42,6 +45,7 @@ impl Dialect {
             "auto" => Some(Self::Auto),
             "legacy" => Some(Self::Legacy),
             "acp" => Some(Self::Acp),
+            "kimi-web" => Some(Self::KimiWeb),
             text => WireVersion::spoken(text).map(Self::Wire),
         }
     }
@@ -54,6 +58,7 @@ impl fmt::Display for Dialect {
             Self::Wire(version) => version.fmt(f),
             Self::Legacy => f.write_str("legacy"),
             Self::Acp => f.write_str("acp"),
+            Self::KimiWeb => f.write_str("kimi-web"),
         }
     }
 }
@@ -73,7 +78,7 @@ mod tests {
 
     #[test]
     fn dialects_are_known_names() {
-        for text in ["auto", "legacy", "acp", "1.0", "1.9", "1.10"] {
+        for text in ["auto", "legacy", "acp", "kimi-web", "1.0", "1.9", "1.10"] {
             assert_eq!(text.parse::<Dialect>().map(|dialect| dialect.to_string()), Ok(text.to_owned()));
         }
         for text in ["Auto", "1.01", "1.99", "2.0", "0.9", "wire", "1", " 1.1", ""] {

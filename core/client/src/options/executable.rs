@@ -1,16 +1,19 @@
-//! The agent's program, and where it is.
+//! The agent's program, and the search for it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::Dialect;
+use super::kimi_code::is_kimi;
+use crate::dialect::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KnownAgent};
 use crate::error::invalid_option;
 use crate::{Error, Result};
 
 const VARIABLE: &str = "KIMI_AGENT_EXECUTABLE";
 const DEFAULT: &str = "kimi";
 
-/// The agent's program, with its first arguments if it has any: what the `executable` option takes. A name without a
-/// directory is looked for on PATH.
+/// The agent's program, with its first arguments if it has any: the value of the option `executable`. A name without a
+/// directory is searched on PATH.
 ///
 /// ```
 /// use kimi_agent::Executable;
@@ -23,12 +26,24 @@ const DEFAULT: &str = "kimi";
 pub struct Executable(Vec<OsString>);
 
 impl Executable {
-    /// The program; none in an empty list, which is no valid option.
+    /// Returns the program. `None` for an empty list, which is not a valid option.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::Executable;
+    /// assert_eq!(Executable::from(["kimi", "--verbose"]).program(), Some("kimi".as_ref()));
+    /// ```
     pub fn program(&self) -> Option<&OsStr> {
         self.0.first().map(OsString::as_os_str)
     }
 
-    /// The first arguments.
+    /// Returns the first arguments.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::Executable;
+    /// assert_eq!(Executable::from(["kimi", "--verbose"]).args(), ["--verbose"]);
+    /// ```
     pub fn args(&self) -> &[OsString] {
         self.0.get(1..).unwrap_or_default()
     }
@@ -64,15 +79,17 @@ impl<W: Into<OsString>, const N: usize> From<[W; N]> for Executable {
     }
 }
 
-/// What the look-up depends on beside the option.
+/// The environment of the search.
 pub(super) struct Surroundings<'a> {
     /// The `env` option.
     pub(super) env: &'a [(OsString, OsString)],
     /// This program's environment.
     pub(super) host: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The `dialect` option, for the advice on what to install.
+    pub(super) dialect: Dialect,
 }
 
-/// Finds the program: its absolute path, and its first arguments.
+/// Finds the program. Returns its absolute path, and its first arguments.
 pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) -> Result<(PathBuf, Vec<OsString>)> {
     let (program, args, source) = match option {
         Some(executable) => match executable.program() {
@@ -93,14 +110,10 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         },
     };
     let shown = Path::new(&program).display();
-    // Where a search by the default name fails, people want to know the ways out.
-    let (from, hint) = match source {
-        "" => (
-            String::new(),
-            "; install Kimi Code or kimi-cli (a release up to 1.51), or name the program in the `executable` option or in \
-             $KIMI_AGENT_EXECUTABLE",
-        ),
-        source => (format!(" (from {source})"), ""),
+    let from = if source.is_empty() { String::new() } else { format!(" (from {source})") };
+    let advice = || match one_text(&program, option.is_some()) {
+        words if words.is_empty() => install(Path::new(&program), around.dialect, source.is_empty()),
+        words => words,
     };
     if has_directory(&program) {
         let path = std::path::absolute(&program)
@@ -108,8 +121,8 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         return match look_at(&path) {
             Found::Program(path) => Ok((path, args)),
             Found::Missing => {
-                let hint = one_text(&program, option.is_some());
-                Err(Error::Spawn(format!("can't start the agent: {}{from} does not exist{hint}", path.display())))
+                let advice = advice();
+                Err(Error::Spawn(format!("can't start the agent: {}{from} does not exist{advice}", path.display())))
             }
             Found::Refused(why) => Err(Error::Spawn(format!("can't start the agent: {}{from} {why}", path.display()))),
         };
@@ -118,7 +131,7 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
     let mut refused = Vec::new();
     let mut places = Vec::new();
     for place in path.iter().flat_map(std::env::split_paths) {
-        // An empty entry means the current directory, which is no place to take programs from.
+        // An empty entry means the current directory, from which no program must be started.
         if place.as_os_str().is_empty() {
             continue;
         }
@@ -139,14 +152,29 @@ pub(super) fn resolve(option: Option<&Executable>, around: &Surroundings<'_>) ->
         (true, true) => format!("{whose} is empty"),
         (true, false) => format!("not found on {whose}: {}", places.join(", ")),
     };
-    let hint = match one_text(&program, option.is_some()) {
-        words if words.is_empty() => hint.to_owned(),
-        words => words,
-    };
-    Err(Error::Spawn(format!("can't start the agent: `{shown}`{from}: {places}{hint}")))
+    Err(Error::Spawn(format!("can't start the agent: `{shown}`{from}: {places}{}", advice())))
 }
 
-/// The value of the variable: a program, or a JSON list of a program and its first arguments.
+/// Returns the advice on how to install a missing program. Empty for an unknown program.
+fn install(program: &Path, dialect: Dialect, is_default: bool) -> String {
+    if let Some(agent) = KnownAgent::of_program(program) {
+        return format!("; to install {agent}, {}", agent.install);
+    }
+    if !is_kimi(program) {
+        return String::new();
+    }
+    let (kimi_code, kimi_cli) = (INSTALL_KIMI_CODE, INSTALL_KIMI_CLI);
+    let agents = match dialect {
+        Dialect::Acp | Dialect::KimiWeb => format!("; install Kimi Code ({kimi_code})"),
+        Dialect::Wire(_) => format!("; install kimi-cli, a release up to 1.51 ({kimi_cli})"),
+        Dialect::Legacy => "; install kimi-cli, a release up to 0.58 (run `pip install 'kimi-cli<0.59'`)".to_owned(),
+        Dialect::Auto => format!("; install Kimi Code ({kimi_code}) or kimi-cli, a release up to 1.51 ({kimi_cli})"),
+    };
+    let named = ", or name the program in the `executable` option or in $KIMI_AGENT_EXECUTABLE";
+    agents + if is_default { named } else { "" }
+}
+
+/// Reads the value of the variable: a program, or a JSON list of a program and its first arguments.
 fn from_variable(value: OsString) -> Result<(OsString, Vec<OsString>)> {
     let Some(list) = value.to_str().filter(|text| text.trim_start().starts_with('[')) else {
         return Ok((value, Vec::new()));
@@ -163,7 +191,7 @@ fn from_variable(value: OsString) -> Result<(OsString, Vec<OsString>)> {
     }
 }
 
-/// What to do where a program does not exist whose name is a whole command line.
+/// Returns the hint for a program whose name is a complete command line.
 fn one_text(program: &OsStr, is_option: bool) -> String {
     let words: Vec<&str> = program.to_str().unwrap_or_default().split_whitespace().collect();
     if words.len() < 2 {
@@ -213,22 +241,28 @@ fn look_at(path: &Path) -> Found {
 
 #[cfg(windows)]
 fn look_at(path: &Path) -> Found {
-    // Programs are named with or without their suffix; `.cmd` is what npm and pipx may leave.
-    let suffixes = ["exe", "cmd", "bat", "com"];
-    if path.is_dir() {
-        return Found::Refused("is a directory");
-    }
-    if path.extension().is_some() && path.is_file() {
-        return Found::Program(path.to_owned());
-    }
-    for suffix in suffixes {
+    // Windows starts these directly. For other extensions in `PATHEXT` a shell looks in the registry for a program.
+    const PROGRAMS: [&str; 4] = ["com", "exe", "bat", "cmd"];
+
+    let is_program = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| PROGRAMS.iter().any(|known| extension.eq_ignore_ascii_case(known)))
+    };
+    let with_extension = |extension: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(".");
-        name.push(suffix);
-        let candidate = PathBuf::from(name);
-        if candidate.is_file() {
-            return Found::Program(candidate);
-        }
+        name.push(extension);
+        name
+    };
+    // The order of `PATHEXT` decides first. That variable may be missing.
+    let names = std::iter::once(path.as_os_str().to_owned()).chain(PROGRAMS.map(with_extension));
+    let files = |name: OsString| which::which_in_all(name, None::<&OsStr>, "").into_iter().flatten();
+    match names.flat_map(files).find(is_program) {
+        Some(program) => Found::Program(program),
+        None if path.is_dir() => Found::Refused("is a directory"),
+        None if path.is_file() => Found::Refused(
+            "is not a program that Windows can start (.com, .exe, .bat, .cmd); for a script, pass a list of its interpreter \
+             and its path",
+        ),
+        None => Found::Missing,
     }
-    if path.is_file() { Found::Refused("is no program") } else { Found::Missing }
 }

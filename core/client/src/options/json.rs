@@ -1,23 +1,27 @@
 //! Options as the bindings pass them: plain JSON in the caller's own naming and units.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use kimi_agent_policy::Policy;
+use kimi_agent_protocol::budget::parse_budget;
 use kimi_agent_protocol::options::{Kind, LONGEST, OPTIONS, OptionInfo, find};
+use kimi_agent_protocol::spelling::nearest;
 use serde_json::{Map, Value};
 
-use super::check::{duration_problem, is_too_deep, kind_of, too_deep};
+use super::value::{duration_problem, is_too_deep, kind_of, too_deep};
 use super::{Dialect, Executable, SessionOptions};
 use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::naming::Naming;
-use crate::{Error, Result};
+use crate::{Budget, Error, Result};
 
-/// Reads the options of a session. Null is unset. Tools, hooks and functions are set afterwards; of those only the word
-/// `"manual"` may be here.
+/// Reads the options of a session. Null is the default. Tools, hooks and handlers are set afterwards; the JSON can only
+/// have `"manual"` for a handler.
 ///
 /// # Errors
-/// `InvalidOption`, in the caller's own naming.
+/// Returns `InvalidOption`, with the caller's names.
 pub fn session_options(map: Map<String, Value>, naming: Naming) -> Result<SessionOptions> {
     let mut options = SessionOptions { naming, ..SessionOptions::default() };
     for (given, value) in map {
@@ -42,6 +46,7 @@ impl SessionOptions {
             "session_id" => self.session_id = Some(field.text(value)?),
             "model" => self.model = Some(field.text(value)?),
             "thinking" => self.thinking = Some(field.boolean(&value)?),
+            "read_session_files" => self.read_session_files = field.boolean(&value)?,
             "yolo" => self.yolo = field.boolean(&value)?,
             "config_file" => self.config_file = Some(field.path(value)?),
             "config" => self.config = Some(Value::Object(field.object(value, Kind::Object)?)),
@@ -60,6 +65,7 @@ impl SessionOptions {
             "skills_dir" => self.skills_dir = Some(field.path(value)?),
             "max_steps_per_turn" => self.max_steps_per_turn = Some(field.count(&value)?),
             "max_retries_per_step" => self.max_retries_per_step = Some(field.count(&value)?),
+            "policy" => self.policy = Some(Arc::new(field.policy(&value)?)),
             "on_approval" => {
                 field.manual(&value)?;
                 self.on_approval = Responder::Manual;
@@ -80,6 +86,7 @@ impl SessionOptions {
             "cancel_timeout" => self.cancel_timeout = field.duration(&value)?,
             "close_timeout" => self.close_timeout = field.duration(&value)?,
             "idle_timeout" => self.idle_timeout = Some(field.duration(&value)?),
+            "session_budget" => self.session_budget = Some(field.budget(value)?),
             "turn_timeout" => self.turn_timeout = Some(field.duration(&value)?),
             "max_line_bytes" => self.max_line_bytes = field.bytes(&value)?,
             "event_buffer_bytes" => self.event_buffer_bytes = field.bytes(&value)?,
@@ -89,7 +96,7 @@ impl SessionOptions {
     }
 }
 
-/// Reads values and says what is wrong with them.
+/// Reads values, and describes their problems.
 pub(super) struct Field<'a> {
     pub(super) option: &'a str,
     pub(super) naming: Naming,
@@ -129,6 +136,10 @@ impl Field<'_> {
         }
     }
 
+    pub(super) fn budget(&self, value: Value) -> Result<Budget> {
+        parse_budget(self.object(value, Kind::Budget)?, self.naming).map_err(|problem| self.wrong(problem))
+    }
+
     fn list(&self, value: Value, kind: Kind) -> Result<Vec<Value>> {
         match value {
             Value::Array(items) => Ok(items),
@@ -148,9 +159,22 @@ impl Field<'_> {
     fn executable(&self, value: Value) -> Result<Executable> {
         match value {
             Value::String(program) => Ok(program.into()),
+            Value::Array(items) if items.iter().any(|item| item.is_array() || item.is_object()) => {
+                let script = self.naming.name("scripted_agent");
+                Err(self.wrong(format!("expected a path, or a list of text; did you mean `{script}(…)` of a script?")))
+            }
             Value::Array(_) => Ok(self.texts(value)?.into()),
             other => Err(self.expected(Kind::Executable, &other)),
         }
+    }
+
+    fn policy(&self, value: &Value) -> Result<Policy> {
+        let read = match value {
+            Value::String(path) => Policy::load(path),
+            Value::Object(_) => Policy::from_value(value),
+            other => return Err(self.expected(Kind::Policy, other)),
+        };
+        read.map_err(|error| self.wrong(error.to_string()))
     }
 
     fn manual(&self, value: &Value) -> Result<()> {
@@ -162,7 +186,7 @@ impl Field<'_> {
     }
 
     fn whole(&self, value: &Value, kind: Kind) -> Result<u64> {
-        // Languages with one type of number write 5 as 5.0 at times.
+        // Languages with one type of number can write 5 as 5.0.
         let number = value
             .as_u64()
             .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64));
@@ -186,7 +210,7 @@ impl Field<'_> {
         usize::try_from(self.whole(value, Kind::Bytes)?).map_err(|_| self.out_of_range(Kind::Bytes, value))
     }
 
-    /// As `duration`, but zero is allowed.
+    /// Reads a duration that may be zero.
     fn duration_or_zero(&self, value: &Value) -> Result<Duration> {
         if value.as_f64() == Some(0.0) { Ok(Duration::ZERO) } else { self.duration(value) }
     }
@@ -198,7 +222,7 @@ impl Field<'_> {
         };
         let seconds = number * scale;
         if seconds > 0.0 && seconds <= LONGEST.as_secs_f64() {
-            // What is too little to count is still more than nothing.
+            // A duration below a nanosecond is still longer than 0.
             return Ok(Duration::from_secs_f64(seconds).max(Duration::from_nanos(1)));
         }
         let problem = duration_problem(if seconds > 0.0 { Duration::MAX } else { Duration::ZERO }).unwrap_or_default();
@@ -206,16 +230,16 @@ impl Field<'_> {
     }
 }
 
-/// Checks names of options, before anything is done with their values.
+/// Checks the names of options, before their values are used.
 ///
 /// # Errors
-/// `InvalidOption` names the first that is unknown, with a suggestion.
+/// `InvalidOption` names the first unknown option, with a suggestion.
 pub fn check_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
     let mut given = given.into_iter();
     given.find(|given| find(OPTIONS, given, naming).is_none()).map_or(Ok(()), |given| Err(unknown(given, naming)))
 }
 
-/// The error for a value that a binding can't hand over, since it has no form as JSON; `got` is its type.
+/// Makes the error for a value without a JSON form, which a binding cannot pass on. `got` is its type.
 pub fn wrong_type(option: &str, got: &str, naming: Naming) -> Error {
     match find(OPTIONS, option, naming) {
         Some(found) => invalid_option(option, format!("expected {}, got {got}", found.kind.expected(naming))),
@@ -223,7 +247,10 @@ pub fn wrong_type(option: &str, got: &str, naming: Naming) -> Error {
     }
 }
 
-/// The argument of `close()`, which overrides `close_timeout`. Zero kills at once, null is unset.
+/// Reads the argument of `close()`, which overrides `close_timeout`. Zero kills the agent; null is the default.
+///
+/// # Errors
+/// Returns `InvalidOption` for a value that is not a duration.
 pub fn close_timeout(value: &Value, naming: Naming) -> Result<Option<Duration>> {
     let field = Field { option: "timeout", naming };
     if value.is_null() { Ok(None) } else { field.duration_or_zero(value).map(Some) }
@@ -236,31 +263,11 @@ fn unknown(given: &str, naming: Naming) -> Error {
     }
 }
 
-/// Returns the option that may have been meant: the one whose name or alias is spelled most alike.
+/// Returns the option that may have been meant: the one whose name or alias has the most similar spelling.
 pub(super) fn suggestion(given: &str, options: &'static [OptionInfo]) -> Option<&'static str> {
-    let plain = |name: &str| name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_lowercase();
-    let wanted = plain(given);
     let spellings = options.iter().flat_map(|option| {
         let aliases = option.aliases.iter().map(|alias| (*alias, option.name));
         aliases.chain([(option.name, option.name)])
     });
-    let (distance, name) = spellings.map(|(spelling, name)| (distance(&wanted, &plain(spelling)), name)).min()?;
-    // Two letters of five may be wrong; more is another word.
-    (distance * 5 <= wanted.len() * 2).then_some(name)
-}
-
-/// How many letters must be put in, taken out or replaced to make one text of the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, b) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
+    nearest(given, spellings)
 }

@@ -5,39 +5,44 @@ mod agent;
 mod argv;
 mod behaviour;
 mod check;
+mod content;
 mod dialect;
 mod executable;
 mod json;
+mod kimi_code;
 mod pattern;
 mod prompt;
 mod setting;
 mod spec;
+mod value;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use kimi_agent_policy::Policy;
 use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
-use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, StderrHandler};
-use crate::{ExternalTool, Hook};
+use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
+use crate::{Budget, ExternalTool, Hook};
 use setting::Setting;
 
 pub(crate) use crate::naming::Naming;
 pub use agent::AgentOptions;
 pub use agent::{agent_options, for_session};
-pub(crate) use argv::{Launch, PrivateFiles};
 pub use behaviour::on_event_async;
-pub use check::{kind_of, too_deep};
+pub(crate) use content::check_content;
 pub use dialect::Dialect;
 pub use executable::Executable;
 pub use json::{check_names, close_timeout, session_options, wrong_type};
 pub use prompt::{PromptOptions, prompt_options};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
+pub use value::{kind_of, too_deep};
 
-/// How a session is opened, and how it behaves. Only what is set is passed on to the agent.
+/// How a session is opened and how it behaves. Only options that are set are passed to the agent.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,7 +62,7 @@ pub struct SessionOptions {
     pub(crate) naming: Naming,
     pub(crate) work_dir: Option<PathBuf>,
     pub(crate) session_id: Option<String>,
-    /// The session whose past this one begins with.
+    /// The session to fork.
     pub(crate) fork_of: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) thinking: Option<bool>,
@@ -72,20 +77,24 @@ pub struct SessionOptions {
     pub(crate) tools: Vec<ExternalTool>,
     pub(crate) max_steps_per_turn: Option<u32>,
     pub(crate) max_retries_per_step: Option<u32>,
+    pub(crate) policy: Option<Arc<Policy>>,
     pub(crate) on_approval: Responder<ApprovalHandler>,
     pub(crate) on_question: Responder<QuestionHandler>,
     pub(crate) hooks: Vec<Hook>,
     pub(crate) on_event: Option<EventHandler>,
     pub(crate) on_stderr: Option<StderrHandler>,
+    pub(crate) services: ServiceHandlers,
     pub(crate) client_name: Option<String>,
     pub(crate) client_version: Option<String>,
     pub(crate) extra_args: Vec<OsString>,
+    pub(crate) read_session_files: bool,
     pub(crate) dialect: Dialect,
     pub(crate) handshake_timeout: Duration,
     pub(crate) cancel_timeout: Duration,
     pub(crate) close_timeout: Duration,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) turn_timeout: Option<Duration>,
+    pub(crate) session_budget: Option<Budget>,
     pub(crate) max_line_bytes: usize,
     pub(crate) event_buffer_bytes: usize,
 }
@@ -110,29 +119,33 @@ impl Default for SessionOptions {
             tools: Vec::new(),
             max_steps_per_turn: None,
             max_retries_per_step: None,
+            policy: None,
             on_approval: Responder::Unset,
             on_question: Responder::Unset,
             hooks: Vec::new(),
             on_event: None,
             on_stderr: None,
+            services: ServiceHandlers::default(),
             client_name: None,
             client_version: None,
             extra_args: Vec::new(),
+            read_session_files: true,
             dialect: Dialect::Auto,
             handshake_timeout: declared::HANDSHAKE_TIMEOUT,
             cancel_timeout: declared::CANCEL_TIMEOUT,
             close_timeout: declared::CLOSE_TIMEOUT,
             idle_timeout: None,
             turn_timeout: None,
+            session_budget: None,
             max_line_bytes: declared::MAX_LINE_BYTES,
             event_buffer_bytes: declared::EVENT_BUFFER_BYTES,
         }
     }
 }
 
-/// Setters. Those of lists add to what is there already.
+/// Setters. A setter of a list adds to the list.
 impl SessionOptions {
-    /// Nothing set: the agent's own settings, the current directory, and every approval rejected.
+    /// Makes options with all defaults: the agent's own settings, the current directory, and every approval rejected.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new();
@@ -143,7 +156,7 @@ impl SessionOptions {
         Self::default()
     }
 
-    /// The directory that the agent works in; unset, the current one.
+    /// Sets the agent's working directory. Default: the current directory.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -157,8 +170,8 @@ impl SessionOptions {
         self
     }
 
-    /// The conversation to go on with, or the name of a new one: letters, digits, `.`, `_` and `-`; unset, a new
-    /// one with a random name.
+    /// Sets the session to resume, or the id of a new one: letters, digits, `.`, `_` and `-`. Default: a new session
+    /// with a random id.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -171,7 +184,7 @@ impl SessionOptions {
         self
     }
 
-    /// The model's name in the agent's configuration; unset, the default one there.
+    /// Sets the model, by its name in the agent's configuration. Default: the default model there.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().model("kimi");
@@ -183,7 +196,7 @@ impl SessionOptions {
         self
     }
 
-    /// Whether the model thinks first; unset, as the agent is configured.
+    /// Sets whether the model thinks before it answers. Default: the configuration of the agent.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().thinking(false);
@@ -195,7 +208,7 @@ impl SessionOptions {
         self
     }
 
-    /// Whether everything is approved without asking; unset, it is not.
+    /// Sets whether every action is approved. Default: false.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().yolo(true);
@@ -207,7 +220,8 @@ impl SessionOptions {
         self
     }
 
-    /// The agent's configuration file, JSON if it is named `*.json` and else TOML; unset, the user's own.
+    /// Sets the agent's configuration file: JSON if its name ends with `.json`, else TOML. Default: the user's own
+    /// file.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -220,8 +234,8 @@ impl SessionOptions {
         self
     }
 
-    /// The agent's configuration itself, instead of a file. It may hold keys: it travels in a private file that goes
-    /// with the session, not in the agent's arguments.
+    /// Sets the agent's configuration itself instead of a file. It may contain keys, so the agent gets it in a private
+    /// file, not in its arguments. The file is deleted with the session.
     ///
     /// ```
     /// use serde_json::json;
@@ -234,8 +248,8 @@ impl SessionOptions {
         self
     }
 
-    /// The agent's program, or the program and its first arguments; unset, `$KIMI_AGENT_EXECUTABLE`, then `kimi` on
-    /// PATH.
+    /// Sets the agent's program, or the program and its first arguments. Default: `$KIMI_AGENT_EXECUTABLE`, then `kimi`
+    /// on PATH.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -249,8 +263,8 @@ impl SessionOptions {
         self
     }
 
-    /// Environment variables that the agent gets in addition to this program's own. A `PATH` here is also where the
-    /// agent's program is looked for.
+    /// Sets environment variables of the agent, in addition to those of this program. A `PATH` here is also searched
+    /// for the agent's program.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().env([("KIMI_SHARE_DIR", "/srv/kimi")]);
@@ -262,8 +276,8 @@ impl SessionOptions {
         self
     }
 
-    /// Configurations of MCP servers, each of the form `{"mcpServers": {name: {…}}}`. They may hold keys: they travel
-    /// in private files, as [`config`](Self::config) does.
+    /// Adds configurations of MCP servers, each of the form `{"mcpServers": {name: {…}}}`. They may contain keys, so
+    /// the agent gets them in private files, like [`config`](Self::config).
     ///
     /// ```
     /// use serde_json::json;
@@ -277,7 +291,7 @@ impl SessionOptions {
         self
     }
 
-    /// The file that specifies the agent: its prompt and its tools; unset, the default agent.
+    /// Sets the file that defines the agent: its prompt and its tools. Default: the default agent.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().agent_file("agents/reviewer.yaml");
@@ -289,7 +303,7 @@ impl SessionOptions {
         self
     }
 
-    /// The directory of skills; unset, the agent's own places for them.
+    /// Sets the directory of skills. Default: the agent's own directories.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().skills_dir("skills");
@@ -301,7 +315,7 @@ impl SessionOptions {
         self
     }
 
-    /// Adds a tool of the program's own.
+    /// Adds a tool of the program.
     ///
     /// ```
     /// use kimi_agent::{ExternalTool, SessionOptions};
@@ -318,7 +332,7 @@ impl SessionOptions {
         self.tools([tool])
     }
 
-    /// Adds tools of the program's own, for the model to call; names are of letters, digits, `_` and `-`.
+    /// Adds tools of the program, which the model can call. A name has letters, digits, `_` and `-`.
     ///
     /// ```
     /// use kimi_agent::{ExternalTool, SessionOptions};
@@ -334,7 +348,7 @@ impl SessionOptions {
         self
     }
 
-    /// How many steps a turn may take, at least 1; unset, as the agent is configured.
+    /// Sets the limit of steps in a turn, at least 1. Default: the configuration of the agent.
     ///
     /// ```
     /// use kimi_agent::SessionOptions;
@@ -347,8 +361,8 @@ impl SessionOptions {
         self
     }
 
-    /// How often the agent asks the model's service in one step before it gives up, at least 1 (the first time
-    /// counts); unset, as the agent is configured.
+    /// Sets how many requests to the model's service the agent makes for one step, including the first, at least 1.
+    /// Default: the configuration of the agent.
     ///
     /// ```
     /// let options = kimi_agent::SessionOptions::new().max_retries_per_step(1);
@@ -359,10 +373,24 @@ impl SessionOptions {
         self.max_retries_per_step = Some(max_retries_per_step);
         self
     }
+
+    /// Sets whether the SDK reads the session's files, in which Kimi Code writes the tokens, the steps and the failure of
+    /// a turn. ACP does not report these. The end of a turn waits up to a second for them. Default: true.
+    ///
+    /// ```
+    /// let options = kimi_agent::SessionOptions::new().read_session_files(false);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn read_session_files(mut self, read_session_files: bool) -> Self {
+        self.read_session_files = read_session_files;
+        self
+    }
 }
 
 impl fmt::Debug for SessionOptions {
-    /// Names what is set; the values of `config`, `mcp_configs` and `env`, and arguments, may be secrets and stay out.
+    /// Shows which options are set. The values of `config`, `mcp_configs` and `env`, and arguments may be secrets, and
+    /// are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("SessionOptions");
         for option in declared::OPTIONS {

@@ -1,28 +1,28 @@
-//! Checks regular expressions in the syntax of Python's module `re`, in which kimi-cli matches hooks. It accepts what Python
-//! 3.12 and later accept. Where that needs tables of Python's, as for the names of characters, it accepts.
+//! Checks regular expressions in the syntax of Python's module `re`, which kimi-cli uses for matchers. It accepts what
+//! Python 3.12 and later accept. It also accepts what only Python's tables decide, such as the names of characters.
 
 use std::collections::HashMap;
 
-/// Why Python would refuse a pattern.
+/// The reason why Python would refuse a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) reason: String,
-    /// In characters, from 0.
+    /// The position in characters, from 0.
     pub(super) position: usize,
 }
 
-/// How many characters a part of a pattern can match.
+/// The number of characters that a part of a pattern can match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Width {
     least: u64,
     most: u64,
 }
 
-/// Widths are only compared; beyond this they count as the same.
+/// Widths are only compared. Larger ones count as equal.
 const WIDEST: u64 = 1 << 32;
 /// How often a part may be repeated.
 const MOST_REPEATS: u64 = u32::MAX as u64 - 1;
-/// A pattern whose groups nest deeper is not judged; Python's own limit depends on its stack.
+/// A pattern with deeper groups is accepted unchecked, because Python's own limit depends on its stack.
 const DEEPEST: usize = 200;
 
 const NOTHING: Width = Width { least: 0, most: 0 };
@@ -43,10 +43,10 @@ impl Width {
     }
 }
 
-/// A group that the pattern has opened.
+/// A group of the pattern.
 #[derive(Clone, Copy)]
 struct Group {
-    /// Nothing while it is open.
+    /// `None` while it is open.
     width: Option<Width>,
 }
 
@@ -57,28 +57,28 @@ struct Parser {
     names: HashMap<String, usize>,
     verbose: bool,
     depth: usize,
-    /// Groups from this one on belong to the look-behind that is being read.
+    /// Groups from this one on belong to the current look-behind.
     look_behind: Option<usize>,
-    /// References by number in conditions, which may be to later groups.
+    /// References by number in conditions. They may point to later groups.
     conditions: Vec<(usize, usize)>,
-    /// A flag at the beginning makes the whole pattern verbose.
+    /// Whether a flag at the beginning makes the whole pattern verbose.
     turned_verbose: bool,
-    /// The pattern cannot be judged here, and is accepted.
+    /// Whether the pattern cannot be checked here, and so is accepted.
     gave_up: bool,
-    /// The item of a set that is being read is a character by its name.
+    /// Whether the current item of a set is a character by its name.
     by_name: bool,
 }
 
 type Parsed<T> = Result<T, Problem>;
 
-/// Says why Python refuses this pattern.
+/// Returns the reason why Python refuses this pattern.
 pub(super) fn check(pattern: &str) -> Parsed<()> {
-    // The flag for it is found on the way.
+    // The flag for it is found during the parsing.
     let verbose = parse(pattern, false)?;
     if verbose { parse(pattern, true).map(drop) } else { Ok(()) }
 }
 
-/// Whether the pattern turns out to be verbose, which had not been known.
+/// Whether the pattern is verbose, which is known only after a first pass.
 fn parse(pattern: &str, verbose: bool) -> Parsed<bool> {
     let mut parser = Parser {
         text: pattern.chars().collect(),
@@ -137,7 +137,7 @@ impl Parser {
 
     fn sequence(&mut self, mut at_start: bool) -> Parsed<Width> {
         let mut width = NOTHING;
-        // What a repetition would repeat.
+        // The item to which a repetition would apply.
         let mut last: Option<(Width, bool)> = None;
         while let Some(char) = self.peek() {
             let start = self.at;
@@ -179,9 +179,9 @@ impl Parser {
                 if repeated {
                     return Err(self.problem("multiple repeat", start));
                 }
-                // Lazy, or possessive.
+                // A lazy or possessive repetition.
                 let _ = self.takes('?') || self.takes('+');
-                // What came before it has been counted once.
+                // The width of the item has been counted once.
                 let rest = item.times(least, most);
                 width = Width {
                     least: (width.least - item.least.min(width.least) + rest.least).min(WIDEST),
@@ -199,7 +199,7 @@ impl Parser {
                 '^' | '$' => {
                     last = None;
                     at_start = false;
-                    // An anchor can't be repeated; after it `*` has nothing to repeat.
+                    // An anchor cannot be repeated, and it is not an item for a later `*` either.
                     continue;
                 }
                 '(' => {
@@ -207,7 +207,7 @@ impl Parser {
                     match self.group(start, at_start)? {
                         Some(width) => Some(width),
                         None => {
-                            // A comment or flags for the whole pattern: nothing that could be repeated.
+                            // A comment, or flags for the whole pattern, which cannot be repeated.
                             debug_assert!(self.at > before);
                             continue;
                         }
@@ -228,7 +228,7 @@ impl Parser {
         Ok(width)
     }
 
-    /// What stands between braces, if that is a repetition; otherwise the brace is a character.
+    /// Reads the content of braces that are a repetition. `None`: the brace is a character.
     fn braces(&mut self, start: usize) -> Parsed<Option<(u64, u64)>> {
         if self.peek() == Some('}') {
             return Ok(None);
@@ -295,7 +295,7 @@ impl Parser {
         }
     }
 
-    /// The character that an escape in a set stands for; nothing for a class of characters.
+    /// Returns the character of an escape in a set. `None` for a class of characters.
     fn set_escape(&mut self, start: usize) -> Parsed<Option<u32>> {
         let Some(char) = self.peek() else {
             return Err(self.problem("bad escape (end of pattern)", start));
@@ -317,7 +317,7 @@ impl Parser {
         }
     }
 
-    /// Up to three octal digits after a backslash; the first has been read.
+    /// Reads up to three octal digits after a backslash. The first has been read.
     fn octal(&mut self, start: usize) -> Parsed<Option<u32>> {
         while self.at - start < 4 && self.peek().is_some_and(|char| ('0'..='7').contains(&char)) {
             self.at += 1;
@@ -330,7 +330,7 @@ impl Parser {
         Ok(Some(code))
     }
 
-    /// The character behind `\x`, `\u`, `\U` or `\N`.
+    /// Reads the character after `\x`, `\u`, `\U` or `\N`.
     fn code(&mut self, kind: char, start: usize) -> Parsed<Option<u32>> {
         if kind == 'N' {
             if !self.takes('{') {
@@ -346,7 +346,7 @@ impl Parser {
             if !self.takes('}') {
                 return Err(self.problem("missing }, unterminated name", from));
             }
-            // Which characters have names is not known here.
+            // The names of characters are not known here.
             self.by_name = true;
             return Ok(Some(0));
         }
@@ -369,7 +369,7 @@ impl Parser {
         }
     }
 
-    /// An escape outside of sets; nothing for one that stands for a place, which can't be repeated.
+    /// Reads an escape outside of sets. `None` for an escape that stands for a position and cannot be repeated.
     fn escape(&mut self, start: usize) -> Parsed<Option<Width>> {
         let Some(char) = self.peek() else {
             return Err(self.problem("bad escape (end of pattern)", start));
@@ -394,7 +394,7 @@ impl Parser {
         Ok(Some(ONE))
     }
 
-    /// A reference to a group, or three octal digits.
+    /// Reads a reference to a group, or three octal digits.
     fn number(&mut self, first: char, start: usize) -> Parsed<Width> {
         let mut digits = first.to_string();
         if let Some(second) = self.peek().filter(char::is_ascii_digit) {
@@ -429,7 +429,7 @@ impl Parser {
         Ok(width)
     }
 
-    /// A parenthesis has been read. Nothing for what matches nothing, and can't be repeated.
+    /// Reads a group; its parenthesis has been read. `None` for a group that matches nothing and cannot be repeated.
     fn group(&mut self, start: usize, at_start: bool) -> Parsed<Option<Width>> {
         let mut captures = true;
         let mut name = None;
@@ -519,7 +519,7 @@ impl Parser {
         Ok(Some(width))
     }
 
-    /// What stands in a group, and its end.
+    /// Reads the content of a group, and its end.
     fn inside(&mut self, start: usize) -> Parsed<Width> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -534,7 +534,7 @@ impl Parser {
         Ok(width)
     }
 
-    /// A group's name, up to its end.
+    /// Reads a group's name, up to its end.
     fn name(&mut self, end: char, start: usize) -> Parsed<String> {
         let from = self.at;
         while self.peek().is_some_and(|char| char != end) {
@@ -548,7 +548,7 @@ impl Parser {
             return Err(self.problem(format!("missing {end}, unterminated name"), from));
         }
         let first = name.chars().next().unwrap_or_default();
-        // What else can be in a name depends on Python's tables: anything that is not ASCII is accepted.
+        // Python's tables decide about other characters of a name: all non-ASCII characters are accepted.
         let fits = |char: char| char == '_' || char.is_ascii_alphanumeric() || !char.is_ascii();
         if first.is_ascii_digit() || !name.chars().all(fits) {
             return Err(self.problem(format!("bad character in group name {name:?}"), start + 4));
@@ -556,7 +556,7 @@ impl Parser {
         Ok(name)
     }
 
-    /// `(?(group)yes|no)`; the second parenthesis has been read.
+    /// Reads `(?(group)yes|no)`; the second parenthesis has been read.
     fn condition(&mut self, start: usize) -> Parsed<Width> {
         let from = self.at;
         while self.peek().is_some_and(|char| char != ')') {
@@ -595,7 +595,7 @@ impl Parser {
         Ok(width)
     }
 
-    /// Flags. Whether they are those of a group; otherwise they are for the whole pattern.
+    /// Reads flags. Returns whether they belong to a group; otherwise they apply to the whole pattern.
     fn flags(&mut self, first: char, start: usize, at_start: bool) -> Parsed<bool> {
         let mut char = first;
         let (mut seen, mut verbose) = (String::new(), self.verbose);
@@ -667,13 +667,13 @@ impl Parser {
 mod tests {
     use super::*;
 
-    /// Patterns; what Python 3.12 says of each, and where, if it does not accept it. Python does not name all places.
+    /// Each row: a pattern, and the error of Python 3.12 with its position if Python refuses it. Some errors have no position.
     const TABLE: &str = include_str!("pattern_table.json");
 
     type Row = (String, Option<(String, Option<usize>)>);
 
     #[test]
-    fn patterns_are_judged_as_python_does() {
+    fn patterns_are_validated_like_python() {
         let table: Vec<Row> = serde_json::from_str(TABLE).unwrap();
         assert!(table.len() > 200);
         for (pattern, expected) in table {
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_that_cannot_be_judged_is_accepted() {
+    fn unparsable_pattern_is_accepted() {
         assert_eq!(check(&"(".repeat(100_000)), Ok(()));
         assert_eq!(check("[a-\\N{A NAME THAT IS NOT KNOWN}]"), Ok(()));
     }

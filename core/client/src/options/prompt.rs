@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use kimi_agent_protocol::budget::budget_problem;
 use kimi_agent_protocol::options::{PROMPT_OPTIONS, find};
 use serde_json::{Map, Value};
 
-use super::check::duration_problem;
+use super::content::check_content;
 use super::json::{Field, suggestion};
-use crate::Result;
+use super::value::duration_problem;
 use crate::connection::TurnLimits;
 use crate::error::Error;
 use crate::error::invalid_option;
+use crate::messages::Content;
 use crate::naming::Naming;
-use crate::wire::Content;
+use crate::{Budget, Result};
 
 /// A prompt with options of its own, which override the session's. [`Session::prompt`](crate::Session::prompt) takes one,
 /// or plain content.
@@ -35,17 +37,34 @@ pub struct PromptOptions {
     pub(crate) content: Content,
     timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
-    naming: Naming,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) naming: Naming,
 }
 
 impl PromptOptions {
-    /// A prompt without options.
+    /// Makes a prompt without options.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::PromptOptions;
+    /// let prompt = PromptOptions::new("Say hello");
+    /// # drop(prompt);
+    /// ```
     pub fn new(content: impl Into<Content>) -> Self {
-        Self { content: content.into(), timeout: None, idle_timeout: None, naming: Naming::default() }
+        Self { content: content.into(), timeout: None, idle_timeout: None, budget: None, naming: Naming::default() }
     }
 
     /// Cancels the turn if it takes longer than `limit`; the turn then fails with [`Error::Timeout`], and the session can
     /// still be used. Overrides [`turn_timeout`](crate::SessionOptions::turn_timeout). Default: the session's.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use kimi_agent::PromptOptions;
+    /// let prompt = PromptOptions::new("Say hello").timeout(Duration::from_secs(60));
+    /// # drop(prompt);
+    /// ```
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
@@ -54,30 +73,58 @@ impl PromptOptions {
 
     /// Cancels the turn if the agent sends nothing for longer than `limit`, as [`PromptOptions::timeout`] does. Overrides
     /// the session's [`idle_timeout`](crate::SessionOptions::idle_timeout). Default: the session's.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use kimi_agent::PromptOptions;
+    /// let prompt = PromptOptions::new("Say hello").idle_timeout(Duration::from_secs(20));
+    /// # drop(prompt);
+    /// ```
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = Some(limit);
         self
     }
 
-    /// The deadlines of the turn.
+    /// Cancels the turn if it uses more than `budget`. The turn then fails with [`Error::BudgetExceeded`], which has the
+    /// partial result, and the session can still be used. Default: no limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{Budget, PromptOptions};
+    /// let prompt = PromptOptions::new("Fix the failing test").budget(Budget::new().tokens(200_000).steps(30));
+    /// # drop(prompt);
+    /// ```
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Checks the content and the options, and returns the limits of the turn.
     ///
     /// # Errors
-    /// `InvalidOption` for a deadline of no time, or of too much.
+    /// Returns `InvalidOption` for wrong content, for a deadline that is zero or too long, or for a wrong budget.
     pub(crate) fn limits(&self) -> Result<TurnLimits> {
+        check_content(&self.content)?;
         for (name, limit) in [("timeout", self.timeout), ("idle_timeout", self.idle_timeout)] {
             if let Some(problem) = limit.and_then(duration_problem) {
                 return Err(invalid_option(self.naming.name(name), problem));
             }
         }
-        Ok(TurnLimits { turn: self.timeout, idle: self.idle_timeout })
+        if let Some(problem) = self.budget.and_then(|budget| budget_problem(&budget, self.naming)) {
+            return Err(invalid_option("budget", problem));
+        }
+        Ok(TurnLimits { turn: self.timeout, idle: self.idle_timeout, budget: self.budget })
     }
 }
 
-/// Reads the options of a prompt, in the caller's naming and units. Null is unset.
+/// Reads the options of a prompt, with the caller's names and units. Null is the default.
 ///
 /// # Errors
-/// `InvalidOption`, in the caller's own naming.
+/// Returns `InvalidOption`, with the caller's names.
 pub fn prompt_options(content: Content, map: Map<String, Value>, naming: Naming) -> Result<PromptOptions> {
     let mut options = PromptOptions { naming, ..PromptOptions::new(content) };
     for (given, value) in map {
@@ -87,10 +134,11 @@ pub fn prompt_options(content: Content, map: Map<String, Value>, naming: Naming)
         if value.is_null() {
             continue;
         }
-        let limit = Field { option: option.name, naming }.duration(&value)?;
+        let field = Field { option: option.name, naming };
         match option.name {
-            "timeout" => options.timeout = Some(limit),
-            _ => options.idle_timeout = Some(limit),
+            "timeout" => options.timeout = Some(field.duration(&value)?),
+            "budget" => options.budget = Some(field.budget(value)?),
+            _ => options.idle_timeout = Some(field.duration(&value)?),
         }
     }
     Ok(options)
@@ -104,7 +152,7 @@ fn unknown(given: &str, naming: Naming) -> Error {
             None => {
                 let names: Vec<_> =
                     PROMPT_OPTIONS.iter().map(|option| format!("`{}`", naming.name(option.name))).collect();
-                format!("a prompt has no such option; it has {}", names.join(" and "))
+                format!("a prompt has no such option; it has {}", names.join(", "))
             }
         },
     };
@@ -130,20 +178,20 @@ mod tests {
     }
 
     #[test]
-    fn wrong_option_is_named_with_a_suggestion() {
+    fn unknown_option_error_has_suggestion() {
         let suggested = |given: &str, name: &str| {
             format!("invalid option `{given}`: a prompt has no such option; did you mean `{name}`?")
         };
         assert_eq!(error(json!({"timout": 1}), Naming::Snake), suggested("timout", "timeout"));
         assert_eq!(error(json!({"turnTimeout": 1}), Naming::Camel), suggested("turnTimeout", "timeout"));
         assert_eq!(error(json!({"idle_timeout": 1}), Naming::Camel), suggested("idle_timeout", "idleTimeout"));
-        assert!(error(json!({"model": "x"}), Naming::Snake).ends_with("it has `timeout` and `idle_timeout`"));
+        assert!(error(json!({"model": "x"}), Naming::Snake).ends_with("it has `timeout`, `idle_timeout`, `budget`"));
         assert!(error(json!({"timeout": "5"}), Naming::Camel).contains("a number of milliseconds"));
         assert!(error(json!({"timeout": 0}), Naming::Snake).contains("`timeout`"));
     }
 
     #[test]
-    fn units_are_those_of_the_language() {
+    fn timeout_units_follow_language() {
         let limits = |naming| {
             let map = json!({"timeout": 2, "idleTimeout": null}).as_object().expect("an object").clone();
             let map = map.into_iter().filter(|(name, _)| naming == Naming::Camel || name == "timeout").collect();

@@ -1,4 +1,4 @@
-//! The values of options by name, for all code that treats options alike: flags, checks and `Debug`.
+//! The values of options by name, for code that handles all options in the same way: flags, checks and `Debug`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +37,7 @@ impl SessionOptions {
             "session_id" => self.session_id.as_deref().map(Setting::Text),
             "model" => self.model.as_deref().map(Setting::Text),
             "thinking" => self.thinking.map(Setting::Boolean),
+            "read_session_files" => (!self.read_session_files).then_some(Setting::Boolean(false)),
             "yolo" => self.yolo.then_some(Setting::Boolean(true)),
             "config_file" => self.config_file.as_deref().map(Setting::Path),
             "config" => self.config.as_ref().map(|config| Setting::Json(std::slice::from_ref(config))),
@@ -48,11 +49,15 @@ impl SessionOptions {
             "tools" => return other(!self.tools.is_empty()),
             "max_steps_per_turn" => self.max_steps_per_turn.map(Setting::Count),
             "max_retries_per_step" => self.max_retries_per_step.map(Setting::Count),
+            "policy" => return other(self.policy.is_some()),
             "on_approval" => return other(self.on_approval.is_set()),
             "on_question" => return other(self.on_question.is_set()),
             "hooks" => return other(!self.hooks.is_empty()),
             "on_event" => return other(self.on_event.is_some()),
             "on_stderr" => return other(self.on_stderr.is_some()),
+            "on_read_file" => return other(self.services.read_file.is_some()),
+            "on_write_file" => return other(self.services.write_file.is_some()),
+            "on_terminal" => return other(self.services.terminal.is_some()),
             "client_name" => self.client_name.as_deref().map(Setting::Text),
             "client_version" => self.client_version.as_deref().map(Setting::Text),
             "extra_args" => return other(!self.extra_args.is_empty()),
@@ -61,6 +66,7 @@ impl SessionOptions {
             "cancel_timeout" => Some(Setting::Duration(self.cancel_timeout)),
             "close_timeout" => Some(Setting::Duration(self.close_timeout)),
             "idle_timeout" => self.idle_timeout.map(Setting::Duration),
+            "session_budget" => return other(self.session_budget.is_some()),
             "turn_timeout" => self.turn_timeout.map(Setting::Duration),
             "max_line_bytes" => Some(Setting::Bytes(self.max_line_bytes)),
             "event_buffer_bytes" => Some(Setting::Bytes(self.event_buffer_bytes)),
@@ -69,7 +75,7 @@ impl SessionOptions {
         found.unwrap_or(Setting::Unset)
     }
 
-    /// Returns the first option that is set and for which this holds.
+    /// Returns the first option that is set and for which the condition holds.
     pub(super) fn first_set(&self, holds: impl Fn(&OptionInfo) -> bool) -> Option<&'static OptionInfo> {
         OPTIONS.iter().find(|option| holds(option) && self.setting(option.name).is_set())
     }

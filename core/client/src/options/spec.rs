@@ -1,44 +1,44 @@
-//! Tools and hooks as the bindings pass them: all but their functions.
+//! Tools and hooks as the bindings pass them, without their handlers.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::Naming;
-use super::check::kind_of;
 use super::json::Field;
+use super::value::{kind_of, tool_name_problem};
 use crate::{Error, OnError, Result};
 
-/// A tool without its function.
+/// A tool without its handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
-    /// What the model is told of it.
+    /// The description that the model reads.
     pub description: String,
     /// The JSON Schema of its parameters.
     pub parameters: Value,
-    /// How long its function may take.
+    /// The timeout of its handler.
     pub timeout: Option<Duration>,
 }
 
-/// A hook without its function.
+/// A hook without its handler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookSpec {
-    /// The event that it is on.
+    /// The event of the hook.
     pub event: String,
-    /// The targets that it is for.
+    /// The matcher of the targets.
     pub matcher: Option<String>,
-    /// How long its function may take.
+    /// The timeout of its handler.
     pub timeout: Option<Duration>,
-    /// What counts where its function fails.
+    /// The decision if the handler fails.
     pub on_error: OnError,
 }
 
 /// Reads `{name, description, parameters, timeout?}`, and checks it.
 ///
 /// # Errors
-/// `InvalidOption` for `tools`.
+/// Returns `InvalidOption` for `tools`.
 pub fn parse_tool(value: Value, naming: Naming) -> Result<ToolSpec> {
     let mut item = Item::new(value, "tools", naming, &["name", "description", "parameters", "timeout"])?;
     let name = item.text("name")?.unwrap_or_default();
@@ -61,7 +61,7 @@ pub fn parse_tool(value: Value, naming: Naming) -> Result<ToolSpec> {
 /// Reads `{event, matcher?, timeout?, on_error?}`, and checks it.
 ///
 /// # Errors
-/// `InvalidOption` for `hooks`.
+/// Returns `InvalidOption` for `hooks`.
 pub fn parse_hook(value: Value, naming: Naming) -> Result<HookSpec> {
     let mut item = Item::new(value, "hooks", naming, &["event", "matcher", "timeout", "on_error"])?;
     let event = item.text("event")?.filter(|event| !event.is_empty());
@@ -81,7 +81,7 @@ pub fn parse_hook(value: Value, naming: Naming) -> Result<HookSpec> {
     Ok(HookSpec { event, matcher: item.text("matcher")?, timeout: item.timeout()?, on_error })
 }
 
-/// One of the items of an option that is a list of objects.
+/// An item of an option that is a list of objects.
 struct Item {
     option: &'static str,
     naming: Naming,
@@ -97,8 +97,11 @@ impl Item {
             Value::Object(map) => map,
             other => return Err(field.wrong(format!("expected a list of objects, got {} in it", kind_of(&other)))),
         };
-        match map.keys().find(|key| !known.iter().any(|name| naming.name(name) == **key)) {
-            Some(key) => Err(field.wrong(format!("{what} has `{key}`, which is not known"))),
+        let expected: Vec<String> = known.iter().map(|name| naming.name(name)).collect();
+        match map.keys().find(|key| !expected.contains(key)) {
+            Some(key) => {
+                Err(field.wrong(format!("{what} has an unknown key `{key}`; expected only {}", expected.join(", "))))
+            }
             None => Ok(Self { option, naming, what, map }),
         }
     }
@@ -131,16 +134,5 @@ impl Item {
             }
             other => other,
         })
-    }
-}
-
-pub(super) fn tool_name_problem(name: &str) -> Option<String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    match name {
-        "" => Some("a tool needs a name".to_owned()),
-        name if name.len() > 64 || !name.chars().all(plain) => {
-            Some(format!("a tool's name is at most 64 letters, digits, `_` and `-`, which {name:?} is not"))
-        }
-        _ => None,
     }
 }

@@ -1,5 +1,5 @@
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -23,20 +23,28 @@ fn args(options: &SessionOptions) -> Vec<String> {
     options.launch().unwrap().args.into_iter().map(|arg| arg.into_string().unwrap()).collect()
 }
 
+/// A program that is there on every system.
+fn program() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// An absolute path that leads to nothing.
+const NOWHERE: &str = if cfg!(windows) { "C:\\no\\such" } else { "/no/such" };
+
 fn tool(name: &str, parameters: Value) -> ExternalTool {
     ExternalTool::new(name, "", parameters, |_| async { Ok("") })
 }
 
 #[test]
-fn only_what_is_set_is_passed_on() {
+fn unset_options_add_no_arguments() {
     let here = std::env::current_dir().unwrap();
-    let options = SessionOptions::new().executable("/bin/sh");
+    let options = SessionOptions::new().executable(program());
     assert_eq!(args(&options), ["--wire", &format!("--work-dir={}", here.display())]);
     assert_eq!(options.launch().unwrap().current_dir, here);
 }
 
 #[test]
-fn everything_set_is_passed_on() {
+fn set_options_become_arguments() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| {
         let path = dir.path().join(name);
@@ -44,7 +52,7 @@ fn everything_set_is_passed_on() {
         path
     };
     let options = SessionOptions::new()
-        .executable(["/bin/sh", "-m", "kimi_cli"])
+        .executable([program().as_os_str(), "-m".as_ref(), "kimi_cli".as_ref()])
         .work_dir(dir.path())
         .session_id("s-1")
         .model("--looks-like-a-flag")
@@ -57,6 +65,7 @@ fn everything_set_is_passed_on() {
         .max_retries_per_step(2)
         .extra_args(["--afk"]);
     options.validate().unwrap();
+    let file = |name: &str| dir.path().join(name).display().to_string();
     let dir = dir.path().display();
     let expected = [
         "-m".into(),
@@ -67,8 +76,8 @@ fn everything_set_is_passed_on() {
         "--model=--looks-like-a-flag".into(),
         "--no-thinking".into(),
         "--yolo".into(),
-        format!("--config-file={dir}/config.toml"),
-        format!("--agent-file={dir}/agent.yaml"),
+        format!("--config-file={}", file("config.toml")),
+        format!("--agent-file={}", file("agent.yaml")),
         format!("--skills-dir={dir}"),
         "--max-steps-per-turn=7".into(),
         "--max-retries-per-step=2".into(),
@@ -80,10 +89,13 @@ fn everything_set_is_passed_on() {
 
 #[test]
 fn private_files_are_removed() {
-    let options = SessionOptions::new().executable("/bin/sh").config(json!({"a": 1}));
+    let options = SessionOptions::new().executable(program()).config(json!({"a": 1}));
     let launch = options.launch().unwrap();
     let dir = launch.private.dir().unwrap().to_owned();
-    assert_eq!(launch.args.last(), Some(&OsString::from(format!("--config-file={}/config.json", dir.display()))));
+    assert_eq!(
+        launch.args.last(),
+        Some(&OsString::from(format!("--config-file={}", dir.join("config.json").display())))
+    );
     assert_eq!(std::fs::read_to_string(dir.join("config.json")).unwrap(), r#"{"a":1}"#);
     drop(launch);
     assert!(!dir.exists());
@@ -94,11 +106,12 @@ fn wrong_values_are_named() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
+    let does_not_exist = format!("{NOWHERE} does not exist");
     let new = SessionOptions::new;
     let object = || json!({});
     let hook = |event: &str| Hook::new(event, |_| async { Ok(HookDecision::Allow) });
     let cases = [
-        ("work_dir", new().work_dir("/no/such"), "/no/such does not exist"),
+        ("work_dir", new().work_dir(NOWHERE), does_not_exist.as_str()),
         ("work_dir", new().work_dir(&file), "is not a directory"),
         ("work_dir", new().work_dir(""), "it is empty"),
         ("work_dir", new().work_dir("a\0b"), "NUL"),
@@ -142,6 +155,7 @@ fn wrong_values_are_named() {
         ("close_timeout", new().close_timeout(Duration::MAX), "at most ten years"),
         ("idle_timeout", new().idle_timeout(Duration::ZERO), "longer than 0"),
         ("turn_timeout", new().turn_timeout(Duration::MAX), "at most ten years"),
+        ("session_budget", new().session_budget(crate::Budget::new()), "set at least one of `tokens`"),
         ("max_line_bytes", new().max_line_bytes(0), "at least 1024 bytes, got 0"),
         ("event_buffer_bytes", new().event_buffer_bytes(1023), "at least 1024 bytes, got 1023"),
     ];
@@ -173,9 +187,10 @@ fn json_is_read_in_both_namings() {
         "work_dir": ".", "session_id": "s", "model": "m", "thinking": false, "yolo": true, "config_file": "c",
         "config": {"a": 1}, "executable": ["python3", "x.py"], "env": {"A": "B"}, "mcp_configs": [{"m": {}}],
         "agent_file": "a", "skills_dir": "s", "max_steps_per_turn": 3, "max_retries_per_step": 2.0,
-        "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
-        "extra_args": ["--x"], "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
+        "policy": {"allow": ["read"]}, "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
+        "extra_args": ["--x"], "read_session_files": false, "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
         "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
+        "session_budget": {"steps": 3},
     });
     let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));
@@ -185,9 +200,10 @@ fn json_is_read_in_both_namings() {
     assert_eq!(options.handshake_timeout, Duration::from_millis(1500));
     assert_eq!(options.turn_timeout, Some(Duration::from_millis(1)));
     assert_eq!((options.max_line_bytes, options.event_buffer_bytes), (2048, 4096));
+    let functions = ["tools", "hooks", "on_event", "on_stderr", "on_read_file", "on_write_file", "on_terminal"];
     for option in declared::OPTIONS {
         let is_set = options.first_set(|other| other.name == option.name).is_some();
-        assert!(is_set || ["tools", "hooks", "on_event", "on_stderr"].contains(&option.name), "{}", option.name);
+        assert!(is_set || functions.contains(&option.name), "{}", option.name);
     }
 
     // The same in the other language's words gives the same.
@@ -206,14 +222,14 @@ fn json_is_read_in_both_namings() {
     let camel = session_options(camel, Naming::Camel).unwrap();
     assert_eq!(format!("{camel:?}"), format!("{options:?}"));
 
-    // Null is unset.
+    // Null is the default.
     let nulls = snake.as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();
     let options = session_options(nulls, Naming::Snake).unwrap();
     assert_eq!(format!("{options:?}"), format!("{:?}", SessionOptions::new()));
 }
 
 #[test]
-fn declared_option_has_a_setter_and_a_reader() {
+fn declared_option_has_setter_and_reader() {
     let sources = [include_str!("mod.rs"), include_str!("behaviour.rs")].concat();
     let of_agents = include_str!("agent.rs");
     let of_prompts = include_str!("prompt.rs");
@@ -236,15 +252,17 @@ fn declared_option_has_a_setter_and_a_reader() {
 }
 
 #[test]
-fn wrong_json_is_named_in_the_callers_words() {
+fn invalid_json_error_uses_caller_naming() {
+    let does_not_exist = format!("{NOWHERE} does not exist");
     let cases = [
         (json!({"workDir": 5}), "workDir", "expected a path, got a number"),
-        (json!({"workDir": "/no/such"}), "workDir", "/no/such does not exist"),
+        (json!({"workDir": NOWHERE}), "workDir", does_not_exist.as_str()),
         (json!({"thinking": "yes"}), "thinking", "expected a boolean, got text"),
         (json!({"config": "secret"}), "config", "expected an object, got text"),
         (json!({"config": {}, "configFile": "/"}), "configFile", "is a directory"),
         (json!({"executable": 1}), "executable", "expected a path, or a list"),
         (json!({"executable": ["a", 1]}), "executable", "got a number in it"),
+        (json!({"executable": [[{"text": "a"}]]}), "executable", "did you mean `scriptedAgent(…)`"),
         (json!({"env": {"A": 1}}), "env", "got a number for \"A\""),
         (json!({"mcpConfigs": {}}), "mcpConfigs", "expected a list of objects, got an object"),
         (json!({"mcpConfigs": ["x"]}), "mcpConfigs", "got text in it"),
@@ -276,7 +294,7 @@ fn wrong_json_is_named_in_the_callers_words() {
 }
 
 #[test]
-fn unknown_names_come_with_a_suggestion() {
+fn unknown_name_error_has_suggestion() {
     let reason = |name: &str, naming| {
         let (option, reason) = wrong(session_options([(name.into(), json!(1))].into_iter().collect(), naming));
         assert_eq!(option, name);
@@ -301,7 +319,7 @@ fn unknown_names_come_with_a_suggestion() {
 }
 
 #[test]
-fn schemas_that_say_their_type_elsewhere_are_taken() {
+fn schemas_without_object_type_are_accepted() {
     for schema in [
         json!({}),
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}),
@@ -317,18 +335,18 @@ fn schemas_that_say_their_type_elsewhere_are_taken() {
 }
 
 #[test]
-fn no_other_server_may_pass_for_the_programs_own() {
+fn mcp_server_named_program_is_refused() {
     let config = json!({"mcpServers": {"program": {"url": "http://127.0.0.1:1/"}}});
     let options = SessionOptions::new().mcp_configs([config]);
-    assert_eq!(options.wishes("an agent").expect("no tools, no such server").mcp_servers.len(), 1);
+    assert_eq!(options.session_params("an agent").expect("no tools, no such server").mcp_servers.len(), 1);
     let tool = crate::ExternalTool::new("a", "", json!({}), |_| async { Ok(()) });
-    let error = options.tool(tool).wishes("an agent").expect_err("taken");
+    let error = options.tool(tool).session_params("an agent").expect_err("taken");
     assert_eq!(error.code(), "invalid_option");
     assert!(error.to_string().contains("`program`"), "{error}");
 }
 
 #[test]
-fn tools_are_read() {
+fn tool_json_is_validated() {
     let value = json!({"name": "t", "description": "d", "parameters": {"type": "object"}, "timeout": 500});
     let spec = parse_tool(value, Naming::Camel).unwrap();
     assert_eq!((spec.name.as_str(), spec.description.as_str()), ("t", "d"));
@@ -342,7 +360,10 @@ fn tools_are_read() {
         (json!({"name": "t"}), "the tool `t`: expected an object (a JSON Schema) in `parameters`, got nothing"),
         (json!({"name": "t", "parameters": []}), "got a list"),
         (json!({"name": "t", "parameters": {}, "timeout": 0}), "the tool `t`: in `timeout`: expected a duration"),
-        (json!({"name": "t", "params": {}}), "one of the tools has `params`, which is not known"),
+        (
+            json!({"name": "t", "params": {}}),
+            "one of the tools has an unknown key `params`; expected only name, description, parameters, timeout",
+        ),
     ];
     for (value, part) in cases {
         let (option, reason) = wrong(parse_tool(value, Naming::Snake));
@@ -352,7 +373,7 @@ fn tools_are_read() {
 }
 
 #[test]
-fn hooks_are_read() {
+fn hook_json_is_validated() {
     let value = json!({"event": "Stop", "matcher": null, "timeout": 2.5, "onError": "block"});
     let spec = parse_hook(value, Naming::Camel).unwrap();
     let expected = HookSpec { event: "Stop".into(), matcher: None, timeout: None, on_error: OnError::Block };
@@ -375,12 +396,26 @@ fn hooks_are_read() {
     }
 }
 
+#[test]
+fn program_without_acp_error_names_adapter() {
+    let refused = |options: SessionOptions| options.program().unwrap_err().to_string();
+    let options = SessionOptions::new().executable("codex");
+    let expected = "invalid option `executable`: `codex` speaks ACP only through its adapter; pass `codex-acp` as \
+                    `executable` (to install it, run `npm install -g @agentclientprotocol/codex-acp`)";
+    assert_eq!(refused(options.clone()), expected);
+    assert_eq!(refused(options.clone().dialect(Dialect::Acp)), expected);
+    for other in [options.dialect(Dialect::Legacy), SessionOptions::new().executable("/no/such/codex")] {
+        assert_eq!(other.program().unwrap_err().code(), "spawn_error");
+    }
+}
+
 #[cfg(unix)]
 mod look_up {
     use std::os::unix::fs::PermissionsExt;
 
     use super::super::executable::{Surroundings, resolve};
     use super::*;
+    use crate::dialect::WireVersion;
 
     fn put(dir: &Path, name: &str, mode: u32) {
         std::fs::create_dir_all(dir).unwrap();
@@ -389,9 +424,18 @@ mod look_up {
     }
 
     fn find(option: Option<Executable>, env: &[(&str, &str)], host: &[(&str, &str)]) -> Result<String, String> {
+        find_for(Dialect::Auto, option, env, host)
+    }
+
+    fn find_for(
+        dialect: Dialect,
+        option: Option<Executable>,
+        env: &[(&str, &str)],
+        host: &[(&str, &str)],
+    ) -> Result<String, String> {
         let env: Vec<(OsString, OsString)> = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
         let host = |name: &str| host.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value));
-        let found = resolve(option.as_ref(), &Surroundings { env: &env, host: &host });
+        let found = resolve(option.as_ref(), &Surroundings { env: &env, host: &host, dialect });
         found.map(|(path, _)| path.display().to_string()).map_err(|error| {
             assert_eq!(error.code(), "spawn_error");
             error.to_string()
@@ -399,7 +443,7 @@ mod look_up {
     }
 
     #[test]
-    fn the_order_is_option_variable_path() {
+    fn executable_lookup_prefers_option_over_variable() {
         let dir = TempDir::new().unwrap();
         let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
         put(&one, "other", 0o755);
@@ -419,14 +463,14 @@ mod look_up {
         let list = format!(r#" ["{two}/mine", "-m", "x"]"#);
         let option: Option<&Executable> = None;
         let host = |name: &str| (name == "KIMI_AGENT_EXECUTABLE").then(|| OsString::from(&list));
-        let (program, args) = resolve(option, &Surroundings { env: &[], host: &host }).unwrap();
+        let (program, args) = resolve(option, &Surroundings { env: &[], host: &host, dialect: Dialect::Auto }).unwrap();
         assert_eq!((program.display().to_string(), args), (format!("{two}/mine"), vec!["-m".into(), "x".into()]));
         // A PATH among the options counts, and its last one.
         assert_eq!(find(None, &[("PATH", "/x"), ("PATH", &path)], &[("PATH", "/y")]), Ok(format!("{two}/kimi")));
     }
 
     #[test]
-    fn what_is_not_found_is_told_with_the_places() {
+    fn missing_executable_error_lists_places() {
         let text = find(None, &[], &[("PATH", "/no/one:/no/two")]).unwrap_err();
         assert!(
             text.starts_with("can't start the agent: `kimi`: not found on PATH: /no/one, /no/two; install"),
@@ -436,8 +480,28 @@ mod look_up {
         let expected = "can't start the agent: `mine` (from the `executable` option): not found on the PATH of the \
                         `env` option: /no/one";
         assert_eq!(text, expected);
+        let text = find(Some("gemini".into()), &[], &[("PATH", "/no/one")]).unwrap_err();
+        assert!(
+            text.ends_with(
+                "not found on PATH: /no/one; to install Gemini CLI, run `npm install -g @google/gemini-cli`"
+            ),
+            "{text}"
+        );
         let text = find(None, &[], &[("KIMI_AGENT_EXECUTABLE", "/no/kimi")]).unwrap_err();
-        assert_eq!(text, "can't start the agent: /no/kimi (from $KIMI_AGENT_EXECUTABLE) does not exist");
+        assert!(
+            text.starts_with(
+                "can't start the agent: /no/kimi (from $KIMI_AGENT_EXECUTABLE) does not exist; install Kimi Code"
+            ),
+            "{text}"
+        );
+        assert!(!text.contains("or name the program"), "{text}");
+        let text = find(None, &[], &[("KIMI_AGENT_EXECUTABLE", "/no/agent")]).unwrap_err();
+        assert_eq!(text, "can't start the agent: /no/agent (from $KIMI_AGENT_EXECUTABLE) does not exist");
+        let text = find(Some("/no/gemini".into()), &[], &[]).unwrap_err();
+        assert!(
+            text.ends_with("does not exist; to install Gemini CLI, run `npm install -g @google/gemini-cli`"),
+            "{text}"
+        );
         assert!(find(None, &[], &[]).unwrap_err().contains("`kimi`: PATH is empty; install"));
         for list in ["[]", "[1]", "[\"\"]", "[kimi"] {
             let text = find(None, &[], &[("KIMI_AGENT_EXECUTABLE", list)]).unwrap_err();
@@ -453,7 +517,29 @@ mod look_up {
     }
 
     #[test]
-    fn what_may_not_be_run_is_not_missing() {
+    fn missing_kimi_error_advises_agent_by_dialect() {
+        let kimi_code = "install Kimi Code (run `npm install -g @moonshot-ai/kimi-code`)";
+        let kimi_cli = "kimi-cli, a release up to 1.51 (run `pip install 'kimi-cli<1.52'`)";
+        let either = format!("{kimi_code} or {kimi_cli}");
+        let wire = format!("install {kimi_cli}");
+        for (dialect, advice) in [
+            (Dialect::Auto, either.as_str()),
+            (Dialect::Acp, kimi_code),
+            (Dialect::KimiWeb, kimi_code),
+            (Dialect::Wire(WireVersion::LATEST), &wire),
+            (Dialect::Legacy, "install kimi-cli, a release up to 0.58 (run `pip install 'kimi-cli<0.59'`)"),
+        ] {
+            let path = [("PATH", "/no/one")];
+            let text = find_for(dialect, None, &[], &path).unwrap_err();
+            let named = "or name the program in the `executable` option or in $KIMI_AGENT_EXECUTABLE";
+            assert_eq!(text, format!("can't start the agent: `kimi`: not found on PATH: /no/one; {advice}, {named}"));
+            let text = find_for(dialect, Some("kimi".into()), &[], &path).unwrap_err();
+            assert!(text.ends_with(&format!("not found on PATH: /no/one; {advice}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn file_without_permission_is_not_reported_missing() {
         let dir = TempDir::new().unwrap();
         put(dir.path(), "kimi", 0o644);
         std::fs::create_dir(dir.path().join("folder")).unwrap();
@@ -466,5 +552,76 @@ mod look_up {
         assert!(text.ends_with("is a directory"), "{text}");
         let text = find(None, &[], &[("PATH", &format!("/no/one:{dir}"))]).unwrap_err();
         assert!(text.contains(&format!("on PATH there is only what can't be run: {dir}/kimi is not exec")), "{text}");
+    }
+}
+
+#[cfg(windows)]
+mod look_up {
+    use super::super::executable::{Surroundings, resolve};
+    use super::*;
+
+    fn put(dir: &Path, names: &[&str]) {
+        std::fs::create_dir_all(dir).unwrap();
+        for name in names {
+            std::fs::write(dir.join(name), "").unwrap();
+        }
+    }
+
+    fn find(program: impl Into<Executable>, path: &[&Path]) -> Result<PathBuf, String> {
+        let path = std::env::join_paths(path).unwrap();
+        let host = |name: &str| (name == "PATH").then(|| path.clone());
+        let around = Surroundings { env: &[], host: &host, dialect: Dialect::Auto };
+        resolve(Some(&program.into()), &around).map(|(path, _)| path).map_err(|error| {
+            assert_eq!(error.code(), "spawn_error");
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn name_without_extension_finds_same_as_shell() {
+        let dir = TempDir::new().unwrap();
+        let [npm, uv, both] = ["npm ü", "uv", "both"].map(|name| dir.path().join(name));
+        // npm leaves a script for other shells, too.
+        put(&npm, &["kimi", "kimi.cmd", "kimi.ps1", "kimi-1.5", "kimi-1.5.CMD"]);
+        put(&uv, &["kimi.exe"]);
+        put(&both, &["kimi.cmd", "kimi.exe"]);
+        assert_eq!(find("kimi", &[&npm, &uv]), Ok(npm.join("kimi.cmd")));
+        assert_eq!(find("kimi", &[&uv, &npm]), Ok(uv.join("kimi.exe")));
+        assert_eq!(find("kimi", &[&both]), Ok(both.join("kimi.exe")));
+        assert_eq!(find("kimi.cmd", &[&uv, &both]), Ok(both.join("kimi.cmd")));
+        assert_eq!(find("kimi-1.5", &[&npm]), Ok(npm.join("kimi-1.5.CMD")));
+        assert_eq!(find(npm.join("kimi"), &[]), Ok(npm.join("kimi.cmd")));
+        assert_eq!(find(uv.join("kimi.exe"), &[]), Ok(uv.join("kimi.exe")));
+    }
+
+    #[test]
+    fn program_in_current_directory_is_not_found() {
+        let here = std::env::current_dir().unwrap();
+        let program = tempfile::Builder::new().suffix(".exe").tempfile_in(here).unwrap();
+        let name = program.path().file_stem().unwrap();
+        for path in [[Path::new("")].as_slice(), &[Path::new(NOWHERE)]] {
+            let text = find(name, path).unwrap_err();
+            assert!(text.contains("not found on PATH") || text.contains("PATH is empty"), "{text}");
+        }
+    }
+
+    #[test]
+    fn script_is_not_reported_missing() {
+        let dir = TempDir::new().unwrap();
+        put(dir.path(), &["agent.js", "agent.py", "shell", "run.ps1"]);
+        std::fs::create_dir(dir.path().join("folder")).unwrap();
+        for name in ["agent.js", "agent.py", "shell", "run.ps1"] {
+            let expected = "is not a program that Windows can start (.com, .exe, .bat, .cmd); for a script, pass a list of \
+                            its interpreter and its path";
+            let script = dir.path().join(name);
+            let text = find(&script, &[]).unwrap_err();
+            assert!(text.contains(&script.display().to_string()) && text.ends_with(expected), "{text}");
+            let text = find(name, &[dir.path()]).unwrap_err();
+            assert!(text.contains("on PATH there is only what can't be run") && text.contains(expected), "{text}");
+        }
+        assert!(find(dir.path().join("folder"), &[]).unwrap_err().ends_with("is a directory"));
+        let text = find("missing", &[dir.path()]).unwrap_err();
+        let expected = "can't start the agent: `missing` (from the `executable` option): not found on PATH: ";
+        assert_eq!(text, format!("{expected}{}", dir.path().display()));
     }
 }

@@ -1,28 +1,30 @@
-//! Agents: what opens sessions that have a process in common.
+//! Agents, whose sessions can share a process.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Session;
 use super::processes::Processes;
-use crate::dialect::{Listing, SessionInfo};
-use crate::error::{Error, Result};
+use crate::dialect::{Deletion, KimiWebListing, Listing, SessionInfo, kimi_web_deleted, kimi_web_deletion};
+use crate::driver::ProcessHandle;
+use crate::error::{Error, Result, invalid_option};
 use crate::options::{AgentOptions, Dialect, SessionOptions};
 
-/// An agent that has any number of sessions at once. [`AgentOptions::open`] opens it.
+/// An agent that has any number of sessions at the same time. [`AgentOptions::open`] opens it.
 ///
-/// Where the protocol can, they share one process: agents that speak the Agent Client Protocol take seconds and hundreds
-/// of megabytes to start. It is started with the first session, and anew for the next one after it has died. Agents that
-/// speak Wire get a process for each session. Nothing else depends on which it is: sessions run beside each other, and
-/// none waits for another that does not read its events or leaves a request open.
+/// The sessions share one process if the protocol allows it: agents that speak ACP take seconds and hundreds of
+/// megabytes to start. The process starts with the first session; after it has exited, the next session starts a new
+/// one. Agents that speak Wire have a process for each session. In both cases sessions run concurrently. No session
+/// waits for another one that does not read its events or leaves a request open.
 ///
-/// A session of a shared process that reads nothing, while another goes on, is given up with
-/// [`Error::EventBufferFull`] once 16 MiB wait for it. If the process dies, all its sessions fail with
-/// [`Error::AgentExited`].
+/// If a session of a shared process reads nothing while another one continues, it fails with [`Error::EventBufferFull`]
+/// once 16 MiB wait for it. If the process exits, all its sessions fail with [`Error::AgentExited`].
 ///
-/// Dropping the agent closes its sessions in the background; [`Agent::close`] also waits for their ends.
+/// Dropping the agent closes its sessions in the background. [`Agent::close`] also waits until they are closed.
 ///
 /// ```
 /// # use kimi_agent::testing::scripted_agent;
@@ -46,10 +48,10 @@ pub struct Agent {
 }
 
 impl AgentOptions {
-    /// Opens the agent. Nothing is started before its first session.
+    /// Opens the agent. It starts with its first session.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] names a wrong option, [`Error::Spawn`] a program that is not there.
+    /// [`Error::InvalidOption`] names a wrong option, [`Error::Spawn`] a program that does not exist.
     ///
     /// ```
     /// let error = kimi_agent::Agent::builder().executable("/no/such/kimi").open().unwrap_err();
@@ -65,55 +67,142 @@ impl AgentOptions {
 }
 
 impl Agent {
-    /// Options for an agent; [`AgentOptions::open`] opens it.
+    /// Returns options for an agent. [`AgentOptions::open`] opens it.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::Agent;
+    /// let options = Agent::builder().client_name("my-program");
+    /// # drop(options);
+    /// ```
     pub fn builder() -> AgentOptions {
         AgentOptions::new()
     }
 
-    /// Opens a session. Options that are the agent's (those of [`AgentOptions`], but for the timeouts) are not to be set.
-    /// Dropping the future closes it again.
+    /// Opens a session. Options of the agent (those of [`AgentOptions`], except the timeouts) cannot be set. If the future is
+    /// dropped, the session closes.
     ///
     /// # Errors
-    /// Those of [`SessionOptions::start`]; [`Error::SessionClosed`] once the agent is closed.
+    /// The errors of [`SessionOptions::start`]; [`Error::SessionClosed`] once the agent is closed.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent) -> kimi_agent::Result<()> {
+    /// use kimi_agent::SessionOptions;
+    /// let session = agent.create_session(SessionOptions::new().work_dir(".")).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn create_session(&self, options: SessionOptions) -> Result<Session> {
         self.open_as(Box::new(options), uuid::Uuid::new_v4().to_string()).await
     }
 
-    /// Goes on with a session: [`create_session`](Self::create_session) with a `session_id`.
+    /// Opens a session that continues an earlier one, as [`create_session`](Self::create_session) does with a
+    /// `session_id`.
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] where the agent can't resume sessions. One that is open in this agent already is
-    /// refused.
+    /// The errors of [`create_session`](Self::create_session); [`Error::Unsupported`] if the agent cannot resume
+    /// sessions. A session that is already open in this agent is refused.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent) -> kimi_agent::Result<()> {
+    /// use kimi_agent::SessionOptions;
+    /// if let Some(latest) = agent.list_sessions(None).await?.into_iter().next() {
+    ///     let options = SessionOptions::new().work_dir(latest.work_dir);
+    ///     let session = agent.resume(latest.id, options).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn resume(&self, session_id: impl Into<String>, options: SessionOptions) -> Result<Session> {
         self.create_session(options.resuming(session_id.into())?).await
     }
 
-    /// Opens a session that begins with the past of another, which stays as it is.
+    /// Opens a session that begins with the messages of another session, which stays unchanged.
     ///
     /// # Errors
-    /// As with [`create_session`](Self::create_session); [`Error::Unsupported`] where the agent can't fork sessions, as
-    /// none that speaks Wire can.
+    /// The errors of [`create_session`](Self::create_session); [`Error::Unsupported`] if the agent cannot fork
+    /// sessions. Agents that speak Wire cannot.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent, session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// use kimi_agent::SessionOptions;
+    /// let variant = agent.fork(session.id(), SessionOptions::new().work_dir(session.work_dir())).await?;
+    /// variant.prompt("Try the other approach")?.result().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn fork(&self, session_id: impl Into<String>, options: SessionOptions) -> Result<Session> {
         self.create_session(options.forking(session_id.into())?).await
     }
 
-    /// The sessions that the agent keeps, in its own order, those of other processes included; with `work_dir` only those
-    /// of this directory.
+    /// Lists the sessions that the agent has stored, in its order, including sessions of other processes. With
+    /// `work_dir` it lists only sessions of this directory.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the agent can't list sessions, as none that speaks Wire can; [`Error::Timeout`] if it
-    /// takes longer than `handshake_timeout`; what starting it may end with.
+    /// [`Error::Unsupported`] if the agent cannot list sessions (agents that speak Wire cannot), [`Error::Timeout`] if
+    /// it takes longer than `handshake_timeout`, or an error of its start.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent) -> kimi_agent::Result<()> {
+    /// for session in agent.list_sessions(Some(".".as_ref())).await? {
+    ///     println!("{} {}", session.id, session.title.unwrap_or_default());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn list_sessions(&self, work_dir: Option<&Path>) -> Result<Vec<SessionInfo>> {
         let limit = self.options.handshake_timeout;
         let listed = tokio::time::timeout(limit, self.unless_closed(self.listed(work_dir))).await;
-        listed.unwrap_or_else(|_| Err(Error::Timeout(format!("the agent did not list its sessions within {limit:?}"))))
+        listed.unwrap_or_else(|_| {
+            Err(Error::Timeout(format!(
+                "the agent did not list its sessions within {limit:?}; call again, or raise `handshake_timeout`, which limits \
+                 this call, too"
+            )))
+        })
     }
 
-    /// Closes the sessions, ends the agent's processes and waits until they are gone. Twice is fine.
+    /// Deletes a session that the agent has stored, with its messages. If the session is open in this program, close it
+    /// first.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot delete sessions (agents that speak Wire cannot), the agent's error
+    /// for a session that does not exist, [`Error::Timeout`] if it takes longer than `handshake_timeout`, or an error
+    /// of its start.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent, session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// session.close().await?;
+    /// agent.delete_session(session.id()).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn delete_session(&self, session_id: impl Into<String>) -> Result<()> {
+        let session_id = session_id.into();
+        if session_id.is_empty() {
+            return Err(invalid_option("session_id", "it is empty; expected the id of a session"));
+        }
+        let limit = self.options.handshake_timeout;
+        let deleted = tokio::time::timeout(limit, self.unless_closed(self.deleted(session_id))).await;
+        deleted.unwrap_or_else(|_| {
+            Err(Error::Timeout(format!(
+                "the agent did not delete the session within {limit:?}; call again, or raise `handshake_timeout`, which \
+                 limits this call, too"
+            )))
+        })
+    }
+
+    /// Closes the sessions, ends the processes of the agent and waits until they have exited. Can be called again.
     ///
     /// # Errors
     /// [`Error::Timeout`] if a process of the agent still runs 5 seconds after SIGKILL, for example because it runs as another
     /// user. The error names its process id. The agent is closed all the same.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent) -> kimi_agent::Result<()> {
+    /// agent.close().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn close(&self) -> Result<()> {
         self.begin_close();
         self.processes.close_within(None).await
@@ -123,19 +212,27 @@ impl Agent {
     /// processes. [`Duration::ZERO`] kills the processes at once.
     ///
     /// # Errors
-    /// Those of [`Agent::close`].
+    /// The errors of [`Agent::close`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(agent: kimi_agent::Agent) -> kimi_agent::Result<()> {
+    /// use std::time::Duration;
+    /// agent.close_with_timeout(Duration::from_secs(2)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.closed.send_replace(true);
         self.processes.close_within(Some(timeout)).await
     }
 
-    /// Closes it in the background.
+    /// Closes the agent in the background.
     pub(crate) fn begin_close(&self) {
         self.closed.send_replace(true);
         self.processes.begin_close(None);
     }
 
-    /// Opens a session, with the id that it has where the program gives none.
+    /// Opens a session. `id` is its id if the program has not set one.
     pub(crate) async fn open_as(&self, options: Box<SessionOptions>, id: String) -> Result<Session> {
         let options = Box::new(options.within(&self.options)?);
         self.unless_closed(options.start_in(&self.processes, id)).await
@@ -151,29 +248,64 @@ impl Agent {
     }
 
     async fn listed(&self, work_dir: Option<&Path>) -> Result<Vec<SessionInfo>> {
-        let subject = self.options.subject()?;
-        let known = match (self.options.dialect, subject.recall()) {
-            (Dialect::Auto, None) => subject.ask().await,
+        let work_dir = work_dir.map(|dir| self.options.absolute("work_dir", dir)).transpose()?;
+        let limit = self.options.max_line_bytes;
+        if self.options.dialect == Dialect::KimiWeb {
+            let process = self.web_process().await?;
+            let mut listing = KimiWebListing::new(work_dir);
+            let mut question = listing.question();
+            loop {
+                match listing.answered(process.call(question, Value::Null, limit).await?)? {
+                    Some(next) => question = next,
+                    None => return Ok(listing.into_sessions()),
+                }
+            }
+        }
+        let process = self.acp_process("`list_sessions`; only some agents of ACP can list their sessions").await?;
+        let (mut listing, mut question) = Listing::new(&self.options.initialize_params(), work_dir);
+        loop {
+            match listing.answered(process.call(question.0, question.1, limit).await?)? {
+                Some(next) => question = next,
+                None => return Ok(listing.into_sessions()),
+            }
+        }
+    }
+
+    async fn deleted(&self, session_id: String) -> Result<()> {
+        let limit = self.options.max_line_bytes;
+        if self.options.dialect == Dialect::KimiWeb {
+            let process = self.web_process().await?;
+            return kimi_web_deleted(process.call(kimi_web_deletion(&session_id), json!({}), limit).await?);
+        }
+        let process = self.acp_process("`delete_session`; only some agents of ACP can delete their sessions").await?;
+        let (mut deletion, mut question) = Deletion::new(&self.options.initialize_params(), session_id);
+        while let Some(next) = deletion.answered(process.call(question.0, question.1, limit).await?)? {
+            question = next;
+        }
+        Ok(())
+    }
+
+    /// Returns the process of Kimi Code's server, for a one-off call.
+    async fn web_process(&self) -> Result<Arc<ProcessHandle>> {
+        let launch = self.options.launch_web(true)?;
+        self.processes.shared(launch, self.options.on_stderr.clone()).await
+    }
+
+    /// Returns the process of an agent that speaks ACP, for a one-off call. The error for other agents names the
+    /// `missing` feature.
+    async fn acp_process(&self, missing: &str) -> Result<Arc<ProcessHandle>> {
+        let command = self.options.command()?;
+        let known = match (self.options.dialect, command.recall()) {
+            (Dialect::Auto, None) => command.ask().await,
             (Dialect::Auto, known) => known,
             _ => None,
         };
         if !self.options.speaks_acp(known) {
             let agent = known.map_or_else(|| "an agent that speaks Wire".to_owned(), |agent| agent.to_string());
-            return Err(Error::Unsupported(format!(
-                "{agent} does not support `list_sessions`; only some agents of ACP can list their sessions"
-            )));
+            return Err(Error::Unsupported(format!("{agent} does not support {missing}")));
         }
-        let work_dir = work_dir.map(|dir| self.options.absolute("work_dir", dir)).transpose()?;
-        let launch = self.options.launch_acp(known.is_some())?;
-        let process = self.processes.shared(launch, self.options.on_stderr.clone()).await?;
-        let (mut listing, mut question) = Listing::new(&self.options.hello(), work_dir);
-        loop {
-            let answer = process.call(question.0, question.1, self.options.max_line_bytes).await?;
-            match listing.answered(answer)? {
-                Some(next) => question = next,
-                None => return Ok(listing.into_sessions()),
-            }
-        }
+        let launch = self.options.launch_acp(known, true)?;
+        self.processes.shared(launch, self.options.on_stderr.clone()).await
     }
 }
 

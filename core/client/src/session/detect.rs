@@ -1,29 +1,30 @@
-//! Which protocol an executable speaks, where the handshake does not tell.
+//! Detects the protocol of an executable if the handshake does not show it.
 //!
-//! Asking the executable for its version costs a second process, so it is done only where something is odd: the agent
-//! refuses a flag of the command line, answers the handshake with "method not found", or is silent for long. What was
-//! found is remembered for as long as the executable's file does not change.
+//! Running the executable with `--version` costs a second process, so it happens only in three cases: the agent refuses
+//! a flag of the command line, answers the handshake with "method not found", or is silent for a long time. The result
+//! is cached until the executable's file changes.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::Stdio;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::io::AsyncReadExt;
 
-use crate::dialect::{AgentKind, Release};
-use crate::error::{AgentExit, Error};
+use crate::dialect::{AgentKind, KnownAgent, Release};
+use crate::error::{AgentExit, Error, Result};
+use crate::transport::launch::{Launch, PrivateFiles};
+use crate::transport::{self, Transport};
 
-/// How long an agent may be silent before its executable is asked: old ones ignore the handshake, but a new one on a
-/// loaded machine takes its time, too.
+/// How long an agent may be silent before its executable is run. Old agents ignore the handshake, but a new one on a
+/// slow machine takes its time, too.
 pub(super) const SILENCE: Duration = Duration::from_secs(5);
-/// How long an executable may take to tell its version.
+/// The time for an executable to print its version.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads the kind of agent from the npm package that holds the program. Starting the program would take seconds.
+/// Detects the kind of agent from the npm package of the program. Starting the program would take seconds.
 fn agent_of_package(program: &Path) -> Option<AgentKind> {
     #[derive(serde::Deserialize)]
     struct Package {
@@ -37,9 +38,9 @@ fn agent_of_package(program: &Path) -> Option<AgentKind> {
     Release::parse(&package.version).filter(|_| kimi_code).map(AgentKind::KimiCode)
 }
 
-/// What is started, without the flags of a session. Without `Debug`: values of variables may be secrets.
+/// The command without the flags of a session. It has no `Debug`: values of variables may be secrets.
 #[derive(Clone)]
-pub(super) struct Subject {
+pub(super) struct AgentCommand {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
@@ -48,28 +49,29 @@ pub(super) struct Subject {
 
 type Key = (PathBuf, Vec<OsString>, Option<SystemTime>);
 
-/// What executables said of themselves.
+/// The results for executables that were run before.
 static KNOWN: LazyLock<Mutex<HashMap<Key, AgentKind>>> = LazyLock::new(Mutex::default);
 
-impl Subject {
+impl AgentCommand {
     fn key(&self) -> Key {
         let changed = std::fs::metadata(&self.program).and_then(|file| file.modified()).ok();
         (self.program.clone(), self.args.clone(), changed)
     }
 
-    /// What it said when it was asked before, or what its package says.
+    /// Returns the cached result, the version of the npm package, or the agent that is known by the program's name.
     pub(super) fn recall(&self) -> Option<AgentKind> {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&self.key()).copied();
-        known.or_else(|| self.programs().find_map(agent_of_package))
+        let by_name = || KnownAgent::of_program(&self.program).map(AgentKind::Other);
+        known.or_else(|| self.programs().find_map(agent_of_package)).or_else(by_name)
     }
 
-    /// The program, and its script if it is an interpreter's.
+    /// Returns the program, and its script if the program is an interpreter.
     fn programs(&self) -> impl Iterator<Item = &Path> {
         let script = self.args.first().map(Path::new).filter(|script| script.is_absolute());
         std::iter::once(&*self.program).chain(script)
     }
 
-    /// Asks it. Boxed, as it is nearly never done, and every opening would carry it.
+    /// Runs the executable. Boxed, because it is rarely called, and every opening would contain its future.
     pub(super) fn ask(&self) -> Pin<Box<impl Future<Output = Option<AgentKind>>>> {
         Box::pin(self.asked())
     }
@@ -87,30 +89,26 @@ impl Subject {
         agent
     }
 
-    async fn version(&self) -> std::io::Result<String> {
-        let mut command = tokio::process::Command::new(&self.program);
-        if let Some(dir) = &self.dir {
-            command.current_dir(dir);
-        }
-        let mut child = command
-            .args(&self.args)
-            .arg("--version")
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
+    async fn version(&self) -> Result<String> {
+        let dir = self.dir.as_ref().map_or_else(std::env::current_dir, |dir| Ok(dir.clone()));
+        let launch = Launch {
+            program: self.program.clone(),
+            args: self.args.iter().cloned().chain(["--version".into()]).collect(),
+            env: self.env.clone(),
+            current_dir: dir.map_err(|error| Error::Spawn(error.to_string()))?,
+            private: PrivateFiles::default(),
+            server: None,
+        };
+        let Transport { reader, writer, mut process } = transport::spawn(launch, None).await?;
+        drop(writer);
         let mut text = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            stdout.take(4096).read_to_end(&mut text).await?;
-        }
-        child.wait().await?;
+        reader.take(4096).read_to_end(&mut text).await.map_err(|error| Error::Spawn(error.to_string()))?;
+        process.wait().await;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The protocol to speak with an agent that has been silent for long, if its executable is one of those that
-    /// ignore a handshake; never resolves otherwise.
+    /// Returns the protocol to use with an agent that was silent for a long time, if its executable is one that ignores
+    /// a handshake. Otherwise it never returns.
     pub(super) async fn after_silence(&self) -> Release {
         tokio::time::sleep(SILENCE).await;
         match self.ask().await {
@@ -120,7 +118,7 @@ impl Subject {
     }
 }
 
-/// Whether an agent left because it does not know a flag, as releases do that are older than it, and Kimi Code does.
+/// Returns whether an agent exited because it does not know a flag. Older releases and Kimi Code do.
 pub(super) fn refuses_a_flag(error: &Error) -> bool {
     let Error::AgentExited(AgentExit { exit_code, stderr, .. }) = error else { return false };
     match exit_code {
@@ -140,26 +138,28 @@ mod tests {
         let main = dir.path().join("dist/main.mjs");
         std::fs::create_dir(dir.path().join("dist")).unwrap();
         std::fs::write(&main, "").unwrap();
-        let subject = |program: &Path, args: &[&Path]| Subject {
+        let command = |program: &Path, args: &[&Path]| AgentCommand {
             program: program.to_owned(),
             args: args.iter().map(Into::into).collect(),
             env: Vec::new(),
             dir: None,
         };
-        assert_eq!(subject(&main, &[]).recall(), None);
+        assert_eq!(command(&main, &[]).recall(), None);
         std::fs::write(dir.path().join("package.json"), r#"{"name": "@moonshot-ai/kimi-code", "version": "2.1.0"}"#)
             .unwrap();
         let kimi_code = Some(AgentKind::KimiCode(Release::new(2, 1)));
-        assert_eq!(subject(&main, &[]).recall(), kimi_code);
+        assert_eq!(command(&main, &[]).recall(), kimi_code);
         let node = Path::new("/no/such/node");
-        assert_eq!(subject(node, &[&main]).recall(), kimi_code);
-        assert_eq!(subject(node, &[Path::new("main.mjs")]).recall(), None);
+        assert_eq!(command(node, &[&main]).recall(), kimi_code);
+        assert_eq!(command(node, &[Path::new("main.mjs")]).recall(), None);
         std::fs::write(dir.path().join("package.json"), r#"{"name": "kimi", "version": "2.1.0"}"#).unwrap();
-        assert_eq!(subject(&main, &[]).recall(), None);
+        assert_eq!(command(&main, &[]).recall(), None);
+        let other = command(Path::new("/no/such/gemini"), &[]).recall().map(|agent| agent.to_string());
+        assert_eq!(other.as_deref(), Some("Gemini CLI"));
     }
 
     #[test]
-    fn only_a_flag_that_is_not_known_is_one() {
+    fn only_unknown_flag_counts_as_refused_flag() {
         let exit = |code, stderr: &str| {
             Error::AgentExited(AgentExit { exit_code: Some(code), signal: None, stderr: stderr.to_owned(), hint: None })
         };

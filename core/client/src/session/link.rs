@@ -1,4 +1,4 @@
-//! The way from a turn to its session.
+//! The connection from a turn to its session.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use crate::driver::shared::Shared;
 use crate::error::local_error;
 use crate::error::{Result, RpcErrorKind};
 
-/// The way from a turn to its session, which a one-shot turn has not yet when it begins.
+/// The connection from a turn to its session. A one-shot turn has no session when it begins.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     target: OnceLock<(Arc<Shared>, TurnKey)>,
@@ -26,10 +26,10 @@ impl Link {
         link
     }
 
-    /// The turn has its session.
+    /// Sets the session of the turn.
     pub(crate) fn connect(&self, shared: Arc<Shared>, key: TurnKey) {
         drop(self.target.set((shared, key)));
-        // With the one in `cancel`: one of the two sees what the other wrote.
+        // Together with the check in `cancel`: one of the two sees the value of the other.
         fence(Ordering::SeqCst);
         self.changed.notify_waiters();
         if self.is_cancelled() {
@@ -67,7 +67,7 @@ impl Link {
         }
     }
 
-    /// Waits for the session, or for the end of the turn that never gets one.
+    /// Waits for the session, or for the end of a turn that never gets one.
     pub(crate) async fn connected(&self, channel: &EventChannel) -> Result<&(Arc<Shared>, TurnKey)> {
         loop {
             let changed = self.changed.notified();

@@ -1,4 +1,4 @@
-//! The agents that run, so that the end of a host process can end them.
+//! The running agents, so that the end of the host process can end them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,17 +8,17 @@ use tokio::sync::{Notify, mpsc};
 use crate::driver::shared::Shared;
 use crate::driver::{ProcessCommand, ProcessHandle};
 
-/// The agents' processes that have not come to their end yet, in all of this process.
+/// The processes of agents that have not ended yet, in this host process.
 #[derive(Debug, Default)]
 pub struct Live {
     count: AtomicUsize,
     sessions: std::sync::Mutex<Vec<std::sync::Weak<Shared>>>,
-    /// Those that may have no session.
-    processes: std::sync::Mutex<Vec<mpsc::WeakUnboundedSender<ProcessCommand>>>,
+    /// The processes that may have no session.
+    processes: std::sync::Mutex<Vec<mpsc::WeakUnboundedSender<Box<ProcessCommand>>>>,
     changed: Notify,
 }
 
-/// All agents of this process that run.
+/// All running agents of this host process.
 pub static LIVE: std::sync::LazyLock<Live> = std::sync::LazyLock::new(Live::default);
 
 pub(super) struct LiveGuard;
@@ -51,11 +51,11 @@ impl Live {
         processes.push(process.commands());
     }
 
-    /// Tells every process that sessions may come to. Those that none can come to end with their last one.
+    /// Sends a command to each process that can get sessions. The others end with their last session.
     fn each_process(&self, command: impl Fn() -> ProcessCommand) {
         let processes = self.processes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let processes = processes.iter().filter_map(mpsc::WeakUnboundedSender::upgrade);
-        processes.for_each(|process| drop(process.send(command())));
+        processes.for_each(|process| drop(process.send(Box::new(command()))));
     }
 
     fn each(&self, act: impl Fn(&Shared)) {
@@ -63,19 +63,19 @@ impl Live {
         sessions.iter().filter_map(std::sync::Weak::upgrade).for_each(|session| act(&session));
     }
 
-    /// Begins to close every session of the process.
+    /// Starts to close every session of the host process.
     pub fn close_all(&self) {
         self.each_process(|| ProcessCommand::Close(None));
         self.each(Shared::begin_close);
     }
 
-    /// Ends every agent of the process.
+    /// Kills every agent of the host process.
     pub fn kill_all(&self) {
         self.each(Shared::kill);
         self.each_process(|| ProcessCommand::Kill);
     }
 
-    /// Waits until no agent is left: for the end of a host process.
+    /// Waits until no agent is left, for the end of a host process.
     pub async fn until_none(&self) {
         loop {
             let changed = self.changed.notified();

@@ -1,10 +1,11 @@
-//! Sessions: opening one, what it knows, and its end.
+//! Sessions: their calls, their state, and their end.
 
 mod agent;
 mod detect;
 mod link;
 mod live;
 mod open;
+mod policy;
 mod processes;
 mod turn;
 
@@ -19,22 +20,22 @@ pub use turn::{Replay, Step, Steps, TextStream, Turn};
 pub use {live::LIVE, open::one_shot_on};
 
 use crate::answers::{Answers, Approval};
-use crate::connection::ManualAnswer;
-use crate::dialect::{Capabilities, Handshake};
+use crate::connection::{ManualAnswer, TurnLimits};
+use crate::dialect::{Capabilities, ConfigOption, ConfigValue, Handshake};
 use crate::driver::Command;
 pub use crate::driver::shared::SessionState;
 use crate::driver::shared::Shared;
-use crate::error::Result;
-use crate::options::{PromptOptions, SessionOptions};
-use crate::wire::{
+use crate::error::{Result, invalid_option};
+use crate::messages::{
     ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
 };
+use crate::options::{PromptOptions, SessionOptions};
 use link::Link;
 
 /// A conversation with an agent, which runs as a child process.
 ///
-/// One turn runs at a time. Dropping the session closes it in the background; [`Session::close`] also waits until the
-/// agent is gone. Both need the tokio runtime that it was started on.
+/// One turn runs at a time. Dropping the session closes it in the background. [`Session::close`] also waits until the
+/// agent has exited. Both need the tokio runtime on which the session was started.
 ///
 /// ```
 /// # use kimi_agent::testing::scripted_agent;
@@ -55,36 +56,66 @@ pub struct Session {
     id: String,
     work_dir: PathBuf,
     pid: Option<u32>,
-    welcome: Arc<Handshake>,
+    handshake: Arc<Handshake>,
 }
 
 impl Session {
     /// Options for a session; [`SessionOptions::start`] opens it.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::Session;
+    /// let options = Session::builder().work_dir(".").model("kimi");
+    /// # drop(options);
+    /// ```
     pub fn builder() -> SessionOptions {
         SessionOptions::new()
     }
 
-    /// Sends a prompt: content, or [`PromptOptions`] with content and options of this prompt. The turn is under way when
-    /// this returns.
+    /// Sends a prompt: content, or [`PromptOptions`] with content and options of this prompt. The turn starts
+    /// immediately.
     ///
     /// # Errors
-    /// `TurnInProgress` while another turn is held and running; [`Error::InvalidOption`](crate::Error::InvalidOption) for a
-    /// wrong option; whatever ended the session, if it is over.
+    /// `TurnInProgress` while another turn is held and running, [`Error::InvalidOption`](crate::Error::InvalidOption)
+    /// for a wrong option, or the error that ended the session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// use std::time::Duration;
+    ///
+    /// use kimi_agent::PromptOptions;
+    /// let answer = session.prompt("What is in this directory?")?.result().await?.text;
+    /// let prompt = PromptOptions::new("Fix the failing test").timeout(Duration::from_secs(600));
+    /// let fixed = session.prompt(prompt)?.result().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn prompt(&self, prompt: impl Into<PromptOptions>) -> Result<Turn> {
         let prompt = prompt.into();
-        let limits = prompt.limits()?;
+        let limits = self.limits(&prompt)?;
         let channel = self.shared.new_channel();
         let key = self.shared.prompt(Arc::clone(&channel), prompt.content, limits)?;
         let link = Arc::new(Link::to(Arc::clone(&self.shared), key));
         Ok(Turn::new(TurnInner::new(channel, link, format!("turn-{key}"))))
     }
 
-    /// The session's past: the events of its earlier turns, parts merged (from Wire 1.3 on). Requests among them were
-    /// answered long ago. Where an agent in the background asks for something at the same moment, that comes to
-    /// `on_event` as well, and is answered, once the replay has ended.
+    /// The limits of a prompt.
     ///
-    /// A replay that falls silent for `handshake_timeout` ends with [`Error::Timeout`](crate::Error::Timeout), and the
-    /// session with it.
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for a wrong limit, [`Error::Unsupported`](crate::Error::Unsupported)
+    /// for a budget of something that the agent does not report.
+    fn limits(&self, prompt: &PromptOptions) -> Result<TurnLimits> {
+        let limits = prompt.limits()?;
+        open::check_budget(&self.handshake, "budget", limits.budget, prompt.naming)?;
+        Ok(limits)
+    }
+
+    /// Replays the events of the session's earlier turns, with merged parts (from Wire 1.3 on). The requests among them
+    /// were answered before. If a background agent sends a request at the same time, it reaches `on_event` as well, and
+    /// is answered after the replay.
+    ///
+    /// If the agent sends nothing for `handshake_timeout`, the replay ends with
+    /// [`Error::Timeout`](crate::Error::Timeout), and the session closes.
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -111,36 +142,112 @@ impl Session {
     /// Switches plan mode, in which the agent only reads and plans (from Wire 1.4 on).
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where the agent has none,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the agent has no plan mode,
     /// [`Error::Timeout`](crate::Error::Timeout) if it does not answer within `handshake_timeout`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// if session.capabilities().plan_mode {
+    ///     session.set_plan_mode(true).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn set_plan_mode(&self, on: bool) -> Result<()> {
         self.shared.ask(|reply| Command::SetPlanMode { on, reply }).await
     }
 
-    /// Answers an approval request by hand that came outside a turn, to `on_event`.
+    /// Sets an option of [`config_options`](Self::config_options), for example the model. A running turn may continue
+    /// with the earlier value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) for an option or a value that the agent does not list; the
+    /// error names those that it lists. [`Error::Unsupported`](crate::Error::Unsupported) if the agent lists no
+    /// options, as with Wire. [`Error::Timeout`](crate::Error::Timeout) if it does not answer within
+    /// `handshake_timeout`.
+    ///
+    /// ```no_run
+    /// # async fn of(session: kimi_agent_client::Session) -> kimi_agent_client::Result<()> {
+    /// for option in session.config_options() {
+    ///     println!("{} is {:?}", option.id, option.value);
+    /// }
+    /// session.set_config_option("model", "kimi-k2").await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn set_config_option(&self, id: impl Into<String>, value: impl Into<ConfigValue>) -> Result<()> {
+        let (option, value) = (id.into(), value.into());
+        self.shared.ask(|reply| Command::SetConfigOption { option, value, reply }).await
+    }
+
+    /// Removes the last `count` turns from the conversation. Their changes to files stay.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the agent cannot undo turns (only Kimi Code's server can:
+    /// [`Dialect::KimiWeb`](crate::Dialect::KimiWeb)), [`Error::InvalidOption`](crate::Error::InvalidOption) if `count`
+    /// is 0, `TurnInProgress` while a turn runs.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// if session.capabilities().undo {
+    ///     session.undo(1).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn undo(&self, count: u32) -> Result<()> {
+        if count == 0 {
+            return Err(invalid_option("count", "expected at least 1, got 0"));
+        }
+        self.shared.ask(|reply| Command::Undo { turns: count, reply }).await
+    }
+
+    /// Answers an approval request outside turns, which `on_event` got. Needs
+    /// [`on_approval_manual`](crate::SessionOptions::on_approval_manual). For a request of a turn, use
+    /// [`Turn::respond`].
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) if no such request awaits an answer, or if it is a request of
     /// another session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use kimi_agent::{Session, wire::ApprovalRequest};
+    /// # async fn example(session: Session, request: ApprovalRequest) -> kimi_agent::Result<()> {
+    /// use kimi_agent::Approval;
+    /// session.respond(&request, Approval::reject("not now")).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn respond(&self, request: &ApprovalRequest, approval: Approval) -> Result<()> {
         self.shared.respond(request.into(), ManualAnswer::Approval(approval)).await
     }
 
-    /// Answers a question by hand that came outside a turn; `None` dismisses it.
+    /// Answers questions outside turns, which `on_event` got. `None` dismisses them. Needs
+    /// [`on_question_manual`](crate::SessionOptions::on_question_manual). For questions of a turn, use
+    /// [`Turn::respond_question`].
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) if no such request awaits an answer, or if it is a request of
     /// another session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use kimi_agent::{Session, wire::QuestionRequest};
+    /// # async fn example(session: Session, request: QuestionRequest) -> kimi_agent::Result<()> {
+    /// use kimi_agent::Answers;
+    /// let answers = request.questions.iter().fold(Answers::new(), |answers, each| answers.answer(&each.question, "yes"));
+    /// session.respond_question(&request, Some(answers)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn respond_question(&self, request: &QuestionRequest, answers: Option<Answers>) -> Result<()> {
         self.shared.respond(request.into(), ManualAnswer::Question(answers)).await
     }
 
-    /// Cancels the turn that runs, if there is one, and waits until it has ended: also a turn that was dropped and whose
-    /// end is still under way. Does nothing without a turn, or if the session is closed.
+    /// Cancels the running turn, if there is one, and waits until it has ended. A turn that was dropped and has not
+    /// ended yet is included. Does nothing if no turn runs, or if the session is closed.
     ///
     /// # Errors
-    /// [`Error::Timeout`](crate::Error::Timeout) if the agent does not answer within `cancel_timeout`; the session is over
-    /// then. What ended the turn, if it failed meanwhile.
+    /// [`Error::Timeout`](crate::Error::Timeout) if the agent does not answer within `cancel_timeout`; the session is
+    /// then closed. If the turn failed meanwhile, the error of the turn.
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -157,11 +264,18 @@ impl Session {
         self.shared.cancel_running().await
     }
 
-    /// Cancels what runs, ends the agent and waits until it is gone: politely at first, then firmly. Twice is fine.
+    /// Cancels a running turn, ends the agent, and waits until its process has exited. Can be called again.
     ///
     /// # Errors
     /// [`Error::Timeout`](crate::Error::Timeout) if the agent still runs 5 seconds after SIGKILL, for example because it runs
     /// as another user. The error names its process id. The session is closed all the same.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// session.close().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn close(&self) -> Result<()> {
         self.shared.begin_close();
         self.shared.until_ended().await
@@ -172,49 +286,114 @@ impl Session {
     /// shorten the time.
     ///
     /// # Errors
-    /// Those of [`Session::close`].
+    /// The errors of [`Session::close`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// use std::time::Duration;
+    /// session.close_with_timeout(Duration::from_secs(2)).await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.shared.begin_close_within(Some(timeout));
         self.shared.until_ended().await
     }
 
-    /// The session's id: give it as `session_id` to resume.
+    /// Returns the session's id. The option `session_id` resumes the session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// let id = session.id().to_owned();
+    /// session.close().await?;
+    /// let session = kimi_agent::Session::builder().session_id(id).start().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The agent's working directory.
+    /// Returns the directory that the agent works in.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// println!("{}", session.work_dir().display());
+    /// # Ok(()) }
+    /// ```
     pub fn work_dir(&self) -> &Path {
         &self.work_dir
     }
 
-    /// Where the session is.
+    /// Returns the state of the session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// use kimi_agent::SessionState;
+    /// if session.state() == SessionState::Active {
+    ///     session.cancel().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn state(&self) -> SessionState {
         self.shared.state()
     }
 
-    /// The agent's process id.
+    /// Returns the process id of the agent. `None` if the SDK did not start the agent's process.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// println!("{:?}", session.pid());
+    /// # Ok(()) }
+    /// ```
     pub fn pid(&self) -> Option<u32> {
         self.pid
     }
 
-    /// The version of the protocol that the agent speaks.
+    /// Returns the protocol that the agent speaks: a version of Wire such as `1.10`, `legacy`, `acp-1` or `kimi-web-2`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// println!("{}", session.protocol_version()); // for example 1.10, or acp-1
+    /// # Ok(()) }
+    /// ```
     pub fn protocol_version(&self) -> &str {
-        &self.welcome.protocol_version
+        &self.handshake.protocol_version
     }
 
-    /// What the agent is; agents without a handshake don't say.
+    /// Returns the agent's name and version. `None` if the agent has no handshake.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// if let Some(server) = session.server() {
+    ///     println!("{} {}", server.name, server.version);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn server(&self) -> Option<&ServerInfo> {
-        self.welcome.server.as_ref()
+        self.handshake.server.as_ref()
     }
 
-    /// What the agent can do.
+    /// Returns the agent's capabilities.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// let steerable = session.capabilities().steer;
+    /// # Ok(()) }
+    /// ```
     pub fn capabilities(&self) -> &Capabilities {
-        &self.welcome.capabilities
+        &self.handshake.capabilities
     }
 
-    /// Commands that a prompt may begin with. Agents of ACP tell them soon after the session has opened, and again when
-    /// they change: until then there are none, and each time `on_event` gets an `available_commands_update`.
+    /// Returns the commands that a prompt may begin with. Agents of ACP send them shortly after the session has opened,
+    /// and again after changes. Before that the list is empty. Each time `on_event` gets an
+    /// `available_commands_update`.
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -231,21 +410,61 @@ impl Session {
     pub fn slash_commands(&self) -> Vec<SlashCommand> {
         match self.shared.commands() {
             Some(commands) => commands.to_vec(),
-            None => self.welcome.slash_commands.clone(),
+            None => self.handshake.slash_commands.clone(),
         }
     }
 
-    /// Which of the program's tools the model can call, and why not the others.
+    /// Returns the tools of the program that the agent accepted, and the reasons for the rejected ones.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// for tool in &session.external_tools().rejected {
+    ///     eprintln!("{}: {}", tool.name, tool.reason);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn external_tools(&self) -> &ExternalToolsResult {
-        &self.welcome.external_tools
+        &self.handshake.external_tools
     }
 
-    /// All tokens of the session so far; a turn's own are in [`Turn::usage`].
+    /// Returns all tokens of the session so far. [`Turn::usage`] returns those of a turn.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// println!("{} tokens written", session.usage().output);
+    /// # Ok(()) }
+    /// ```
     pub fn usage(&self) -> TokenUsage {
         self.shared.usage()
     }
 
-    /// How things stand, all updates put together: context, plan mode, MCP servers.
+    /// Returns the options of the session that can be set while it is open, with their current values. Empty if the agent has
+    /// none.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// for option in session.config_options() {
+    ///     println!("{} is {:?}", option.name, option.value);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn config_options(&self) -> Vec<ConfigOption> {
+        self.shared.config_options().to_vec()
+    }
+
+    /// Returns the latest value of each field of all status updates: context, plan mode, MCP servers.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// if let Some(used) = session.status().context_usage {
+    ///     println!("{:.0} % of the context is in use", used * 100.0);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn status(&self) -> StatusUpdate {
         self.shared.status()
     }

@@ -1,40 +1,45 @@
-//! Opening a session: check the options, start the agent, shake hands.
+//! Opening a session: the checks of the options, the start of the agent, and the handshake.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 
+use kimi_agent_protocol::budget::uncounted;
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument as _;
 
-use super::detect::{self, Subject};
+use super::detect::{self, AgentCommand};
 use super::link::Link;
+use super::policy::SessionPolicy;
 use super::processes::{Processes, Source};
 use super::{Session, Turn, TurnInner};
-use crate::connection::{Connection, Policy, PromptResult, Timing, TurnStatus, Who};
+use crate::Budget;
+use crate::connection::{AnswerSource, AnswerSources, Connection, POLICY_HOOK, PromptResult, Timing, TurnStatus};
 use crate::dialect::{
-    Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, Legacy, Release, ToolOffer, Wire,
-    WireVersion, agent_name, unsupported_option,
+    Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, KimiWeb, Legacy, Release, Services,
+    ToolOffer, Wire, WireVersion, agent_name, unsupported_option,
 };
 use crate::driver::event_channel::EventChannel;
-use crate::driver::shared::{Shared, in_common};
-use crate::driver::{Command, Handlers, SessionSetup, tool_calls};
+use crate::driver::shared::{Shared, intern};
+use crate::driver::{Command, Handlers, SessionSetup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
-use crate::options::{Dialect, PromptOptions, SessionOptions};
+use crate::options::{Dialect, Naming, PromptOptions, SessionOptions};
 use crate::secrets::Secrets;
+use crate::session_files::{self, RECORDS_TIMEOUT, SessionFiles};
 use crate::tools_server::ToolsServer;
+use crate::tools_server::calls;
 #[cfg(any(test, feature = "measured"))]
 use crate::transport::Transport;
 
 impl SessionOptions {
-    /// Starts the agent and shakes hands with it. Dropping the future stops the agent again.
+    /// Starts the agent and performs the handshake. Dropping the future stops the agent.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] names a wrong option, [`Error::Spawn`] what could not be started,
-    /// [`Error::Handshake`] or [`Error::Timeout`] what the agent did instead of answering, [`Error::AgentExited`] how
-    /// it ended, [`Error::Unsupported`] an option that this agent has no use for.
+    /// [`Error::InvalidOption`] for a wrong option, [`Error::Spawn`] if the agent cannot be started,
+    /// [`Error::Handshake`] or [`Error::Timeout`] if it does not answer the handshake as expected,
+    /// [`Error::AgentExited`] if it exits, [`Error::Unsupported`] for an option that this agent does not support.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -48,85 +53,90 @@ impl SessionOptions {
         Box::new(self).start_as(uuid::Uuid::new_v4().to_string()).await
     }
 
-    /// The same, with the id that the session has where the program gives none. It is no wish of the program's: an agent
-    /// that can't be told it is none the worse. The options are boxed, as each of the futures from here on would hold them
-    /// twice over.
+    /// Starts the agent with this id for the session if the program has not set one. An agent that cannot be given an
+    /// id ignores it. The options are boxed, because each of the following futures would contain them twice.
     pub(crate) async fn start_as(self: Box<Self>, id: String) -> Result<Session> {
         let processes = Processes::of_one(self.close_timeout);
         self.start_in(&processes, id).await
     }
 
-    /// The same, in one of these processes. Boxed, as it is large, and would be part of everything that waits for it.
+    /// Opens the session in one of these processes. Boxed, because the future is large and would be part of every
+    /// future that waits for it.
     pub(super) fn start_in<'a>(
         self: Box<Self>,
         processes: &'a Processes,
         id: String,
     ) -> Pin<Box<impl Future<Output = Result<Session>> + use<'a>>> {
-        // Also what is said while the session opens is to be known for its own.
+        // Log records of the opening belong to the session.
         let span = tracing::info_span!("session", session = self.session_id.as_deref().unwrap_or(&id));
         Box::pin(self.started(processes, id).instrument(span))
     }
 
     async fn started(self: Box<Self>, processes: &Processes, id: String) -> Result<Session> {
         self.validate()?;
-        let subject = self.subject()?;
+        let command = self.command()?;
         let auto = self.dialect == Dialect::Auto;
-        let mut known = subject.recall().filter(|_| auto);
+        let mut known = command.recall().filter(|_| auto);
         if auto && known.is_none() && self.fork_of.is_some() {
-            // Only some can: whether this one does is not found out by starting a session.
-            known = subject.ask().await;
+            // Only some agents can fork. The SDK finds that out without starting a session.
+            known = command.ask().await;
         }
-        match self.clone().attempt(processes, &subject, known, &id).await {
-            Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match subject.ask().await {
-                Some(agent) => self.attempt(processes, &subject, Some(agent), &id).await,
+        match self.clone().attempt(processes, &command, known, &id).await {
+            Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match command.ask().await {
+                Some(agent) => self.attempt(processes, &command, Some(agent), &id).await,
                 None => Err(error),
             },
             outcome => outcome,
         }
     }
 
-    /// Starts the agent; `agent` is what it is known to be.
+    /// Starts the agent. `agent` is its kind, if known.
     async fn attempt(
         mut self: Box<Self>,
         processes: &Processes,
-        subject: &Subject,
+        command: &AgentCommand,
         agent: Option<AgentKind>,
         id: &str,
     ) -> Result<Session> {
         let dialect = self.dialect_for(agent)?;
         let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
         let acp = self.speaks_acp(agent);
-        let launch = if acp {
-            self.launch_acp(agent.is_some())?
+        let launch = if self.dialect == Dialect::KimiWeb {
+            self.launch_web(processes.is_shared())?
+        } else if acp {
+            self.launch_acp(agent, processes.is_shared())?
         } else {
             if self.fork_of.is_some() {
                 let agent = agent.map_or_else(|| "an agent that speaks Wire".to_owned(), |agent| agent.to_string());
                 return Err(Error::Unsupported(format!(
-                    "{agent} does not support `fork`; only some agents of ACP can fork a session"
+                    "{agent} does not support `fork`; check `session.capabilities.fork` before"
                 )));
             }
             if self.names_sessions(agent) {
-                // The agent keeps its session under this name; without one, the program could not resume it.
+                // The agent stores its session under this id. Without it the program could not resume the session.
                 self.session_id = Some(id.clone());
             }
             self.launch()?
         };
         let work_dir = launch.current_dir.clone();
-        let source = Source::Start(launch, self.on_stderr.clone());
-        let subject = Some(subject).filter(|_| self.dialect == Dialect::Auto && !acp);
-        self.open_as(processes, source, dialect, id, work_dir, subject).await
+        let source = Source::Start(Box::new(launch), self.on_stderr.clone());
+        let command = Some(command).filter(|_| self.dialect == Dialect::Auto && !acp);
+        self.open_as(processes, source, dialect, id, work_dir, command).await
     }
 
-    pub(super) fn subject(&self) -> Result<Subject> {
+    pub(super) fn command(&self) -> Result<AgentCommand> {
         let (program, args) = self.program()?;
-        Ok(Subject { program, args, env: self.env.clone(), dir: self.work_dir.clone() })
+        Ok(AgentCommand { program, args, env: self.env.clone(), dir: self.work_dir.clone() })
     }
 
-    /// The protocol to begin with, if this agent can do what the options want.
+    /// Returns the protocol for the handshake, if this agent supports the options.
     fn dialect_for(&self, agent: Option<AgentKind>) -> Result<Box<dyn Protocol>> {
         if self.speaks_acp(agent) {
             let name = agent.map_or_else(|| "an agent that speaks ACP".to_owned(), |agent| agent.to_string());
-            return Ok(Box::new(Acp::new(self.wishes(&name)?)));
+            return Ok(Box::new(Acp::new(self.session_params(&name)?)));
+        }
+        if self.dialect == Dialect::KimiWeb {
+            return Ok(Box::new(KimiWeb::new(self.web_params()?)));
         }
         let release = match agent {
             Some(AgentKind::KimiCli(release)) => Some(release),
@@ -156,7 +166,7 @@ impl SessionOptions {
         Box::new(self).open_as(&processes, Source::Running(transport), dialect, id, work_dir, None).await
     }
 
-    /// The same, for an agent that speaks this.
+    /// Opens a session over a transport, with this dialect.
     #[cfg(all(test, feature = "mcp"))]
     pub(crate) async fn open_with(
         self,
@@ -169,7 +179,7 @@ impl SessionOptions {
         Box::new(self).open_as(&processes, Source::Running(transport), dialect, id, work_dir, None).await
     }
 
-    /// Opens a session. `subject` is asked what it is if the agent does not tell.
+    /// Opens a session. `command` is run with `--version` if the handshake does not report it.
     async fn open_as(
         mut self: Box<Self>,
         processes: &Processes,
@@ -177,23 +187,37 @@ impl SessionOptions {
         dialect: Box<dyn Protocol>,
         id: String,
         work_dir: std::path::PathBuf,
-        subject: Option<&Subject>,
+        command: Option<&AgentCommand>,
     ) -> Result<Session> {
         let hooks: HashMap<String, Hook> =
             self.hooks.iter().enumerate().map(|(n, hook)| (format!("hook-{}", n + 1), hook.clone())).collect();
-        let mut policy = self.policy(&hooks);
-        let mut hello = self.hello();
+        let mut sources = self.answer_sources(&hooks);
+        let mut params = self.initialize_params();
         let wanted: Vec<String> = self.hooks.iter().map(|hook| hook.event.clone()).collect();
         let tools = !self.tools.is_empty();
         let (mut tools_server, mut offered) = (None, None);
         if tools && dialect.takes_tools_from_server() {
-            let (caller, calls) = tool_calls::channel();
+            let (caller, calls) = calls::channel();
             let (server, offer) = ToolsServer::start(&self.tools, self.max_line_bytes, caller).await?;
-            hello.tools_server = Some(offer.endpoint);
+            params.tools_server = Some(offer.endpoint);
             offered = Some(offer.tools);
             tools_server = Some((server, calls));
         }
-        policy.secrets = self.secrets(&hello);
+        sources.secrets = self.secrets(&params);
+        if let Some(policy) = self.policy.take() {
+            for warning in policy.warnings() {
+                tracing::warn!(warning, "a rule of the policy never decides");
+            }
+            if policy.denies() {
+                params.hooks.push(HookOffer {
+                    id: POLICY_HOOK.to_owned(),
+                    event: "PreToolUse".to_owned(),
+                    matcher: None,
+                    timeout: None,
+                });
+            }
+            sources.rules = Some(Arc::new(Box::new(SessionPolicy { policy, work_dir: work_dir.clone() })));
+        }
         let timing = Timing {
             handshake: self.handshake_timeout,
             cancel: self.cancel_timeout,
@@ -201,68 +225,101 @@ impl SessionOptions {
             turn: self.turn_timeout,
             idle: self.idle_timeout,
         };
-        let (opened, welcome) = oneshot::channel();
+        let (opened, handshake) = oneshot::channel();
+        let session_files = self.session_files(&work_dir).filter(|_| dialect.shares_processes());
+        let mut connection = Connection::new(dialect, timing, sources);
+        let (session_budget, reads_records) = (self.session_budget, session_files.is_some());
+        if let Some(budget) = session_budget {
+            connection.set_session_budget(budget);
+        }
+        if session_files.is_some() {
+            connection.set_records_timeout(RECORDS_TIMEOUT);
+        }
+        let services = params.services;
         let setup = Box::new(SessionSetup {
-            connection: Connection::new(dialect, timing, policy),
+            connection,
             handlers: Handlers::new(
                 self.on_approval.clone(),
                 self.on_question.clone(),
                 std::mem::take(&mut self.tools),
                 hooks,
                 self.on_event.clone(),
+                std::mem::take(&mut self.services),
             ),
-            hello,
+            params,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
             opened,
             tools_server,
+            session_files,
         });
+        let limit = self.first_limit();
+        let naming = self.naming;
         let yolo = self.yolo;
         let event_buffer_bytes = self.event_buffer_bytes;
-        // Agents take their time, and many sessions may be on their way at once.
+        // Freed before the handshake: agents take long to start, and many sessions may be opening.
         drop(self);
         let (shared, pid) = processes.open_session(source, setup, event_buffer_bytes).await?;
-        // The driver may hold the session for open while its executable is still asked what it is.
+        // The driver may have opened the session while the executable is still running with `--version`.
         let opening = Opening(Some(Arc::clone(&shared)));
-        let mut welcome = find_out(welcome, &shared, subject, yolo).await?;
+        let mut handshake = await_handshake(handshake, &shared, command, yolo).await?;
         if let Some(tools) = offered {
-            welcome.external_tools = tools;
+            handshake.external_tools = tools;
         }
+        handshake.reads_records = reads_records;
         opening.done();
-        let id = welcome.session_id.clone().unwrap_or(id);
-        let session = Session { shared, id, work_dir, pid, welcome: in_common(&SAID, welcome) };
-        check_wishes(&session.welcome, tools, &wanted)?;
+        let id = handshake.session_id.clone().unwrap_or(id);
+        let handshake = intern(&LAST_HANDSHAKE, handshake);
+        let session = Session { shared, id, work_dir, pid, handshake };
+        check_capabilities(&session.handshake, tools, &wanted)?;
+        check_services(&session.handshake, services, naming)?;
+        check_budget(&session.handshake, "session_budget", session_budget, naming)?;
+        if let Some(limit) = limit.filter(|_| !session.handshake.takes_limits()) {
+            return Err(unsupported_option(&session.handshake, &format!("`{limit}`")));
+        }
         Ok(session)
     }
 
-    fn policy(&self, hooks: &HashMap<String, Hook>) -> Policy {
-        fn who<H>(responder: &Responder<H>) -> Who {
+    /// Returns the files with the agent's records of turns, if it writes them.
+    fn session_files(&self, work_dir: &std::path::Path) -> Option<SessionFiles> {
+        let variable = |name: &str| {
+            let own = self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+            own.or_else(|| std::env::var_os(name)).map(Into::into)
+        };
+        let home = session_files::home(&variable, work_dir).filter(|_| self.read_session_files)?;
+        Some(SessionFiles::new(home))
+    }
+
+    fn answer_sources(&self, hooks: &HashMap<String, Hook>) -> AnswerSources {
+        fn source<H>(responder: &Responder<H>) -> AnswerSource {
             match responder {
-                Responder::Unset => Who::Nobody,
-                Responder::Manual => Who::Manual,
-                Responder::Handler(_) => Who::Handler,
+                Responder::Unset => AnswerSource::Default,
+                Responder::Manual => AnswerSource::Manual,
+                Responder::Handler(_) => AnswerSource::Handler,
             }
         }
-        Policy {
-            approval: if self.yolo { Who::Yolo } else { who(&self.on_approval) },
-            question: who(&self.on_question),
+        AnswerSources {
+            approval: if self.yolo { AnswerSource::Yolo } else { source(&self.on_approval) },
+            question: source(&self.on_question),
             tools: self.tools.iter().map(|tool| tool.name.clone()).collect(),
+            services: self.services.offered(),
             hooks: hooks.iter().map(|(id, hook)| (id.clone(), (hook.on_error, hook.event.clone()))).collect(),
             observed: self.on_event.is_some(),
             secrets: Secrets::default(),
+            rules: None,
             naming: self.naming,
         }
     }
 
-    /// The values that may be secrets, for what is shown of the agent's lines.
-    fn secrets(&self, hello: &InitializeParams) -> Secrets {
+    /// Returns the values that may be secrets, which logs and errors mask.
+    fn secrets(&self, params: &InitializeParams) -> Secrets {
         let values = self.config.iter().chain(&self.mcp_configs);
         let env = self.env.iter().map(|(_, value)| value.as_os_str());
-        let headers = hello.tools_server.iter().flat_map(|server| &server.headers);
+        let headers = params.tools_server.iter().flat_map(|server| &server.headers);
         Secrets::new(values, env.chain(headers.map(|(_, value)| OsStr::new(value))))
     }
 
-    pub(super) fn hello(&self) -> InitializeParams {
+    pub(super) fn initialize_params(&self) -> InitializeParams {
         InitializeParams {
             client_name: self.client_name.clone().unwrap_or_else(|| "kimi-agent".to_owned()),
             client_version: self.client_version.clone().unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
@@ -283,21 +340,22 @@ impl SessionOptions {
                     id: format!("hook-{}", n + 1),
                     event: hook.event.clone(),
                     matcher: hook.matcher.clone(),
-                    // Rounded up: the agent must not give up before we do.
+                    // Rounded up, so that the agent's timeout is not shorter than the SDK's.
                     timeout: hook.timeout.map(|timeout| timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0)),
                 })
                 .collect(),
             supports_question: self.on_question.is_set(),
             tools_server: None,
             model: self.model.clone(),
+            services: self.services.offered(),
         }
     }
 }
 
-/// What the agents that are there said last, to be shared by all that say the same, as agents of one release do.
-static SAID: Mutex<Weak<Handshake>> = Mutex::new(Weak::new());
+/// The last result of a handshake. Sessions of the same release share it.
+static LAST_HANDSHAKE: Mutex<Weak<Handshake>> = Mutex::new(Weak::new());
 
-/// A session on its way; given up, it is closed.
+/// A session that is being opened. Dropping it closes the session.
 struct Opening(Option<Arc<Shared>>);
 
 impl Opening {
@@ -314,38 +372,39 @@ impl Drop for Opening {
     }
 }
 
-/// Waits for the agent to open the session. Where it does not tell what it is, its executable is asked.
-async fn find_out(
-    mut welcome: oneshot::Receiver<Result<Handshake>>,
+/// Waits for the agent to open the session. If the agent does not report its release, runs the executable with
+/// `--version`.
+async fn await_handshake(
+    mut handshake: oneshot::Receiver<Result<Handshake>>,
     shared: &Shared,
-    subject: Option<&Subject>,
+    command: Option<&AgentCommand>,
     yolo: bool,
 ) -> Result<Handshake> {
-    let heard =
+    let received =
         |answer: std::result::Result<Result<Handshake>, _>| answer.unwrap_or_else(|_| Err(shared.closed_reason()));
-    let Some(subject) = subject else { return heard(welcome.await) };
+    let Some(command) = command else { return received(handshake.await) };
     let release = tokio::select! {
-        answer = &mut welcome => {
-            let welcome = heard(answer)?;
-            if welcome.server.is_some() {
-                return Ok(welcome);
+        answer = &mut handshake => {
+            let handshake = received(answer)?;
+            if handshake.server.is_some() {
+                return Ok(handshake);
             }
-            // It knows no handshake: 1.0, of some release.
-            let Some(AgentKind::KimiCli(release)) = subject.ask().await else { return Ok(welcome) };
+            // The agent does not know the handshake, so it speaks Wire 1.0.
+            let Some(AgentKind::KimiCli(release)) = command.ask().await else { return Ok(handshake) };
             let told = release.dialect().implicit_handshake();
-            shared.send(Command::Assume { dialect: release.dialect() });
-            return Ok(told.unwrap_or(welcome));
+            shared.send(Command::SwitchDialect { dialect: release.dialect() });
+            return Ok(told.unwrap_or(handshake));
         }
-        release = subject.after_silence() => release,
+        release = command.after_silence() => release,
     };
     if release.is_legacy() && !yolo {
         return Err(half_duplex(&format!("kimi-cli {release}")));
     }
-    shared.send(Command::Assume { dialect: release.dialect() });
-    heard(welcome.await)
+    shared.send(Command::SwitchDialect { dialect: release.dialect() });
+    received(handshake.await)
 }
 
-/// An agent that can't be asked for approvals must not be given the chance to ask.
+/// Makes the error for an agent that cannot request approvals. It must not get the chance to.
 fn half_duplex(agent: &str) -> Error {
     Error::Unsupported(format!(
         "{agent} does not support approvals: it reads nothing while a turn runs, so one would block it for ever; \
@@ -353,34 +412,60 @@ fn half_duplex(agent: &str) -> Error {
     ))
 }
 
-/// An option that this agent would silently ignore is an error.
-fn check_wishes(welcome: &Handshake, tools: bool, hooks: &[String]) -> Result<()> {
-    let can = &welcome.capabilities;
-    let agent = agent_name(welcome.server.as_ref(), &welcome.protocol_version);
+/// Fails if an option needs a capability that the agent lacks, because the agent would ignore the option.
+fn check_capabilities(handshake: &Handshake, tools: bool, hooks: &[String]) -> Result<()> {
+    let can = &handshake.capabilities;
+    let agent = agent_name(handshake.server.as_ref(), &handshake.protocol_version);
     if tools && !can.external_tools {
-        return Err(unsupported_option(welcome, "tools"));
+        return Err(unsupported_option(handshake, "tools"));
     }
     for event in hooks {
         if can.hooks.is_empty() {
-            return Err(unsupported_option(welcome, "hooks"));
+            return Err(unsupported_option(handshake, "hooks"));
         }
         if !can.hooks.contains(event) {
             let known = can.hooks.join(", ");
             return Err(Error::Unsupported(format!("{agent} has no hook on `{event}`; it has: {known}")));
         }
     }
-    for tool in &welcome.external_tools.rejected {
+    for tool in &handshake.external_tools.rejected {
         tracing::warn!(tool = tool.name, reason = tool.reason, "the agent refuses a tool");
     }
     Ok(())
 }
 
-/// One prompt, one turn: opens a session, runs the turn, closes the session again. Returns at once; whatever goes
-/// wrong, the start of the agent included, comes out of the turn.
+/// Fails if handlers of files or terminals are set and the agent cannot use them.
+fn check_services(handshake: &Handshake, services: Services, naming: Naming) -> Result<()> {
+    let can = &handshake.capabilities;
+    let refused = [
+        ("on_read_file", services.read_file && !can.files),
+        ("on_write_file", services.write_file && !can.files),
+        ("on_terminal", services.terminal && !can.terminals),
+    ];
+    let refused = refused.into_iter().find(|(_, is_refused)| *is_refused);
+    refused.map_or(Ok(()), |(option, _)| Err(unsupported_option(handshake, &naming.name(option))))
+}
+
+/// Fails if a budget counts something that the agent does not report: it would never be exceeded.
+pub(super) fn check_budget(handshake: &Handshake, option: &str, budget: Option<Budget>, naming: Naming) -> Result<()> {
+    let reported = handshake.reported();
+    let uncounted = budget.and_then(|budget| uncounted(&budget, reported.tokens, reported.steps));
+    let Some(counter) = uncounted else { return Ok(()) };
+    let agent = agent_name(handshake.server.as_ref(), &handshake.protocol_version);
+    let (option, counter) = (naming.name(option), naming.name(counter.as_str()));
+    Err(Error::Unsupported(format!(
+        "{agent} does not report what `{counter}` of `{option}` counts, so the limit would never be exceeded; limit \
+         `{}` or `seconds` instead",
+        naming.name("tool_calls")
+    )))
+}
+
+/// Runs one prompt in a session of its own: opens a session, runs the turn, and closes the session. Returns
+/// immediately; the turn returns every error, including errors of the start.
 ///
 /// `prompt` is content, or [`PromptOptions`] with content and options of the prompt.
 ///
-/// Needs a tokio runtime, as a session does.
+/// Needs a tokio runtime, like a session.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -401,18 +486,20 @@ pub fn one_shot_on(prompt: PromptOptions, options: SessionOptions, runtime: toki
 }
 
 fn one_shot(prompt: PromptOptions, options: SessionOptions, runtime: Option<tokio::runtime::Handle>) -> Turn {
-    let room = Arc::new(Notify::new());
-    let channel = Arc::new(EventChannel::new(options.event_buffer_bytes, Arc::clone(&room)));
+    let capacity = Arc::new(Notify::new());
+    let channel = Arc::new(EventChannel::new(options.event_buffer_bytes, Arc::clone(&capacity)));
     let link = Arc::new(Link::default());
     let inner = TurnInner::new(Arc::clone(&channel), Arc::clone(&link), "turn-1".to_owned());
     match runtime {
-        Some(runtime) => drop(runtime.spawn(run_one_shot(prompt, options, Unfinished(channel), link, room))),
-        None => channel.finish(Err(Error::Internal("`prompt` was called outside a tokio runtime".to_owned()))),
+        Some(runtime) => drop(runtime.spawn(run_one_shot(prompt, options, Unfinished(channel), link, capacity))),
+        None => channel.finish(Err(Error::Spawn(
+            "can't start the agent: `prompt` must be called inside a tokio runtime".to_owned(),
+        ))),
     }
     Turn::new(inner)
 }
 
-/// A turn that ends whatever happens, be it that the runtime is gone before its task has begun.
+/// Ends the turn when it is dropped, even if the runtime ends before the turn's task has begun.
 struct Unfinished(Arc<EventChannel>);
 
 impl Drop for Unfinished {
@@ -426,13 +513,12 @@ async fn run_one_shot(
     options: SessionOptions,
     turn: Unfinished,
     link: Arc<Link>,
-    room: Arc<Notify>,
+    capacity: Arc<Notify>,
 ) {
     let channel = &turn.0;
-    let limits = match prompt.limits() {
-        Ok(limits) => limits,
-        Err(error) => return channel.finish(Err(error)),
-    };
+    if let Err(error) = prompt.limits() {
+        return channel.finish(Err(error));
+    }
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {
@@ -443,15 +529,17 @@ async fn run_one_shot(
         Ok(session) => session,
         Err(error) => return channel.finish(Err(error)),
     };
-    match session.shared.prompt(Arc::clone(channel), prompt.content, limits) {
+    let begun =
+        session.limits(&prompt).and_then(|limits| session.shared.prompt(Arc::clone(channel), prompt.content, limits));
+    match begun {
         Ok(key) => link.connect(Arc::clone(&session.shared), key),
         Err(error) => return channel.finish(Err(error)),
     }
-    // The channel is older than the session, whose driver is notified of capacity by the session's own notifier.
+    // The channel was made before the session, so it notifies `capacity`. The driver waits for the session's own notifier.
     let forward = async {
         loop {
-            room.notified().await;
-            session.shared.room.notify_one();
+            capacity.notified().await;
+            session.shared.capacity.notify_one();
         }
     };
     tokio::select! {
@@ -465,15 +553,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_agents_say_alike_is_there_once() {
-        let said = Mutex::new(Weak::new());
-        let hears = |version: &str| {
-            in_common(&said, Handshake { protocol_version: version.to_owned(), ..Handshake::default() })
-        };
+    fn intern_equal_handshakes_shares_one() {
+        let last = Mutex::new(Weak::new());
+        let hears =
+            |version: &str| intern(&last, Handshake { protocol_version: version.to_owned(), ..Handshake::default() });
         let (first, same, other) = (hears("1.10"), hears("1.10"), hears("1.9"));
         assert!(Arc::ptr_eq(&first, &same));
         assert_eq!((&*first.protocol_version, &*other.protocol_version), ("1.10", "1.9"));
         drop((first, same, other));
-        assert!(said.lock().unwrap().upgrade().is_none(), "kept for nobody");
+        assert!(last.lock().unwrap().upgrade().is_none(), "kept for nobody");
     }
 }

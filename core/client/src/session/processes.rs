@@ -1,4 +1,4 @@
-//! The processes of an agent: one that all of its sessions share where the protocol can, and else one for each.
+//! The processes of an agent: one for all its sessions if the protocol allows it, otherwise one for each session.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -6,38 +6,56 @@ use std::time::Duration;
 use tracing::Instrument as _;
 
 use super::live::{LIVE, LiveGuard};
+use crate::dialect::Services;
 use crate::driver::shared::Shared;
-use crate::driver::{ProcessHandle, ProcessTask, SessionSetup, Sharing};
+use crate::driver::{ProcessHandle, ProcessTask, SessionSetup};
+use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::handler::StderrHandler;
-use crate::options::Launch;
-use crate::transport::{Transport, child};
+use crate::transport::launch::Launch;
+use crate::transport::{self, Transport};
 
-/// Where the process of a session comes from.
+/// The source of a session's process.
 pub(super) enum Source {
-    /// It is started, with the handler of its stderr.
-    Start(Launch, Option<StderrHandler>),
+    /// It is started, with this handler of stderr.
+    Start(Box<Launch>, Option<StderrHandler>),
     #[cfg(any(test, feature = "measured"))]
     Running(Transport),
 }
 
 impl Source {
+    /// Makes the endpoint of a process that can have several sessions.
+    fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Start(launch, _) if launch.server.is_some() => Endpoint::kimi_web(),
+            _ => Endpoint::default(),
+        }
+    }
+
     async fn transport(self) -> Result<Transport> {
         match self {
-            Self::Start(launch, on_stderr) => child::spawn(launch, on_stderr).await,
+            Self::Start(launch, on_stderr) => transport::spawn(*launch, on_stderr).await,
             #[cfg(any(test, feature = "measured"))]
             Self::Running(transport) => Ok(transport),
         }
     }
 }
 
-/// The youngest process, if sessions can be opened in it.
-fn running(processes: &mut Vec<Arc<ProcessHandle>>) -> Option<Arc<ProcessHandle>> {
-    processes.retain(|process| !process.is_over());
-    processes.last().filter(|process| !process.is_spent()).cloned()
+/// A process that sessions share. The handlers of files and terminals were fixed at its start.
+#[derive(Debug)]
+struct SharedProcess {
+    handle: Arc<ProcessHandle>,
+    services: Services,
 }
 
-/// Has a process's task run, in the span of the calling session if the process is that session's alone.
+/// Returns the newest process for which the condition holds, if it accepts sessions.
+fn running(processes: &mut Vec<SharedProcess>, suits: impl Fn(Services) -> bool) -> Option<Arc<ProcessHandle>> {
+    processes.retain(|process| !process.handle.is_over());
+    let youngest = processes.iter().rev().find(|process| suits(process.services))?;
+    Some(&youngest.handle).filter(|handle| !handle.is_spent()).cloned()
+}
+
+/// Spawns a process's task, in the span of the calling session if the process is not shared.
 fn spawn(handle: &ProcessHandle, task: ProcessTask) {
     let live = LiveGuard::new(handle);
     let span = if task.is_shared() { tracing::Span::none() } else { tracing::Span::current() };
@@ -53,15 +71,16 @@ fn no_place() -> Error {
     Error::Internal("the agent's process ended before its session began".to_owned())
 }
 
-/// What the sessions of an agent have in common.
+/// The parts that the sessions of an agent share.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    /// For one session, with which its process ends.
+    /// For one session. The process ends with it.
     lone: bool,
-    /// How long a process that is shared may take to exit by itself.
+    /// The time for a shared process to exit by itself.
     close_timeout: Duration,
-    /// The process that they share, once there is one, behind those that have not come to their end yet.
-    shared: tokio::sync::Mutex<Vec<Arc<ProcessHandle>>>,
+    /// The shared processes that have not ended yet, the newest last. Sessions share a process if they have the same
+    /// handlers of files and terminals.
+    shared: tokio::sync::Mutex<Vec<SharedProcess>>,
     sessions: Mutex<Vec<Weak<Shared>>>,
 }
 
@@ -74,24 +93,26 @@ impl Processes {
         Self { lone: true, ..Self::of_agent(close_timeout) }
     }
 
-    /// Opens a session: in the process that all share, if its protocol can have several in one, otherwise in a process of its
-    /// own. Returns it with the id of its process.
+    /// Returns whether sessions can share a process.
+    pub(super) fn is_shared(&self) -> bool {
+        !self.lone
+    }
+
+    /// Opens a session: in the shared process if the protocol can have several sessions in one, otherwise in a process
+    /// of its own. Returns the session and the id of its process.
     pub(super) async fn open_session(
         &self,
         source: Source,
         setup: Box<SessionSetup>,
         event_buffer_bytes: usize,
     ) -> Result<(Arc<Shared>, Option<u32>)> {
-        let sharing = match setup.connection.shares_processes() {
-            false => Sharing::Single,
-            true if self.lone => Sharing::Alone,
-            true => Sharing::Shared,
-        };
-        if sharing == Sharing::Shared {
+        let can_share = setup.connection.shares_processes();
+        if can_share && self.is_shared() {
             return self.open_shared(source, setup, event_buffer_bytes).await;
         }
+        let endpoint = if can_share { source.endpoint() } else { Endpoint::single() };
         let close_timeout = setup.close_timeout;
-        let (handle, task) = ProcessTask::new(source.transport().await?, close_timeout, sharing);
+        let (handle, task) = ProcessTask::new(source.transport().await?, endpoint, close_timeout, false);
         let shared = handle.attach(setup, event_buffer_bytes).map_err(|_| no_place())?;
         self.register(&shared);
         spawn(&handle, task);
@@ -104,8 +125,9 @@ impl Processes {
         setup: Box<SessionSetup>,
         event_buffer_bytes: usize,
     ) -> Result<(Arc<Shared>, Option<u32>)> {
+        let services = setup.params.services;
         let mut processes = self.shared.lock().await;
-        let setup = match running(&mut processes) {
+        let setup = match running(&mut processes, |known| known == services) {
             None => setup,
             Some(process) => match process.attach(setup, event_buffer_bytes) {
                 Ok(shared) => {
@@ -115,34 +137,40 @@ impl Processes {
                 Err(setup) => setup,
             },
         };
-        let process = self.start(&mut processes, source).await?;
+        let process = self.start(&mut processes, source, services).await?;
         let shared = process.attach(setup, event_buffer_bytes).map_err(|_| no_place())?;
         self.register(&shared);
         Ok((shared, process.pid()))
     }
 
-    /// The process that all share, started if there is none, or not any more.
+    /// Returns the shared process. Starts one if none accepts sessions.
     pub(super) async fn shared(&self, launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Arc<ProcessHandle>> {
         let mut processes = self.shared.lock().await;
-        match running(&mut processes) {
+        match running(&mut processes, |_| true) {
             Some(process) => Ok(process),
-            None => self.start(&mut processes, Source::Start(launch, on_stderr)).await,
+            None => self.start(&mut processes, Source::Start(Box::new(launch), on_stderr), Services::default()).await,
         }
     }
 
-    async fn start(&self, processes: &mut Vec<Arc<ProcessHandle>>, mut source: Source) -> Result<Arc<ProcessHandle>> {
+    async fn start(
+        &self,
+        processes: &mut Vec<SharedProcess>,
+        mut source: Source,
+        services: Services,
+    ) -> Result<Arc<ProcessHandle>> {
         if let (Source::Start(launch, _), Ok(dir)) = (&mut source, std::env::current_dir()) {
-            // The directory of the session that happens to be the first is no better than any other.
+            // Not the directory of the first session, because the others may have other directories.
             launch.current_dir = dir;
         }
-        let (handle, task) = ProcessTask::new(source.transport().await?, self.close_timeout, Sharing::Shared);
+        let endpoint = source.endpoint();
+        let (handle, task) = ProcessTask::new(source.transport().await?, endpoint, self.close_timeout, true);
         let handle = Arc::new(handle);
         spawn(&handle, task);
-        processes.push(Arc::clone(&handle));
+        processes.push(SharedProcess { handle: Arc::clone(&handle), services });
         Ok(handle)
     }
 
-    /// A session that is opened in one of them.
+    /// Registers a session that is being opened in one of the processes.
     pub(super) fn register(&self, session: &Arc<Shared>) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.retain(|session| session.strong_count() > 0);
@@ -155,28 +183,28 @@ impl Processes {
         sessions.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Closes the sessions in the background, with a `close_timeout` of its own if one is given.
+    /// Closes the sessions in the background, with this `close_timeout` if one is given.
     pub(super) fn begin_close(&self, timeout: Option<Duration>) {
-        // Where one is being started, `close` waits for it, or it is dropped.
+        // If a process is being started, `close` waits for it, or it is dropped.
         if let Ok(shared) = self.shared.try_lock() {
-            shared.iter().for_each(|process| process.close(timeout));
+            shared.iter().for_each(|process| process.handle.close(timeout));
         }
         self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
     }
 
     /// Closes the sessions, and waits until no process is left. The error names a process that could not be ended.
     pub(super) async fn close_within(&self, timeout: Option<Duration>) -> Result<()> {
-        // The sessions first: an agent that is being started answers to them.
+        // The sessions first, because a starting agent answers to them.
         self.sessions().iter().for_each(|session| session.begin_close_within(timeout));
         let mut shared = self.shared.lock().await;
-        shared.iter().for_each(|process| process.close(timeout));
+        shared.iter().for_each(|process| process.handle.close(timeout));
         self.begin_close(timeout);
         let mut closed = Ok(());
         for session in self.sessions() {
             closed = closed.and(session.until_ended().await);
         }
         for process in shared.drain(..) {
-            closed = closed.and(process.until_over().await);
+            closed = closed.and(process.handle.until_over().await);
         }
         closed
     }

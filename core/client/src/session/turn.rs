@@ -15,17 +15,19 @@ use crate::driver::turn_reader::TurnReader;
 use crate::driver::{Command, served_turn};
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
+use crate::messages::{ApprovalRequest, Content, ContentPart, Event, QuestionRequest, TokenUsage};
+use crate::options::check_content;
 
-/// What all handles of one turn share. Dropping the last one leaves the turn, which cancels it.
+/// The state that all handles of one turn share. Dropping the last handle leaves the turn, which cancels it.
 #[derive(Debug)]
 pub struct TurnInner {
-    /// Its events, with its outcome.
+    /// The events and the outcome.
     pub channel: Arc<EventChannel>,
     pub(crate) link: Arc<Link>,
-    /// Its name within the session.
+    /// The id of the turn in the session.
     pub id: String,
-    /// The program has read from the turn, waited for its outcome, or cancelled it. Losing the turn is then no mistake.
+    /// Whether the program has read the turn, waited for its outcome, or cancelled it. Dropping the turn is then not
+    /// logged.
     is_used: AtomicBool,
 }
 
@@ -34,23 +36,26 @@ impl TurnInner {
         Arc::new(Self { channel, link, id, is_used: AtomicBool::new(false) })
     }
 
-    /// The program knows the turn.
+    /// Notes that the program uses the turn.
     pub fn note_used(&self) {
         self.is_used.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the outcome, and leaves unread events in the queue.
+    /// Waits for the outcome. Unread events stay in the queue.
+    ///
+    /// # Errors
+    /// Returns the error that ended the turn.
     pub async fn result(&self) -> Result<PromptResult> {
         self.note_used();
         self.channel.result().await
     }
 
-    /// Cancels, and waits for the end.
+    /// Cancels the turn, and waits for its end.
     pub(crate) async fn cancel(&self) -> Result<()> {
         if self.begin_cancel() { self.cancelled().await } else { Ok(()) }
     }
 
-    /// Begins to cancel, unless the turn has ended already; says which.
+    /// Starts to cancel the turn, unless it has ended. Returns whether it did.
     pub fn begin_cancel(&self) -> bool {
         let running = !self.channel.is_settled();
         self.note_used();
@@ -61,16 +66,20 @@ impl TurnInner {
         running
     }
 
-    /// Waits for the end of a turn that ran when its cancel began.
+    /// Waits for the end of a turn that was running when its cancel began.
     ///
     /// # Errors
-    /// The failure of the turn, if it failed meanwhile.
+    /// Returns the error of the turn, if the turn failed meanwhile.
     pub async fn cancelled(&self) -> Result<()> {
         self.channel.settled().await.map(drop)
     }
 
     /// Steers the turn.
+    ///
+    /// # Errors
+    /// The errors of [`Turn::steer`].
     pub async fn steer(&self, input: Content) -> Result<()> {
+        check_content(&input)?;
         let ended = || local_error(RpcErrorKind::NoActiveTurn, "the turn has ended; call `prompt()` instead");
         let settled = self.channel.is_settled();
         if settled && self.link.target().is_none() {
@@ -78,10 +87,10 @@ impl TurnInner {
         }
         let (shared, turn) = self.link.connected(&self.channel).await?;
         let turn = *turn;
-        // Asked also after the turn: that the agent can't steer at all is the better answer.
+        // Checked after the end of the turn, too: "the agent cannot be steered" is the more useful error.
         match shared.ask(|reply| Command::Steer { turn, input, reply }).await {
             Err(error) if settled && !matches!(error, Error::Unsupported(_)) => {
-                // Where the agent is gone, that is why.
+                // If the agent has exited, that is the reason.
                 let closed = shared.closed().filter(|reason| *reason != Error::SessionClosed);
                 Err(closed.unwrap_or_else(ended))
             }
@@ -90,12 +99,15 @@ impl TurnInner {
     }
 
     /// Answers a request manually.
+    ///
+    /// # Errors
+    /// The errors of [`Turn::respond`].
     pub async fn respond(&self, request: RequestRef, answer: ManualAnswer) -> Result<()> {
         let (shared, _) = self.link.connected(&self.channel).await?;
         shared.respond(request, answer).await
     }
 
-    /// Discards unread events, and cancels the turn in the background: nobody reads it any more.
+    /// Discards unread events, and cancels the turn in the background, because the turn was left.
     pub fn leave(&self) {
         if !self.is_used.swap(true, Ordering::Relaxed) {
             self.warn_of_loss(self.channel.outcome());
@@ -108,14 +120,14 @@ impl TurnInner {
 }
 
 impl TurnInner {
-    /// Logs that the program lost this turn before it used it.
+    /// Logs that the program dropped this turn before it used it.
     fn warn_of_loss(&self, outcome: Option<Result<PromptResult>>) {
         let warn = || match outcome {
             None => tracing::warn!(
                 turn = self.id,
                 "turn dropped unread, and cancelled; iterate over its events or wait for its result()"
             ),
-            // The program has closed the session itself.
+            // The program itself has closed the session.
             Some(Err(Error::SessionClosed)) => {}
             Some(Err(error)) => {
                 tracing::warn!(turn = self.id, %error, "failed turn dropped unread; iterate over it or wait for result()");
@@ -135,10 +147,10 @@ impl Drop for TurnInner {
     }
 }
 
-/// A turn under way: a stream of events, and an outcome.
+/// A running turn: a stream of events, and an outcome.
 ///
-/// It is read by event or by [step](Turn::steps), once. Not reading is fine: [`Turn::result`] alone runs it to its
-/// end. Dropping it cancels it; the session's next prompt waits for that and starts clean.
+/// A turn is read once, by event or by [step](Turn::steps). Reading is optional: [`Turn::result`] alone runs the turn
+/// to its end. Dropping the turn cancels it, and the session's next prompt waits for its end.
 ///
 /// ```
 /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -159,10 +171,10 @@ impl Drop for TurnInner {
 #[derive(Debug)]
 #[must_use = "dropping a turn cancels it"]
 pub struct Turn {
-    /// Dropped before `inner`, so that events which it has not handed out are counted as discarded.
+    /// Dropped before `inner`, so that events which it has not returned count as discarded.
     reader: TurnReader,
     inner: Arc<TurnInner>,
-    /// The error for a turn that is read by step has been handed out.
+    /// Whether the error for a turn that is read by step was returned.
     is_refused: bool,
 }
 
@@ -175,27 +187,60 @@ impl Turn {
         self.inner
     }
 
-    /// Its name within the session.
+    /// Returns the name of the turn within the session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// println!("{}", turn.id()); // for example turn-1
+    /// # Ok(()) }
+    /// ```
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// The tokens that it took so far.
+    /// Returns the tokens that the turn has taken so far.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// println!("{} tokens written", turn.usage().output);
+    /// # Ok(()) }
+    /// ```
     pub fn usage(&self) -> TokenUsage {
         self.inner.channel.usage()
     }
 
-    /// How many events were dropped because the buffer (`event_buffer_bytes`) was full: while [`Turn::result`] waited and
-    /// nobody read, or after a [`Turn::cancel`].
+    /// Returns how many events were dropped because the buffer (`event_buffer_bytes`) was full: while [`Turn::result`]
+    /// waited without a reader, or after a [`Turn::cancel`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// turn.result().await?;
+    /// if turn.discarded() > 0 {
+    ///     eprintln!("{} events were dropped", turn.discarded());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn discarded(&self) -> u64 {
         self.inner.channel.events.discarded()
     }
 
-    /// The next event; nothing after the last. A turn that fails ends with one error.
+    /// Returns the next event. `None` after the last event. The future may be dropped while it waits: no event is lost.
     ///
-    /// A turn is read by event or by step: one that has been read by step gives [`Error::InvalidOption`] here.
+    /// # Errors
+    /// The error that ended the turn, once, after the last event: the agent's own error, its exit, a timeout.
+    /// [`Error::InvalidOption`] if the turn has been read by step.
     ///
-    /// May be dropped while it waits, without losing anything.
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// while let Some(event) = turn.next().await {
+    ///     println!("{}", event?.type_name());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -203,15 +248,15 @@ impl Turn {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.inner.note_used();
         if let Err(error) = self.reader.start(false) {
-            // Once, so that a loop which goes on after an error ends.
+            // Returned once, so that a loop which continues after an error ends.
             return Poll::Ready(if std::mem::replace(&mut self.is_refused, true) { None } else { Some(Err(error)) });
         }
         self.reader.poll_event(None, cx).map_ok(|event| *event)
     }
 
-    /// The turn step by step; each step is a stream of its events.
+    /// Reads the turn step by step. Each step is a stream of its events.
     ///
-    /// A turn is read by event or by step: one that has been read by event gives one step, with
+    /// A turn is read by event or by step. If it has been read by event, this gives one step, with
     /// [`Error::InvalidOption`].
     ///
     /// ```
@@ -237,8 +282,8 @@ impl Turn {
         Steps { turn: self, is_refused: false }
     }
 
-    /// The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents. Reads the turn by
-    /// event, as [`Turn::next`] does; a turn that fails ends with one error.
+    /// Reads the answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents. Reads the
+    /// turn by event, as [`Turn::next`] does. A turn that fails ends with one error.
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -261,9 +306,9 @@ impl Turn {
 
     /// Waits for the end of the turn and returns its outcome. May be called again.
     ///
-    /// Takes no events away: unread events stay in the buffer, and [`Turn::next`] returns them afterwards. If the buffer
-    /// is full, further events are dropped and counted in [`Turn::discarded`], so that the turn always ends. A request
-    /// that waits for [`Turn::respond`] undelivered for one second is then rejected (a question: dismissed).
+    /// Takes no events away: unread events stay in the buffer, and [`Turn::next`] returns them afterwards. If the
+    /// buffer is full, further events are dropped and counted in [`Turn::discarded`], so that the turn always ends. A
+    /// request for [`Turn::respond`] that stays unread for one second is then rejected (a question: dismissed).
     ///
     /// ```
     /// # use kimi_agent::{Session, testing::scripted_agent};
@@ -280,46 +325,89 @@ impl Turn {
     /// ```
     ///
     /// # Errors
-    /// What ended the turn: the agent's own error, its death, a deadline. A cancelled turn is no error; see
-    /// [`PromptResult::raise_for_status`]. `TurnInProgress` in a handler that the turn waits for, which would wait for
-    /// ever; a task that it has spawned may wait.
+    /// The error that ended the turn: the agent's own error, its exit, or a timeout. A cancelled turn is not an error;
+    /// see [`PromptResult::raise_for_status`]. `TurnInProgress` in a handler that the turn waits for, because the two
+    /// would wait for each other; a task that the handler has spawned may wait.
     pub async fn result(&mut self) -> Result<PromptResult> {
         self.inner.channel.check_not_awaited_by(served_turn().as_ref())?;
         self.reader.leave();
         self.inner.result().await
     }
 
-    /// Stops the turn, and waits for its end. Events that are under way are still delivered, as far as they fit.
+    /// Cancels the turn and waits until it has ended. Does nothing if it has ended already. Events that arrive
+    /// meanwhile are delivered if they fit into the buffer.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if the agent does not answer within `cancel_timeout`; the session is over then.
+    /// [`Error::Timeout`] if the agent does not answer within `cancel_timeout`. The session is then closed.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// turn.cancel().await?;
+    /// assert_eq!(turn.result().await?.status.as_str(), "cancelled");
+    /// # Ok(()) }
+    /// ```
     pub async fn cancel(&self) -> Result<()> {
         self.inner.cancel().await
     }
 
-    /// Tells the model something while the turn runs (from Wire 1.4 on).
+    /// Adds a message of the user to the running turn (from Wire 1.4 on).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the agent can't, `NoActiveTurn` once the turn has ended, [`Error::Timeout`] if the
-    /// agent does not answer within `handshake_timeout`; the turn goes on then.
+    /// [`Error::Unsupported`] if the agent cannot be steered, `NoActiveTurn` if the turn has ended, [`Error::Timeout`] if the
+    /// agent does not answer within `handshake_timeout`; the turn then continues.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// if session.capabilities().steer {
+    ///     turn.steer("Leave the tests as they are").await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn steer(&self, input: impl Into<Content>) -> Result<()> {
         self.inner.steer(input.into()).await
     }
 
-    /// Answers an approval request by hand, where [`on_approval_manual`](crate::SessionOptions::on_approval_manual)
-    /// is set.
+    /// Answers an approval request of this turn. The session has
+    /// [`on_approval_manual`](crate::SessionOptions::on_approval_manual).
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if no such request awaits an answer, or if it is a request of another session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// use kimi_agent::{Approval, wire::Event};
+    /// while let Some(event) = turn.next().await {
+    ///     if let Event::ApprovalRequest(request) = event? {
+    ///         turn.respond(&request, Approval::Approve).await?;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn respond(&self, request: &ApprovalRequest, approval: Approval) -> Result<()> {
         self.inner.respond(request.into(), ManualAnswer::Approval(approval)).await
     }
 
-    /// Answers a question by hand, where [`on_question_manual`](crate::SessionOptions::on_question_manual) is set;
-    /// `None` dismisses it.
+    /// Answers questions of this turn; `None` dismisses them. The session has
+    /// [`on_question_manual`](crate::SessionOptions::on_question_manual).
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if no such request awaits an answer, or if it is a request of another session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// use kimi_agent::{Answers, wire::Event};
+    /// while let Some(event) = turn.next().await {
+    ///     if let Event::QuestionRequest(request) = event? {
+    ///         let answers = Answers::new().answer(&request.questions[0].question, "yes");
+    ///         turn.respond_question(&request, Some(answers)).await?;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn respond_question(&self, request: &QuestionRequest, answers: Option<Answers>) -> Result<()> {
         self.inner.respond(request.into(), ManualAnswer::Question(answers)).await
     }
@@ -333,14 +421,37 @@ impl Stream for Turn {
     }
 }
 
-/// The answer's text, piece by piece; see [`Turn::text_stream`].
+/// The pieces of the answer's text; see [`Turn::text_stream`].
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+/// let mut pieces = turn.text_stream();
+/// while let Some(piece) = pieces.next().await {
+///     print!("{}", piece?);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct TextStream<'a> {
     turn: &'a mut Turn,
 }
 
 impl TextStream<'_> {
-    /// The next piece, which is not empty; nothing after the last.
+    /// Returns the next piece, which is never empty. `None` after the last piece.
+    ///
+    /// # Errors
+    /// The errors of [`Turn::next`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// let mut pieces = turn.text_stream();
+    /// while let Some(piece) = pieces.next().await {
+    ///     print!("{}", piece?);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Result<String>> {
         std::future::poll_fn(|cx| self.poll_piece(cx)).await
     }
@@ -367,7 +478,20 @@ impl Stream for TextStream<'_> {
     }
 }
 
-/// A turn step by step; see [`Turn::steps`].
+/// The steps of a turn; see [`Turn::steps`].
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+/// let mut steps = turn.steps();
+/// while let Some(mut step) = steps.next().await {
+///     println!("step {}", step.n());
+///     while let Some(event) = step.next().await {
+///         println!("{}", event?.type_name());
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Steps<'a> {
     turn: &'a mut Turn,
@@ -375,9 +499,20 @@ pub struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Returns the next step, and passes over the unread events of the step before it. None after the last step.
+    /// Returns the next step, and skips the unread events of the step before it. `None` after the last step.
     ///
-    /// A turn that fails ends with a step whose only event is the error.
+    /// A failed turn ends with a step whose only event is the error.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// let mut steps = turn.steps();
+    /// let mut count = 0;
+    /// while steps.next().await.is_some() {
+    ///     count += 1;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Step<'_>> {
         if self.is_refused {
             return None;
@@ -400,7 +535,20 @@ impl Steps<'_> {
     }
 }
 
-/// One step of a turn.
+/// One step of a turn: a call of the model, and the tools that the model called. It is a stream of the step's events.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+/// let mut steps = turn.steps();
+/// while let Some(mut step) = steps.next().await {
+///     println!("step {}", step.n());
+///     while let Some(event) = step.next().await {
+///         println!("{}", event?.type_name());
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Step<'a> {
     turn: &'a mut Turn,
@@ -410,11 +558,36 @@ pub struct Step<'a> {
 
 impl Step<'_> {
     /// Returns the agent's number for the step, from 1.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// if let Some(step) = turn.steps().next().await {
+    ///     println!("step {}", step.n());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn n(&self) -> i64 {
         self.tag.n
     }
 
-    /// Returns the next event of the step. None after the last event. A turn that fails ends with one error.
+    /// Returns the next event of the step. `None` after the last event.
+    ///
+    /// # Errors
+    /// The errors of [`Turn::next`].
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session, mut turn: kimi_agent::Turn) -> kimi_agent::Result<()> {
+    /// let mut steps = turn.steps();
+    /// while let Some(mut step) = steps.next().await {
+    ///     println!("step {}", step.n());
+    ///     while let Some(event) = step.next().await {
+    ///         println!("{}", event?.type_name());
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -435,7 +608,17 @@ impl Stream for Step<'_> {
     }
 }
 
-/// A session's past, event by event; see [`Session::replay`](crate::Session::replay).
+/// The earlier events of a session; see [`Session::replay`](crate::Session::replay).
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+/// let mut replay = session.replay();
+/// while let Some(event) = replay.next().await {
+///     println!("{}", event?.type_name());
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Replay {
     reader: TurnReader,
@@ -447,7 +630,21 @@ impl Replay {
         Self { reader: TurnReader::new(Arc::clone(&channel)), channel }
     }
 
-    /// Returns the next event. None after the last event. A replay that fails ends with one error.
+    /// Returns the next event. `None` after the last event.
+    ///
+    /// # Errors
+    /// Once, at the end: [`Error::Unsupported`] if the agent cannot replay messages, `TurnInProgress` while a turn runs,
+    /// [`Error::Timeout`] if the agent sends nothing for `handshake_timeout`, or the error that ended the session.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
+    /// let mut replay = session.replay();
+    /// while let Some(event) = replay.next().await {
+    ///     println!("{}", event?.type_name());
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn next(&mut self) -> Option<Result<Event>> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }

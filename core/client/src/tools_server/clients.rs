@@ -1,5 +1,5 @@
-//! The MCP sessions of the server's clients. There is a bound on them: clients need not end their sessions, and some open one
-//! for each call. At the bound, the session that has been idle for longest is closed.
+//! The MCP sessions of the server's clients. Their number is limited, because some clients do not end their sessions,
+//! or open one for each call. At the limit, the session that has been idle for longest is closed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,11 +13,12 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 
 type Inner = LocalSessionManager;
 
-/// A [`LocalSessionManager`] with a bound.
+/// A [`LocalSessionManager`] with a limit.
 pub(super) struct Clients {
     inner: Inner,
     most: usize,
-    /// Least recently used first. What is shared with the open streams of a session says by its count that there are some.
+    /// Least recently used first. The count of references to the shared value shows whether the session has open
+    /// streams.
     known: Mutex<VecDeque<(SessionId, Arc<()>)>>,
 }
 
@@ -30,7 +31,7 @@ impl Clients {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client uses its session. What is returned is kept as long as it does.
+    /// Marks a session as used. It counts as in use while the returned value exists.
     fn used(&self, id: &SessionId) -> Option<Arc<()>> {
         let mut known = self.lock();
         let at = known.iter().position(|(known, _)| known == id)?;
@@ -40,7 +41,8 @@ impl Clients {
         Some(used)
     }
 
-    /// The session to close before there is room for another. None if all are in use: connections are bounded as well.
+    /// Returns the session to close before another is opened. `None` if all are in use; the number of connections is
+    /// limited as well.
     fn surplus(&self) -> Option<SessionId> {
         let mut known = self.lock();
         if known.len() < self.most {
@@ -51,7 +53,7 @@ impl Clients {
     }
 }
 
-/// A stream of a session that is in use as long as this is there.
+/// A stream of a session, which is in use while the stream exists.
 struct InUse<S> {
     stream: Pin<Box<S>>,
     _used: Option<Arc<()>>,

@@ -1,4 +1,4 @@
-//! The server's door: a port on loopback, the secret, and the bounds.
+//! The HTTP of the server: a port on loopback, authentication by a secret, and limits.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,37 +23,37 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::calls::CallSender;
 use super::clients::Clients;
 use super::offer::offer;
 use super::service::Tools;
 use super::{NAME, Offer, ToolsEndpoint};
-use crate::driver::tool_calls::Caller;
 use crate::error::{Error, Result};
 use crate::handler::ExternalTool;
 
-/// More connections of clients that have shown the secret wait in the listener's queue. Each carries one call at a time.
+/// Further connections of authenticated clients wait in the listener's queue. Each connection has one call at a time.
 const MAX_CONNECTIONS: usize = 256;
-/// More calls of clients without an MCP session, beside the sessions, are refused.
+/// The limit of concurrent calls by clients without an MCP session.
 const MAX_SESSIONLESS: usize = 1024;
-/// How long the head of a request may take on a connection that has shown the secret, also of one that has not begun.
+/// How long the head of a request may take on an authenticated connection, including the wait for the request.
 const HEAD: Duration = Duration::from_secs(30);
-/// How much a head may hold.
+/// The limit of a head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Before another try where connections can't be accepted, as where descriptors are used up.
+/// The pause before a retry if connections cannot be accepted, for example because no descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const PATH: &str = "/mcp";
 
 type Body = BoxBody<Bytes, Infallible>;
 
-/// Bounds on what clients take that may not know the secret, or do not tidy up.
+/// Limits for clients that are not authenticated, or that do not close what they open.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// How many connections there may be that have not shown the secret; the oldest is closed for another.
+    /// The limit of connections that are not authenticated. At the limit the oldest is closed.
     pub(super) strangers: usize,
-    /// How long such a connection has to show it.
+    /// How long such a connection has to authenticate.
     pub(super) patience: Duration,
-    /// How many MCP sessions there may be; the one that has been idle for longest is closed for another.
+    /// The limit of MCP sessions. At the limit the one that has been idle for longest is closed.
     pub(super) sessions: usize,
 }
 
@@ -63,21 +63,21 @@ impl Default for Limits {
     }
 }
 
-/// A running server. Dropping it ends it as well, in the background.
+/// A running server. Dropping it ends it in the background.
 pub(crate) struct ToolsServer {
     stop: CancellationToken,
     main: Option<JoinHandle<()>>,
 }
 
 impl ToolsServer {
-    /// Offers these tools on a port of their own; calls go to `calls`.
+    /// Serves these tools on a port of its own. Calls are passed to `calls`.
     ///
     /// # Errors
-    /// Where no port can be had.
+    /// Fails if no port is free.
     pub(crate) async fn start(
         tools: &[ExternalTool],
         max_request_bytes: usize,
-        calls: Caller,
+        calls: CallSender,
     ) -> Result<(Self, Offer)> {
         Self::start_with(tools, max_request_bytes, calls, Limits::default()).await
     }
@@ -85,10 +85,15 @@ impl ToolsServer {
     pub(super) async fn start_with(
         tools: &[ExternalTool],
         max_request_bytes: usize,
-        calls: Caller,
+        calls: CallSender,
         limits: Limits,
     ) -> Result<(Self, Offer)> {
-        let failed = |error: io::Error| Error::Internal(format!("the tools can't be offered on loopback: {error}"));
+        let failed = |error: io::Error| {
+            Error::Spawn(format!(
+                "can't start the agent: the server of the program's tools can't listen on 127.0.0.1: {error}; allow that, or \
+                 leave out `tools`"
+            ))
+        };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         // Two random UUIDs hold 244 random bits.
@@ -99,15 +104,15 @@ impl ToolsServer {
         let tools = Tools { tools: tools.into(), calls, count: Arc::new(AtomicU64::new(1)), _alive: alive };
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts([address.to_string()])
-            // Agents are no web pages.
+            // Agents are not web pages.
             .enforce_origin_validation()
             .with_max_request_body_bytes(max_request_bytes)
             .with_cancellation_token(stop.clone());
-        // On loopback nothing is lost that had to be asked for again.
+        // On loopback no stream is interrupted, so resumption is not needed.
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.sse_retry = None;
-        // A tool may take as long as it likes; clients are gone with the session.
+        // A tool may take any time. Clients end with the session.
         sessions.session_config.keep_alive = None;
         let new_client = move || {
             if tools._alive.strong_count() > limits.sessions + MAX_SESSIONLESS {
@@ -126,7 +131,7 @@ impl ToolsServer {
         Ok((Self { stop, main: Some(main) }, Offer { endpoint, tools: told }))
     }
 
-    /// Ends it; when this returns, its port, connections and tasks are gone.
+    /// Ends the server. When this returns, its port, connections and tasks are closed.
     pub(crate) async fn close(mut self) {
         self.stop.cancel();
         if let Some(main) = self.main.take()
@@ -143,12 +148,12 @@ impl Drop for ToolsServer {
     }
 }
 
-/// A connection, as those see it who have to choose which one to close.
+/// A connection, for the choice of the connection to close.
 #[derive(Default)]
 struct Visitor {
-    /// It has shown the secret.
+    /// Whether it is authenticated.
     is_trusted: AtomicBool,
-    /// There is no room for it any more.
+    /// Closes it to make space for another one.
     expelled: CancellationToken,
 }
 
@@ -184,7 +189,7 @@ async fn run(
                     let visitor = Arc::new(Visitor::default());
                     strangers.push_back(Arc::downgrade(&visitor));
                     connections.spawn(converse(stream, Arc::clone(&door), visitor, limits.patience));
-                    // What it has sent already is looked at before the next one comes.
+                    // The pending request of this connection is handled before the next connection.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -197,12 +202,12 @@ async fn run(
     drop(listener);
     connections.shutdown().await;
     drop(door);
-    // Clients' tasks hold the other ends.
+    // Tasks of clients hold the other ends.
     while ended.recv().await.is_some() {}
 }
 
 async fn converse(stream: TcpStream, door: Arc<Door>, visitor: Arc<Visitor>, patience: Duration) {
-    // Answers are short, and waited for.
+    // Answers are short, and the client waits for them.
     drop(stream.set_nodelay(true));
     let answer = service_fn(|request| {
         let (door, visitor) = (Arc::clone(&door), Arc::clone(&visitor));
@@ -219,7 +224,7 @@ async fn converse(stream: TcpStream, door: Arc<Door>, visitor: Arc<Visitor>, pat
     let mut is_trusted = false;
     let outcome = loop {
         tokio::select! {
-            // The connection first: what it has shown counts, also where this process was stopped meanwhile.
+            // The connection first: its authentication counts even if this process was suspended meanwhile.
             biased;
             outcome = &mut connection => break outcome,
             () = visitor.expelled.cancelled(), if !is_trusted => {}
@@ -244,7 +249,7 @@ struct Door {
 impl Door {
     async fn answer(&self, mut request: Request<Incoming>, visitor: &Visitor) -> Response<Body> {
         if !self.knows_secret(&request) {
-            tracing::warn!("somebody without the secret asks for the tools; it is refused");
+            tracing::warn!("request to the tools server without the secret refused");
             let mut refusal = plain(StatusCode::UNAUTHORIZED, "the secret is missing or wrong");
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
@@ -253,13 +258,13 @@ impl Door {
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "there is nothing here");
         }
-        // Nothing beyond this needs it, nor can log it.
+        // The later layers do not need the secret, and so cannot log it.
         request.headers_mut().remove(AUTHORIZATION);
-        // It also looks at `Host` and `Origin`: web pages must not reach it by names that lead to loopback.
+        // Also checks `Host` and `Origin`: web pages must not reach the server by names that resolve to loopback.
         self.mcp.handle(request).await
     }
 
-    /// Takes as long whatever the secret is that was given.
+    /// Compares in constant time.
     fn knows_secret(&self, request: &Request<Incoming>) -> bool {
         let mut given = request.headers().get_all(AUTHORIZATION).iter();
         match (given.next(), given.next()) {
@@ -272,7 +277,7 @@ impl Door {
 fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
     *response.status_mut() = status;
-    // What follows in the connection is not read.
+    // The rest of the connection is not read.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

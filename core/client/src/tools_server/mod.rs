@@ -1,7 +1,8 @@
-//! The program's tools as an MCP server on loopback, for agents that take tools in no other way. Only who knows the
-//! session's secret is heard, and a call is a request like one that comes over the connection: the connection has it
-//! answered, withdraws it and tells of it as of any other.
+//! The program's tools as an MCP server on loopback, for agents that accept tools in no other way. Clients need the
+//! session's secret. The connection handles a call like any other request: it asks the handler, withdraws the request,
+//! and reports it.
 
+pub(crate) mod calls;
 #[cfg(feature = "mcp")]
 mod clients;
 #[cfg(feature = "mcp")]
@@ -19,20 +20,20 @@ pub(crate) mod tests;
 pub(crate) use http::ToolsServer;
 
 use crate::dialect::ToolsEndpoint;
-use crate::wire::ExternalToolsResult;
+use crate::messages::ExternalToolsResult;
 
 /// The server's name; the model reads it as part of its tools' names.
 pub(crate) const NAME: &str = "program";
 
-/// What a server has to tell whoever opens the session.
+/// The server's endpoint and tools, for the session that starts it.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) endpoint: ToolsEndpoint,
-    /// Which tools it has, and why not the others.
+    /// The accepted tools, and the rejected ones with reasons.
     pub(crate) tools: ExternalToolsResult,
 }
 
-/// There is none in this build.
+/// Replaces the server in builds without the feature `mcp`.
 #[cfg(not(feature = "mcp"))]
 pub(crate) enum ToolsServer {}
 
@@ -41,7 +42,7 @@ impl ToolsServer {
     pub(crate) async fn start(
         _tools: &[crate::handler::ExternalTool],
         _max_request_bytes: usize,
-        _calls: crate::driver::tool_calls::Caller,
+        _calls: calls::CallSender,
     ) -> crate::error::Result<(Self, Offer)> {
         let reason =
             "this agent takes `tools` from an MCP server only, which this build lacks: its feature `mcp` is off";

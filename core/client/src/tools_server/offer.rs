@@ -1,4 +1,4 @@
-//! Which of the program's tools can be offered over MCP, and how.
+//! Converts the program's tools to MCP, and rejects those that MCP cannot have.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use rmcp::model::Tool;
 use serde_json::Value;
 
 use crate::handler::ExternalTool;
-use crate::wire::{ExternalToolsResult, RejectedTool};
+use crate::messages::{ExternalToolsResult, RejectedTool};
 
-/// The tools as MCP lists them, with the schemas that the program registered.
+/// The tools in the list of MCP, with the schemas that the program set.
 pub(super) fn offer(tools: &[ExternalTool]) -> (Vec<Tool>, ExternalToolsResult) {
     let mut offered = Vec::new();
     let mut told = ExternalToolsResult::default();
@@ -26,13 +26,13 @@ pub(super) fn offer(tools: &[ExternalTool]) -> (Vec<Tool>, ExternalToolsResult) 
     (offered, told)
 }
 
-/// MCP wants schemas of objects; clients refuse a whole list for one that does not say so.
+/// MCP requires schemas of objects. Some clients refuse the whole list if one schema has no type.
 fn schema(parameters: &Value) -> Result<serde_json::Map<String, Value>, String> {
     let Value::Object(schema) = parameters else { return Err("its parameters are no JSON Schema".to_owned()) };
     let mut schema = schema.clone();
     match schema.get("type") {
         Some(Value::String(kind)) if kind == "object" => Ok(schema),
-        // Arguments are objects anyway, so it means the same.
+        // Arguments are always objects, so the meaning stays the same.
         None => {
             schema.insert("type".to_owned(), "object".into());
             Ok(schema)

@@ -1,4 +1,4 @@
-//! What the server says: the list of tools, and what comes of a call.
+//! The answers of the MCP server: the list of tools, and the results of calls.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::calls::CallSender;
 use super::content;
-use crate::driver::tool_calls::Caller;
-use crate::wire::{ToolCallRequest, ToolReturnValue};
+use crate::messages::{ToolCallRequest, ToolReturnValue};
 
-/// One client's view of the tools; all see the same.
+/// The server for one client. All clients get the same tools.
 #[derive(Clone)]
 pub(super) struct Tools {
     pub(super) tools: Arc<[Tool]>,
-    pub(super) calls: Caller,
+    pub(super) calls: CallSender,
     pub(super) count: Arc<AtomicU64>,
-    /// Held as long as anything of the server runs.
+    /// Held while any part of the server runs.
     pub(super) _alive: mpsc::Sender<Infallible>,
 }
 
@@ -52,7 +52,7 @@ impl ServerHandler for Tools {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.into_owned();
         let call = ToolCallRequest {
-            // MCP does not tell the model's own id.
+            // MCP does not have the model's id of the call.
             id: format!("mcp-{}", self.count.fetch_add(1, Ordering::Relaxed)),
             name: name.clone(),
             arguments: request.arguments.map(|arguments| Value::Object(arguments).to_string()),
@@ -60,7 +60,7 @@ impl ServerHandler for Tools {
         };
         let result = tokio::select! {
             result = self.calls.call(call) => result,
-            // The client has cancelled it, or the server ends.
+            // The client has cancelled the call, or the server ends.
             () = context.ct.cancelled() => None,
         };
         let result = result.unwrap_or_else(|| ToolReturnValue::error(format!("{name}: its turn has ended")));

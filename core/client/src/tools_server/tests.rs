@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::calls::{self, CallEvent, CallReceiver};
 use super::http::Limits;
 use super::{Offer, ToolsEndpoint, ToolsServer, content};
 use crate::ExternalTool;
-use crate::driver::tool_calls::{self, Next, ToolCalls};
-use crate::wire::{Content, ContentPart, ToolReturnValue};
+use crate::messages::{Content, ContentPart, ToolReturnValue};
 
 const LIMIT: usize = 64 << 10;
 
@@ -50,17 +50,17 @@ fn tool(name: &str, parameters: Value) -> ExternalTool {
     ExternalTool::new(name, "what it does", parameters, |_| async { Ok("never called") })
 }
 
-async fn start(tools: &[ExternalTool]) -> (ToolsServer, Offer, ToolCalls) {
-    let (caller, calls) = tool_calls::channel();
+async fn start(tools: &[ExternalTool]) -> (ToolsServer, Offer, CallReceiver) {
+    let (caller, calls) = calls::channel();
     let (server, offer) = ToolsServer::start(tools, LIMIT, caller).await.expect("a server");
     (server, offer, calls)
 }
 
 /// Answers every call with what comes out of its name and arguments.
-fn serve(mut calls: ToolCalls, answer: impl Fn(String, String) -> ToolReturnValue + Send + 'static) {
+fn serve(mut calls: CallReceiver, answer: impl Fn(String, String) -> ToolReturnValue + Send + 'static) {
     tokio::spawn(async move {
         loop {
-            if let Next::Call(call) = poll_fn(|cx| calls.poll_next(cx, true)).await {
+            if let CallEvent::Call(call) = poll_fn(|cx| calls.poll_next(cx, true)).await {
                 let _ = call.reply.send(answer(call.request.name, call.request.arguments.unwrap_or_default()));
             }
         }
@@ -93,7 +93,7 @@ fn head(endpoint: &ToolsEndpoint, secret: &str, more: &str) -> String {
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 
 #[tokio::test]
-async fn nobody_without_the_secret_is_heard() {
+async fn caller_without_secret_is_refused() {
     let (server, offer, _calls) = start(&[tool("add", json!({"type": "object"}))]).await;
     let (other, others, _) = start(&[tool("add", json!({"type": "object"}))]).await;
     let endpoint = &offer.endpoint;
@@ -103,7 +103,7 @@ async fn nobody_without_the_secret_is_heard() {
     let without_last = &secret[..secret.len() - 1];
     let longer = format!("{secret}0");
     for wrong in ["", "Bearer ", "Bearer x", without_last, &longer, &secret[7..], &others.endpoint.headers[0].1] {
-        // Not even whether what follows is JSON is looked at, or where it goes.
+        // Neither the body nor the path is read.
         for body in [LIST, "{"] {
             let (status, answer) = raw(endpoint, &head(endpoint, wrong, ""), body).await;
             assert_eq!(status, 401, "{wrong}: {answer}");
@@ -120,7 +120,7 @@ async fn nobody_without_the_secret_is_heard() {
 }
 
 #[tokio::test]
-async fn web_pages_do_not_reach_it_and_size_is_bounded() {
+async fn requests_from_web_pages_are_refused() {
     let (server, offer, _calls) = start(&[tool("add", json!({"type": "object"}))]).await;
     let endpoint = &offer.endpoint;
     let secret = endpoint.headers[0].1.as_str();
@@ -145,7 +145,7 @@ async fn web_pages_do_not_reach_it_and_size_is_bounded() {
 }
 
 #[tokio::test]
-async fn tools_are_listed_as_the_program_registered_them() {
+async fn tools_are_listed_as_registered() {
     let odd = json!({
         "type": "object",
         "properties": {"z": {"type": "integer", "minimum": 1, "x-unit": "mm"}, "a": {"$ref": "#/$defs/A"}},
@@ -175,7 +175,7 @@ async fn tools_are_listed_as_the_program_registered_them() {
 }
 
 #[tokio::test]
-async fn what_a_tool_returns_arrives() {
+async fn tool_result_reaches_client() {
     let (server, offer, calls) = start(&[tool("say", json!({"type": "object"}))]).await;
     serve(calls, |name, arguments| {
         let arguments: Value = serde_json::from_str(&arguments).unwrap_or_default();
@@ -203,7 +203,7 @@ fn texts(value: ToolReturnValue) -> (bool, Vec<String>) {
 }
 
 #[test]
-fn results_keep_what_mcp_has_a_word_for() {
+fn tool_results_convert_to_mcp_content() {
     assert_eq!(texts(ToolReturnValue::ok("")), (false, vec![String::new()]));
     assert_eq!(texts(ToolReturnValue::error("no such table")), (true, vec!["no such table".to_owned()]));
     let mut both = ToolReturnValue::ok("42");
@@ -245,12 +245,12 @@ fn results_keep_what_mcp_has_a_word_for() {
 
 proptest! {
     #[test]
-    fn every_text_comes_out_as_it_went_in(message in any::<String>(), parts in proptest::collection::vec(any::<String>(), 0..4), failed: bool) {
+    fn any_text_passes_unchanged(message in any::<String>(), parts in proptest::collection::vec(any::<String>(), 0..4), failed: bool) {
         let mut value = ToolReturnValue::ok(Content::Parts(parts.iter().map(ContentPart::text).collect()));
         value.is_error = failed;
         value.message.clone_from(&message);
         let result = content::result(value);
-        // As it goes over the wire.
+        // The form on the wire.
         let json = serde_json::to_string(&result).expect("JSON");
         let back: rmcp::model::CallToolResult = serde_json::from_str(&json).expect("a result");
         let told: Vec<String> = back.content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.clone()).collect();
@@ -278,15 +278,15 @@ async fn stranger(endpoint: &ToolsEndpoint, sent: &str) -> TcpStream {
     stream
 }
 
-async fn start_with(limits: Limits) -> (ToolsServer, Offer, ToolCalls) {
-    let (caller, calls) = tool_calls::channel();
+async fn start_with(limits: Limits) -> (ToolsServer, Offer, CallReceiver) {
+    let (caller, calls) = calls::channel();
     let tools = [tool("add", json!({"type": "object"}))];
     let (server, offer) = ToolsServer::start_with(&tools, LIMIT, caller, limits).await.expect("a server");
     (server, offer, calls)
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_without_the_secret_has_a_second() {
+async fn unauthenticated_connection_closes_after_timeout() {
     let (server, offer, _calls) = start_with(Limits::default()).await;
     let begin = tokio::time::Instant::now();
     let half = head(&offer.endpoint, "", "");
@@ -296,13 +296,13 @@ async fn connection_without_the_secret_has_a_second() {
         let _ = stream.read_to_end(&mut answer).await;
         assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     }
-    // The clock of the runtime goes on only where nothing else is left to do.
+    // The paused clock of the runtime advances only when all tasks wait.
     assert_eq!(begin.elapsed().as_secs(), 3);
     server.close().await;
 }
 
 #[tokio::test]
-async fn oldest_connection_without_the_secret_is_closed_for_another() {
+async fn oldest_unauthenticated_connection_is_closed_first() {
     let forever = Duration::from_secs(3600);
     let (server, offer, calls) = start_with(Limits { strangers: 8, patience: forever, sessions: 8 }).await;
     serve(calls, |_, _| ToolReturnValue::ok("done"));
@@ -312,7 +312,7 @@ async fn oldest_connection_without_the_secret_is_closed_for_another() {
     for n in 0..8 {
         strangers.push(stranger(endpoint, ["", "POST /mcp HT", &half][n % 3]).await);
     }
-    // Nobody waits for a place, and whoever has shown the secret keeps theirs.
+    // No client waits for a place, and a client that has shown the secret keeps its place.
     let client = client(endpoint, true).await;
     for n in 0..40 {
         strangers.push(stranger(endpoint, ["", "POST /mcp HT", &half][n % 3]).await);
@@ -345,7 +345,7 @@ async fn idle_mcp_sessions_make_room_for_others() {
     let busy = Arc::new(client(endpoint, true).await);
     let calling = Arc::clone(&busy);
     let waiting = tokio::spawn(async move { call(&calling, "add", json!({})).await });
-    let Next::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
+    let CallEvent::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
     // Clients that open a session and leave it, such as one for each call.
     for n in 0..40 {
         let (status, answer) = raw(endpoint, &head(endpoint, secret, ""), LIST).await;
@@ -359,7 +359,7 @@ async fn idle_mcp_sessions_make_room_for_others() {
 }
 
 #[tokio::test]
-async fn nothing_of_it_is_left() {
+async fn closed_server_leaves_nothing() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for close in [true, false] {
@@ -376,7 +376,7 @@ async fn nothing_of_it_is_left() {
             tokio::spawn(async move { first.call_tool(CallToolRequestParams::new("wait")).await.is_ok() })
         };
         let mut calls = calls;
-        let Next::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
+        let CallEvent::Call(held) = poll_fn(|cx| calls.poll_next(cx, true)).await else { panic!("no call") };
         if close {
             server.close().await;
             assert!(held.reply.is_closed());
@@ -389,7 +389,7 @@ async fn nothing_of_it_is_left() {
         drop((held, calls, half));
         drop(idle.cancel().await);
         drop(Arc::into_inner(first).expect("the only one").cancel().await);
-        // What is cancelled ends when it is next polled.
+        // A cancelled task ends when it is next polled.
         while tasks() > before {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! The agent as a child process, in a session of its own.
+//! Starts the agent as a child process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -8,19 +8,19 @@ use tokio::runtime::Handle;
 use super::stderr::Stderr;
 use super::{Exit, Process, ProcessFuture, Transport, failure, spawner, sys};
 use crate::handler::StderrHandler;
-use crate::options::{Launch, PrivateFiles};
 use crate::private;
+use crate::transport::launch::{Launch, PrivateFiles};
 use crate::{Error, Result};
 
-/// Starts the agent. Must be called within a runtime that has I/O enabled.
+/// Starts the agent. Call it within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
     let runtime = Handle::try_current().map_err(|_| no_runtime())?;
     let started = spawner::run(move || {
         let _context = runtime.enter();
-        // Panics with nothing started if the runtime refuses to register the pipes.
+        // Panics, without starting anything, if the runtime refuses to register the pipes.
         let started = catch_unwind(AssertUnwindSafe(|| sys::start(&launch))).map_err(|_| no_runtime())?;
         let (running, pipes) = started.map_err(|error| failure::describe(&launch, &error))?;
-        // Dropped in order, if nobody waits any more: the process is killed before its files are deleted.
+        // If the caller no longer waits, this is dropped in order: the process is killed before its files are deleted.
         Ok::<_, Error>((running, pipes, launch))
     });
     let (running, pipes, launch) = match started.await {
@@ -44,7 +44,7 @@ fn no_runtime() -> Error {
     Error::Spawn("can't start the agent: it takes a tokio runtime with I/O and time enabled".to_owned())
 }
 
-/// Fields are dropped in order: the process is killed before its files go.
+/// Fields are dropped in order: the process is killed before its files are deleted.
 struct ChildProcess {
     running: sys::Running,
     stderr: Stderr,
@@ -62,6 +62,10 @@ impl Process for ChildProcess {
 
     fn terminate(&mut self) {
         self.running.terminate();
+    }
+
+    fn interrupt(&mut self) {
+        self.running.interrupt();
     }
 
     fn kill(&mut self) {
@@ -84,4 +88,9 @@ impl Process for ChildProcess {
 #[cfg(test)]
 #[cfg(unix)]
 #[path = "child_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[cfg(windows)]
+#[path = "child_windows_tests.rs"]
 mod tests;

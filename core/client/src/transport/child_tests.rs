@@ -19,6 +19,7 @@ fn launch(program: impl Into<PathBuf>, args: &[&str]) -> Launch {
         env: Vec::new(),
         current_dir: std::env::temp_dir(),
         private: PrivateFiles::default(),
+        server: None,
     }
 }
 
@@ -67,7 +68,7 @@ fn await_reaped(pid: u32) {
 }
 
 #[tokio::test]
-async fn the_program_gets_what_the_launch_says() {
+async fn child_gets_arguments_environment_and_directory() {
     let dir = TempDir::new().unwrap();
     let here = dir.path().canonicalize().unwrap();
     let script = "printf '%s\\n' \"$@\" \"$CANARY\" \"${HOME+inherited}\"; pwd; cat";
@@ -83,7 +84,7 @@ async fn the_program_gets_what_the_launch_says() {
 }
 
 #[tokio::test]
-async fn ends_are_told_apart() {
+async fn exit_code_and_signal_are_reported() {
     let mut agent = sh("exit 3").await;
     assert_eq!(agent.process.wait().await, Exit { code: Some(3), ..Exit::default() });
     assert_eq!(agent.process.wait().await, Exit { code: Some(3), ..Exit::default() });
@@ -101,7 +102,7 @@ async fn ends_are_told_apart() {
 }
 
 #[tokio::test]
-async fn waiting_can_be_given_up_and_taken_up_again() {
+async fn dropped_wait_can_be_repeated() {
     let mut agent = sh("echo ready; read line; exit 4").await;
     line(&mut agent.reader).await;
     tokio::select! {
@@ -119,7 +120,7 @@ async fn killing_reaches_descendants() {
     line(&mut agent.reader).await;
     agent.process.kill();
     assert_eq!(agent.process.wait().await.signal.as_deref(), Some("SIGKILL"));
-    // The end comes when nobody holds the pipe any more.
+    // The end comes when no process holds the pipe.
     assert_eq!(agent.reader.read(&mut [0]).await.unwrap(), 0);
 }
 
@@ -142,7 +143,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn agent_leads_a_session_without_a_terminal() {
+async fn agent_leads_session_without_terminal() {
     // An interrupt at a terminal is sent to the program's process group. A process without a terminal cannot open one, and
     // the leader of a session cannot leave its group, be it for that of its parent or of a child.
     let script = "exec 2>&1; (: </dev/tty) && echo opened; python3 -c 'import os\n\
@@ -230,7 +231,7 @@ fn host_may_have_closed_its_own_streams() {
             kept
         });
         let mut agent = sh("read line; echo \"$line\"; echo \"$line\" >&2; read line; exit 3").await;
-        // What others write to these does not reach the agent.
+        // Text that others write to these does not reach the agent.
         for number in [0, 1, 2] {
             // SAFETY: writes a constant.
             unsafe { libc::write(number, c"noise\n".as_ptr().cast(), 6) };
@@ -243,7 +244,7 @@ fn host_may_have_closed_its_own_streams() {
         let told = agent.process.stderr_tail();
         drop((agent.reader, agent.process));
         for (kept, number) in kept.into_iter().zip(0..) {
-            // SAFETY: nobody has this number any more.
+            // SAFETY: no descriptor has this number any more.
             assert_eq!(unsafe { libc::dup2(kept.into_raw_fd(), number) }, number);
         }
         assert_eq!((&*answer, exit.code, &*told), ("hello", Some(3), "hello\n"));
@@ -258,7 +259,11 @@ fn failed_start_leaves_nothing() {
     }
     run(async {
         // The first start makes what all of them use, and looks for old private folders.
-        drop(sh("exit").await.process.wait().await);
+        let mut first = sh("exit").await;
+        first.process.wait().await;
+        // The task that reads its stderr holds the pipe until then.
+        first.process.stderr_done().await;
+        drop(first);
         spawner::run(|| ()).await.unwrap().unwrap();
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();
@@ -268,7 +273,7 @@ fn failed_start_leaves_nothing() {
             refused(launch).await;
         }
         assert_eq!(descriptors(), before);
-        // No child is left, not even one that nobody has reaped.
+        // No child is left, not even an unreaped one.
         assert_eq!(rustix::process::wait(rustix::process::WaitOptions::NOHANG).unwrap_err(), rustix::io::Errno::CHILD);
     });
 }
@@ -295,8 +300,8 @@ fn refuse_signals() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn agent_that_cannot_be_signalled_is_given_up_after_a_deadline() {
-    if !alone("agent_that_cannot_be_signalled_is_given_up_after_a_deadline") {
+fn unsignallable_agent_is_given_up() {
+    if !alone("unsignallable_agent_is_given_up") {
         return;
     }
     run(async {
@@ -322,7 +327,7 @@ fn agent_that_cannot_be_signalled_is_given_up_after_a_deadline() {
 }
 
 #[tokio::test]
-async fn descendants_do_not_outlive_the_agent() {
+async fn descendants_do_not_outlive_agent() {
     let mut agent = sh("sleep 100000 & exit 7").await;
     assert_eq!(agent.process.wait().await.code, Some(7));
     assert_eq!(agent.reader.read(&mut [0]).await.unwrap(), 0);
@@ -340,7 +345,7 @@ async fn dropping_kills_and_reaps() {
 }
 
 #[test]
-fn dropping_works_without_a_runtime() {
+fn dropping_works_without_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let agent = runtime.block_on(sh("sleep 100000 & wait"));
     let pid = agent.process.pid().unwrap();
@@ -350,7 +355,7 @@ fn dropping_works_without_a_runtime() {
 }
 
 #[test]
-fn a_runtime_without_io_is_an_error() {
+fn runtime_without_io_is_error() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let text = runtime.block_on(refused(launch("/bin/sh", &["-c", "exit"])));
     assert!(text.contains("I/O and time enabled"), "{text}");
@@ -367,7 +372,7 @@ async fn siblings_do_not_hold_each_others_pipes() {
 }
 
 #[tokio::test]
-async fn stderr_is_drained_however_much_it_is() {
+async fn large_stderr_is_drained() {
     let bytes = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&bytes);
     let handler: StderrHandler = Arc::new(move |line| {
@@ -383,7 +388,7 @@ async fn stderr_is_drained_however_much_it_is() {
 }
 
 #[tokio::test]
-async fn secrets_travel_in_private_files_that_go_with_the_process() {
+async fn secrets_in_private_files_end_with_process() {
     const CANARY: &str = "sk-canary-7731";
     let dir = TempDir::new().unwrap();
     let script = "for arg; do case $arg in --*-file=*) cat \"${arg#*=}\"; echo;; esac; done; cat";
@@ -413,7 +418,7 @@ async fn secrets_travel_in_private_files_that_go_with_the_process() {
 }
 
 #[tokio::test]
-async fn failures_name_the_cause() {
+async fn failures_name_cause() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("program");
     let begins = format!("can't start the agent {}: ", path.display());
@@ -457,7 +462,7 @@ async fn failures_name_the_cause() {
 }
 
 #[tokio::test]
-async fn giving_up_the_start_ends_the_agent() {
+async fn dropped_start_ends_agent() {
     let (alive, mut ended) = tokio::sync::mpsc::unbounded_channel::<()>();
     let handler: StderrHandler = Arc::new(move |_| alive.send(()).unwrap_or_default());
     let mut started = Box::pin(spawn(launch("/bin/sh", &["-c", "sleep 100000 & wait"]), Some(handler)));
@@ -465,7 +470,7 @@ async fn giving_up_the_start_ends_the_agent() {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let polled = started.as_mut().poll(&mut context);
     drop((polled, started));
-    // The handler goes when nobody holds stderr any more.
+    // The handler is dropped when no process holds stderr.
     assert_eq!(ended.recv().await, None);
 }
 
@@ -478,10 +483,10 @@ fn fifo(dir: &TempDir, name: &str) -> PathBuf {
     path
 }
 
-/// Not a test of its own: the host that `the_agent_dies_with_its_host` kills.
+/// Not a test of its own: the host that `killed_host_ends_agent` kills.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_host_to_be_killed() {
+fn host_to_be_killed() {
     let Some(fifo) = std::env::var_os("KIMI_AGENT_TEST_FIFO") else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let script = format!("exec 9>{}; exec sleep 100000", Path::new(&fifo).display());
@@ -493,14 +498,14 @@ fn a_host_to_be_killed() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_agent_dies_with_its_host() {
+async fn killed_host_ends_agent() {
     let dir = TempDir::new().unwrap();
     let fifo = fifo(&dir, "alive");
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "transport::child::tests::a_host_to_be_killed"]).env("KIMI_AGENT_TEST_FIFO", &fifo);
+    command.args(["--exact", "transport::child::tests::host_to_be_killed"]).env("KIMI_AGENT_TEST_FIFO", &fifo);
     command.stdout(std::process::Stdio::null());
     let mut host = spawner::run(move || command.spawn()).await.unwrap().unwrap().unwrap();
-    // Opens when the agent has opened its end; reads the end when it is gone.
+    // Opens when the agent has opened its end; reads the end when the agent has exited.
     let read = tokio::task::spawn_blocking(move || {
         let mut alive = std::fs::File::open(fifo).unwrap();
         host.kill().unwrap();

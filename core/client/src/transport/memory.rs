@@ -1,5 +1,6 @@
 //! A transport without a process, for tests and for counting instructions.
 
+#![cfg_attr(not(feature = "kimi-web"), allow(dead_code, reason = "the gateway's tests do more with it"))]
 #![cfg_attr(not(test), allow(dead_code, reason = "tests do more with it than what is counted does"))]
 
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use super::{Exit, Process, ProcessFuture, Transport};
 
 /// The agent's side.
 pub(crate) struct AgentEnd {
-    /// What we write arrives here.
+    /// The output of the session arrives here.
     pub(crate) reader: DuplexStream,
-    /// What is written here, we read.
+    /// The input of the session is written here.
     pub(crate) writer: DuplexStream,
     pub(crate) exit: ExitHandle,
 }
 
-/// Ends the process that there is none of, and tells what was done to it.
+/// Controls the simulated process, and reports what the session did to it.
 #[derive(Clone)]
 pub(crate) struct ExitHandle(Arc<watch::Sender<State>>);
 
@@ -28,43 +29,55 @@ struct State {
     exit: Option<Exit>,
     stderr: String,
     terminated: bool,
+    interrupted: bool,
+    never_waits: bool,
     killed: bool,
     obeys: bool,
 }
 
 impl ExitHandle {
-    /// Exits with a code. The streams are the test's to drop.
+    /// Exits with a code. The test has to drop the streams.
     pub(crate) fn code(&self, code: i32) {
         self.end(Exit { code: Some(code), ..Exit::default() });
     }
 
-    /// Ends by a signal, as `SIGKILL`.
+    /// Ends by a signal, for example `SIGKILL`.
     pub(crate) fn signal(&self, signal: &str) {
         self.end(Exit { signal: Some(signal.to_owned()), ..Exit::default() });
     }
 
-    /// From now on the process ends when it is terminated or killed.
+    /// Makes the process exit when it is terminated or killed.
     pub(crate) fn obey(&self) {
         self.0.send_modify(|state| state.obeys = true);
     }
 
-    /// Puts text on stderr.
+    /// Writes text to stderr.
     pub(crate) fn stderr(&self, text: &str) {
         self.0.send_modify(|state| state.stderr.push_str(text));
     }
 
-    /// Waits until the process has been terminated.
+    /// Makes the process behave as a server, which does not wait for a slow reader.
+    pub(crate) fn never_wait(&self) {
+        self.0.send_modify(|state| state.never_waits = true);
+    }
+
+    /// Returns whether the process was interrupted.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.0.borrow().interrupted
+    }
+
+    /// Waits until the process is terminated.
     pub(crate) async fn terminated(&self) {
         self.until(|state| state.terminated).await;
     }
 
-    /// Waits until the process has been killed (also by being dropped).
+    /// Waits until the process is killed, or dropped.
     pub(crate) async fn killed(&self) {
         self.until(|state| state.killed).await;
     }
 
     async fn until(&self, condition: impl FnMut(&State) -> bool) {
-        // The sender lives as long as this handle.
+        // The sender exists as long as this handle.
         let _ = self.0.subscribe().wait_for(condition).await;
     }
 
@@ -73,7 +86,7 @@ impl ExitHandle {
     }
 }
 
-/// Both sides of pipes that hold so many bytes each.
+/// Makes both sides of pipes with this capacity in bytes.
 pub(crate) fn pair(capacity: usize) -> (Transport, AgentEnd) {
     let (agent_reader, ours_out) = duplex(capacity);
     let (agent_writer, ours_in) = duplex(capacity);
@@ -124,12 +137,20 @@ impl Process for MemoryProcess {
         self.act("SIGTERM", |state| state.terminated = true);
     }
 
+    fn interrupt(&mut self) {
+        self.act("SIGINT", |state| state.interrupted = true);
+    }
+
     fn kill(&mut self) {
         self.act("SIGKILL", |state| state.killed = true);
     }
 
     fn stderr_tail(&self) -> String {
         self.state.borrow().stderr.clone()
+    }
+
+    fn waits_for_reader(&self) -> bool {
+        !self.state.borrow().never_waits
     }
 
     fn release(&mut self) {}
@@ -154,7 +175,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn bytes_cross_and_ends_are_seen() {
+    async fn memory_pipe_passes_bytes_and_eof() {
         let (mut ours, mut agent) = pair(64);
         ours.writer.write_all(b"ask").await.unwrap();
         let mut got = [0; 3];
@@ -173,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_as_it_is_told() {
+    async fn memory_process_exits_as_set() {
         let (mut ours, agent) = pair(64);
         ours.process.terminate();
         agent.exit.terminated().await;
@@ -185,7 +206,7 @@ mod tests {
         drop(ours);
         agent.exit.killed().await;
 
-        // The first end is the one that counts.
+        // Only the first exit counts.
         let (mut ours, agent) = pair(64);
         agent.exit.signal("SIGSEGV");
         agent.exit.code(0);

@@ -1,7 +1,11 @@
-//! What carries the lines: a child process, or memory.
+//! Transports of lines to and from an agent: a child process, or memory.
 
 pub(crate) mod child;
+mod deadline;
 mod failure;
+pub(crate) mod launch;
+#[cfg(unix)]
+mod lifeline;
 #[cfg(any(test, feature = "measured"))]
 pub(crate) mod memory;
 #[cfg(all(unix, not(target_vendor = "apple")))]
@@ -14,80 +18,118 @@ mod sys;
 #[cfg(windows)]
 #[path = "windows.rs"]
 mod sys;
+#[cfg(feature = "kimi-web")]
+mod web;
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::handler::StderrHandler;
+use launch::Launch;
 
-/// An agent that runs: its output, its input, and the process itself.
+/// Starts the agent. Call it within a runtime that has I/O enabled.
+pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {
+    let server = launch.server.clone();
+    let started = child::spawn(launch, on_stderr).await?;
+    match server {
+        None => Ok(started),
+        #[cfg(feature = "kimi-web")]
+        Some(server) => Ok(web::connect(&server, started)),
+        #[cfg(not(feature = "kimi-web"))]
+        Some(_) => Err(Error::Unsupported(
+            "this build cannot speak with Kimi Code's server: enable the feature `kimi-web` of the crate".to_owned(),
+        )),
+    }
+}
+
+/// A running agent: its output, its input, and the process itself.
 pub(crate) struct Transport {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     pub(crate) process: Box<dyn Process>,
 }
 
-/// Reads what is there, `N` bytes at the most, and hands it to `take`; 0 is the end. The buffer is on the stack, and only
-/// while something is read: a session in which nothing happens holds none. Safe to cancel.
-pub(crate) async fn read_some<const N: usize>(
+/// Reads at most `N` bytes, and passes them to `take`; 0 is the end. The buffer is on the stack, and exists only while
+/// something is read, so an idle session holds none.
+pub(crate) fn poll_read_some<const N: usize>(
     reader: &mut (impl AsyncRead + Unpin),
-    mut take: impl FnMut(&[u8]),
-) -> io::Result<usize> {
-    poll_fn(|cx| {
-        let mut bytes = [MaybeUninit::uninit(); N];
-        let mut buffer = ReadBuf::uninit(&mut bytes);
-        ready!(Pin::new(&mut *reader).poll_read(cx, &mut buffer))?;
-        take(buffer.filled());
-        Poll::Ready(Ok(buffer.filled().len()))
-    })
-    .await
+    take: impl FnOnce(&[u8]),
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut bytes = [MaybeUninit::uninit(); N];
+    let mut buffer = ReadBuf::uninit(&mut bytes);
+    ready!(Pin::new(reader).poll_read(cx, &mut buffer))?;
+    take(buffer.filled());
+    Poll::Ready(Ok(buffer.filled().len()))
 }
 
-/// How a process ended. Neither code nor signal: nobody knows.
+/// The time between TERM and KILL.
+const END_GRACE: Duration = Duration::from_secs(2);
+/// The same for a server, which ends its tools first. Kimi Code takes 6 seconds if a command is running.
+const SERVER_END_GRACE: Duration = Duration::from_secs(9);
+
+/// How a process ended. Without code and signal, the reason is unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Exit {
     pub(crate) code: Option<i32>,
-    /// As `SIGKILL`.
+    /// The name of the signal, for example `SIGKILL`.
     pub(crate) signal: Option<String>,
-    /// It has not ended: KILL did not end it in time, and nobody waits for it any more.
+    /// KILL did not end it in time, and the SDK no longer waits for it.
     pub(crate) still_running: Option<Box<Error>>,
 }
 
 pub(crate) type ProcessFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A process. Dropped, it is killed with all its descendants and reaped, without blocking.
+/// A process. Dropping it kills it with all its descendants and reaps it, without blocking.
 pub(crate) trait Process: Send {
-    /// Its id, also after it has ended.
+    /// Returns its id, even after it has ended.
     fn pid(&self) -> Option<u32>;
 
-    /// Waits for its end, or for the deadline after `kill`; what is left of its group is killed then. Goes on telling it.
+    /// Waits for its end, or for the deadline after `kill`. The rest of its group is killed then. Later calls return
+    /// the same.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<Exit>;
 
-    /// Asks the whole group to end.
+    /// Sends TERM to the whole group.
     fn terminate(&mut self);
 
-    /// Ends it, and the whole group.
+    /// Sends INT to the whole group, like Ctrl+C. A TERM does not disturb a server that ends in this way.
+    #[cfg_attr(not(feature = "kimi-web"), allow(dead_code, reason = "only servers are ended so"))]
+    fn interrupt(&mut self);
+
+    /// Returns how long the process may take to end after TERM, before it is killed.
+    fn end_grace(&self) -> Duration {
+        END_GRACE
+    }
+
+    /// Kills it and the whole group.
     fn kill(&mut self);
 
-    /// The end of what it wrote to stderr.
+    /// Returns the last part of its stderr.
     fn stderr_tail(&self) -> String;
 
-    /// The files that it was started with are not needed any more.
+    /// Deletes the files with which it was started.
     fn release(&mut self);
 
-    /// Waits until all of stderr has been read. Whoever inherited it may hold it open for ever: set a deadline.
-    /// Safe to cancel.
+    /// Returns whether it waits while its output is not read. If not, all of its output has to be read as it comes.
+    fn waits_for_reader(&self) -> bool {
+        true
+    }
+
+    /// Waits until all of stderr was read. A process that inherited it may hold it open without limit, so set a
+    /// deadline. Cancel-safe.
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()>;
 }
 
 impl dyn Process {
-    /// Waits for its end. Safe to cancel, and to ask again.
-    pub(crate) async fn wait(&mut self) -> Exit {
-        poll_fn(|cx| self.poll_exit(cx)).await
+    /// Waits for its end. Cancel-safe, and can be called again.
+    pub(crate) fn wait(&mut self) -> impl Future<Output = Exit> {
+        poll_fn(|cx| self.poll_exit(cx))
     }
 }

@@ -1,5 +1,5 @@
-//! Writes to a pipe whose reader may be gone, without SIGPIPE. Command lines often set that signal to its default action,
-//! which ends the process; and any thread of the host may write, so it is not enough to block the signal in our own.
+//! Writes to a pipe whose reader may have closed it, without SIGPIPE. Command lines often set that signal to its
+//! default action, which ends the process. Any thread of the host may write, so the signal is blocked for each write.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
-/// A writer that reports a closed pipe by an error alone.
+/// A writer that reports a closed pipe only as an error.
 pub(super) struct WithoutSigpipe<W>(pub(super) W);
 
 impl<W: AsyncWrite + Unpin> AsyncWrite for WithoutSigpipe<W> {
@@ -47,7 +47,8 @@ impl Blocked {
         }
     }
 
-    /// Undoes it. `raised`: the write has raised the signal. It is discarded first, unless the host has blocked it itself.
+    /// Restores the signal mask. `raised`: the write has raised the signal. It is discarded first, unless the host
+    /// itself has blocked it.
     fn unblock(self, raised: bool) {
         // SAFETY: all pointers are to initialized local variables, or null where that is allowed. `sigwait` does not wait: a
         // signal is pending, which was raised for this thread.

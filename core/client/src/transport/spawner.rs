@@ -1,5 +1,5 @@
-//! The one thread that forks. Linux sends the parent-death signal when the *thread* that forked ends, so agents must
-//! not be started from threads that come and go, as a runtime's do.
+//! The one thread that forks. Linux sends the parent-death signal when the *thread* that forked ends. So agents must
+//! not be started from threads that may end earlier than the program, such as those of a runtime.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Spawner {
-    /// Threads do not survive a fork: another id means that ours is gone.
+    /// The process of the thread. Threads do not survive a fork, so another id means that the thread does not exist
+    /// here.
     host: u32,
     jobs: Sender<Job>,
 }
@@ -22,14 +23,14 @@ pub(super) async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'sta
     let (reply, answer) = oneshot::channel();
     submit(Box::new(move || {
         if let Ok(done) = catch_unwind(AssertUnwindSafe(job)) {
-            // If nobody waits any more, dropping the result undoes it.
+            // If the caller no longer waits, dropping the result ends the process.
             drop(reply.send(done));
         }
     }))?;
     Ok(answer.await.ok())
 }
 
-/// Has a job done for which no thread is worth being started.
+/// Runs a job on the spawner thread if it exists, because the job is not worth a new thread.
 pub(super) fn submit_if_running(job: Job) {
     let spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = spawner.as_ref().filter(|spawner| spawner.host == std::process::id()) {
@@ -58,7 +59,7 @@ fn submit(job: Job) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     #[tokio::test]
-    async fn jobs_share_a_thread_that_survives_panics() {
+    async fn spawner_thread_survives_panics() {
         let id = || std::thread::current().id();
         let first = super::run(id).await.unwrap();
 

@@ -1,6 +1,7 @@
-//! The agent's stderr: always drained, so that it never blocks; its end is kept for errors.
+//! The agent's stderr. It is always read, so that it never blocks. Its last part is kept for errors.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,22 +9,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::AsyncRead;
 use tokio::sync::Notify;
 
-use super::read_some;
+use super::poll_read_some;
 use crate::handler::StderrHandler;
 
-/// How much of the end is kept, and how long a line may get.
+/// The limit of the kept part, and of a line, in bytes.
 const LIMIT: usize = 64 << 10;
-/// How much is read at a time.
+/// The number of bytes that are read at a time.
 const CHUNK: usize = 8 << 10;
 
-/// The end of stderr, and whether all of it has come.
+/// The last part of stderr, and whether all of it was read.
 pub(super) struct Stderr(Arc<Drained>);
 
 #[derive(Default)]
 struct Drained {
     ring: Mutex<VecDeque<u8>>,
     done: AtomicBool,
-    /// Tells that it is.
+    /// Marks that all was read.
     notice: Notify,
 }
 
@@ -33,7 +34,7 @@ impl Drained {
     }
 }
 
-/// The task that drains. Dropped, it has come to its end, in whatever way.
+/// The task that reads stderr. Dropping it marks the end.
 struct Draining(Arc<Drained>);
 
 impl Drop for Draining {
@@ -44,11 +45,11 @@ impl Drop for Draining {
 }
 
 impl Stderr {
-    /// Starts to drain; must be called within a runtime.
+    /// Starts to read. Call it within a runtime.
     pub(super) fn drain(source: impl AsyncRead + Send + Unpin + 'static, handler: Option<StderrHandler>) -> Self {
         let drained = Arc::new(Drained::default());
         let draining = Draining(Arc::clone(&drained));
-        tokio::spawn(async move { run(source, &draining.0, handler).await });
+        tokio::spawn(run(source, draining, handler));
         Self(drained)
     }
 
@@ -56,14 +57,14 @@ impl Stderr {
         let mut ring = self.0.lock();
         let full = ring.len() >= LIMIT;
         let mut bytes: &[u8] = ring.make_contiguous();
-        // A ring that is full begins somewhere in a line, maybe in a character.
+        // A full buffer begins in the middle of a line, possibly of a character.
         if full && let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             bytes = &bytes[end + 1..];
         }
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    /// Waits until all of it has come.
+    /// Waits until all of it was read.
     pub(super) async fn done(&self) {
         let notice = self.0.notice.notified();
         tokio::pin!(notice);
@@ -74,11 +75,11 @@ impl Stderr {
     }
 }
 
-async fn run(mut source: impl AsyncRead + Unpin, drained: &Drained, handler: Option<StderrHandler>) {
+async fn run(mut source: impl AsyncRead + Unpin, draining: Draining, handler: Option<StderrHandler>) {
     let mut lines = handler.map(Lines::new);
     let mut take = |chunk: &[u8]| {
         {
-            let mut ring = drained.lock();
+            let mut ring = draining.0.lock();
             ring.extend(chunk);
             let over = ring.len().saturating_sub(LIMIT);
             ring.drain(..over);
@@ -87,7 +88,7 @@ async fn run(mut source: impl AsyncRead + Unpin, drained: &Drained, handler: Opt
             lines.feed(chunk);
         }
     };
-    while read_some::<CHUNK>(&mut source, &mut take).await.is_ok_and(|read| read > 0) {}
+    while poll_fn(|cx| poll_read_some::<CHUNK>(&mut source, &mut take, cx)).await.is_ok_and(|read| read > 0) {}
     if let Some(lines) = &mut lines
         && !lines.partial.is_empty()
     {
@@ -120,7 +121,7 @@ impl Lines {
         line = line.strip_suffix(b"\r").unwrap_or(line);
         let text = String::from_utf8_lossy(line).into_owned();
         self.partial.clear();
-        // A function that panics must not stop the draining.
+        // A panic of the handler must not stop the reading.
         if catch_unwind(AssertUnwindSafe(|| (self.handler)(text))).is_err() {
             tracing::error!("on_stderr panicked");
         }
@@ -153,20 +154,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_come_whole() {
+    async fn stderr_lines_arrive_complete() {
         let (lines, tail) = drained(&[b"one\ntw", b"o\r\n\nhalf \xff"]).await;
         assert_eq!(lines, ["one", "two", "", "half \u{fffd}"]);
         assert_eq!(tail, "one\ntwo\r\n\nhalf \u{fffd}");
     }
 
     #[tokio::test]
-    async fn a_panic_does_not_stop_it() {
+    async fn on_stderr_panic_does_not_stop_reading() {
         let (lines, _) = drained(&[b"panic\nnext\n"]).await;
         assert_eq!(lines, ["next"]);
     }
 
     #[tokio::test]
-    async fn only_the_end_is_kept() {
+    async fn stderr_tail_keeps_only_end() {
         let flood = "0123456789abcde\n".repeat(1 << 16);
         let (lines, tail) = drained(&[flood.as_bytes(), b"the end"]).await;
         assert_eq!(lines.len(), (1 << 16) + 1);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endless_line_is_cut() {
+    async fn endless_line_is_cut() {
         let (lines, tail) = drained(&[&vec![b'x'; 3 * LIMIT]]).await;
         assert!(lines.len() >= 3 && lines.iter().all(|line| line.len() <= LIMIT + (8 << 10)));
         assert_eq!(lines.iter().map(String::len).sum::<usize>(), 3 * LIMIT);

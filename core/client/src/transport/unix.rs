@@ -7,27 +7,25 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::AtomicPtr;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, kill_process_group, setsid, waitpgid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, setsid, waitpgid};
 use tokio::io::AsyncWrite;
 #[cfg(target_os = "linux")]
 use tokio::io::{Interest, unix::AsyncFd};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::time::Sleep;
 
-use super::Exit;
+use super::deadline::{KILL_DEADLINE, Killed};
+use super::lifeline::Lifeline;
+use super::{Exit, SERVER_END_GRACE};
 use crate::error::Error;
-use crate::options::Launch;
+use crate::transport::launch::Launch;
 
-/// How long a process may take to end after KILL. It ends within moments unless the system cannot end it yet, or this user
-/// may not signal it.
-const KILL_DEADLINE: Duration = Duration::from_secs(5);
-/// How often a thread that reaps a killed process looks for its end.
+/// How often a thread that reaps a killed process checks for its end.
 const REAP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// This process's ends of the child's pipes.
@@ -40,18 +38,14 @@ pub(super) struct Pipes {
 /// A child process that leads a session and a process group of its own. Dropped, it is killed and reaped.
 pub(super) struct Running {
     pid: Pid,
-    /// None once it has ended, or could not be ended.
+    /// `None` once it has ended, or could not be ended.
     child: Option<Child>,
     exit: Option<Exit>,
     killed: Option<Killed>,
-}
-
-/// KILL was sent.
-struct Killed {
-    until: Instant,
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Why the signal was refused.
-    refused: Option<io::Error>,
+    /// A server, which ends its own children if it gets the time.
+    is_server: bool,
+    /// Ends a server if this program is killed. `None` for other agents.
+    lifeline: Option<Box<Lifeline>>,
 }
 
 /// A child process and how its end is noticed.
@@ -63,8 +57,9 @@ enum Child {
     Tokio(Box<tokio::process::Child>),
 }
 
-/// Starts the program. On Linux the agent gets KILL when the calling thread ends, so that thread must live as long as the
-/// process. The thread must be in the context of a runtime; panics, with nothing started, if that runtime has no I/O.
+/// Starts the program. On Linux an agent that is not a server gets KILL when the calling thread ends, so that thread must
+/// live as long as the process. Call it in the context of a runtime; it panics, without starting anything, if that runtime
+/// has no I/O.
 pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     let (stdin, our_stdin) = pipe()?;
     let (our_stdout, stdout) = pipe()?;
@@ -76,6 +71,7 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
     };
     let exec = Exec::new(launch)?;
     let host = getpid();
+    let is_server = launch.server.is_some();
     let mut command = Command::new(&launch.program);
     command.current_dir(&launch.current_dir).stdin(stdin).stdout(stdout).stderr(stderr);
     // SAFETY: between fork and exec the closure makes system calls only; all memory was allocated before. `exec` keeps the
@@ -85,7 +81,9 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
             // Without a controlling terminal: a tool that opens /dev/tty gets an error instead of stopping the agent. The
             // leader of a session cannot leave its process group.
             setsid()?;
-            die_with(host)?;
+            if !is_server {
+                die_with(host)?;
+            }
             // The agent must not inherit which signals a thread of the host blocks.
             let mut none = MaybeUninit::uninit();
             libc::sigemptyset(none.as_mut_ptr());
@@ -96,7 +94,18 @@ pub(super) fn start(launch: &Launch) -> io::Result<(Running, Pipes)> {
         });
     }
     let (pid, child) = Child::spawn(command)?;
-    Ok((Running { pid, child: Some(child), exit: None, killed: None }, pipes))
+    let lifeline = if is_server { lifeline(pid) } else { None };
+    Ok((Running { pid, child: Some(child), exit: None, killed: None, is_server, lifeline }, pipes))
+}
+
+/// Starts the lifeline of a server. A server that gets one TERM ends its tools, which are not members of its group.
+fn lifeline(server: Pid) -> Option<Box<Lifeline>> {
+    let attached = pipe().and_then(|ends| Lifeline::attach(server, ends));
+    let warn = |error: &io::Error| {
+        tracing::warn!(pid = %server, %error, "the server would stay if this program were killed: /bin/sh, which waits for \
+            the end of the program, could not be started");
+    };
+    attached.inspect_err(warn).ok().map(Box::new)
 }
 
 /// Writes to the agent. A closed pipe is an error, never SIGPIPE.
@@ -112,8 +121,8 @@ pub(super) fn writer(stdin: ChildStdin) -> Box<dyn AsyncWrite + Send + Unpin> {
     Box::new(stdin)
 }
 
-/// A pipe whose ends are above the descriptors 0 to 2, which a host may have closed and may open again.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+/// Makes a pipe whose ends are above the descriptors 0 to 2, which a host may have closed and may open again.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let above = |end: OwnedFd| if end.as_raw_fd() > libc::STDERR_FILENO { Ok(end) } else { end.try_clone() };
     let (reader, writer) = io::pipe()?;
     Ok((above(reader.into())?, above(writer.into())?))
@@ -124,7 +133,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 fn die_with(host: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // The host may have died before the signal was set.
-    if getppid() == Some(host) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+    if rustix::process::getppid() == Some(host) { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -155,12 +164,12 @@ impl Child {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             },
-            // All that it knows of who waits is in the child.
+            // The future of `wait()` has no state of its own: the waker is in the child.
             Self::Tokio(child) => pin!(child.wait()).poll(cx),
         }
     }
 
-    /// Whether it has ended; reaps it.
+    /// Returns whether it has ended. Reaps it.
     fn try_wait(&mut self) -> bool {
         let ended = match self {
             #[cfg(target_os = "linux")]
@@ -194,10 +203,10 @@ mod pidfd {
 
     use super::{AsyncFd, Child, Interest};
 
-    /// Whether the system has such descriptors; Linux before 5.3 and some sandboxes do not.
+    /// Returns whether the system has such descriptors. Linux before 5.3 and some sandboxes do not.
     pub(super) fn is_supported() -> bool {
         static SUPPORTED: OnceLock<bool> = OnceLock::new();
-        // Having no descriptor left now says nothing against it.
+        // A temporary lack of descriptors does not count.
         let open = || !matches!(pidfd_open(getpid(), PidfdFlags::empty()), Err(error) if error != Errno::MFILE);
         *SUPPORTED.get_or_init(open)
     }
@@ -212,7 +221,7 @@ mod pidfd {
         match pidfd.and_then(register) {
             Ok(pidfd) => Ok((pid, Child::Pidfd { child, pidfd })),
             Err(error) => {
-                // Its end could not be noticed.
+                // Without the descriptor its end would go unnoticed.
                 child.kill()?;
                 child.wait()?;
                 Err(error)
@@ -231,6 +240,7 @@ impl Running {
             let exit = match child.poll_exit(cx) {
                 Poll::Ready(status) => {
                     self.child = None;
+                    self.lifeline = None;
                     end_group(self.pid);
                     status.map(exit_of).unwrap_or_else(|error| {
                         tracing::warn!(pid = self.pid(), %error, "the agent's exit status is lost: this program ignores \
@@ -242,7 +252,7 @@ impl Running {
                     let error = ready!(self.poll_still_running(cx));
                     tracing::warn!(%error, "the agent is left running");
                     if let Some(child) = self.child.take() {
-                        reap_in_background(self.pid, child);
+                        reap_in_background(self.pid, child, None);
                     }
                     Exit { still_running: Some(Box::new(error)), ..Exit::default() }
                 }
@@ -252,20 +262,25 @@ impl Running {
         Poll::Ready(self.exit.clone().unwrap_or_default())
     }
 
-    /// Ready if KILL has not ended it in time.
+    /// Is ready if KILL has not ended the process in time.
     fn poll_still_running(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let Some(killed) = &mut self.killed else { return Poll::Pending };
-        let until = killed.until;
-        let timer = killed.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until.into())));
-        ready!(timer.as_mut().poll(cx));
+        ready!(killed.poll_deadline(cx));
         Poll::Ready(still_running(self.pid, killed.refused.as_ref()))
     }
 
     pub(super) fn terminate(&mut self) {
-        // Until it has been reaped its id, which is also the group's, belongs to nobody else. To the group alone: the
-        // process must not get the signal twice.
+        // Before the process is reaped, its id, which is also the id of the group, cannot be reused. The signal goes to
+        // the group only, because the process must not get it twice.
         if self.exit.is_none() {
             signal_group(self.pid, Signal::TERM);
+        }
+    }
+
+    #[cfg_attr(not(feature = "kimi-web"), allow(dead_code, reason = "only servers are ended so"))]
+    pub(super) fn interrupt(&mut self) {
+        if self.exit.is_none() {
+            signal_group(self.pid, Signal::INT);
         }
     }
 
@@ -273,25 +288,26 @@ impl Running {
         let (None, Some(child)) = (&self.exit, &self.child) else { return };
         signal_group(self.pid, Signal::KILL);
         let refused = child.kill(self.pid).err();
-        let until = tokio::time::Instant::now().into_std() + KILL_DEADLINE;
-        let killed = self.killed.get_or_insert(Killed { until, timer: None, refused: None });
-        killed.refused = refused;
+        self.killed.get_or_insert_with(Killed::new).refused = refused;
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
-            signal_group(self.pid, Signal::KILL);
-            drop(child.kill(self.pid));
-            reap_in_background(self.pid, child);
+        let Some(child) = self.child.take() else { return };
+        if self.is_server && self.killed.is_none() {
+            signal_group(self.pid, Signal::INT);
+            return reap_in_background(self.pid, child, Some(SERVER_END_GRACE));
         }
+        signal_group(self.pid, Signal::KILL);
+        drop(child.kill(self.pid));
+        reap_in_background(self.pid, child, None);
     }
 }
 
 fn signal_group(leader: Pid, signal: Signal) {
     if let Err(error) = kill_process_group(leader, signal) {
-        // Mostly nobody is left in it.
+        // The group usually has no members left.
         tracing::trace!(pid = %leader, ?signal, %error, "a process group was not signalled");
     }
 }
@@ -310,9 +326,21 @@ fn still_running(pid: Pid, refused: Option<&io::Error>) -> Error {
     ))
 }
 
-/// Waits for the end of a process that was killed, and reaps it: moments usually, but not on the caller's time.
-fn reap_in_background(pid: Pid, mut child: Child) {
+/// Waits in the background for the end of a process that was killed, and reaps it. With `grace` the process is killed
+/// after this time.
+fn reap_in_background(pid: Pid, mut child: Child, grace: Option<Duration>) {
     let reap = move || {
+        if let Some(grace) = grace {
+            let until = Instant::now() + grace;
+            while Instant::now() < until {
+                if child.try_wait() {
+                    return end_group(pid);
+                }
+                std::thread::sleep(REAP_INTERVAL);
+            }
+            signal_group(pid, Signal::KILL);
+            drop(child.kill(pid));
+        }
         let until = Instant::now() + KILL_DEADLINE;
         let mut warned = false;
         while !child.try_wait() {
@@ -329,8 +357,8 @@ fn reap_in_background(pid: Pid, mut child: Child) {
     }
 }
 
-/// Kills what a process that has ended left in its group, and reaps it if it has become ours: orphans do so if this is the
-/// first process of a container.
+/// Kills the rest of the group of a process that has ended, and reaps members that are children of this process.
+/// Orphans become its children if it is the first process of a container.
 fn end_group(leader: Pid) {
     signal_group(leader, Signal::KILL);
     if !reap_group(leader, WaitOptions::NOHANG) {
@@ -338,12 +366,12 @@ fn end_group(leader: Pid) {
             reap_group(leader, WaitOptions::empty());
         };
         if let Err(error) = std::thread::Builder::new().name("kimi-agent-reap".to_owned()).spawn(reap) {
-            tracing::warn!(pid = %leader, %error, "what the agent started is not reaped: no thread for it");
+            tracing::warn!(pid = %leader, %error, "the agent's descendants are not reaped: no thread for it");
         }
     }
 }
 
-/// Whether nothing of the group is left to reap.
+/// Returns whether nothing of the group is left to reap.
 fn reap_group(leader: Pid, options: WaitOptions) -> bool {
     loop {
         match waitpgid(leader, options) {
@@ -383,7 +411,7 @@ fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// What `execve` takes, allocated before the fork.
+/// The arguments of `execve`, allocated before the fork.
 struct Exec {
     program: CString,
     args: Strings,
@@ -405,7 +433,7 @@ impl Exec {
 /// C strings, and the list of pointers to them that ends with a null pointer.
 struct Strings {
     _strings: Vec<CString>,
-    /// These pointers may go to another thread, and look like plain ones in memory.
+    /// Atomic pointers are plain pointers in memory, and may be sent to another thread.
     pointers: Vec<AtomicPtr<c_char>>,
 }
 
@@ -426,7 +454,7 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 }
 
 fn variable(mut name: OsString, value: &OsStr) -> io::Result<CString> {
-    // The sign, and the zero at the end.
+    // For the `=`, and for the zero at the end.
     name.reserve_exact(value.len() + 2);
     name.push("=");
     name.push(value);

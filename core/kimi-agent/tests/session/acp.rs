@@ -59,7 +59,7 @@ impl Fake {
     }
 }
 
-/// A turn with an approval that nobody gives, and one that is cancelled.
+/// A turn with an approval without an answer, and a turn that is cancelled.
 async fn works(options: SessionOptions) {
     let session = options.start().await.expect("a session");
     assert_eq!((session.id(), session.protocol_version()), ("session_1", "acp-1"));
@@ -78,7 +78,7 @@ async fn works(options: SessionOptions) {
 }
 
 #[tokio::test]
-async fn kimi_code_is_found_out_and_remembered() {
+async fn kimi_code_detection_is_cached() {
     let fake = Fake::new();
     works(fake.options()).await;
     assert_eq!(fake.starts(), ["--wire", "--version", "acp"]);
@@ -87,7 +87,7 @@ async fn kimi_code_is_found_out_and_remembered() {
 }
 
 #[tokio::test]
-async fn commands_are_there_once_they_are_told_and_change_with_each_list() {
+async fn slash_commands_follow_latest_update() {
     let command = |name: &str| json!({"name": name, "description": name, "aliases": []});
     let update = json!({"type": "available_commands_update", "payload": {"availableCommands": [command("later")]}});
     let agent = scripted_agent(json!({
@@ -104,7 +104,7 @@ async fn commands_are_there_once_they_are_told_and_change_with_each_list() {
     assert_eq!(names(), ["compact", "help"]);
     assert_eq!(session.prompt("go").expect("a turn").result().await.expect("an end").text, "first");
     assert_eq!(names(), ["compact", "help"]);
-    // What a turn's lines come after is known when it ends.
+    // Which lines belong to a turn is known when the turn ends.
     assert_eq!(session.prompt("go").expect("a turn").result().await.expect("an end").text, "second");
     assert_eq!(names(), ["later"]);
     while told.recv().await.expect("an event") != "available_commands_update" {}
@@ -112,7 +112,7 @@ async fn commands_are_there_once_they_are_told_and_change_with_each_list() {
 }
 
 #[tokio::test]
-async fn a_package_of_npm_is_known_without_a_start() {
+async fn npm_package_is_detected_without_start() {
     let fake = Fake::new();
     let package = r#"{"name": "@moonshot-ai/kimi-code", "version": "2.1.0"}"#;
     std::fs::write(fake.0.path().join("package.json"), package).expect("a file");
@@ -123,7 +123,7 @@ async fn a_package_of_npm_is_known_without_a_start() {
 }
 
 #[tokio::test]
-async fn a_list_is_started_as_it_is() {
+async fn executable_list_is_started_unchanged() {
     let fake = Fake::new();
     let program = fake.program();
     let words = [Path::new("/bin/sh"), &program, Path::new("acp")];
@@ -133,17 +133,17 @@ async fn a_list_is_started_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_acp_has_not_is_refused_before_a_start() {
+async fn option_unsupported_by_acp_fails_before_start() {
     let fake = Fake::new();
-    let options = fake.options().dialect(Dialect::Acp).max_steps_per_turn(2);
+    let options = fake.options().dialect(Dialect::Acp).config(json!({}));
     let error = options.start().await.unwrap_err();
-    let expected = "an agent that speaks ACP does not support `max_steps_per_turn`, which ACP does not have; leave it out, or configure the agent itself";
+    let expected = "an agent that speaks ACP does not support `config`, which ACP does not have; leave it out, or configure the agent itself";
     assert_eq!((error.code(), error.to_string()), ("unsupported", expected.to_owned()));
     assert!(fake.starts().is_empty());
 }
 
 #[tokio::test]
-async fn a_session_of_the_scripted_agent_is_resumed_by_the_id_that_it_gave() {
+async fn scripted_agent_session_is_resumed_by_id() {
     let dir = tempfile::tempdir().expect("a directory");
     let script = json!({"release": "2.1.0", "session_file": "sessions.jsonl", "turns": [[{"text": "in {{session}}"}]]});
     let agent = scripted_agent(script);

@@ -63,9 +63,13 @@ struct Shell {
 
 impl Shell {
     fn open() -> Self {
+        Self::with_script(SHELL)
+    }
+
+    fn with_script(script: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let program = dir.path().join("agent");
-        std::fs::write(&program, SHELL).expect("a script");
+        std::fs::write(&program, script).expect("a script");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("a program");
         let words = [Path::new("/bin/sh"), &program];
         let agent = Agent::builder().executable(words).dialect(Dialect::Acp).env([("NOTES", dir.path().join("notes"))]);
@@ -87,7 +91,7 @@ async fn says(session: &Session, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn sessions_share_a_process_and_nothing_else() {
+async fn sessions_share_only_process() {
     let shell = Shell::open();
     let (first, second) = tokio::join!(shell.session(), shell.session());
     assert_eq!(first.pid(), second.pid());
@@ -106,7 +110,18 @@ async fn sessions_share_a_process_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_open_approval_holds_up_its_own_session_only() {
+async fn session_opened_during_close_opens_at_once() {
+    // Without `session/close` a session leaves in the same moment in which it is closed.
+    let shell = Shell::with_script(&SHELL.replace(r#","close":{}"#, ""));
+    let first = shell.session().await;
+    let (closed, second) = tokio::join!(first.close(), shell.session());
+    closed.expect("an end");
+    assert_eq!(says(&second, "who").await, "I am s2");
+    shell.agent.close().await.expect("an end");
+}
+
+#[tokio::test]
+async fn open_approval_blocks_its_own_session_only() {
     let shell = Shell::open();
     let (asked, decided) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (asks, decides) = (Arc::clone(&asked), Arc::clone(&decided));
@@ -123,7 +138,7 @@ async fn an_open_approval_holds_up_its_own_session_only() {
     let mut asking = first.prompt("ask").expect("a turn");
     asked.notified().await;
     assert_eq!(says(&second, "who").await, "I am s2");
-    // Nobody decides there, so it is rejected; the other's is still open.
+    // That session has no handler, so its request is rejected; the other session's is still open.
     assert_eq!(says(&second, "ask").await, "rejected");
     assert_eq!(first.state(), SessionState::Active);
     decided.notify_one();
@@ -131,7 +146,7 @@ async fn an_open_approval_holds_up_its_own_session_only() {
 }
 
 #[tokio::test]
-async fn who_reads_slowly_holds_up_nobody_else() {
+async fn slow_session_blocks_no_other() {
     let shell = Shell::open();
     let (first, second) = (shell.session().await, shell.session().await);
     let mut unread = first.prompt("spill").expect("a turn");
@@ -146,7 +161,7 @@ async fn who_reads_slowly_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn who_reads_nothing_of_too_much_is_given_up_alone() {
+async fn session_with_too_much_unread_fails_alone() {
     let shell = Shell::open();
     let (first, second) = (shell.session().await, shell.session().await);
     let mut unread = first.prompt("flood").expect("a turn");
@@ -158,7 +173,7 @@ async fn who_reads_nothing_of_too_much_is_given_up_alone() {
 }
 
 #[tokio::test]
-async fn a_death_fails_all_sessions_and_the_next_one_has_a_new_process() {
+async fn agent_death_fails_sessions_and_restarts() {
     let shell = Shell::open();
     let (first, second) = (shell.session().await, shell.session().await);
     let waiting = first.prompt("hang").expect("a turn");
@@ -177,7 +192,7 @@ async fn a_death_fails_all_sessions_and_the_next_one_has_a_new_process() {
 }
 
 #[tokio::test]
-async fn one_is_closed_while_another_runs_and_all_with_the_agent() {
+async fn agent_close_closes_remaining_sessions() {
     let shell = Shell::open();
     let (first, second) = (shell.session().await, shell.session().await);
     let mut running = second.prompt("hang").expect("a turn");
@@ -195,7 +210,7 @@ async fn one_is_closed_while_another_runs_and_all_with_the_agent() {
 }
 
 #[tokio::test]
-async fn a_session_alone_ends_its_process_and_asks_for_no_close() {
+async fn closing_last_session_skips_session_close() {
     let shell = Shell::open();
     let program = shell.dir.path().join("agent");
     let options = SessionOptions::new().executable([Path::new("/bin/sh"), &program]).dialect(Dialect::Acp);
@@ -223,7 +238,7 @@ async fn sessions_are_listed_resumed_and_forked() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_dropped_closes_its_sessions() {
+async fn dropped_agent_closes_its_sessions() {
     let shell = Shell::open();
     let session = shell.session().await;
     let mut running = session.prompt("hang").expect("a turn");
@@ -233,7 +248,7 @@ async fn an_agent_that_is_dropped_closes_its_sessions() {
 }
 
 #[tokio::test]
-async fn on_wire_each_session_has_a_process() {
+async fn on_wire_each_session_has_process() {
     let executable = scripted_agent(json!([[{"text": "You said: {{prompt}}"}]]));
     let agent = Agent::builder().executable(&executable).open().expect("an agent");
     let open = || agent.create_session(SessionOptions::new());

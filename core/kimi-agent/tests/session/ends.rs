@@ -30,7 +30,7 @@ async fn gone(agent: &ScriptedAgent) {
 }
 
 #[tokio::test]
-async fn close_waits_for_the_agent_and_twice_is_fine() {
+async fn repeated_close_waits_for_agent_exit() {
     let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
     let session = options.start().await.unwrap();
     assert!(count(&agent) > 0 || !cfg!(target_os = "linux"));
@@ -46,7 +46,7 @@ async fn close_waits_for_the_agent_and_twice_is_fine() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn one_that_wants_to_stay_is_killed() {
+async fn lingering_agent_is_killed() {
     let stay =
         json!([{"text": "a"}, {"ignore_eof": true}, {"ignore_signal": "TERM"}, {"end": "finished"}, {"stall": true}]);
     let (options, agent) = with(json!([stay]));
@@ -57,7 +57,7 @@ async fn one_that_wants_to_stay_is_killed() {
 }
 
 #[tokio::test]
-async fn one_that_answers_nothing_any_more_is_given_up() {
+async fn unanswered_cancel_closes_session() {
     let (options, agent) = with(json!([[{"text": "a"}, {"stderr": "deaf from here on"}, {"stall": true}]]));
     let (line, mut lines) = tokio::sync::mpsc::unbounded_channel();
     let options = options.on_stderr(move |text| drop(line.send(text.to_owned())));
@@ -71,7 +71,7 @@ async fn one_that_answers_nothing_any_more_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_never_answered_ends_by_a_deadline_and_the_next_works() {
+async fn unanswered_cancelled_prompt_allows_next_prompt() {
     let (options, _agent) = with(json!([[{"text": "a"}, {"never_answer": true}], [{"text": "b"}]]));
     // Within which it has to answer the cancel, however busy the machine is.
     let session = options.cancel_timeout(Duration::from_secs(2)).start().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_prompt_that_is_never_answered_ends_by_a_deadline_and_the_next_works()
 }
 
 #[tokio::test]
-async fn a_session_that_is_dropped_leaves_nothing() {
+async fn dropped_session_leaves_nothing() {
     let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
     let session = options.start().await.unwrap();
     let mut turn = session.prompt("go").unwrap();
@@ -94,7 +94,7 @@ async fn a_session_that_is_dropped_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_waits_for_leaves_nothing() {
+async fn dropped_start_leaves_nothing() {
     let (options, agent) = with(json!({"before_handshake": [{"stall": true}], "turns": []}));
     let starting = options.close_timeout(Duration::from_millis(100)).start();
     let started = tokio::time::timeout(Duration::from_millis(300), starting).await;
@@ -103,7 +103,7 @@ async fn a_start_that_nobody_waits_for_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_one_shot_leaves_nothing() {
+async fn one_shot_leaves_nothing() {
     let (options, agent) = with(json!([[{"text": ["4", "2"]}], [{"text": "never"}]]));
     let mut turn = prompt("6 * 7?", options.clone());
     let mut text = String::new();
@@ -124,7 +124,7 @@ async fn a_one_shot_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_one_shot_can_be_steered_and_cancelled_before_its_session_is_there() {
+async fn one_shot_accepts_steer_before_session_opens() {
     let (options, agent) = with(json!([[{"wait_steer": true}, {"text": "{{steer}}"}, {"wait_cancel": true}]]));
     let mut turn = prompt("go", options);
     turn.steer("left").await.unwrap();
@@ -135,7 +135,7 @@ async fn a_one_shot_can_be_steered_and_cancelled_before_its_session_is_there() {
 }
 
 #[test]
-fn with_its_runtime_everything_goes() {
+fn end_of_runtime_ends_agent() {
     let (options, agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}]]));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (session, mut turn) = runtime.block_on(async {
@@ -156,10 +156,10 @@ fn with_its_runtime_everything_goes() {
     });
 }
 
-/// An agent that knows no handshake, whose executable is asked for its version and never tells.
+/// An agent without a handshake, whose executable never prints its version.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_start_that_is_given_up_while_the_executable_is_asked_leaves_no_agent() {
+async fn start_dropped_during_detection_leaves_no_agent() {
     const SCRIPT: &str = r#"
         case "$*" in *--version*) echo asked > "$PIPES/asked"; exec tail -f /dev/null;; esac
         read -r line

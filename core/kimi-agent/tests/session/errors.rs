@@ -17,7 +17,7 @@ async fn failure(options: SessionOptions) -> Error {
 }
 
 #[tokio::test]
-async fn no_executable() {
+async fn missing_executable_is_spawn_error() {
     let error = failure(SessionOptions::new().executable("/no/such/kimi")).await;
     assert_eq!(error.code(), "spawn_error");
     assert!(error.to_string().contains("/no/such/kimi"), "{error}");
@@ -28,7 +28,7 @@ async fn no_executable() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_cannot_be_executed() {
+async fn non_executable_file_is_spawn_error() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let error = failure(SessionOptions::new().executable(file.path())).await;
     assert_eq!(error.code(), "spawn_error");
@@ -37,7 +37,7 @@ async fn what_cannot_be_executed() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn one_that_exits_at_once() {
+async fn immediate_agent_exit_is_error() {
     let error = failure(shell("echo 'no model, no fun' >&2; exit 3")).await;
     let Error::AgentExited(exit) = &error else { panic!("{error:?}") };
     assert_eq!((exit.exit_code, exit.signal.as_deref(), exit.stderr.as_str()), (Some(3), None, "no model, no fun\n"));
@@ -46,7 +46,7 @@ async fn one_that_exits_at_once() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_tombstone_is_quoted() {
+async fn stderr_of_failed_start_is_quoted() {
     let error = failure(shell("echo 'kimi --wire has moved, please install something else'")).await;
     assert_eq!(error.code(), "handshake_error");
     let text = error.to_string();
@@ -55,7 +55,7 @@ async fn a_tombstone_is_quoted() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn one_that_talks_of_other_things() {
+async fn program_without_wire_fails_handshake() {
     // A busy machine may not let it say that in time.
     let mut limit = Duration::from_millis(100);
     let error = loop {
@@ -70,7 +70,7 @@ async fn one_that_talks_of_other_things() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_wrong_says_where() {
+async fn wrong_script_names_its_place() {
     let (options, _agent) = with(json!([[{"text": "a", "delay": "soon"}]]));
     let error = failure(options).await;
     assert_eq!(fields(&error)["exit_code"], 2);
@@ -87,7 +87,7 @@ async fn wrong_options_are_named_before_anything_starts() {
 }
 
 #[tokio::test]
-async fn errors_of_a_turn_have_their_names() {
+async fn turn_errors_have_their_codes() {
     let codes = [
         (-32000, "turn_in_progress"),
         (-32001, "llm_not_set"),
@@ -112,7 +112,7 @@ async fn errors_of_a_turn_have_their_names() {
 }
 
 #[tokio::test]
-async fn a_death_in_a_turn_is_told_after_its_last_words() {
+async fn agent_death_is_reported_after_last_events() {
     for (last, code, signal) in [
         (json!({"exit": 0}), Some(0), None),
         (json!({"exit": 3}), Some(3), None),
@@ -133,7 +133,7 @@ async fn a_death_in_a_turn_is_told_after_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_ends_the_session() {
+async fn line_over_limit_ends_session() {
     let (options, _agent) = with(json!([[{"text": "x".repeat(5000)}]]));
     let session = options.max_line_bytes(4096).start().await.unwrap();
     let error = session.prompt("go").unwrap().result().await.unwrap_err();
@@ -144,7 +144,7 @@ async fn a_line_that_is_too_long_ends_the_session() {
 }
 
 #[tokio::test]
-async fn deadlines_end_a_turn_and_not_the_session() {
+async fn timeouts_end_turn_and_not_session() {
     let limit = Duration::from_millis(100);
     for deadline in [SessionOptions::idle_timeout, SessionOptions::turn_timeout] {
         let (options, _agent) = with(json!([[{"text": "a"}, {"wait_cancel": true}], [{"text": "b"}]]));
@@ -155,7 +155,7 @@ async fn deadlines_end_a_turn_and_not_the_session() {
 }
 
 #[tokio::test]
-async fn one_shots_fail_as_sessions_do() {
+async fn one_shot_fails_like_session() {
     let mut turn = prompt("hi", SessionOptions::new().executable("/no/such/kimi"));
     assert_eq!(turn.next().await.unwrap().unwrap_err().code(), "spawn_error");
     assert!(turn.next().await.is_none());
@@ -166,7 +166,7 @@ async fn one_shots_fail_as_sessions_do() {
 }
 
 #[test]
-fn a_one_shot_without_a_runtime_says_so() {
+fn one_shot_without_runtime_fails() {
     let mut turn = prompt("hi", SessionOptions::new());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert!(runtime.block_on(turn.result()).unwrap_err().to_string().contains("runtime"));

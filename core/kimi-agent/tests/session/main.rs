@@ -11,6 +11,7 @@ mod errors;
 mod requests;
 #[cfg(target_os = "linux")]
 mod security;
+mod services;
 mod table;
 mod turns;
 

@@ -14,7 +14,7 @@ fn asks() -> Value {
     json!([[{"tool_call": call}, {"text": "{{last.response}} {{last.feedback}}"}]])
 }
 
-/// Runs it; tells the text of the end, and whether the file is there.
+/// Runs the turn. Returns its final text, and whether the file exists.
 async fn ask(options: impl FnOnce(SessionOptions) -> SessionOptions) -> (String, bool) {
     let dir = tempfile::tempdir().unwrap();
     let (base, _agent) = with(asks());
@@ -25,7 +25,7 @@ async fn ask(options: impl FnOnce(SessionOptions) -> SessionOptions) -> (String,
 }
 
 #[tokio::test]
-async fn approvals_do_what_they_say() {
+async fn approval_answers_reach_agent() {
     assert_eq!(ask(|options| options).await, (String::new(), false));
     let answered = |approval: Approval| {
         move |options: SessionOptions| {
@@ -42,13 +42,13 @@ async fn approvals_do_what_they_say() {
     assert_eq!(ask(answered(Approval::reject("later"))).await, ("reject later".into(), false));
     let (_, written) = ask(|options| options.yolo(true)).await;
     assert!(written);
-    // Yolo asks nobody, whoever would answer.
+    // With yolo no handler is called.
     let (_, written) = ask(|options| options.yolo(true).on_approval(|_| async { Ok(Approval::reject("no")) })).await;
     assert!(written);
 }
 
 #[tokio::test]
-async fn a_function_that_fails_rejects_and_the_stream_tells() {
+async fn failed_handler_rejects_and_streams_event() {
     let (options, _agent) = with(asks());
     let session = options.on_approval(|_| async { Err("no idea".into()) }).start().await.unwrap();
     let mut turn = session.prompt("go").unwrap();
@@ -58,7 +58,7 @@ async fn a_function_that_fails_rejects_and_the_stream_tells() {
 }
 
 #[tokio::test]
-async fn who_reads_may_answer() {
+async fn reader_can_answer_manually() {
     let dir = tempfile::tempdir().unwrap();
     let (options, _agent) = with(asks());
     let session = options.work_dir(dir.path()).on_approval_manual().start().await.unwrap();
@@ -76,7 +76,7 @@ async fn who_reads_may_answer() {
 }
 
 #[tokio::test]
-async fn cancelling_while_a_person_is_asked_settles() {
+async fn cancel_during_manual_approval_settles() {
     let (options, _agent) = with(asks());
     let session = options.on_approval_manual().start().await.unwrap();
     let mut turn = session.prompt("go").unwrap();
@@ -114,7 +114,7 @@ async fn questions_are_answered_or_dismissed() {
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Order {
-    /// What to buy.
+    /// The thing to buy.
     item: String,
     #[serde(default)]
     count: u32,
@@ -130,7 +130,7 @@ fn call(name: &str, arguments: Value) -> Value {
 }
 
 #[tokio::test]
-async fn tools_take_types_and_return_what_they_like() {
+async fn typed_tools_convert_arguments_and_results() {
     let script = json!([
         [call("buy", json!({"item": "tea", "count": 2})), {"text": "{{last.output}}"}],
         [call("buy", json!({"count": "two"})), {"text": "{{last.is_error}} {{last.message}}"}],
@@ -169,7 +169,7 @@ async fn tools_take_types_and_return_what_they_like() {
 }
 
 #[tokio::test]
-async fn a_tool_that_the_agent_refuses_is_told_with_the_reason() {
+async fn refused_tool_is_reported_with_reason() {
     let (options, _agent) = with(json!([]));
     let object = json!({"type": "object"});
     let session = options
@@ -207,7 +207,7 @@ async fn hooks_allow_and_block() {
 }
 
 #[tokio::test]
-async fn what_comes_outside_turns_reaches_its_listener_in_order() {
+async fn events_outside_turns_reach_on_event() {
     let (outside, mut events) = tokio::sync::mpsc::unbounded_channel();
     let notice = |id: &str| {
         json!({"event": {"type": "Notification", "payload": {"id": id, "category": "c", "type": "t", "source_kind": "s",
@@ -233,7 +233,7 @@ async fn what_comes_outside_turns_reaches_its_listener_in_order() {
 }
 
 #[tokio::test]
-async fn a_handler_cannot_wait_for_the_turn_that_waits_for_it() {
+async fn handler_waiting_for_own_turn_fails() {
     let (helper, _helpers_agent) = with(json!([[{"text": "inner"}]]));
     let helper = Arc::new(helper.start().await.unwrap());
     let turn = Arc::new(tokio::sync::Mutex::new(None::<Turn>));
@@ -245,7 +245,7 @@ async fn a_handler_cannot_wait_for_the_turn_that_waits_for_it() {
         async move {
             let mut turn = turn.lock_owned().await;
             let refused = turn.as_mut().unwrap().result().await.unwrap_err();
-            // Another session's turn is another matter, and so is a task that nobody waits for.
+            // A turn of another session can be awaited, and so can this turn in a task that the handler does not await.
             let inner = helper.prompt("Help")?.result().await?.text;
             let later = tokio::spawn(async move { turn.as_mut().unwrap().result().await.map(|result| result.text) });
             told.send((refused, inner, later)).unwrap();
@@ -267,7 +267,7 @@ async fn a_handler_cannot_wait_for_the_turn_that_waits_for_it() {
 }
 
 #[tokio::test]
-async fn stderr_is_heard_line_by_line() {
+async fn on_stderr_receives_lines() {
     let (line, lines) = std::sync::mpsc::channel();
     let (options, _agent) = with(json!({"before_handshake": [{"stderr": "warming up"}], "turns": []}));
     let session = options.on_stderr(move |text| drop(line.send(text.to_owned()))).start().await.unwrap();
@@ -276,7 +276,7 @@ async fn stderr_is_heard_line_by_line() {
 }
 
 #[tokio::test]
-async fn the_unknown_is_delivered_and_refused() {
+async fn unknown_request_is_delivered_and_refused() {
     let (_session, mut turn) = running(json!([
         {"event": {"type": "FromTheFuture", "payload": {"anything": [1, 2]}}},
         {"request": {"type": "UnheardOf", "payload": {"a": 1}}, "id": "r1"},

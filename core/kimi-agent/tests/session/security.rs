@@ -1,4 +1,4 @@
-//! What is secret stays so, and what is passed on arrives as it is. `docs/security.md` says all of it.
+//! Secrets stay secret, and passed values arrive unchanged. `docs/evidence/security.md` has the whole promise.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use kimi_agent_protocol::error::fields;
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
 
-/// Secrets, each of its own, so that a leak tells where it comes from.
+/// Different secrets, so that a leak shows its source.
 const CONFIG: &str = "canary-of-config-71f0";
 const MCP: &str = "canary-of-mcp-52aa";
 const ENV: &str = "canary-of-env-9c3d";
@@ -32,7 +32,7 @@ fn holds_no_secret(what: &str, text: &str) {
     }
 }
 
-/// A program that writes down its arguments and environment and then is what is told.
+/// A program that records its arguments and environment, and then runs these commands.
 fn recorder(dir: &Path, then: &str) -> PathBuf {
     let path = dir.join("re corder $(x) ü");
     let text = format!(
@@ -57,7 +57,7 @@ fn private_files(arguments: &[OsString]) -> Vec<PathBuf> {
     arguments.iter().filter_map(file).collect()
 }
 
-/// Waits until a folder has gone; the system tells.
+/// Waits until a folder is deleted. The system reports that.
 async fn gone(path: &Path) {
     use rustix::fs::inotify;
 
@@ -91,14 +91,14 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_argument_no_debug_output_no_log_and_no_error() {
+async fn secrets_appear_in_no_output() {
     let log = Log::default();
     let writer = log.clone();
     tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).init();
     let dir = tempfile::TempDir::new().unwrap();
 
-    // One that works, one that exits at once, one that can't be started, and one that is refused.
-    // What it echoes in lines that are no messages is shown without the values.
+    // An agent that works, one that exits at once, one that can't be started, and one that is refused.
+    // Lines that are not messages are shown without the values.
     let echo = format!("echo {CONFIG} and {MCP}, {ENV}");
     let agent = scripted_agent(json!([[{"raw": echo}, {"text": "fine"}, {"exit": 3}]]));
     let options = secretive(SessionOptions::new().executable(&agent));
@@ -137,8 +137,34 @@ async fn secrets_are_in_no_argument_no_debug_output_no_log_and_no_error() {
     holds_no_secret("the log", &log);
 }
 
+#[cfg(feature = "kimi-web")]
+#[tokio::test]
+async fn server_secret_is_only_in_environment() {
+    let lines = Log::default();
+    let (stderr, dialect) = (lines.clone(), kimi_agent::Dialect::KimiWeb);
+    let agent = scripted_agent(json!([[{"text": "fine"}], [{"exit": 3}]]));
+    let options = SessionOptions::new().executable(&agent).dialect(dialect);
+    let options = options.on_stderr(move |line| stderr.0.lock().unwrap().push_str(line));
+    let session = options.start().await.unwrap();
+    let pid = session.pid().unwrap();
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+    let secret = environment.split('\0').find_map(|row| row.strip_prefix("KIMI_CODE_PASSWORD=")).unwrap();
+    assert!(secret.len() >= 64);
+    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
+    assert!(!String::from_utf8_lossy(&arguments).contains(secret));
+    let mut turn = session.prompt("hi").unwrap();
+    while let Some(event) = turn.next().await {
+        assert!(!format!("{event:?}").contains(secret));
+    }
+    let error = session.prompt("go").unwrap().result().await.unwrap_err();
+    assert_eq!(error.code(), "agent_exited");
+    let shown = format!("{session:?} {error} {error:?} {:?} {}", fields(&error), lines.0.lock().unwrap());
+    assert!(!shown.contains(secret), "{shown}");
+}
+
 #[test]
-fn these_tests_would_see_a_leak() {
+fn leak_is_found_by_these_tests() {
     for secret in [CONFIG, MCP, ENV] {
         let leak = format!("Options {{ deep: Some([\"{secret}\"]) }}");
         assert!(std::panic::catch_unwind(|| holds_no_secret("this", &leak)).is_err());
@@ -147,7 +173,7 @@ fn these_tests_would_see_a_leak() {
 }
 
 #[tokio::test]
-async fn private_files_are_private_and_go_with_the_session_however_it_ends() {
+async fn private_files_are_deleted_with_session() {
     let dir = tempfile::TempDir::new().unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
     for ends in ["close", "drop", "exit", "refusal"] {
@@ -178,13 +204,13 @@ async fn private_files_are_private_and_go_with_the_session_however_it_ends() {
         let files = private_files(&recorded(dir.path(), "argv"));
         let folder = files[0].parent().unwrap().to_owned();
         assert!(ends != "close" || !folder.exists(), "{folder:?} is still there");
-        // The rest is done in the background, by a driver that nobody holds any more.
+        // The driver does the rest in the background.
         gone(&folder).await;
     }
 }
 
 #[tokio::test]
-async fn arguments_arrive_as_they_are() {
+async fn arguments_arrive_unchanged() {
     let dir = tempfile::TempDir::new().unwrap();
     let program = recorder(dir.path(), "exit 0");
     let odd = dir.path().join("a b\n\"c\" 'd' $(touch owned) `x` ; & | * ? ~ \\ -- é 文");
@@ -221,7 +247,7 @@ async fn arguments_arrive_as_they_are() {
 
 /// Every option that becomes an argument, with values that a careless agent could take for flags of its own.
 #[tokio::test]
-async fn values_that_look_like_flags_stay_values() {
+async fn flag_like_option_values_stay_values() {
     type Set = fn(SessionOptions, &str, &Path) -> SessionOptions;
     let table: [(&str, bool, Set); 6] = [
         ("--model", false, |options, value, _| options.model(value)),
@@ -260,7 +286,7 @@ async fn values_that_look_like_flags_stay_values() {
 }
 
 #[tokio::test]
-async fn the_environment_is_the_programs_own_and_env() {
+async fn agent_gets_host_environment_and_env() {
     let dir = tempfile::TempDir::new().unwrap();
     let program = recorder(dir.path(), "exit 0");
     let odd = "a b\n$(touch owned) = é";
@@ -281,7 +307,7 @@ async fn the_environment_is_the_programs_own_and_env() {
 /// Not a test of its own: a program that is killed in the middle of a session.
 #[tokio::test]
 #[ignore = "started by the test below"]
-async fn a_program_that_is_killed() {
+async fn host_killed_during_session() {
     let agent = scripted_agent(json!([[{"text": "fine"}]]));
     let options = secretive(SessionOptions::new().executable(&agent));
     let _session = options.start().await.unwrap();
@@ -290,7 +316,7 @@ async fn a_program_that_is_killed() {
 }
 
 #[tokio::test]
-async fn what_a_killed_program_leaves_behind_goes_with_the_next_session() {
+async fn files_of_killed_host_are_swept() {
     let tmp = tempfile::TempDir::new().unwrap();
     let inside =
         |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
@@ -317,7 +343,7 @@ async fn what_a_killed_program_leaves_behind_goes_with_the_next_session() {
 /// The program above, with a folder of its own for temporary files, when its session is open.
 async fn host(tmp: &Path) -> tokio::process::Child {
     let mut host = tokio::process::Command::new(std::env::current_exe().unwrap());
-    host.args(["--exact", "security::a_program_that_is_killed", "--include-ignored", "--nocapture"]);
+    host.args(["--exact", "security::host_killed_during_session", "--include-ignored", "--nocapture"]);
     host.env("TMPDIR", tmp).stdout(std::process::Stdio::piped()).kill_on_drop(true);
     let mut host = host.spawn().unwrap();
     let mut said = tokio::io::BufReader::new(host.stdout.take().unwrap()).lines();
@@ -327,7 +353,7 @@ async fn host(tmp: &Path) -> tokio::process::Child {
 
 /// A value that an agent sends may name any path: nothing of the SDK's opens it.
 #[tokio::test]
-async fn paths_from_the_agent_are_only_told() {
+async fn paths_from_agent_are_not_opened() {
     let dir = tempfile::TempDir::new().unwrap();
     let victim = dir.path().join("victim");
     std::fs::write(&victim, "untouched").unwrap();

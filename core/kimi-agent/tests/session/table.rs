@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use super::*;
 
-/// What the row's error must be.
+/// The expected error of the row.
 fn check(row: &Value, error: &Error) {
     let (name, text, fields) = (&row["name"], error.to_string(), fields(error));
     assert_eq!(error.code(), row["code"], "{name}: {text}");
@@ -93,7 +93,7 @@ async fn provoke(row: &Value) -> Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_say_what_the_table_demands() {
+async fn error_texts_match_table() {
     let table = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/errors/table.json")).unwrap();
     let table: Value = serde_json::from_str(&table).unwrap();
     let rows = table["rows"].as_array().unwrap();

@@ -14,7 +14,7 @@ fn tokens(output: i64) -> Value {
 }
 
 #[tokio::test]
-async fn a_session_knows_what_it_talks_to() {
+async fn session_reports_its_agent() {
     let (options, _agent) = with(json!({
         "server": {"name": "Test", "version": "3.2"},
         "slash_commands": [{"name": "compact", "description": "Shorten", "aliases": ["c"]}],
@@ -36,14 +36,14 @@ async fn a_session_knows_what_it_talks_to() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_name_gets_one_that_differs() {
+async fn sessions_without_id_get_unique_ids() {
     let (one, other) = (open(json!([])).await, open(json!([])).await);
     assert_ne!(one.id(), other.id());
     assert_eq!(one.id().len(), 36);
 }
 
 #[tokio::test]
-async fn events_come_one_by_one_and_then_the_outcome() {
+async fn turn_yields_events_then_outcome() {
     let session = open(json!([[{"think": "Hm."}, {"text": ["Hel", "lo"]}, tokens(5)], [{"text": "Again"}]])).await;
     let mut turn = session.prompt("hi").unwrap();
     assert_eq!((turn.id(), session.state()), ("turn-1", SessionState::Active));
@@ -62,7 +62,7 @@ async fn events_come_one_by_one_and_then_the_outcome() {
 }
 
 #[tokio::test]
-async fn a_turn_is_a_stream() {
+async fn turn_streams_its_events() {
     let (_session, mut turn) = running(json!([{"text": "one"}])).await;
     let mut seen = 0;
     while let Some(event) = std::future::poll_fn(|cx| Pin::new(&mut turn).poll_next(cx)).await {
@@ -73,7 +73,7 @@ async fn a_turn_is_a_stream() {
 }
 
 #[tokio::test]
-async fn an_outcome_needs_no_reader() {
+async fn outcome_comes_without_reader() {
     let session = open(json!([[{"repeat": {"times": 20_000, "actions": [{"text": "x"}]}, "bulk": true}], []])).await;
     let mut turn = session.prompt("go").unwrap();
     assert_eq!(turn.result().await.unwrap().text.len(), 20_000);
@@ -84,7 +84,7 @@ async fn an_outcome_needs_no_reader() {
 }
 
 #[tokio::test]
-async fn steps_are_read_each_by_itself_also_where_numbers_restart() {
+async fn steps_are_read_separately_despite_repeated_numbers() {
     let script = json!([{"text": "a"}, {"step": 2}, {"text": "b"}, {"text": "unread"}, {"step": 1}, {"text": "c"}]);
     let (_session, mut turn) = running(script).await;
     let mut seen = Vec::new();
@@ -105,7 +105,7 @@ async fn steps_are_read_each_by_itself_also_where_numbers_restart() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_step_takes_nothing_of_the_next() {
+async fn end_of_step_keeps_next_step_unread() {
     let (_session, mut turn) = running(json!([{"text": "a"}, {"step": 2}, {"text": "b"}])).await;
     let mut read = 0;
     let mut steps = turn.steps();
@@ -125,7 +125,7 @@ async fn the_end_of_a_step_takes_nothing_of_the_next() {
 }
 
 #[tokio::test]
-async fn a_turn_is_read_by_event_or_by_step() {
+async fn turn_read_by_event_refuses_steps() {
     let script = json!([{"text": "a"}, {"step": 2}, {"text": "b"}]);
     let (_session, mut turn) = running(script.clone()).await;
     assert_eq!(turn.next().await.unwrap().unwrap().type_name(), "TurnBegin");
@@ -138,7 +138,7 @@ async fn a_turn_is_read_by_event_or_by_step() {
     );
     assert!(step.next().await.is_none());
     assert!(steps.next().await.is_none());
-    // The first reader goes on, and so does the turn.
+    // The first reader continues, and so does the turn.
     assert_eq!(turn.next().await.unwrap().unwrap().type_name(), "StepBegin");
     assert_eq!(turn.result().await.unwrap().text, "b");
 
@@ -155,7 +155,7 @@ async fn a_turn_is_read_by_event_or_by_step() {
 }
 
 #[tokio::test]
-async fn a_failure_is_the_last_thing_of_the_last_step() {
+async fn failure_is_last_thing_of_last_step() {
     let (_session, mut turn) =
         running(json!([{"text": "a"}, {"error": {"code": -32003, "message": "the model is down"}}])).await;
     let mut steps = turn.steps();
@@ -172,7 +172,7 @@ async fn a_failure_is_the_last_thing_of_the_last_step() {
 }
 
 #[tokio::test]
-async fn one_turn_runs_at_a_time() {
+async fn second_turn_is_refused_while_one_runs() {
     let (session, turn) = running(json!([{"text": "a"}, {"wait_cancel": true}])).await;
     assert_eq!(session.prompt("again").unwrap_err().code(), "turn_in_progress");
     assert_eq!(session.replay().next().await.unwrap().unwrap_err().code(), "turn_in_progress");
@@ -180,7 +180,7 @@ async fn one_turn_runs_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_has_an_outcome_and_the_next_is_clean() {
+async fn cancelled_turn_has_outcome_and_next_works() {
     let session = open(json!([[{"text": "Work"}, {"wait_cancel": true}, {"text": "ing"}], [{"text": "Next"}]])).await;
     let mut turn = session.prompt("go").unwrap();
     until(&mut turn, "ContentPart").await;
@@ -194,7 +194,7 @@ async fn a_cancelled_turn_has_an_outcome_and_the_next_is_clean() {
 }
 
 #[tokio::test]
-async fn letting_go_of_a_turn_cancels_it() {
+async fn dropped_turn_is_cancelled() {
     let session = open(json!([
         [{"repeat": {"times": 10_000, "actions": [{"text": "old"}]}}, {"wait_cancel": true}],
         [{"text": "new"}],
@@ -204,7 +204,7 @@ async fn letting_go_of_a_turn_cancels_it() {
     let mut turn = session.prompt("go").unwrap();
     until(&mut turn, "ContentPart").await;
     drop(turn);
-    // This one waits for the end of the first, and is let go of before.
+    // This one waits for the end of the first, and is dropped before.
     drop(session.prompt("never").unwrap());
     let mut turn = session.prompt("go").unwrap();
     assert!(matches!(turn.next().await.unwrap().unwrap(), Event::TurnBegin(_)));
@@ -212,7 +212,7 @@ async fn letting_go_of_a_turn_cancels_it() {
 }
 
 #[tokio::test]
-async fn limits_of_steps_are_told() {
+async fn max_steps_reached_is_reported() {
     let (options, _agent) = with(json!([[{"text": "a"}, {"step": null}, {"text": "b"}, {"step": null}]]));
     let session = options.max_steps_per_turn(2).start().await.unwrap();
     let result = session.prompt("go").unwrap().result().await.unwrap();
@@ -222,7 +222,7 @@ async fn limits_of_steps_are_told() {
 }
 
 #[tokio::test]
-async fn a_steer_reaches_the_turn_and_only_a_running_one() {
+async fn steer_reaches_turn_and_only_running_one() {
     let (_session, mut turn) = running(json!([{"text": "a"}, {"wait_steer": true}, {"text": "{{steer}}!"}])).await;
     until(&mut turn, "ContentPart").await;
     turn.steer("to the left").await.unwrap();
@@ -232,7 +232,7 @@ async fn a_steer_reaches_the_turn_and_only_a_running_one() {
 }
 
 #[tokio::test]
-async fn plan_mode_is_switched_and_told() {
+async fn plan_mode_change_is_reported() {
     let (outside, events) = std::sync::mpsc::channel();
     let (options, _agent) = with(json!([]));
     let session = options.on_event(move |event| drop(outside.send(event))).start().await.unwrap();
@@ -247,7 +247,7 @@ async fn plan_mode_is_switched_and_told() {
 }
 
 #[tokio::test]
-async fn a_session_can_be_resumed_and_replayed() {
+async fn session_can_be_resumed_and_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let script = json!({"session_file": "sessions.jsonl", "turns": [[{"text": ["Hel", "lo"]}]]});
     let (options, _agent) = with(script);
@@ -268,7 +268,7 @@ async fn a_session_can_be_resumed_and_replayed() {
 }
 
 #[tokio::test]
-async fn tokens_are_counted_by_turn_and_by_session() {
+async fn usage_is_counted_by_turn_and_session() {
     let inner = json!({"type": "StatusUpdate", "payload": {
         "token_usage": {"input_other": 0, "output": 7, "input_cache_read": 0, "input_cache_creation": 0}}});
     let session = open(json!([
@@ -284,7 +284,7 @@ async fn tokens_are_counted_by_turn_and_by_session() {
 }
 
 #[tokio::test]
-async fn what_came_in_a_prompt_is_what_was_given() {
+async fn prompt_reaches_agent_unchanged() {
     use kimi_agent::wire::{Content, ContentPart};
     let session = open(json!([[{"text": "{{prompt}}"}], [{"text": "{{prompt}}"}]])).await;
     let text = "a\nb \u{2028} \u{1f600} \"\\ \u{0}";
@@ -296,7 +296,7 @@ async fn what_came_in_a_prompt_is_what_was_given() {
 }
 
 #[tokio::test]
-async fn older_agents_lack_what_they_lack() {
+async fn older_agents_work_with_fewer_capabilities() {
     for (version, replay) in [("1.0", false), ("1.1", false), ("1.3", true)] {
         let session = open(json!({"wire": version, "turns": [[{"text": "old"}], [{"wait_cancel": true}]]})).await;
         assert_eq!(session.protocol_version(), version);
@@ -310,7 +310,7 @@ async fn older_agents_lack_what_they_lack() {
 }
 
 #[tokio::test]
-async fn text_stream_gives_the_answers_text_only() {
+async fn text_stream_yields_only_answer_text() {
     let script = json!([{"think": "Hm."}, {"text": ["Hel", "lo"]}, {"step": 2}, {"text": "!"}]);
     let (_session, mut turn) = running(script).await;
     let mut pieces = Vec::new();
@@ -323,7 +323,7 @@ async fn text_stream_gives_the_answers_text_only() {
 }
 
 #[tokio::test]
-async fn options_of_a_prompt_override_the_sessions() {
+async fn prompt_options_override_session_options() {
     let waiting = json!([{"text": "One"}, {"wait_cancel": true}]);
     let session = open(json!([waiting, waiting, [{"text": "Two"}]])).await;
     let brief = Duration::from_millis(50);
@@ -339,7 +339,7 @@ async fn options_of_a_prompt_override_the_sessions() {
 }
 
 #[tokio::test]
-async fn session_cancel_ends_what_runs_and_what_was_dropped() {
+async fn session_cancel_ends_running_and_dropped_turns() {
     let waiting = json!([{"text": "One"}, {"wait_cancel": true}]);
     let session = open(json!([waiting, waiting, waiting])).await;
     let mut turn = session.prompt("go").unwrap();
@@ -370,7 +370,7 @@ async fn close_with_timeout_zero_kills_at_once() {
     session.close_with_timeout(Duration::ZERO).await.unwrap();
     assert_eq!(turn.result().await.unwrap_err(), Error::SessionClosed);
 
-    // One that closes already is hurried.
+    // A second close shortens the first.
     let (options, _agent) = with(script);
     let session = options.close_timeout(LONG).cancel_timeout(LONG).start().await.unwrap();
     let mut turn = session.prompt("go").unwrap();

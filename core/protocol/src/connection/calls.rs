@@ -1,19 +1,19 @@
-//! Our calls: how one is sent, and what its answer does.
+//! The connection's calls to the agent: how they are sent, and the effects of their answers.
 
 use std::time::Instant;
 
 use super::{CallKey, Connection, Output, Phase, TurnKey, replay};
-use crate::dialect::Call;
+use crate::dialect::{Call, ConfigValue};
 use crate::error::local_error;
-use crate::error::{Result, RpcErrorKind};
-use crate::wire::jsonrpc::RpcFailure;
-use crate::wire::{Content, Json};
+use crate::error::{Error, Result, RpcErrorKind};
+use crate::jsonrpc::RpcFailure;
+use crate::messages::{Content, Json};
 
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) key: CallKey,
     pub(super) call: Call,
-    /// Of calls that no other deadline covers.
+    /// For calls without a deadline of another kind.
     pub(super) deadline: Option<Instant>,
 }
 
@@ -25,10 +25,10 @@ pub(super) struct Prepared {
 }
 
 impl Connection {
-    /// Puts a call into the agent's words. What it can't do comes first, whatever the moment.
+    /// Encodes a call. It must be sent then.
     pub(super) fn prepare(&mut self, call: Call) -> Result<Prepared> {
         if let Phase::Closed(error) = &self.phase {
-            return Err(error.clone());
+            return Err((**error).clone());
         }
         let key = self.new_key();
         // Ids must be strings: real agents refuse numbers, without naming them in the answer.
@@ -37,7 +37,7 @@ impl Connection {
         Ok(Prepared { id, bytes, pending: PendingCall { key, call, deadline: None } })
     }
 
-    /// Registers a call, then hands out its bytes.
+    /// Registers a call, and queues its bytes.
     pub(super) fn send(&mut self, call: Prepared) -> CallKey {
         let key = call.pending.key;
         let bytes = self.register(call);
@@ -52,40 +52,85 @@ impl Connection {
     }
 
     /// Steers the running turn. Its end comes as [`Output::CallEnded`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot be steered, `NoActiveTurn` if the turn does not run, or the error that closed the
+    /// connection.
     pub fn steer(&mut self, turn: TurnKey, input: Content, now: Instant) -> Result<CallKey> {
-        let mut call = self.prepare(Call::Steer(input))?;
+        let call = Call::Steer(input);
+        let runs = self.turn.as_ref().is_some_and(|active| active.key == turn && active.cancel.is_none());
+        self.check(&call, || {
+            let reason = "the turn has ended or is being cancelled; call `prompt()` instead";
+            (!runs).then(|| local_error(RpcErrorKind::NoActiveTurn, reason))
+        })?;
+        let mut call = self.prepare(call)?;
         call.pending.deadline = Some(now + self.timing.answer);
-        match &self.turn {
-            Some(active) if active.key == turn && active.cancel.is_none() => Ok(self.send(call)),
-            _ => Err(local_error(
-                RpcErrorKind::NoActiveTurn,
-                "the turn has ended or is being cancelled; call `prompt()` instead",
-            )),
-        }
+        Ok(self.send(call))
     }
 
     /// Switches plan mode.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent has no plan mode, or the error that closed the connection.
     pub fn set_plan_mode(&mut self, on: bool, now: Instant) -> Result<CallKey> {
         let mut call = self.prepare(Call::SetPlanMode(on))?;
         call.pending.deadline = Some(now + self.timing.answer);
         Ok(self.send(call))
     }
 
-    /// Asks for the session's past.
+    /// Sets an option of the session. Its end comes as [`Output::CallEnded`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent has no such options, [`Error::InvalidOption`] for an unknown option or value, or the
+    /// error that closed the connection.
+    pub fn set_config_option(&mut self, option: String, value: ConfigValue, now: Instant) -> Result<CallKey> {
+        let mut call = self.prepare(Call::SetConfigOption { option, value })?;
+        call.pending.deadline = Some(now + self.timing.answer);
+        Ok(self.send(call))
+    }
+
+    /// Removes the last turns. Its end comes as [`Output::CallEnded`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot undo turns, `TurnInProgress` while a turn runs, or the error that closed the
+    /// connection.
+    pub fn undo(&mut self, turns: u32, now: Instant) -> Result<CallKey> {
+        self.check(&Call::Undo(turns), || {
+            self.in_progress("a turn or a replay is running; wait for its end, or cancel it, before you undo a turn")
+        })?;
+        let mut call = self.prepare(Call::Undo(turns))?;
+        call.pending.deadline = Some(now + self.timing.answer);
+        Ok(self.send(call))
+    }
+
+    /// Requests the earlier messages of the session.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot replay, `TurnInProgress` while a turn runs, or the error that closed the
+    /// connection.
     pub fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
+        self.check(&Call::Replay, || {
+            self.in_progress("a turn or a replay is running; wait for its end, or cancel it, before you begin a replay")
+        })?;
         let call = self.prepare(Call::Replay)?;
-        if self.turn.is_some() || self.replay.is_some() {
-            return Err(local_error(
-                RpcErrorKind::TurnInProgress,
-                "a turn or a replay is running; wait for its end, or cancel it, before you begin a replay",
-            ));
-        }
         let key = self.send(call);
         self.replay = Some(Box::new(replay::Replaying::new(key, now)));
         Ok(key)
     }
 
-    /// Forgets a call whose caller has been told something else.
+    fn in_progress(&self, reason: &str) -> Option<Error> {
+        (self.turn.is_some() || self.replay.is_some()).then(|| local_error(RpcErrorKind::TurnInProgress, reason))
+    }
+
+    /// Fails if the call cannot be made: first if the agent lacks it, then for the reason that `now` returns.
+    fn check(&self, call: &Call, now: impl FnOnce() -> Option<Error>) -> Result<()> {
+        if let Phase::Closed(error) = &self.phase {
+            return Err((**error).clone());
+        }
+        self.dialect.missing(call).or_else(now).map_or(Ok(()), Err)
+    }
+
+    /// Removes a call whose caller has got another error.
     pub fn forget_call(&mut self, key: CallKey) {
         self.calls.retain(|_, pending| pending.key != key);
     }
@@ -93,7 +138,7 @@ impl Connection {
     /// The agent has answered one of our calls.
     pub(super) fn response(&mut self, id: &str, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
         let Some(PendingCall { key, call, .. }) = self.calls.remove(id) else {
-            tracing::warn!(id, "the agent answers a call that nobody waits for");
+            tracing::warn!(id, "late answer, or answer to an unknown call, ignored");
             return;
         };
         if matches!(call, Call::Initialize(_)) {
@@ -101,7 +146,7 @@ impl Connection {
                 self.calls.insert(id.to_owned(), PendingCall { key, call, deadline: None });
                 return self.transmit(bytes);
             }
-            // What the handshake took is a good deal of what a session takes.
+            // The handshake's calls take much of the memory of an idle session.
             self.calls.shrink_to_fit();
             let opened = self.dialect.finish_handshake(outcome).map_err(|error| self.advised(error));
             self.opened(opened);
@@ -114,5 +159,28 @@ impl Connection {
             Call::Replay => self.replay_answered(key, outcome, now),
             _ => self.outputs.push_back(Output::CallEnded { call: key, outcome }),
         }
+    }
+
+    /// Adds a hint to an error of the agent.
+    pub(super) fn advised(&self, error: Error) -> Error {
+        let Error::Rpc(mut error) = error else { return error };
+        let hint = match error.kind {
+            RpcErrorKind::LlmNotSet => Some(match &self.model {
+                Some(model) => format!(
+                    "check `model`: the agent's configuration must define a model named \"{model}\", or pass one in \
+                     `config`"
+                ),
+                None => "log in with `kimi login` (older releases: `/login` in `kimi`), or set `model` and pass the \
+                         model's provider in `config` or `config_file`"
+                    .to_owned(),
+            }),
+            RpcErrorKind::LlmNotSupported => Some("choose another model with `model`".to_owned()),
+            RpcErrorKind::AuthExpired => Some("log in again with `kimi login`".to_owned()),
+            _ => None,
+        };
+        if error.hint.is_none() {
+            error.hint = hint;
+        }
+        Error::Rpc(error)
     }
 }

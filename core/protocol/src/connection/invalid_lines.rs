@@ -1,18 +1,18 @@
-//! How often the log hears of lines that are not of the protocol: a program may write thousands of them a second.
+//! Limits how often invalid lines are logged, because a program can write thousands of them a second.
 
 use std::time::{Duration, Instant};
 
-/// How many are logged one by one.
+/// The number of invalid lines that are logged one by one.
 const WHOLE: u64 = 5;
-/// After those, how often a summary is logged at most.
+/// After those, the shortest time between two summaries.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What the log is to hear of a line.
+/// The log record for a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
     /// The line itself.
     Line,
-    /// The line, and that so many others were dropped since the last record.
+    /// The line, and the number of other lines that were dropped since the last record.
     Summary(u64),
     /// Nothing yet.
     Nothing,
@@ -27,7 +27,7 @@ pub(super) struct InvalidLines {
 }
 
 impl InvalidLines {
-    /// Counts a line, and says what to log of it.
+    /// Counts a line, and returns what to log about it.
     pub(super) fn count(&mut self, now: Instant) -> Report {
         self.seen += 1;
         if self.seen <= WHOLE {
@@ -42,7 +42,7 @@ impl InvalidLines {
         Report::Summary(std::mem::take(&mut self.unreported))
     }
 
-    /// How many lines no record has mentioned, at the end.
+    /// Returns the number of lines that no record has mentioned, at the end.
     pub(super) fn take_unreported(&mut self) -> u64 {
         std::mem::take(&mut self.unreported)
     }
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(lines.count(start + EVERY), Report::Nothing);
         assert_eq!(lines.take_unreported(), 1);
         assert_eq!(lines.take_unreported(), 0);
-        // A program that writes such a line now and then has each of them logged.
+        // If a program writes an invalid line rarely, each is logged.
         assert_eq!(lines.count(start + 3 * EVERY), Report::Summary(0));
     }
 }

@@ -1,32 +1,32 @@
-//! A replay: the past, told again between our call and its answer. A request in it was answered long ago, and must
-//! not be answered again; yet an agent in the background may ask for something at the same moment, and waits.
+//! A replay: the earlier messages, sent again between the call and its answer. A replayed request was answered before,
+//! and must not be answered again. A background agent may send a live request at the same time, which needs an answer.
 //!
-//! The answer tells how many requests were of the past. So what might be of the present is held until then, and
-//! answered only where that number leaves no other reading; a doubt counts as the past, as an approval fails closed.
+//! The answer says how many requests were replayed. Requests that may be live are held until then. They are answered
+//! only if that number proves that they are live; otherwise they count as replayed, as an approval fails closed.
 
 use std::time::Instant;
 
 use super::requests::is_background;
 use super::{CallKey, Connection, Output};
 use crate::error::Result;
-use crate::wire::{Event, Json};
+use crate::messages::{Event, Json};
 
-/// More than so many open requests, or bytes of them, are not held.
+/// At most this many open requests are held, and at most this many bytes of them.
 const MAX_HELD: usize = 256;
 const MAX_HELD_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Replaying {
     pub(super) call: CallKey,
-    pub(super) last_heard: Instant,
-    /// Whether anything but requests has come.
+    pub(super) last_activity: Instant,
+    /// Whether a message other than a request has arrived.
     told: bool,
     requests: u64,
     held: Vec<Held>,
     held_bytes: usize,
 }
 
-/// A request that nothing in the replay has resolved yet.
+/// A request that no message of the replay has resolved yet.
 #[derive(Debug)]
 struct Held {
     rpc_id: String,
@@ -35,7 +35,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether this is about the request, or about the tool call that it belongs to.
+    /// Returns whether a message is about the request, or about its tool call.
     fn is_resolved_by(&self, event: &Event) -> bool {
         let call = match &self.request {
             Event::ApprovalRequest(request) => Some(&request.tool_call_id),
@@ -53,10 +53,10 @@ impl Held {
 
 impl Replaying {
     pub(super) fn new(call: CallKey, now: Instant) -> Self {
-        Self { call, last_heard: now, told: false, requests: 0, held: Vec::new(), held_bytes: 0 }
+        Self { call, last_activity: now, told: false, requests: 0, held: Vec::new(), held_bytes: 0 }
     }
 
-    /// Something has come that is no request, and resolves none.
+    /// Handles a message that is not a request and resolves none.
     pub(super) fn event(&mut self, event: &Event) {
         self.told = true;
         self.release(|held| !held.is_resolved_by(event));
@@ -75,7 +75,7 @@ impl Replaying {
         self.held_bytes = self.held.iter().map(|held| held.size).sum();
     }
 
-    /// The requests that are of the present.
+    /// Returns the requests that are live.
     fn live(mut self, outcome: &Result<Json>) -> Vec<Held> {
         #[derive(serde::Deserialize)]
         struct Answer {
@@ -83,19 +83,19 @@ impl Replaying {
         }
         let past = match outcome {
             Ok(answer) => answer.decode::<Answer>().ok().map(|answer| answer.requests),
-            // A refusal comes instead of the past.
+            // The agent refused the replay.
             Err(_) if !self.told => Some(0),
             Err(_) => None,
         };
         let live = past.map_or(0, |past| self.requests.saturating_sub(past));
         if past != Some(0) {
-            // While no turn runs, it is agents in the background that ask.
+            // While no turn runs, background agents send the requests.
             self.release(|held| is_background(&held.request));
         }
         if self.held.len() as u64 > live {
             if live > 0 {
                 let open = self.held.len();
-                tracing::warn!(open, live, "which requests of a replay are new can't be told; none is answered");
+                tracing::warn!(open, live, "live requests during a replay can't be identified; none is answered");
             }
             return Vec::new();
         }

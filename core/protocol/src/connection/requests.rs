@@ -1,41 +1,48 @@
-//! Requests of the agent's: who answers each, and what is said where nobody does. Approvals fail closed.
+//! Requests of the agent: the source of each answer, and the default answers. Approvals fail closed.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::policy::ToolRules;
+use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, RejectedBy, short};
+use super::warnings::HANDLERS;
 use super::{Connection, Output, Scope};
 use crate::answers::{Answers, Approval, HookDecision, OnError, WrongAnswer};
-use crate::dialect::Answer;
+use crate::dialect::{Answer, Services, TerminalAnswer};
 use crate::error::Result;
 use crate::error::invalid_option;
-use crate::naming::Naming;
-use crate::secrets::Secrets;
-use crate::wire::value::RequestOrigin;
-use crate::wire::{
+use crate::messages::value::RequestOrigin;
+use crate::messages::{
     ApprovalKind, ApprovalRequest, ApprovalResponse, Event, HandlerKind, Question, QuestionRequest, ToolCallRequest,
     ToolReturnValue, UnknownEvent,
 };
+use crate::naming::Naming;
+use crate::secrets::Secrets;
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
-const INVALID_PARAMS: i64 = -32602;
+pub(super) const INVALID_PARAMS: i64 = -32602;
+pub(super) const INTERNAL_ERROR: i64 = -32603;
+pub(super) const REQUEST_CANCELLED: i64 = -32800;
 
-/// How many requests may await an answer, and how many answered ones are remembered. Whoever asks for more at once
-/// gets the safe answers.
+/// The limit of open requests, and of resolved ids that are remembered. Further requests get the default answer.
 const MAX_PENDING: usize = 1024;
 
-const SAME_ID: &str = "another request has the same id: an answer could be meant for either";
-/// How the bindings report that the host cancelled a handler, for example because its event loop ends.
-const HANDLER_CANCELLED: &str = "cancelled";
+/// How long a request waits for an answer before the log reports it.
+const REPORT_AFTER: Duration = Duration::from_secs(60);
 
-/// One of the agent's requests. Not its id: ids may repeat.
+const SAME_ID: &str = "another request has the same id: an answer could be meant for either";
+
+/// The key of one of the agent's requests. The agent's own ids may repeat.
 pub type RequestKey = u64;
 
-/// A request as somebody names it who answers it manually: by its id, and, unless it is a copy that has lost it, by what
-/// it is among all requests of the process.
+/// The name of a request in a manual answer: its id, and its origin, which a copy of the event may lack.
 #[derive(Clone, Debug)]
 pub struct RequestRef {
+    /// The id of the request.
     pub id: String,
+    /// The session and the request that the event came from.
     pub origin: Option<RequestOrigin>,
 }
 
@@ -63,50 +70,59 @@ impl From<&QuestionRequest> for RequestRef {
     }
 }
 
-/// Who answers requests of one kind.
+/// The source of the answers to requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Who {
-    /// Nobody: the safe default is said at once.
+pub enum AnswerSource {
+    /// The default answer is sent immediately.
     #[default]
-    Nobody,
-    /// Everything is allowed.
+    Default,
+    /// Every request is approved.
     Yolo,
-    /// Whoever reads the stream.
+    /// The reader of the events answers with `respond()`.
     Manual,
-    /// A function.
+    /// A handler of the program.
     Handler,
 }
 
-/// Who answers what.
+/// The sources of answers, by kind of request, and other settings for requests.
 #[derive(Clone, Debug, Default)]
-pub struct Policy {
-    pub approval: Who,
-    pub question: Who,
+pub struct AnswerSources {
+    /// The source of answers to approval requests.
+    pub approval: AnswerSource,
+    /// The source of answers to questions.
+    pub question: AnswerSource,
+    /// The names of the tools of the program.
     pub tools: HashSet<String>,
-    /// By subscription id: what counts where the hook fails, and its event.
+    /// The handlers of files and terminals that are set.
+    pub services: Services,
+    /// By subscription id: the decision if the hook fails, and the hook's event.
     pub hooks: HashMap<String, (OnError, String)>,
-    /// How the program spells options, for log lines.
+    /// The spelling of option names in log lines.
     pub naming: Naming,
-    /// Whether anybody sees what comes outside turns.
+    /// Whether a handler reads events outside turns.
     pub observed: bool,
-    /// What is not to be shown of what the agent sends.
+    /// The values that logs and errors mask.
     pub secrets: Secrets,
+    /// The rules that decide about tool calls before any handler. Boxed, so that a session without rules pays for one word.
+    pub rules: Option<Arc<Box<dyn ToolRules>>>,
 }
 
-/// Where an answer goes.
+/// The recipient of an answer.
 #[derive(Debug)]
-enum Asker {
-    /// To the agent, under this id.
+pub(super) enum ReplyTo {
+    /// The agent, under this id.
     Agent(String),
-    /// To the caller of a tool that did not call over the connection, by [`Output::ToolAnswered`].
-    Caller(RequestKey),
-    /// It has been answered.
-    Nobody,
+    /// The caller of a tool over the tools server, by [`Output::ToolAnswered`].
+    ToolCaller(RequestKey),
+    /// The terminal with this id.
+    Terminal(String),
+    /// The request has been answered.
+    Answered,
 }
 
 #[derive(Debug)]
 struct Pending {
-    asker: Asker,
+    reply_to: ReplyTo,
     request_id: String,
     kind: HandlerKind,
     name: Option<String>,
@@ -114,14 +130,18 @@ struct Pending {
     of_turn: bool,
     manual: bool,
     about: About,
+    /// When the log reports that the request has no answer. `None` if it has been reported, or never is.
+    report_at: Option<Instant>,
 }
 
-/// What a request is about, as far as it is needed once the request has been answered.
+/// The details of a request that are needed once it has been answered.
 #[derive(Debug, Default)]
 struct About {
     tool_call: Option<Known>,
-    /// Of an approval.
+    /// For an approval.
     description: String,
+    /// For an approval.
+    action: String,
     questions: Vec<Question>,
 }
 
@@ -129,23 +149,34 @@ struct About {
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pending: HashMap<RequestKey, Pending>,
-    /// Ids of manual requests that are resolved: a late answer to one is no mistake of the program's.
+    /// Ids of resolved manual requests. A late answer to such a request is not an error.
     resolved: HashSet<String>,
 }
 
 impl Requests {
-    /// Whether the agent waits for the program.
-    pub(super) fn waiting(&self) -> bool {
-        !self.pending.is_empty()
+    /// Returns whether the agent waits for the program. It waits for a terminal only after a call that asks for the
+    /// terminal's end.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.pending.values().any(|pending| !matches!(pending.reply_to, ReplyTo::Terminal(_)))
     }
 
-    /// The newest such request: ids may repeat, also across kinds.
+    /// Returns when the log reports the next request without an answer.
+    pub(super) fn next_report(&self) -> Option<Instant> {
+        self.pending.values().filter_map(|pending| pending.report_at).min()
+    }
+
+    /// Removes a request that no longer needs an answer.
+    pub(super) fn forget(&mut self, key: RequestKey) {
+        self.take(key);
+    }
+
+    /// Returns the newest request with this id. Ids may repeat, also across kinds.
     fn find(&self, request_id: &str, which: impl Fn(&Pending) -> bool) -> Option<RequestKey> {
         let matches = |pending: &Pending| pending.request_id == request_id && which(pending);
         self.pending.iter().filter(|(_, pending)| matches(pending)).map(|(key, _)| *key).max()
     }
 
-    /// The request that is meant by an id alone.
+    /// Returns the request for a manual answer that names only an id.
     fn named(&self, request_id: &str) -> Result<Option<RequestKey>> {
         let is_manual = |pending: &&Pending| pending.manual && pending.request_id == request_id;
         if self.pending.values().filter(is_manual).count() > 1 {
@@ -156,9 +187,9 @@ impl Requests {
         Ok(self.find(request_id, |pending| pending.manual).or_else(|| self.find(request_id, |_| true)))
     }
 
-    /// Whether an answer by hand to an approval of this id could be meant for another: one that is open, which is given,
-    /// or one of the same turn that was.
-    fn doubtful(&self, request_id: &str) -> Option<Option<RequestKey>> {
+    /// Returns `Some` if a manual answer to an approval of this id could be meant for another approval: an open one, which is
+    /// returned, or a resolved one of the same turn.
+    fn ambiguity(&self, request_id: &str) -> Option<Option<RequestKey>> {
         let twin = self.find(request_id, |pending| pending.manual && pending.kind == HandlerKind::Approval);
         (twin.is_some() || self.resolved.contains(request_id)).then_some(twin)
     }
@@ -171,7 +202,7 @@ impl Requests {
         Some(pending)
     }
 
-    /// An answer by hand to this comes too late.
+    /// Remembers a resolved id: a manual answer to it is late, which is not an error.
     fn remember(&mut self, request_id: &str) {
         if self.resolved.len() >= MAX_PENDING {
             self.resolved.clear();
@@ -179,7 +210,7 @@ impl Requests {
         self.resolved.insert(request_id.to_owned());
     }
 
-    /// The agent says that a request is resolved.
+    /// Takes the approval that the agent reports as resolved.
     fn resolved(&mut self, request_id: &str) -> Option<(RequestKey, Pending)> {
         let key = self.find(request_id, |pending| pending.kind == HandlerKind::Approval)?;
         Some((key, self.take(key)?))
@@ -191,7 +222,7 @@ impl Requests {
         keys.into_iter().filter_map(|key| Some((key, self.take(key)?))).collect()
     }
 
-    /// A new turn: nobody answers requests of older ones any more.
+    /// Removes the resolved ids of earlier turns, when a turn begins.
     pub(super) fn forget_resolved(&mut self) {
         self.resolved.clear();
     }
@@ -202,8 +233,8 @@ impl Requests {
 }
 
 impl Connection {
-    /// The turn is over, or is being cancelled: its requests need no answer any more. Requests of agents in the background
-    /// stay.
+    /// Withdraws the requests of the turn, because it has ended or is being cancelled. Requests of background agents
+    /// stay open.
     pub(super) fn withdraw_of_turn(&mut self) {
         for (key, pending) in self.requests.withdraw(|pending| pending.of_turn) {
             self.outputs.push_back(Output::Withdrawn(key));
@@ -211,12 +242,27 @@ impl Connection {
         }
     }
 
-    /// The agent says that a request is resolved: by a sibling's approve_for_session, or by the end of its turn.
+    /// Handles the agent's report that an approval is resolved: by `approve_for_session` for another request, or by the
+    /// end of its turn.
     pub(super) fn resolved(&mut self, response: &ApprovalResponse) {
         let Some((key, pending)) = self.requests.resolved(&response.request_id) else { return };
         self.outputs.push_back(Output::Withdrawn(key));
         if response.response == ApprovalKind::Reject {
             self.record_rejection(pending, RejectedBy::Cancelled);
+        }
+    }
+
+    /// Handles the agent's cancellation of its own request. JSON-RPC requires an answer to it.
+    pub(super) fn request_cancelled(&mut self, rpc_id: &str) {
+        let is_meant = |pending: &Pending| matches!(&pending.reply_to, ReplyTo::Agent(id) if id == rpc_id);
+        for (key, pending) in self.requests.withdraw(is_meant) {
+            self.outputs.push_back(Output::Withdrawn(key));
+            let bytes = self.dialect.refuse(rpc_id, REQUEST_CANCELLED, "the request was cancelled");
+            self.transmit(bytes);
+            self.record_rejection(pending, RejectedBy::Cancelled);
+        }
+        if self.terminals.stop_waiting(rpc_id) {
+            self.refuse_with(rpc_id, REQUEST_CANCELLED, "the request was cancelled");
         }
     }
 
@@ -228,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// What the outcome of the turn, and the check of an answer, need of a request.
+    /// Returns the details of a request, for the outcome of the turn and for the check of an answer.
     fn about(&mut self, request: &Event) -> About {
         let dialect = &self.dialect;
         let kind = |id: &str| dialect.tool_kind(id);
@@ -237,12 +283,13 @@ impl Connection {
             Event::ApprovalRequest(request) => About {
                 tool_call: find(request.agent_id.as_deref(), &request.tool_call_id),
                 description: short(&request.description),
+                action: short(&request.action),
                 questions: Vec::new(),
             },
             Event::QuestionRequest(request) => About {
                 tool_call: find(None, &request.tool_call_id),
-                description: String::new(),
                 questions: request.questions.clone(),
+                ..About::default()
             },
             Event::ToolCallRequest(request) => {
                 let tool_call = find(None, &request.id).unwrap_or_else(|| Known::of(request));
@@ -256,156 +303,118 @@ impl Connection {
         }
     }
 
-    /// Whether this has not been logged as a warning yet.
-    fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
-        self.warned.len() < MAX_PENDING && self.warned.insert((kind.clone(), name.map(str::to_owned)))
-    }
-
-    pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {
-        // A warning about a missing handler has no name, or that of a tool that is not there.
-        let handler = kind.as_str();
-        if error == HANDLER_CANCELLED {
-            tracing::debug!(handler, name, "a handler was cancelled; the agent got the default answer");
-        } else if self.warns(kind, Some(name.unwrap_or_default())) {
-            tracing::warn!(
-                handler,
-                name,
-                error,
-                "a handler failed; the agent got the default answer. HandlerFailed events tell of each failure, this log of \
-                 the first"
-            );
-        } else {
-            tracing::debug!(handler, name, error, "a handler failed again");
-        }
-    }
-
-    /// Nobody answers a request of this kind: that is logged once.
-    fn log_missing(&mut self, request: &Event, unseen: bool) {
-        if unseen {
-            if self.warns(&HandlerKind::Event, None) {
-                let option = self.policy.naming.name("on_event");
-                tracing::warn!(
-                    "the agent asked for something outside a turn, and got the default answer because nobody sees the request: \
-                     set `{option}`. Further such requests are not logged"
-                );
-            }
-            return;
-        }
-        match request {
-            Event::ApprovalRequest(request) if self.warns(&HandlerKind::Approval, None) => {
-                let (option, yolo) = (self.policy.naming.name("on_approval"), self.policy.naming.name("yolo"));
-                tracing::warn!(
-                    action = request.action,
-                    "the agent asked for an approval, and it was rejected because nobody answers: set `{option}`, or `{yolo}` to \
-                     approve everything. Further rejections are not logged"
-                );
-            }
-            Event::QuestionRequest(_) if self.warns(&HandlerKind::Question, None) => {
-                let option = self.policy.naming.name("on_question");
-                tracing::warn!(
-                    "the agent asked a question, and it was dismissed because nobody answers: set `{option}`. Further \
-                     dismissals are not logged"
-                );
-            }
-            Event::ToolCallRequest(call) if self.warns(&HandlerKind::Tool, None) => {
-                let option = self.policy.naming.name("tools");
-                let name = &call.name;
-                tracing::warn!(
-                    name,
-                    "the agent called a tool that is not among the session's `{option}`, and got an error. Further such calls \
-                     are not logged"
-                );
-            }
-            Event::HookRequest(hook) if self.warns(&HandlerKind::Hook, None) => {
-                let option = self.policy.naming.name("hooks");
-                let subscription = &hook.subscription_id;
-                tracing::warn!(
-                    subscription,
-                    "the agent asked a hook that is not among the session's `{option}`, and it was allowed. Further such \
-                     requests are not logged"
-                );
-            }
-            _ => {}
-        }
-    }
-
     pub(super) fn request(&mut self, rpc_id: String, mut request: Event, mut size: usize, now: Instant) {
         size += self.add_tool_call(&mut request, now);
+        if self.is_of_policy(&request) {
+            return self.decide_before_call(rpc_id, &request);
+        }
         let scope = self.scope();
         let key = self.new_key();
         request.set_origin(RequestOrigin { session: self.number, request: key });
+        if let Event::TerminalRequest(request) = &mut request {
+            request.id = self.terminals.next_id();
+        }
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         if let Some(replay) = &mut self.replay {
             return replay.request(rpc_id, request, size);
         }
-        self.ask(key, Asker::Agent(rpc_id), scope, request, now);
+        self.dispatch(key, ReplyTo::Agent(rpc_id), scope, request, now);
     }
 
-    /// Takes in a call of a tool that does not come over the connection. It belongs to the present, also during a replay.
+    /// Begins a tool call that does not come over the connection. It is not part of a replay.
     /// The result comes as [`Output::ToolAnswered`] with the returned key; [`Output::Withdrawn`] says that none will come.
     /// Returns `None` if the connection is closed.
     pub fn call_tool(&mut self, call: ToolCallRequest, size: usize, now: Instant) -> Option<RequestKey> {
         if self.is_closed() {
             return None;
         }
-        self.heard(now);
-        let scope = self.present();
+        self.note_activity(now);
+        let scope = self.live_scope();
         let request = Event::from(call);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
         let key = self.new_key();
-        self.ask(key, Asker::Caller(key), scope, request, now);
+        self.dispatch(key, ReplyTo::ToolCaller(key), scope, request, now);
         Some(key)
     }
 
-    /// Nobody waits for the answer to such a call any more.
-    pub fn tool_call_left(&mut self, id: &str, now: Instant) {
-        let Some(key) = self.requests.find(id, |pending| matches!(pending.asker, Asker::Caller(_))) else { return };
+    /// Withdraws a call of [`Connection::call_tool`], because its caller no longer waits.
+    pub fn cancel_tool_call(&mut self, id: &str, now: Instant) {
+        let Some(key) = self.requests.find(id, |pending| matches!(pending.reply_to, ReplyTo::ToolCaller(_))) else {
+            return;
+        };
         self.requests.take(key);
-        self.heard(now);
+        self.note_activity(now);
         self.outputs.push_back(Output::Withdrawn(key));
     }
 
-    /// Has a request answered by whoever is to answer it.
-    fn ask(&mut self, key: RequestKey, asker: Asker, scope: Scope, request: Event, now: Instant) {
-        let (who, kind, name, on_error) = match &request {
-            Event::ApprovalRequest(_) => (self.policy.approval, HandlerKind::Approval, None, OnError::Block),
-            Event::QuestionRequest(_) => (self.policy.question, HandlerKind::Question, None, OnError::Block),
+    /// Answers a request, or passes it to a handler, according to the policy.
+    fn dispatch(&mut self, key: RequestKey, mut reply_to: ReplyTo, scope: Scope, request: Event, now: Instant) {
+        let services = self.sources.services;
+        let served = |is_set| if is_set { AnswerSource::Handler } else { AnswerSource::Default };
+        let (source, kind, name, on_error) = match &request {
+            Event::ApprovalRequest(_) => (self.sources.approval, HandlerKind::Approval, None, OnError::Block),
+            Event::QuestionRequest(_) => (self.sources.question, HandlerKind::Question, None, OnError::Block),
             Event::ToolCallRequest(call) => {
-                let known = self.policy.tools.contains(&call.name);
-                let who = if known { Who::Handler } else { Who::Nobody };
-                (who, HandlerKind::Tool, Some(call.name.clone()), OnError::Block)
+                let known = self.sources.tools.contains(&call.name);
+                let source = if known { AnswerSource::Handler } else { AnswerSource::Default };
+                (source, HandlerKind::Tool, Some(call.name.clone()), OnError::Block)
             }
-            Event::HookRequest(hook) => match self.policy.hooks.get(&hook.subscription_id) {
-                Some((on_error, event)) => (Who::Handler, HandlerKind::Hook, Some(event.clone()), *on_error),
-                None => (Who::Nobody, HandlerKind::Hook, Some(hook.event.clone()), OnError::Allow),
+            Event::HookRequest(hook) => match self.sources.hooks.get(&hook.subscription_id) {
+                Some((on_error, event)) => (AnswerSource::Handler, HandlerKind::Hook, Some(event.clone()), *on_error),
+                None => (AnswerSource::Default, HandlerKind::Hook, Some(hook.event.clone()), OnError::Allow),
             },
+            Event::ReadFileRequest(_) => (served(services.read_file), HandlerKind::ReadFile, None, OnError::Block),
+            Event::WriteFileRequest(_) => (served(services.write_file), HandlerKind::WriteFile, None, OnError::Block),
+            Event::TerminalRequest(_) => (served(services.terminal), HandlerKind::Terminal, None, OnError::Block),
             other => {
-                if let Asker::Agent(rpc_id) = &asker {
+                if let ReplyTo::Agent(rpc_id) = &reply_to {
                     self.refuse(rpc_id, other);
                 }
                 return;
             }
         };
         let request_id = request.request_id().unwrap_or_default().to_owned();
-        // While a turn is being cancelled nobody is asked any more; it must not go on by accident, either.
-        let of_turn = matches!(scope, Scope::Turn(..)) && !is_background(&request);
-        let cancelling = of_turn && self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some());
-        let unseen = who == Who::Manual && scope == Scope::Outside && !self.policy.observed;
-        // By hand an answer names an id: where that may mean either of two approvals, neither is given.
-        let by_hand = who == Who::Manual && kind == HandlerKind::Approval;
-        let doubt = if by_hand { self.requests.doubtful(&request_id) } else { None };
-        if let Some(Some(key)) = doubt {
+        // A turn that is being cancelled asks no handler, and gets no answer that lets it continue.
+        let in_turn = matches!(scope, Scope::Turn(..)) && !is_background(&request);
+        let of_turn = in_turn && kind != HandlerKind::Terminal;
+        let cancelling = in_turn && self.turn.as_ref().is_some_and(|turn| turn.cancel.is_some());
+        let undelivered = source == AnswerSource::Manual && scope == Scope::Outside && !self.sources.observed;
+        // A manual answer may name only an id. If two approvals have this id, neither is approved.
+        let is_manual_approval = source == AnswerSource::Manual && kind == HandlerKind::Approval;
+        let ambiguity = if is_manual_approval { self.requests.ambiguity(&request_id) } else { None };
+        if let Some(Some(key)) = ambiguity {
             self.handler_failed(key, SAME_ID.to_owned(), now);
         }
-        if by_hand && (cancelling || unseen) {
+        if is_manual_approval && (cancelling || undelivered) {
             self.requests.remember(&request_id);
         }
-        let who = if cancelling || unseen { Who::Nobody } else { who };
-        if who == Who::Nobody && !cancelling {
-            self.log_missing(&request, unseen);
+        if let Event::ApprovalRequest(request) = &request
+            && !cancelling
+            && let Some(answer) = self.decide_approval(request, scope)
+        {
+            if is_manual_approval {
+                // The reader sees the request as well, and may answer it.
+                self.requests.remember(&request_id);
+            }
+            return self.send_answer(reply_to, &request_id, &answer);
         }
-        let answer = match (who, &kind) {
-            (Who::Nobody, HandlerKind::Approval) => {
+        let source = if cancelling || undelivered { AnswerSource::Default } else { source };
+        if source == AnswerSource::Default && !cancelling {
+            self.log_missing(&request, undelivered);
+        }
+        if let Some((code, reason)) = self.service_refusal(&kind, source, cancelling)
+            && let ReplyTo::Agent(rpc_id) = &reply_to
+        {
+            return self.refuse_with(rpc_id, code, &reason);
+        }
+        if let (Event::TerminalRequest(request), ReplyTo::Agent(rpc_id)) = (&request, &reply_to) {
+            let bytes = self.dialect.answer_terminal(rpc_id, TerminalAnswer::Created(&request.id));
+            self.transmit(bytes);
+            self.terminals.add(key, request);
+            reply_to = ReplyTo::Terminal(request.id.clone());
+        }
+        let answer = match (source, &kind) {
+            (AnswerSource::Default, HandlerKind::Approval) => {
                 let About { tool_call, description, .. } = self.about(&request);
                 let by = if cancelling { RejectedBy::Cancelled } else { RejectedBy::NoHandler };
                 if let Some(turn) = &mut self.turn {
@@ -413,25 +422,30 @@ impl Connection {
                 }
                 Answer::Approval(Approval::Reject { feedback: None })
             }
-            (Who::Yolo, _) => Answer::Approval(Approval::Approve),
-            (Who::Nobody, HandlerKind::Question) => Answer::Question(None),
-            (Who::Nobody, HandlerKind::Tool) => {
+            (AnswerSource::Yolo, _) => Answer::Approval(Approval::Approve),
+            (AnswerSource::Default, HandlerKind::Question) => Answer::Question(None),
+            (AnswerSource::Default, HandlerKind::Tool) => {
                 let name = name.as_deref().unwrap_or_default();
                 let reason = if cancelling { "the turn was cancelled" } else { "the program has no such tool" };
                 Answer::Tool(ToolReturnValue::error(format!("{name}: {reason}")))
             }
-            (Who::Nobody, _) => Answer::Hook(HookDecision::Allow),
-            (Who::Manual | Who::Handler, _) => {
-                let manual = who == Who::Manual;
+            (AnswerSource::Default, _) if cancelling && on_error == OnError::Block => {
+                Answer::Hook(HookDecision::Block("the turn was cancelled".to_owned()))
+            }
+            (AnswerSource::Default, _) => Answer::Hook(HookDecision::Allow),
+            (AnswerSource::Manual | AnswerSource::Handler, _) => {
+                let manual = source == AnswerSource::Manual;
                 let about = self.about(&request);
-                let pending = Pending { asker, request_id, kind, name, on_error, of_turn, manual, about };
+                // A command in a terminal may run for any time.
+                let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
+                let pending = Pending { reply_to, request_id, kind, name, on_error, of_turn, manual, about, report_at };
                 let full = self.requests.pending.len() >= MAX_PENDING;
                 self.requests.pending.insert(key, pending);
                 if full {
                     let reason = format!("{MAX_PENDING} other requests await an answer");
                     return self.handler_failed(key, reason, now);
                 }
-                if doubt.is_some() {
+                if ambiguity.is_some() {
                     return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
                 if !manual {
@@ -440,22 +454,42 @@ impl Connection {
                 return;
             }
         };
-        self.say(asker, &request_id, &answer);
+        self.send_answer(reply_to, &request_id, &answer);
     }
 
-    fn say(&mut self, asker: Asker, request_id: &str, answer: &Answer) {
-        match asker {
-            Asker::Agent(rpc_id) => {
+    pub(super) fn send_answer(&mut self, reply_to: ReplyTo, request_id: &str, answer: &Answer) {
+        match reply_to {
+            ReplyTo::Agent(rpc_id) => {
                 let bytes = self.dialect.answer(&rpc_id, request_id, answer);
                 self.transmit(bytes);
             }
-            Asker::Caller(key) => {
+            ReplyTo::ToolCaller(key) => {
                 if let Answer::Tool(result) = answer {
                     self.outputs.push_back(Output::ToolAnswered { key, result: result.clone() });
                 }
             }
-            Asker::Nobody => {}
+            ReplyTo::Terminal(id) => {
+                if let Answer::Terminal(result) = answer {
+                    self.terminal_ended(&id, Ok(result.clone()));
+                }
+            }
+            ReplyTo::Answered => {}
         }
+    }
+
+    /// Returns the code and the reason if a request for a file or a terminal is not passed to a handler.
+    fn service_refusal(&self, kind: &HandlerKind, source: AnswerSource, cancelling: bool) -> Option<(i64, String)> {
+        if !matches!(kind, HandlerKind::ReadFile | HandlerKind::WriteFile | HandlerKind::Terminal) {
+            return None;
+        }
+        if cancelling {
+            return Some((REQUEST_CANCELLED, "the turn was cancelled".to_owned()));
+        }
+        if source == AnswerSource::Default {
+            return Some((METHOD_NOT_FOUND, "the program does not offer this".to_owned()));
+        }
+        (*kind == HandlerKind::Terminal && self.terminals.is_full())
+            .then(|| (INTERNAL_ERROR, format!("{MAX_TERMINALS} terminals are open; release one of them first")))
     }
 
     fn refuse(&mut self, rpc_id: &str, request: &Event) {
@@ -474,7 +508,7 @@ impl Connection {
         self.transmit(bytes);
     }
 
-    /// Answers a request that a handler was asked; too late is fine.
+    /// Answers a request with a handler's result. A late answer is ignored.
     pub fn answer(&mut self, key: RequestKey, answer: &Answer, now: Instant) {
         let problem = self.requests.pending.get(&key).and_then(|pending| self.problem(pending, answer));
         match problem {
@@ -483,7 +517,7 @@ impl Connection {
         }
     }
 
-    /// What is wrong with an answer to this request.
+    /// Returns the reason why an answer does not fit the request.
     fn problem(&self, pending: &Pending, answer: &Answer) -> Option<String> {
         match answer {
             Answer::Question(Some(answers)) => {
@@ -495,42 +529,79 @@ impl Connection {
 
     fn answer_by(&mut self, key: RequestKey, answer: &Answer, by: RejectedBy, now: Instant) {
         let Some(mut pending) = self.requests.take(key) else { return };
-        self.heard(now);
-        let asker = std::mem::replace(&mut pending.asker, Asker::Nobody);
-        self.say(asker, &pending.request_id, answer);
+        self.note_activity(now);
+        let reply_to = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered);
+        self.send_answer(reply_to, &pending.request_id, answer);
         if matches!(answer, Answer::Approval(Approval::Reject { .. })) {
             self.record_rejection(pending, by);
         }
     }
 
-    /// A function of the program's failed: the agent gets the safe answer, the program is told.
+    /// Answers a request that has no default answer with an error.
+    fn answer_failed(&mut self, key: RequestKey, message: &str, now: Instant) {
+        let Some(pending) = self.requests.take(key) else { return };
+        self.note_activity(now);
+        match pending.reply_to {
+            ReplyTo::Agent(rpc_id) => self.refuse_with(&rpc_id, INTERNAL_ERROR, message),
+            ReplyTo::Terminal(id) => self.terminal_ended(&id, Err(message.to_owned())),
+            ReplyTo::ToolCaller(_) | ReplyTo::Answered => {}
+        }
+    }
+
+    /// Handles the failure of a handler: the agent gets the default answer, and the program gets an event.
     pub fn handler_failed(&mut self, key: RequestKey, message: String, now: Instant) {
         let Some(pending) = self.requests.pending.get(&key) else { return };
         let answer = pending.safe_answer(&message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());
         let tool_call = pending.about.tool_call.clone();
         self.log_failure(&kind, name.as_deref(), &message);
-        self.answer_by(key, &answer, RejectedBy::HandlerFailed, now);
+        match answer {
+            Some(answer) => self.answer_by(key, &answer, RejectedBy::HandlerFailed, now),
+            None => self.answer_failed(key, &message, now),
+        }
         if let Some(turn) = &mut self.turn {
             turn.record.failed(kind.clone(), tool_call, &message);
         }
-        self.tell_failure(kind, name, Some(request_id), message);
+        self.report_failure(kind, name, Some(request_id), message);
     }
 
-    /// Whether a request awaits an answer that the program gives itself, while it reads the turn.
+    /// Logs the requests that have waited for a long time.
+    pub(super) fn log_unanswered(&mut self, now: Instant) {
+        let mut due: Vec<_> = self
+            .requests
+            .pending
+            .iter_mut()
+            .filter(|(_, pending)| pending.report_at.is_some_and(|at| now >= at))
+            .collect();
+        due.sort_unstable_by_key(|(key, _)| **key);
+        let waiting: Vec<_> = due
+            .into_iter()
+            .map(|(_, pending)| {
+                pending.report_at = None;
+                let subject = pending.name.clone().unwrap_or_else(|| pending.about.action.clone());
+                (pending.kind.clone(), pending.manual, subject)
+            })
+            .collect();
+        for (kind, manual, subject) in waiting {
+            self.log_waiting(&kind, manual, &subject, REPORT_AFTER);
+        }
+    }
+
+    /// Returns whether a request awaits a manual answer.
     pub fn awaits_manual_answer(&self) -> bool {
         self.requests.pending.values().any(|pending| pending.manual)
     }
 
-    /// Nobody reads the turn that this request came in: one that is to be answered by hand gets the safe answer.
-    pub fn unseen(&mut self, request_id: &str, now: Instant) {
+    /// Sends the default answer to a request for manual answers that the program never read.
+    pub fn answer_undelivered(&mut self, request_id: &str, now: Instant) {
         let Some(key) = self.requests.find(request_id, |pending| pending.manual) else { return };
         let Some(pending) = self.requests.pending.get(&key) else { return };
-        let answer = pending.safe_answer("nobody reads the turn");
+        let Some(answer) = pending.safe_answer("the turn is not read") else { return };
         if self.warns(&HandlerKind::Event, Some("unread")) {
             tracing::warn!(
+                target: HANDLERS,
                 request_id,
-                "a request that is to be answered manually got the default answer because nobody reads the turn: read its events. \
+                "a request that is to be answered manually got the default answer because the turn is not read: read its events. \
                  Further such requests are not logged"
             );
         }
@@ -538,6 +609,9 @@ impl Connection {
     }
 
     /// Answers a request manually.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if no such request awaits an answer, or if the answer does not fit it.
     pub fn respond(&mut self, request: impl Into<RequestRef>, answer: ManualAnswer, now: Instant) -> Result<()> {
         let RequestRef { id: request_id, origin } = request.into();
         if origin.is_some_and(|origin| origin.session != self.number) {
@@ -579,7 +653,10 @@ impl Connection {
                 Answer::Question(Answers::read(&json).map_err(WrongAnswer::given)?)
             }
             (kind, _) => {
-                return Err(invalid_option("answer", format!("`{request_id}` asks for the answer to a {kind}")));
+                return Err(invalid_option(
+                    "answer",
+                    format!("`{request_id}` is a request of the kind {kind}, and the answer is of another kind"),
+                ));
             }
         };
         if let Some(problem) = self.problem(pending, &answer) {
@@ -591,9 +668,10 @@ impl Connection {
 }
 
 impl Pending {
-    /// What is said where nobody says anything else.
-    fn safe_answer(&self, reason: &str) -> Answer {
-        match self.kind {
+    /// Returns the answer if no handler gives one. `None`: the agent gets an error.
+    fn safe_answer(&self, reason: &str) -> Option<Answer> {
+        Some(match self.kind {
+            HandlerKind::ReadFile | HandlerKind::WriteFile | HandlerKind::Terminal => return None,
             HandlerKind::Question => Answer::Question(None),
             HandlerKind::Tool => Answer::Tool(ToolReturnValue::error(reason)),
             HandlerKind::Hook => Answer::Hook(match self.on_error {
@@ -601,21 +679,23 @@ impl Pending {
                 OnError::Block => HookDecision::Block(format!("the hook failed: {reason}")),
             }),
             _ => Answer::Approval(Approval::Reject { feedback: None }),
-        }
+        })
     }
 }
 
-/// An answer by hand, for whichever kind of request it turns out to be.
+/// A manual answer, for any kind of request.
 #[derive(Clone, Debug)]
 pub enum ManualAnswer {
+    /// The answer to an approval request.
     Approval(Approval),
+    /// The answers to questions; `None` dismisses them.
     Question(Option<Answers>),
-    /// As the bindings write it.
+    /// The JSON form, from a binding.
     Json(serde_json::Value),
 }
 
-/// Whether the request comes from an agent in the background, and so outlives the turn.
+/// Returns whether the request comes from a background agent. It then outlives the turn.
 pub(super) fn is_background(request: &Event) -> bool {
-    use crate::wire::ApprovalSource::BackgroundAgent;
+    use crate::messages::ApprovalSource::BackgroundAgent;
     matches!(request, Event::ApprovalRequest(request) if request.source_kind == Some(BackgroundAgent))
 }

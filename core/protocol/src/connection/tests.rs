@@ -1,22 +1,27 @@
-//! The connection, tested as what it is: lines, calls and times in, bytes and outputs out.
+//! Tests of the connection: lines, calls and times are its input, bytes and outputs its output.
 
+mod ambiguity;
+mod budgets;
 mod calls;
 mod cancel;
 mod deltas;
-mod doubts;
 mod handshake;
 mod order;
+mod policy;
 mod recorded;
 mod replay;
 mod requests;
 mod servers;
 mod tool_calls;
 mod turns;
+mod warnings;
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::dialect::InitializeParams;
 use crate::dialect::{Wire, WireVersion};
+use crate::error::AgentExit;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -30,30 +35,30 @@ struct Peer {
     now: Instant,
     /// All that was sent, oldest first.
     sent: Vec<Value>,
-    /// How much of it [`Peer::said`] has told.
+    /// How much of it [`Peer::said`] has returned.
     told: usize,
 }
 
 impl Peer {
-    fn new(timing: Timing, policy: Policy) -> Self {
+    fn new(timing: Timing, policy: AnswerSources) -> Self {
         Self::speaking(Wire::new(WireVersion::LATEST), timing, policy)
     }
 
-    fn speaking(dialect: Wire, timing: Timing, policy: Policy) -> Self {
+    fn speaking(dialect: Wire, timing: Timing, policy: AnswerSources) -> Self {
         let connection = Connection::new(Box::new(dialect), timing, policy);
         Self { connection, now: Instant::now(), sent: Vec::new(), told: 0 }
     }
 
     /// A session that is open with an agent of the newest version.
     fn open() -> Self {
-        Self::open_with(timing(), Policy::default())
+        Self::open_with(timing(), AnswerSources::default())
     }
 
-    fn open_with(timing: Timing, policy: Policy) -> Self {
+    fn open_with(timing: Timing, policy: AnswerSources) -> Self {
         Self::open_at("1.10", timing, policy)
     }
 
-    fn open_at(version: &str, timing: Timing, policy: Policy) -> Self {
+    fn open_at(version: &str, timing: Timing, policy: AnswerSources) -> Self {
         let mut peer = Self::new(timing, policy);
         peer.connection.open(InitializeParams::default(), peer.now);
         let id = peer.id_of("initialize");
@@ -69,8 +74,8 @@ impl Peer {
 
     /// Lets time pass up to the next deadline, and does what is due.
     fn pass(&mut self) {
-        self.now = self.connection.next_deadline().expect("a deadline");
-        self.connection.on_deadline(self.now);
+        self.now = self.connection.poll_timeout().expect("a deadline");
+        self.connection.handle_timeout(self.now);
     }
 
     fn line(&mut self, message: &Value) {
@@ -115,7 +120,7 @@ impl Peer {
     }
 
     fn look(&mut self) {
-        let bytes = self.connection.take_transmit();
+        let bytes = self.connection.poll_transmit();
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         self.sent.extend(lines.map(|line| serde_json::from_slice(line).expect("a line of JSON")));
     }
@@ -138,14 +143,19 @@ impl Peer {
         self.sent[from..].iter().map(said).collect()
     }
 
-    /// What has come out since the last look, in short.
+    /// The next output that is not a change of status.
+    fn next_output(&mut self) -> Option<Output> {
+        std::iter::from_fn(|| self.connection.poll_output()).find(|output| !matches!(output, Output::StatusChanged(_)))
+    }
+
+    /// The outputs since the last call, in short.
     fn trace(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.connection.poll_output()).map(|output| short(&output)).collect()
+        std::iter::from_fn(|| self.next_output()).map(|output| short(&output)).collect()
     }
 
     /// The key of the only request that a function is asked.
     fn asked(&mut self) -> RequestKey {
-        let asked: Vec<_> = std::iter::from_fn(|| self.connection.poll_output())
+        let asked: Vec<_> = std::iter::from_fn(|| self.next_output())
             .filter_map(|output| match output {
                 Output::Ask { key, .. } => Some(key),
                 _ => None,
@@ -186,12 +196,16 @@ fn short(output: &Output) -> String {
         Output::Event { scope, event, .. } => format!("{} {}", place(*scope), event.type_name()),
         Output::Ask { request, .. } => format!("ask {}", request.type_name()),
         Output::Withdrawn(_) => "withdrawn".to_owned(),
+        Output::ReadRecords { .. } => "read records".to_owned(),
         Output::ToolAnswered { .. } => "tool answered".to_owned(),
         Output::CallEnded { outcome, .. } => format!("call {}", ended(outcome, |json| json.get().to_owned())),
         Output::TurnEnded { turn, outcome } => {
             format!("turn {turn} {}", ended(outcome, |result| result.status.as_str().to_owned()))
         }
-        Output::Hopeless(error) => format!("hopeless {}", error.code()),
+        Output::StatusChanged(_) => "status changed".to_owned(),
+        Output::ConfigChanged(_) => "config changed".to_owned(),
+        Output::CommandsChanged(_) => "commands changed".to_owned(),
+        Output::FatalError(error) => format!("fatal error {}", error.code()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Tool calls, put together from the pieces that the agent sends: for the requests and results that are about them, and for
-//! the outcome of the turn. What is kept is bounded, however much an agent sends.
+//! Tool calls, merged from the pieces that the agent sends. Requests, results and the outcome of the turn refer to
+//! them. The memory is bounded, however much an agent sends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,31 +8,41 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::wire::{
+use crate::messages::{
     Content, ContentPart, Event, HandlerKind, ToolCall, ToolCallInfo, ToolCallRequest, ToolKind, ToolReturnValue,
 };
 
-/// How many calls may be open at once; further ones are not known to requests and results.
+/// The limit of open calls. Further calls are not added to requests and results.
 const MAX_OPEN: usize = 1024;
-/// How large the arguments of one call may be, and of all open calls together. Larger ones are left out.
+/// The limit of the arguments of one call, and of all open calls together, in bytes. Larger arguments are left out.
 const MAX_ARGUMENTS: usize = 1 << 20;
 const MAX_OPEN_ARGUMENTS: usize = 16 << 20;
-/// How many calls an outcome lists, and how many rejections and failures.
+/// The limit of calls in an outcome, and of rejections and failures.
 const MAX_CALLS: usize = 10_000;
 const MAX_REPORTS: usize = 1000;
-/// How much of one output an outcome keeps, and how much of all arguments and outputs together.
+/// The limit of one output in an outcome, and of all arguments and outputs together, in bytes.
 const MAX_OUTPUT: usize = 256 << 10;
 const MAX_KEPT: usize = 4 << 20;
-/// How much of a description or of an error's text an outcome keeps.
+/// The limit of a description or of an error's text in an outcome, in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
 /// One tool call of a turn, in [`PromptResult::tool_calls`](crate::PromptResult::tool_calls).
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn report(result: &kimi_agent::PromptResult) {
+///     for call in &result.tool_calls {
+///         println!("{} took {:?}", call.name, call.duration);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolCallRecord {
-    /// The call; the model's own id.
+    /// The id of the call, as the model made it.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The arguments, parsed. Absent if they are not a JSON object or did not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,12 +64,21 @@ fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Re
     duration.map(|duration| duration.as_secs_f64() * 1e3).serialize(serializer)
 }
 
-/// Who rejected what the agent wanted to do.
+/// The reason for a rejection.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn report(result: &kimi_agent::PromptResult) {
+///     let unanswered = result.rejected.iter().filter(|rejected| rejected.by == kimi_agent::RejectedBy::NoHandler);
+///     println!("{} requests had no handler", unanswered.count());
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RejectedBy {
-    /// Nobody could answer: the session has no `on_approval`, or nobody reads the turn to answer manually.
+    /// The session has no `on_approval`, or no reader of the turn answers manually.
     NoHandler,
     /// `on_approval`, or `respond()`.
     Handler,
@@ -72,7 +91,13 @@ pub enum RejectedBy {
 }
 
 impl RejectedBy {
-    /// The word for it: `no_handler`, `handler`, `handler_failed`, `policy`, `cancelled`.
+    /// Returns the word for the reason: `no_handler`, `handler`, `handler_failed`, `policy`, `cancelled`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert_eq!(kimi_agent::RejectedBy::NoHandler.as_str(), "no_handler");
+    /// ```
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoHandler => "no_handler",
@@ -85,32 +110,52 @@ impl RejectedBy {
 }
 
 /// An approval that was rejected, in [`PromptResult::rejected`](crate::PromptResult::rejected).
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn report(result: &kimi_agent::PromptResult) {
+///     for rejected in &result.rejected {
+///         println!("{}: {}", rejected.description, rejected.by.as_str());
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RejectedApproval {
-    /// The tool call that wanted it; absent if the agent never named the call.
+    /// The tool call that needed the approval; absent if the agent never named the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCallInfo>,
-    /// What the agent wanted to do, as its request described it. Above 4 KiB it is cut.
+    /// The action, as the request described it. Above 4 KiB it is cut.
     pub description: String,
-    /// Who rejected it.
+    /// The reason.
     pub by: RejectedBy,
 }
 
 /// A handler that failed, in [`PromptResult::handler_failures`](crate::PromptResult::handler_failures).
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn report(result: &kimi_agent::PromptResult) {
+///     for failure in &result.handler_failures {
+///         eprintln!("{:?}: {}", failure.handler, failure.message);
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HandlerFailure {
     /// The kind of handler, for example `approval` or `tool`.
     pub handler: HandlerKind,
-    /// The tool call that it was called for; absent if there is none, or if the agent never named the call.
+    /// The tool call that the handler was called for. Absent without a tool call, or if the agent never named the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCallInfo>,
-    /// What went wrong. Above 4 KiB it is cut.
+    /// The error. Above 4 KiB it is cut.
     pub message: String,
 }
 
-/// A tool call as a whole, and the length of its arguments as text.
+/// A complete tool call, and the length of its arguments as text.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) call: Arc<ToolCallInfo>,
@@ -118,7 +163,13 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// A call of a tool of the program's that the agent has not told otherwise.
+    /// A call as a message names it.
+    pub(super) fn of_call(call: ToolCallInfo) -> Self {
+        let size = call.arguments.as_ref().and_then(|arguments| serde_json::to_string(arguments).ok());
+        Self { call: Arc::new(call), size: size.map_or(0, |text| text.len()) }
+    }
+
+    /// Makes the call of a program's tool that the agent has not announced.
     pub(super) fn of(request: &ToolCallRequest) -> Self {
         let arguments =
             request.arguments.as_deref().map_or_else(|| Some(Map::new()), |text| serde_json::from_str(text).ok());
@@ -136,7 +187,7 @@ impl Known {
 #[derive(Debug)]
 struct OpenCall {
     name: String,
-    /// None if the agent has told none.
+    /// `None` if the agent has sent no arguments.
     arguments: Option<String>,
     too_large: bool,
     /// Made when it is first needed.
@@ -145,6 +196,8 @@ struct OpenCall {
     complete: Instant,
     /// Its place in the turn's record.
     record: Option<usize>,
+    /// Another call of this id was open when it began: a request that names the id can be about either.
+    is_ambiguous: bool,
 }
 
 /// The calls of the turn's own agent, or of one subagent.
@@ -158,13 +211,13 @@ struct Stream {
 /// The tool calls that have no result yet.
 #[derive(Debug, Default)]
 pub(super) struct ToolCalls {
-    /// By agent; the turn's own is the empty string.
+    /// By agent. The turn's own agent is the empty string.
     streams: HashMap<String, Stream>,
     open: usize,
     size: usize,
 }
 
-/// What the outcome of a turn will tell beside its text.
+/// The tool calls, rejections and failures of a turn, for its outcome.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) tool_calls: Vec<ToolCallRecord>,
@@ -173,7 +226,7 @@ pub(super) struct Record {
     kept: usize,
 }
 
-/// What is needed beside an event to make sense of it.
+/// The context of an event.
 pub(super) struct Present<'a> {
     pub(super) kind: &'a dyn Fn(&str) -> Option<ToolKind>,
     pub(super) record: Option<&'a mut Record>,
@@ -181,7 +234,8 @@ pub(super) struct Present<'a> {
 }
 
 impl ToolCalls {
-    /// Learns from an event, and adds to it the call that it is about. Returns how much larger the event has become.
+    /// Updates the calls from an event, and adds to the event the call that it is about. Returns by how many bytes the
+    /// event has grown.
     pub(super) fn take_in(&mut self, event: &mut Event, present: &mut Present<'_>) -> usize {
         if concerns_tool_calls(event) { self.take_in_of("", event, present) } else { 0 }
     }
@@ -226,14 +280,16 @@ impl ToolCalls {
     fn begin(&mut self, agent: &str, call: &ToolCall, present: &mut Present<'_>) {
         let name = &call.function.name;
         let place = match self.streams.get(agent).and_then(|stream| stream.open.get(&call.id)) {
-            // It is told anew.
+            // The agent announces the call again.
             Some(open) => open.record,
             None => present.record.as_mut().and_then(|record| record.begun(&call.id, name)),
         };
         if let (Some(record), Some(place)) = (&mut present.record, place) {
             record.tool_calls[place].name.clone_from(name);
         }
-        self.remove(agent, &call.id);
+        // A call that is told anew is the same call.
+        let before = self.remove(agent, &call.id);
+        let is_ambiguous = before.is_some_and(|before| before.is_ambiguous || !call.is_synthesized());
         if self.open >= MAX_OPEN {
             if let Some(stream) = self.streams.get_mut(agent) {
                 stream.last = None;
@@ -249,6 +305,7 @@ impl ToolCalls {
             known: None,
             complete: present.now,
             record: place,
+            is_ambiguous,
         };
         stream.open.insert(call.id.clone(), open);
         self.open += 1;
@@ -298,8 +355,8 @@ impl ToolCalls {
         Some((known, open.complete, open.record))
     }
 
-    /// The open call of this id. `agent` is the subagent that made it, if that is known; otherwise the turn's own agent is
-    /// preferred, and a call of a subagent is found if only one has this id.
+    /// Returns the open call with this id. `agent` is the subagent that made it, if known. Otherwise the turn's own
+    /// agent is preferred; a subagent's call is found if only one has this id.
     pub(super) fn find(
         &mut self,
         agent: Option<&str>,
@@ -322,7 +379,14 @@ impl ToolCalls {
         Some(self.streams.get_mut(&stream)?.open.get_mut(id)?.known(id, kind))
     }
 
-    /// The turn, or the replay, is over: calls without a result are open no more.
+    /// Whether several open calls had this id, so that a request may be about another one than [`ToolCalls::find`] returns.
+    pub(super) fn is_ambiguous(&self, id: &str) -> bool {
+        let open = self.streams.values().filter_map(|stream| stream.open.get(id));
+        open.clone().count() > 1 || open.into_iter().any(|call| call.is_ambiguous)
+    }
+
+    /// Removes the calls, because the turn or the replay has ended. Calls without a result stay unfinished in the
+    /// record.
     pub(super) fn clear(&mut self, mut record: Option<&mut Record>) {
         for stream in std::mem::take(&mut self.streams).into_values() {
             for (id, mut open) in stream.open {
@@ -359,7 +423,7 @@ impl OpenCall {
 }
 
 impl Record {
-    /// A call began; returns its place.
+    /// Adds a call that began. Returns its place.
     fn begun(&mut self, id: &str, name: &str) -> Option<usize> {
         if self.tool_calls.len() >= MAX_CALLS {
             return None;
@@ -436,7 +500,7 @@ impl Record {
         })
     }
 
-    /// An approval was rejected.
+    /// Adds an approval that was rejected.
     pub(super) fn rejected(&mut self, known: Option<Known>, description: String, by: RejectedBy) {
         if self.rejected.len() < MAX_REPORTS {
             let tool_call = self.keep_call(known);
@@ -444,7 +508,7 @@ impl Record {
         }
     }
 
-    /// A handler failed.
+    /// Adds a handler that failed.
     pub(super) fn failed(&mut self, handler: HandlerKind, known: Option<Known>, message: &str) {
         if self.handler_failures.len() < MAX_REPORTS {
             let tool_call = self.keep_call(known);
@@ -461,12 +525,12 @@ fn concerns_tool_calls(event: &Event) -> bool {
     }
 }
 
-/// A description or an error's text, cut to what an outcome keeps.
+/// Cuts a description or an error's text to the limit of an outcome.
 pub(super) fn short(text: &str) -> String {
     cut([text], MAX_TEXT, 0)
 }
 
-/// The beginning of a text that comes in pieces. `more` are bytes that are left out in any case.
+/// Returns the beginning of a text that comes in pieces. `more` is the number of further bytes that are left out.
 fn cut<'a>(pieces: impl IntoIterator<Item = &'a str>, room: usize, more: usize) -> String {
     let (mut text, mut left_out) = (String::new(), more);
     for piece in pieces {
@@ -481,7 +545,7 @@ fn cut<'a>(pieces: impl IntoIterator<Item = &'a str>, room: usize, more: usize) 
     text
 }
 
-/// About what a part takes in memory.
+/// Returns the approximate size of a part in memory.
 fn part_size(part: &ContentPart) -> usize {
     match part {
         ContentPart::Text(part) => part.text.len(),

@@ -1,4 +1,4 @@
-//! Turns: how one begins, what is counted of it, and the ways it ends.
+//! Turns: how a turn begins, what the connection counts during the turn, and how it ends.
 
 use std::time::{Duration, Instant};
 
@@ -6,53 +6,79 @@ use serde::{Deserialize, Serialize};
 
 use super::tool_calls::{HandlerFailure, Record, RejectedApproval, ToolCallRecord};
 use super::{Connection, Output, Phase, SHOWN, Timing};
+use crate::budget::{Budget, BudgetExceeded, Spent};
 use crate::dialect::Call;
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::value::object;
-use crate::wire::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
+use crate::json::object;
+use crate::messages::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
+use crate::turn_records::TurnReport;
 
-/// How much text of a step a result holds; no model says as much at once.
+/// The limit of a step's text in a result, in bytes. No model writes as much in a step.
 const MAX_TEXT: usize = 4 << 20;
 
-/// While the session closes: how long the end of a turn may take whose cancel the agent has confirmed. Real agents
-/// need milliseconds, or never tell.
+/// While the session closes: how long the end of a turn may take after the agent has confirmed its cancel. Real agents
+/// need milliseconds, or never report the end.
 const CONFIRMED: Duration = Duration::from_secs(1);
 
-/// One of the session's turns.
+/// How long the answer to the prompt may take after the agent has reported the turn's end. Real agents need
+/// milliseconds.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// The key of one of the session's turns.
 pub type TurnKey = u64;
 
-/// The deadlines of one turn, which override the session's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The deadlines of one turn, which override the session's deadlines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TurnLimits {
+    /// The time for the turn. `None`: the session's `turn_timeout`.
     pub turn: Option<Duration>,
+    /// The longest time without a message from the agent. `None`: the session's `idle_timeout`.
     pub idle: Option<Duration>,
+    /// How much the turn may use.
+    pub budget: Option<Budget>,
 }
 
 /// The step that an event belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTag {
-    /// Counts on where the agent's numbers start anew, as they do when a `Stop` hook sends it back to work.
+    /// A number that is unique in the turn. The agent's numbers start again when a `Stop` hook makes it continue.
     pub index: u32,
     /// The agent's number.
     pub n: i64,
 }
 
-/// How a turn came to its end.
+/// How a turn ended that did not fail.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn report(result: &kimi_agent::PromptResult) {
+///     if result.status == kimi_agent::TurnStatus::MaxStepsReached {
+///         println!("stopped after {} steps", result.steps);
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnStatus {
-    /// The agent has said what it had to say.
+    /// The agent finished the turn.
     Finished,
-    /// It was cancelled.
+    /// The turn was cancelled.
     Cancelled,
-    /// It ran into its limit of steps.
+    /// The turn reached its limit of steps.
     MaxStepsReached,
 }
 
 impl TurnStatus {
-    /// The word for it: `finished`, `cancelled`, `max_steps_reached`.
+    /// Returns the word for the status: `finished`, `cancelled`, `max_steps_reached`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// assert_eq!(kimi_agent::TurnStatus::Finished.as_str(), "finished");
+    /// ```
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Finished => "finished",
@@ -62,17 +88,25 @@ impl TurnStatus {
     }
 }
 
-/// What came of a turn.
+/// The outcome of a turn.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn report(result: &kimi_agent::PromptResult) {
+///     println!("{} after {} steps: {}", result.status.as_str(), result.steps, result.text);
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PromptResult {
-    /// How it came to its end.
+    /// How the turn ended.
     pub status: TurnStatus,
-    /// How many steps it took.
+    /// The number of steps.
     pub steps: i64,
     /// The text of the last step. Beyond 4 MiB it is cut, and ends with a line that says so: `[… 123 more bytes]`.
     pub text: String,
-    /// The tokens that it took, those of subagents included.
+    /// The tokens that the turn took, those of subagents included.
     pub usage: TokenUsage,
     /// The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
     /// together take at most 4 MiB, and what does not fit is left out of the list's entries.
@@ -84,7 +118,14 @@ pub struct PromptResult {
 }
 
 impl PromptResult {
-    /// The result of a turn in which nothing happened.
+    /// Makes the result of a turn in which nothing happened.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::{PromptResult, TurnStatus};
+    /// assert_eq!(PromptResult::empty(TurnStatus::Finished).text, "");
+    /// ```
     pub fn empty(status: TurnStatus) -> Self {
         Self {
             status,
@@ -97,15 +138,15 @@ impl PromptResult {
         }
     }
 
-    /// Makes an error of a turn that did not finish.
+    /// Returns the result itself if the turn finished.
     ///
     /// # Errors
-    /// [`Error::TurnCancelled`] or [`Error::MaxStepsReached`].
+    /// [`Error::TurnCancelled`] if the turn was cancelled, [`Error::MaxStepsReached`] if it reached its limit of steps.
     ///
     /// ```no_run
     /// # use kimi_agent_protocol as kimi_agent;
     /// # struct Turn;
-    /// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { unimplemented!() } }
+    /// # impl Turn { async fn result(&mut self) -> kimi_agent::Result<kimi_agent::PromptResult> { Err(kimi_agent::Error::SessionClosed) } }
     /// # async fn example(turn: &mut Turn) -> kimi_agent::Result<()> {
     /// let text = turn.result().await?.raise_for_status()?.text;
     /// # Ok(()) }
@@ -119,39 +160,56 @@ impl PromptResult {
     }
 }
 
-/// A turn on its way to a cancelled end.
+/// A turn that is being cancelled.
 #[derive(Debug)]
 pub(super) struct Cancelling {
     since: Instant,
     deadline: Instant,
     /// The agent's error, if it has answered the cancel with one.
     refused: Option<Error>,
-    /// The cancel's own call; a late answer to an older one says nothing of this turn.
+    /// The cancel's own call. A late answer to an earlier cancel does not concern this turn.
     call: Option<u64>,
-    /// The agent has answered the cancel, if not yet the prompt.
+    /// The agent has confirmed the cancel, but may not have answered the prompt.
     acknowledged: bool,
-    /// Set where a deadline of ours, and not the program, ended the turn: then that is the outcome.
-    because: Option<Error>,
+    /// The turn's outcome if a deadline or a budget, and not the program, ended the turn.
+    failure: Option<Error>,
+}
+
+/// The agent's answer to the prompt.
+#[derive(Debug)]
+struct Answered {
+    status: TurnStatus,
+    steps: Option<i64>,
+    /// How long to wait for the agent's records of the turn.
+    deadline: Instant,
 }
 
 #[derive(Debug)]
 pub(super) struct ActiveTurn {
     pub(super) key: TurnKey,
     pub(super) step: StepTag,
-    pub(super) usage: TokenUsage,
-    pub(super) last_heard: Instant,
+    pub(super) spent: Spent,
+    pub(super) last_activity: Instant,
     pub(super) cancel: Option<Cancelling>,
-    limits: TurnLimits,
-    /// The prompt's call; a late answer to an older one must not end this turn.
+    pub(super) limits: TurnLimits,
+    /// The prompt's call. A late answer to an earlier prompt must not end this turn.
     call: u64,
-    began: Instant,
+    pub(super) began: Instant,
+    /// When a budget of seconds is exceeded.
+    budget_deadline: Option<Instant>,
     steps: i64,
     text: String,
-    /// How much of it is left out.
+    /// The last text of an earlier step.
+    former_text: String,
+    /// The number of bytes of the text that are left out.
     cut: usize,
-    /// Whether the agent tells of its steps.
+    /// Whether the agent reports its steps.
     reports_steps: bool,
     ended: bool,
+    /// Since when only the answer to the prompt is missing.
+    ending: Option<Instant>,
+    /// The agent has answered the prompt, and its records of the turn are being read.
+    answered: Option<Answered>,
     /// Its tool calls, rejections and failures.
     pub(super) record: Record,
 }
@@ -164,31 +222,37 @@ pub(super) struct QueuedPrompt {
 }
 
 impl ActiveTurn {
-    /// Counts what the outcome will tell.
+    /// Counts what the outcome reports.
     pub(super) fn observe(&mut self, event: &Event) {
+        self.spent.observe(event);
         match event {
             Event::StepBegin(step) => {
-                // What came before the first step's begin belongs to that step.
+                // Events before the first step's begin belong to that step.
                 if self.steps > 0 {
                     self.step.index += 1;
                 }
                 self.step.n = step.n;
                 self.steps += 1;
-                self.text.clear();
-                self.cut = 0;
+                self.begin_text();
             }
             Event::ContentPart(ContentPart::Text(part)) => self.take_text(&part.text),
-            Event::ToolResult(_) if !self.reports_steps => {
-                self.text.clear();
-                self.cut = 0;
-            }
+            Event::ToolResult(_) if !self.reports_steps => self.begin_text(),
             Event::TurnEnd(_) => self.ended = true,
             _ => {}
         }
     }
 
+    /// The text so far is not the result, unless the turn is ended before it says more.
+    fn begin_text(&mut self) {
+        let text = self.text();
+        if !text.is_empty() {
+            self.former_text = text;
+        }
+        self.cut = 0;
+    }
+
     fn take_text(&mut self, text: &str) {
-        // What comes after a cut is left out, too.
+        // Text after a cut is left out, too.
         let room = if self.cut == 0 { MAX_TEXT - self.text.len() } else { 0 };
         let mut kept = room.min(text.len());
         while !text.is_char_boundary(kept) {
@@ -198,7 +262,7 @@ impl ActiveTurn {
         self.cut += text.len() - kept;
     }
 
-    /// The text of the last step.
+    /// Returns the text of the last step.
     fn text(&mut self) -> String {
         let mut text = std::mem::take(&mut self.text);
         if self.cut > 0 {
@@ -208,13 +272,26 @@ impl ActiveTurn {
     }
 
     pub(super) fn next_deadline(&self, timing: &Timing, agent_waits: bool) -> Option<Instant> {
+        if let Some(answered) = &self.answered {
+            return Some(answered.deadline);
+        }
+        let ending = self.ending_deadline();
         if let Some(cancel) = &self.cancel {
-            return Some(cancel.deadline);
+            return Some(ending.map_or(cancel.deadline, |ending| ending.min(cancel.deadline)));
         }
         let turn = self.limits.turn.or(timing.turn).map(|limit| self.began + limit);
         // An agent that waits for the program is not idle.
-        let idle = self.limits.idle.or(timing.idle).filter(|_| !agent_waits).map(|limit| self.last_heard + limit);
-        turn.into_iter().chain(idle).min()
+        let idle = self.limits.idle.or(timing.idle).filter(|_| !agent_waits).map(|limit| self.last_activity + limit);
+        turn.into_iter().chain(idle).chain(ending).chain(self.budget_deadline).min()
+    }
+
+    /// Whether it is neither cancelled nor answered.
+    pub(super) fn is_open(&self) -> bool {
+        self.cancel.is_none() && self.answered.is_none()
+    }
+
+    fn ending_deadline(&self) -> Option<Instant> {
+        self.ending.map(|since| since + ENDING)
     }
 }
 
@@ -238,10 +315,10 @@ impl Connection {
         self.prompt_within(key, input, TurnLimits::default(), now);
     }
 
-    /// The same with deadlines of its own.
+    /// Begins a turn with deadlines of its own, or queues it behind one that is being cancelled.
     pub fn prompt_within(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
         let refusal = match (&self.phase, &self.turn) {
-            (Phase::Closed(reason), _) => Some(reason.clone()),
+            (Phase::Closed(reason), _) => Some((**reason).clone()),
             (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(local_error(
                 RpcErrorKind::TurnInProgress,
                 "a turn is running; wait for its result, cancel it, or leave it before you prompt again",
@@ -254,14 +331,17 @@ impl Connection {
         };
         if let Some(error) = refusal {
             self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(error) });
+        } else if let Some(exceeded) = self.session_budget_exceeded() {
+            self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(exceeded) });
         } else if self.turn.is_some() {
-            self.queued = Some(QueuedPrompt { key, input, limits });
+            self.queued = Some(Box::new(QueuedPrompt { key, input, limits }));
         } else {
             self.begin(key, input, limits, now);
         }
     }
 
     fn begin(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
+        let budget_deadline = self.budget_deadline(&limits, now);
         let unannounced = Some(&input).filter(|_| !self.dialect.reports_turn_begin()).cloned();
         match self.prepare(Call::Prompt(input)) {
             Ok(call) => {
@@ -270,17 +350,21 @@ impl Connection {
                 self.turn = Some(Box::new(ActiveTurn {
                     key,
                     step: StepTag { index: 0, n: 1 },
-                    usage: TokenUsage::default(),
-                    last_heard: now,
+                    spent: Spent::default(),
+                    last_activity: now,
                     cancel: None,
                     limits,
                     call,
                     began: now,
+                    budget_deadline,
                     steps: 0,
                     text: String::new(),
+                    former_text: String::new(),
                     cut: 0,
                     reports_steps: self.dialect.reports_steps(),
                     ended: false,
+                    ending: None,
+                    answered: None,
                     record: Record::default(),
                 }));
                 if let Some(user_input) = unannounced {
@@ -292,27 +376,31 @@ impl Connection {
         }
     }
 
-    /// Cancels a turn; it ends by the agent's answer, or by a deadline.
+    /// Cancels a turn. It ends by the agent's answer, or by a deadline.
     pub fn cancel(&mut self, key: TurnKey, now: Instant) {
-        self.cancel_because(key, None, now);
+        self.cancel_with(key, None, now);
     }
 
-    fn cancel_because(&mut self, key: TurnKey, because: Option<Error>, now: Instant) {
+    pub(super) fn cancel_with(&mut self, key: TurnKey, failure: Option<Error>, now: Instant) {
         if self.queued.as_ref().is_some_and(|queued| queued.key == key) {
             self.queued = None;
             let result = PromptResult::empty(TurnStatus::Cancelled);
-            self.outputs.push_back(Output::TurnEnded { turn: key, outcome: because.map_or(Ok(result), Err) });
+            self.outputs.push_back(Output::TurnEnded { turn: key, outcome: failure.map_or(Ok(result), Err) });
             return;
+        }
+        if self.turn.as_ref().is_some_and(|turn| turn.key == key && turn.answered.is_some()) {
+            // The agent has ended the turn, so nothing is left to cancel.
+            return self.handle_records(key, None, now);
         }
         match &mut self.turn {
             Some(turn) if turn.key == key && turn.cancel.is_none() => {
                 let deadline = now + self.timing.cancel;
                 turn.cancel =
-                    Some(Cancelling { since: now, deadline, refused: None, call: None, acknowledged: false, because });
+                    Some(Cancelling { since: now, deadline, refused: None, call: None, acknowledged: false, failure });
             }
             _ => return,
         }
-        // People need not answer any more; the agent resolves its requests by itself.
+        // The agent resolves its own requests.
         self.withdraw_of_turn();
         let sent = self.prepare(Call::Cancel).map(|call| self.send(call));
         let cancel = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut());
@@ -323,9 +411,10 @@ impl Connection {
         }
     }
 
-    /// The session closes: a cancelled turn has no longer than this for its end.
-    pub fn hurry(&mut self, limit: Duration, now: Instant) {
-        self.hurried = true;
+    /// Shortens the time for the end of a cancelled turn, because the session closes.
+    pub fn begin_closing(&mut self, limit: Duration, now: Instant) {
+        self.is_closing = true;
+        self.end_answered_turn();
         let Some(cancel) = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut()) else { return };
         let limit = if cancel.acknowledged { limit.min(CONFIRMED) } else { limit };
         cancel.deadline = cancel.deadline.min(now + limit);
@@ -336,7 +425,7 @@ impl Connection {
         let Some(cancel) = cancel.filter(|cancel| cancel.call == Some(call)) else { return };
         match outcome {
             Ok(_) => cancel.acknowledged = true,
-            // The turn ended while the cancel was on its way: its response is on its way, too.
+            // The turn ended before the cancel arrived. The response to its prompt follows.
             Err(Error::Rpc(error)) if error.kind == RpcErrorKind::NoActiveTurn => cancel.acknowledged = true,
             Err(error) => {
                 tracing::warn!(%error, "the agent refuses to cancel");
@@ -344,14 +433,14 @@ impl Connection {
                 cancel.refused = Some(error);
             }
         }
-        if self.hurried {
+        if self.is_closing {
             cancel.deadline = cancel.deadline.min(now + CONFIRMED);
         }
     }
 
     pub(super) fn prompt_answered(&mut self, call: u64, outcome: Result<Json>, now: Instant) {
         if self.turn.as_ref().is_none_or(|turn| turn.call != call) {
-            tracing::debug!("a prompt that was given up is answered after all");
+            tracing::debug!("late answer to a prompt ignored");
             return;
         }
         #[derive(Deserialize)]
@@ -362,23 +451,77 @@ impl Connection {
         }
         let outcome = outcome.and_then(|result| {
             object::<Answer>(result.get()).map_err(|error| {
-                // The reason may quote what it can't read, which has no limit.
+                // The reason may quote the unreadable value, whose length is not limited.
                 let [reason, answer]: [String; 2] =
                     [&*error.to_string(), result.get()].map(|text| text.chars().take(SHOWN).collect());
-                Error::Protocol(format!("the agent's answer to `prompt` can't be read: {reason}: {answer}"))
+                Error::Protocol(format!(
+                    "the agent's answer to `prompt` can't be read: {reason}: {answer}; the turn has ended, and the session \
+                     can still be used"
+                ))
             })
         });
         match outcome {
-            Ok(answer) => self.finish(answer.status, answer.steps, now),
+            Ok(answer) => self.answered(answer.status, answer.steps, now),
             Err(error) => {
-                let because = self.take_because();
-                self.end_turn(Err(because.unwrap_or(error)), now);
+                self.fail_turn(error, now);
             }
         }
     }
 
-    fn take_because(&mut self) -> Option<Error> {
-        self.turn.as_mut()?.cancel.as_mut()?.because.take()
+    /// Handles the agent's answer that the turn has ended. Its records may have more details.
+    fn answered(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
+        let timeout = self.records_timeout.filter(|_| self.dialect.keeps_turn_records() && !self.is_closing);
+        let (Some(timeout), Some(turn)) = (timeout, &mut self.turn) else { return self.finish(status, steps, now) };
+        turn.answered = Some(Answered { status, steps, deadline: now + timeout });
+        self.outputs.push_back(Output::ReadRecords { turn: turn.key });
+        self.withdraw_of_turn();
+    }
+
+    /// Ends the turn if the agent has ended it, without the agent's records.
+    pub(super) fn end_answered_turn(&mut self) {
+        let answered = self.turn.as_ref().and_then(|turn| Some((turn.key, turn.answered.as_ref()?.deadline)));
+        if let Some((key, deadline)) = answered {
+            self.handle_records(key, None, deadline);
+        }
+    }
+
+    /// Handles the agent's records of a turn. `None` if the records say nothing about it.
+    pub fn handle_records(&mut self, key: TurnKey, report: Option<TurnReport>, now: Instant) {
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.key == key) else { return };
+        let Some(Answered { status, steps, .. }) = turn.answered.take() else { return };
+        let Some(TurnReport { steps: counted, usage, failure }) = report else {
+            return self.finish(status, steps, now);
+        };
+        turn.spent.usage += &usage;
+        turn.spent.steps = turn.spent.steps.max(u64::try_from(counted).unwrap_or_default());
+        self.usage += &usage;
+        self.report_status();
+        match failure {
+            Some(failure) if status == TurnStatus::Finished && !failure.is_max_steps() => {
+                let error = self.advised(failure.into_error());
+                self.fail_turn(error, now);
+            }
+            Some(_) if status == TurnStatus::Finished => self.finish(TurnStatus::MaxStepsReached, Some(counted), now),
+            _ => self.finish(status, Some(counted), now),
+        }
+    }
+
+    /// Ends a turn with an error of the agent, unless the turn was cancelled for another reason.
+    fn fail_turn(&mut self, error: Error, now: Instant) {
+        let failure = self.take_failure(now).unwrap_or(error);
+        let failure = match self.take_result(TurnStatus::Cancelled, None, true) {
+            Some(result) => with_result(failure, result),
+            None => failure,
+        };
+        self.end_turn(Err(failure), now);
+    }
+
+    /// Why the turn fails, whatever the agent says: what cancelled the turn, or a budget that its end has exceeded.
+    fn take_failure(&mut self, now: Instant) -> Option<Error> {
+        match &mut self.turn.as_mut()?.cancel {
+            Some(cancel) => cancel.failure.take(),
+            None => self.exceeded(now),
+        }
     }
 
     fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
@@ -389,25 +532,42 @@ impl Connection {
             self.emit(end.into(), 64);
         }
         self.withdraw_of_turn();
-        let Some(turn) = &mut self.turn else { return };
+        let failure = self.take_failure(now);
+        let Some(result) = self.take_result(status, steps, failure.is_some()) else { return };
+        let outcome = match failure {
+            Some(failure) => Err(with_result(failure, result)),
+            None => Ok(result),
+        };
+        self.end_turn(outcome, now);
+    }
+
+    /// Returns what the turn has come to. `is_cut_short`: a budget has ended it, perhaps between two texts.
+    fn take_result(&mut self, status: TurnStatus, steps: Option<i64>, is_cut_short: bool) -> Option<PromptResult> {
+        let turn = self.turn.as_mut()?;
         self.tool_calls.clear(Some(&mut turn.record));
         let Record { tool_calls, rejected, handler_failures, .. } = std::mem::take(&mut turn.record);
-        let result = PromptResult {
+        Some(PromptResult {
             status,
             steps: steps.unwrap_or(turn.steps),
-            text: turn.text(),
-            usage: turn.usage.clone(),
+            text: if is_cut_short && turn.text.is_empty() {
+                std::mem::take(&mut turn.former_text)
+            } else {
+                turn.text()
+            },
+            usage: turn.spent.usage.clone(),
             tool_calls,
             rejected,
             handler_failures,
-        };
-        let because = self.take_because();
-        self.end_turn(because.map_or(Ok(result), Err), now);
+        })
     }
 
     fn end_turn(&mut self, outcome: Result<PromptResult>, now: Instant) {
         self.withdraw_of_turn();
-        let Some(turn) = self.turn.take() else { return };
+        let Some(mut turn) = self.turn.take() else { return };
+        turn.spent.time = now.duration_since(turn.began);
+        if let Some(session) = &mut self.session_budget {
+            session.spent.add(&turn.spent);
+        }
         self.tool_calls.clear(None);
         self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });
         if let Some(queued) = self.queued.take() {
@@ -415,15 +575,31 @@ impl Connection {
         }
     }
 
+    /// Notes since when only the answer to the prompt is missing.
+    pub(super) fn note_ending(&mut self, now: Instant) {
+        if let Some(turn) = &mut self.turn {
+            turn.ending = self.dialect.is_turn_ending().then(|| turn.ending.unwrap_or(now));
+        }
+    }
+
     pub(super) fn turn_deadline(&mut self, now: Instant) {
+        if self.turn.as_ref().and_then(|turn| turn.ending_deadline()).is_some_and(|deadline| now >= deadline) {
+            let incoming = self.dialect.end_overdue_turn();
+            self.handle_incoming(incoming, b"", now);
+            self.note_ending(now);
+        }
         let Some(turn) = &self.turn else { return };
         if turn.next_deadline(&self.timing, self.agent_waits()).is_none_or(|deadline| now < deadline) {
             return;
         }
         let key = turn.key;
+        if turn.answered.is_some() {
+            return self.handle_records(key, None, now);
+        }
         match &turn.cancel {
             Some(cancel) if cancel.acknowledged => {
-                // Real agents up to 1.8 never answer a prompt that is cancelled with an approval pending, yet go on.
+                // Real agents up to 1.8 never answer a prompt that was cancelled during an approval, but continue to
+                // work.
                 let call = turn.call;
                 self.forget_call(call);
                 self.finish(TurnStatus::Cancelled, None, now);
@@ -432,7 +608,7 @@ impl Connection {
                 // Less than `cancel_timeout` if the session closes meanwhile.
                 let waited = cancel.deadline.duration_since(cancel.since).as_millis().try_into().unwrap_or(u64::MAX);
                 let waited = Duration::from_millis(waited);
-                let told = cancel.because.as_ref().map(|because| format!("{because}; then ")).unwrap_or_default();
+                let told = cancel.failure.as_ref().map(|failure| format!("{failure}; then ")).unwrap_or_default();
                 let what = match &cancel.refused {
                     Some(error) => format!("refused the cancel ({error})"),
                     None => format!("did not answer the cancel within {waited:?}"),
@@ -441,10 +617,13 @@ impl Connection {
                     "{told}the agent {what}, and the session is closed; open another one with the same `session_id`, or \
                      raise `cancel_timeout`"
                 ));
-                self.outputs.push_back(Output::Hopeless(error.clone()));
+                self.outputs.push_back(Output::FatalError(error.clone()));
                 self.close(&error);
             }
             None => {
+                if let Some(error) = self.exceeded(now) {
+                    return self.cancel_with(key, Some(error), now);
+                }
                 let idle = turn.limits.idle.or(self.timing.idle).unwrap_or_default();
                 let (what, limit) = match (turn.limits.turn, self.timing.turn) {
                     (Some(limit), _) if now >= turn.began + limit => {
@@ -459,8 +638,16 @@ impl Connection {
                     "{what} ({limit:?}), and the turn was cancelled; the session can still be used: prompt again, or \
                      raise the option"
                 );
-                self.cancel_because(key, Some(Error::Timeout(error)), now);
+                self.cancel_with(key, Some(Error::Timeout(error)), now);
             }
         }
+    }
+}
+
+/// An exceeded budget comes with the result of the turn.
+fn with_result(failure: Error, result: PromptResult) -> Error {
+    match failure {
+        Error::BudgetExceeded(exceeded) => BudgetExceeded { result, ..*exceeded }.into(),
+        other => other,
     }
 }

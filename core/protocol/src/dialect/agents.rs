@@ -1,9 +1,9 @@
-//! The agents that are known, their releases, and the protocol that each release speaks.
+//! The known agents, their releases, and the protocol that each release speaks.
 
 use std::fmt;
 
-use super::{Dialect, Legacy, Wire, WireVersion};
-use crate::wire::ServerInfo;
+use super::{Dialect, KnownAgent, Legacy, Wire, WireVersion};
+use crate::messages::ServerInfo;
 
 /// A release of kimi-cli.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +14,7 @@ pub struct Release {
 }
 
 impl Release {
+    /// Makes a release of its numbers.
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor, patch: 0 }
     }
@@ -29,7 +30,7 @@ impl Release {
         })
     }
 
-    /// Returns the protocol of a release that answers no handshake.
+    /// Returns the protocol of a release that does not answer a handshake.
     pub fn without_handshake(self) -> Option<Box<dyn Dialect>> {
         if self < Self::new(0, 59) {
             Some(Box::new(Legacy::new(Some(self.server()))))
@@ -40,11 +41,12 @@ impl Release {
         }
     }
 
+    /// Returns whether the release speaks the legacy dialect.
     pub fn is_legacy(self) -> bool {
         self < Self::new(0, 59)
     }
 
-    /// Returns the protocol to begin with.
+    /// Returns the protocol for the handshake.
     pub fn dialect(self) -> Box<dyn Dialect> {
         self.without_handshake().unwrap_or_else(|| Box::new(Wire::new(WireVersion::LATEST)))
     }
@@ -62,17 +64,19 @@ impl fmt::Display for Release {
     }
 }
 
-/// An agent that is known, with its release.
+/// A known agent, with its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentKind {
-    /// kimi-cli, which speaks Wire or what came before it.
+    /// kimi-cli, which speaks Wire or the legacy protocol.
     KimiCli(Release),
     /// Kimi Code, which speaks ACP.
     KimiCode(Release),
+    /// Another agent that speaks ACP.
+    Other(&'static KnownAgent),
 }
 
 impl AgentKind {
-    /// Reads `kimi, version 1.49.0`, as kimi-cli says it, or Kimi Code's bare `2.1.0`.
+    /// Reads the output of `--version`: `kimi, version 1.49.0` of kimi-cli, or `2.1.0` of Kimi Code.
     pub fn read(text: &str) -> Option<Self> {
         if let Some(number) = text.lines().find_map(|line| line.trim().strip_prefix("kimi, version ")) {
             return Release::parse(number).map(Self::KimiCli);
@@ -88,6 +92,7 @@ impl fmt::Display for AgentKind {
         match self {
             Self::KimiCli(release) => write!(f, "kimi-cli {release}"),
             Self::KimiCode(release) => write!(f, "Kimi Code {release}"),
+            Self::Other(agent) => agent.fmt(f),
         }
     }
 }
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_compare_as_numbers_and_select_the_protocol() {
+    fn releases_compare_as_numbers_and_select_protocol() {
         assert!(Release::new(0, 100) > Release::new(0, 59));
         assert_eq!(Release::new(0, 58).to_string(), "0.58");
         assert_eq!(Release::new(1, 49).to_string(), "1.49.0");

@@ -1,6 +1,6 @@
-//! What kimi-cli spoke from 0.52 to 0.58, before Wire 1.0: `run` and `interrupt`, event types in snake_case, no
-//! handshake, error codes of its own. While a run is going such an agent reads nothing: it can't be cancelled, and an
-//! approval would deadlock it, so a session with it needs `yolo`.
+//! The protocol of kimi-cli 0.52 to 0.58, before Wire 1.0: `run` and `interrupt`, event types in snake_case, no
+//! handshake, other error codes. During a run such an agent reads nothing. It cannot be cancelled, and an approval
+//! would deadlock it, so a session needs `yolo`.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, wire};
 use crate::answers::Approval;
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::jsonrpc::{self, Message, RpcFailure};
-use crate::wire::value::object;
-use crate::wire::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
+use crate::json::object;
+use crate::jsonrpc::{self, Message, RpcFailure};
+use crate::messages::{BriefDisplayBlock, Content, ContentPart, Event, Json, ServerInfo, ToolResult, ToolReturnValue};
 
 /// The protocol's name where a version is asked for.
 const NAME: &str = "legacy";
@@ -22,7 +22,7 @@ pub struct Legacy {
 }
 
 impl Legacy {
-    /// `server` is what the executable says of itself, where it was asked.
+    /// Makes the dialect. `server` is the output of the executable's `--version`, if it was run.
     pub fn new(server: Option<ServerInfo>) -> Self {
         Self { server }
     }
@@ -32,7 +32,7 @@ impl Legacy {
     }
 }
 
-/// The canonical names of types; those of 1.0 and later are in CamelCase.
+/// The canonical names of types. Types of 1.0 and later are in CamelCase.
 fn canonical(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "step_begin" => "StepBegin",
@@ -83,7 +83,7 @@ fn tool_result(payload: &str) -> std::result::Result<ToolResult, String> {
     if payload.starts_with('[') {
         return Err("a list, not an object".to_owned());
     }
-    let legacy: Legacy = crate::wire::decode_body(payload)?;
+    let legacy: Legacy = crate::messages::decode_body(payload)?;
     let result: Body = object(legacy.result.get()).map_err(|error| format!("result: {error}"))?;
     let output = match result.output {
         Value::Null => Content::from(""),
@@ -114,7 +114,7 @@ fn tool_result(payload: &str) -> std::result::Result<ToolResult, String> {
     })
 }
 
-/// The event inside is spelled in the legacy way, too.
+/// The event inside has the legacy form, too.
 fn modern_subagent(payload: &str) -> std::result::Result<Json, String> {
     #[derive(serde::Deserialize)]
     struct Inner<'a> {
@@ -123,7 +123,7 @@ fn modern_subagent(payload: &str) -> std::result::Result<Json, String> {
         #[serde(borrow, default)]
         payload: Option<&'a RawValue>,
     }
-    let mut body: Map<String, Value> = crate::wire::decode_body(payload)?;
+    let mut body: Map<String, Value> = crate::messages::decode_body(payload)?;
     let inner = body.remove("event").ok_or("event: missing")?.to_string();
     let inner: Inner<'_> = object(&inner).map_err(|error| format!("event: {error}"))?;
     let event = decode(&inner.kind, inner.payload.map_or("null", RawValue::get));
@@ -148,6 +148,10 @@ impl Dialect for Legacy {
         false
     }
 
+    fn missing(&self, call: &Call) -> Option<Error> {
+        (!Capabilities::default().has(call)).then(|| self.unsupported(call.name()))
+    }
+
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
         Ok(match call {
             Call::Prompt(input) => {
@@ -170,7 +174,7 @@ impl Dialect for Legacy {
     }
 
     fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
-        // Approvals are all that such an agent asks for; anything else it would take for a reject.
+        // Such an agent requests only approvals. It treats any other answer as a rejection.
         let response = match answer {
             Answer::Approval(Approval::Approve) => "approve",
             Answer::Approval(Approval::ApproveForSession) => "approve_for_session",
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_kept() {
+    fn unreadable_line_is_kept() {
         let event = read("tool_result", json!({"tool_call_id": "t", "ok": "perhaps", "result": {"output": ""}}));
         assert_eq!(event["payload"]["type"], "tool_result");
         assert!(event["payload"]["error"].as_str().is_some_and(|error| error.starts_with("ok:")), "{event}");
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_not_those_of_later_versions() {
+    fn legacy_error_codes_map_to_kinds() {
         let legacy = Legacy::new(None);
         let prompt = Call::Prompt("x".into());
         assert_eq!(legacy.map_error_code(&prompt, -32002), RpcErrorKind::LlmServiceError);
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_it_has_not_are_refused_by_name() {
+    fn unsupported_calls_are_refused_by_name() {
         let server = ServerInfo { name: "kimi-cli".into(), version: "0.58".into(), extra: Default::default() };
         let error = Legacy::new(Some(server)).call("1", &Call::Steer("x".into())).unwrap_err();
         assert_eq!(

@@ -1,105 +1,204 @@
-//! Protocols behind one seam: above it there are only canonical calls, events, requests and answers, and a set of
-//! [`Capabilities`]. One file a protocol; each translates lines to the canonical model and back.
+//! The protocols of agents. Each has a file or a folder that translates its lines to canonical calls, events, requests
+//! and answers, and back. [`Capabilities`] says what an agent can do.
 
 mod acp;
 mod agents;
+mod capabilities;
+mod kimi_web;
+mod known;
 mod legacy;
+mod pending;
 #[cfg(test)]
 pub mod recorded;
+mod terminal;
 mod version;
 mod wire;
 
-pub use acp::{Acp, Listing, SessionParams};
+pub use acp::{Acp, Deletion, Listing, SessionParams};
 pub use agents::{AgentKind, Release};
+pub use capabilities::{Capabilities, PolicyReach, agent_name, unsupported_option};
+pub use kimi_web::{KimiWeb, KimiWebListing, KimiWebParams, kimi_web_deleted, kimi_web_deletion};
+pub use known::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KNOWN_AGENTS, KnownAgent, NeedsAdapter};
 pub use legacy::Legacy;
+pub use terminal::{Services, TerminalAnswer, TerminalCall, TerminalExit};
 pub use version::{VersionError, WireVersion};
 pub use wire::Wire;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use self::capabilities::unsupported;
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::jsonrpc::{Message, RpcFailure};
-use crate::wire::{Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, ToolKind, ToolReturnValue};
+use crate::jsonrpc::{Message, RpcFailure};
+use crate::messages::{
+    Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, TerminalResult, ToolKind, ToolReturnValue,
+    UnknownEvent,
+};
 
-/// What the agent can do, as its handshake and version tell. A call for something that is not there fails with
-/// [`Error::Unsupported`], without asking the agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Capabilities {
-    /// The program can offer tools.
-    pub external_tools: bool,
-    /// The agent can ask questions.
-    pub questions: bool,
-    /// A reject may carry feedback that the model sees.
-    pub approval_feedback: bool,
-    /// A running turn can be steered.
-    pub steer: bool,
-    /// Plan mode can be switched.
-    pub plan_mode: bool,
-    /// A session's past can be replayed.
-    pub replay: bool,
-    /// The events that hooks can be set on; empty where there are none.
-    pub hooks: Vec<String>,
-}
-
-/// A session that an agent keeps.
+/// A session that an agent has stored.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn show(session: &kimi_agent::SessionInfo) {
+///     println!("{} in {}", session.title.as_deref().unwrap_or(&session.id), session.work_dir.display());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Its id: `Agent::resume` goes on with it.
+    /// The id of the session. `Agent::resume` continues it.
     pub id: String,
-    /// The directory that it works in.
+    /// The working directory of the session.
     pub work_dir: PathBuf,
-    /// What the agent calls it for people, if it does.
+    /// The title for people, if the agent sends one.
     pub title: Option<String>,
-    /// When something last happened in it, in the words of ISO 8601, if the agent says.
+    /// When the session was last active, in ISO 8601, if the agent reports it.
     pub updated_at: Option<String>,
 }
 
-/// What we tell the agent when the session opens.
+/// An option of a session that can be set while the session is open, for example the model.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn show(option: &kimi_agent::ConfigOption) {
+///     println!("{}: {:?} of {} choices", option.name, option.value, option.choices.len());
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConfigOption {
+    /// The id, by which the option is set.
+    pub id: String,
+    /// The name, for people.
+    pub name: String,
+    /// The description, if the agent sends one.
+    pub description: Option<String>,
+    /// The category, if the agent names one: `model`, `thought_level`, `mode` or another.
+    pub category: Option<String>,
+    /// The current value.
+    pub value: ConfigValue,
+    /// The values to choose from. Empty if the option is a boolean.
+    pub choices: Vec<ConfigChoice>,
+}
+
+/// A value to choose for a [`ConfigOption`].
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// fn names(option: &kimi_agent::ConfigOption) -> Vec<&str> {
+///     option.choices.iter().map(|choice| &*choice.name).collect()
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConfigChoice {
+    /// The value.
+    pub value: String,
+    /// The name, for people.
+    pub name: String,
+    /// The description, if the agent sends one.
+    pub description: Option<String>,
+}
+
+/// The value of a [`ConfigOption`].
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::ConfigValue;
+/// assert_eq!(ConfigValue::from(true), ConfigValue::Bool(true));
+/// assert_eq!(ConfigValue::from("kimi-k2"), ConfigValue::Text("kimi-k2".into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum ConfigValue {
+    /// A boolean.
+    Bool(bool),
+    /// One of the option's choices.
+    Text(String),
+}
+
+impl From<bool> for ConfigValue {
+    fn from(on: bool) -> Self {
+        Self::Bool(on)
+    }
+}
+
+impl From<&str> for ConfigValue {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<String> for ConfigValue {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+/// The parameters of the handshake.
 #[derive(Clone, Debug, Default)]
 pub struct InitializeParams {
+    /// The name of this program.
     pub client_name: String,
+    /// The version of this program.
     pub client_version: String,
+    /// The tools of the program.
     pub tools: Vec<ToolOffer>,
+    /// The hooks of the program.
     pub hooks: Vec<HookOffer>,
+    /// Whether the program answers questions.
     pub supports_question: bool,
-    /// Where the tools are, for agents that take them from an MCP server.
+    /// The endpoint of the tools, for agents that take them from an MCP server.
     pub tools_server: Option<ToolsEndpoint>,
     /// The option `model`, for errors. It is not sent here.
     pub model: Option<String>,
+    /// The handlers that the agent may use for files and commands.
+    pub services: Services,
 }
 
+/// A tool of the program, as the agent gets it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolOffer {
+    /// The name of the tool.
     pub name: String,
+    /// The description, for the model.
     pub description: String,
+    /// The JSON Schema of the arguments.
     pub parameters: Value,
 }
 
+/// A hook of the program, as the agent gets it.
 #[derive(Clone, Debug, Serialize)]
 pub struct HookOffer {
+    /// The id of the hook in this session.
     pub id: String,
+    /// The event of the hook.
     pub event: String,
+    /// The regular expression for the target. `None` for every target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub matcher: Option<String>,
-    /// Whole seconds: the agent takes no other.
+    /// In whole seconds, because agents accept no fractions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
 }
 
-/// Where the agent finds the program's tools.
+/// The endpoint of the program's tools.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ToolsEndpoint {
-    /// By this the agent tells it from other servers.
+    /// The name of the endpoint, which differs from the names of other servers.
     pub name: String,
+    /// The address of the endpoint.
     pub url: String,
-    /// Headers of every request, as (name, value). They hold the secret.
+    /// Headers of every request, as (name, value). They contain the secret.
     pub headers: Vec<(String, String)>,
 }
 
@@ -109,31 +208,85 @@ impl fmt::Debug for ToolsEndpoint {
     }
 }
 
-/// What the agent says of itself when the session opens.
+/// The result of the handshake.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Handshake {
+    /// The protocol that the agent speaks.
     pub protocol_version: String,
+    /// The name and version of the agent. `None` if there is no handshake.
     pub server: Option<ServerInfo>,
+    /// The commands that a prompt may begin with.
     pub slash_commands: Vec<SlashCommand>,
+    /// The accepted and the rejected tools of the program.
     pub external_tools: ExternalToolsResult,
+    /// The agent's capabilities.
     pub capabilities: Capabilities,
-    /// The session's name, where the agent makes it.
+    /// The session's id, if the agent makes it.
     pub session_id: Option<String>,
+    /// The options of the session that can be set.
+    pub config_options: Arc<Vec<ConfigOption>>,
+    /// Whether the agent's records of turns are read. The session sets it.
+    pub reads_records: bool,
 }
 
-/// A call of ours, in no protocol's words.
+impl Handshake {
+    /// Returns the counts that the agent reports, those in its records of a turn included.
+    pub fn reported(&self) -> Reported {
+        if !self.protocol_version.starts_with("acp-") {
+            return Reported { tokens: true, steps: true };
+        }
+        let in_records = self.reads_records && is_kimi_code(self.server.as_ref());
+        Reported { tokens: in_records || known::reports_tokens(self.server.as_ref()), steps: in_records }
+    }
+
+    /// Returns whether the agent accepts limits of a turn, as arguments or in its environment.
+    pub fn takes_limits(&self) -> bool {
+        !self.protocol_version.starts_with("acp-") || is_kimi_code(self.server.as_ref())
+    }
+}
+
+/// The counts that an agent reports, for budgets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// The tokens of a turn, at the latest at its end.
+    pub tokens: bool,
+    /// The steps of a turn, at the latest at its end.
+    pub steps: bool,
+}
+
+/// Returns whether an agent of ACP is Kimi Code, by its name.
+fn is_kimi_code(server: Option<&ServerInfo>) -> bool {
+    server.is_some_and(|server| server.name.starts_with("Kimi Code"))
+}
+
+/// A call to the agent, independent of the protocol.
 #[derive(Clone, Debug)]
 pub enum Call {
+    /// Opens the session.
     Initialize(InitializeParams),
+    /// Begins a turn.
     Prompt(Content),
+    /// Cancels the turn.
     Cancel,
+    /// Adds a message of the user to the turn.
     Steer(Content),
+    /// Switches plan mode.
     SetPlanMode(bool),
+    /// Sets an option of the open session.
+    SetConfigOption {
+        /// The id of the option.
+        option: String,
+        /// The new value.
+        value: ConfigValue,
+    },
+    /// Replays the messages of the session.
     Replay,
+    /// Removes this many of the last turns.
+    Undo(u32),
 }
 
 impl Call {
-    /// The name by which errors and logs speak of it.
+    /// Returns the name of the call in errors and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Initialize(_) => "initialize",
@@ -141,40 +294,69 @@ impl Call {
             Self::Cancel => "cancel",
             Self::Steer(_) => "steer",
             Self::SetPlanMode(_) => "set_plan_mode",
+            Self::SetConfigOption { .. } => "set_config_option",
             Self::Replay => "replay",
+            Self::Undo(_) => "undo",
         }
     }
 }
 
-/// A line of the agent's, in no protocol's words.
+/// A line of the agent, independent of the protocol.
 #[derive(Debug)]
 pub enum Incoming {
+    /// An event of the running turn, or outside of turns.
     Event(Box<Event>),
-    /// An event of the session's own, whatever turn is running.
+    /// An event of the session, outside of the running turn.
     OutOfTurn(Box<Event>),
-    /// The commands that a prompt may begin with now, in place of those that were told before.
+    /// The commands that a prompt may begin with. They replace the earlier list.
     Commands(Vec<SlashCommand>),
-    /// `rpc_id` is JSON text and must go back as it came.
+    /// The current options of the session.
+    ConfigOptions(Arc<Vec<ConfigOption>>),
+    /// A request. `rpc_id` is JSON text that the answer must repeat unchanged.
     Request {
+        /// The id, as JSON text.
         rpc_id: String,
+        /// The request as an event.
         request: Box<Event>,
     },
-    /// A method that we do not know, with an id: it awaits a refusal.
+    /// A request with an unknown method. It must be refused.
     UnknownMethod {
+        /// The id, as JSON text.
         rpc_id: String,
+        /// The name of the method.
         method: String,
+        /// The parameters.
         params: Json,
     },
+    /// The agent no longer needs an answer to a request.
+    Cancelled {
+        /// The id, as JSON text.
+        rpc_id: String,
+    },
+    /// A call about a terminal that the agent has created.
+    Terminal {
+        /// The id, as JSON text.
+        rpc_id: String,
+        /// The id of the terminal.
+        terminal: String,
+        /// The call.
+        call: TerminalCall,
+    },
+    /// The answer to a call.
     Response {
+        /// The id of the call. `None` if it is null or invalid.
         id: Option<String>,
+        /// The result, or the error.
         outcome: std::result::Result<Json, RpcFailure>,
     },
-    /// A request that nobody need be asked about; the bytes of its answer.
+    /// Bytes to write without a decision: the answer to a request, or a call of the dialect's own.
     Answered(Vec<u8>),
-    /// A line that says several things, or nothing.
+    /// A line with several messages, or with none.
     Batch(Vec<Self>),
-    /// Not of the protocol; the reason is for the log.
+    /// An invalid line. The reason is for the log.
     InvalidLine(String),
+    /// The session cannot continue.
+    Fatal(Error),
 }
 
 impl Incoming {
@@ -185,35 +367,51 @@ impl Incoming {
     fn out_of_turn(event: impl Into<Event>) -> Self {
         Self::OutOfTurn(Box::new(event.into()))
     }
+
+    /// Converts any number of messages to one value.
+    fn batch(mut all: Vec<Self>) -> Self {
+        if all.len() == 1
+            && let Some(only) = all.pop()
+        {
+            return only;
+        }
+        Self::Batch(all)
+    }
 }
 
-/// Our answer to a request of the agent's.
+/// An event of an unknown type; with `error`, an event that cannot be decoded.
+fn unknown(kind: &str, payload: &str, error: Option<String>) -> Event {
+    match error {
+        Some(error) => Event::undecoded(kind, payload, error),
+        None => Event::Unknown(UnknownEvent {
+            kind: kind.to_owned(),
+            payload: Json::from_text(payload),
+            error: None,
+            extra: Default::default(),
+        }),
+    }
+}
+
+/// An answer to a request of the agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
+    /// The answer to an approval request.
     Approval(Approval),
+    /// The answers to questions; `None` dismisses them.
     Question(Option<Answers>),
+    /// The result of a tool.
     Tool(ToolReturnValue),
+    /// The decision of a hook.
     Hook(HookDecision),
+    /// The text of a file; `None` if the file does not exist.
+    ReadFile(Option<String>),
+    /// The file was written.
+    WriteFile,
+    /// The result of a command. A terminal keeps it, and calls about the terminal return it.
+    Terminal(TerminalResult),
 }
 
-/// The error for a feature that the agent lacks. It names the agent and what it speaks, the version that brought the
-/// feature, and the field of `capabilities` that tells beforehand.
-fn unsupported(server: Option<&ServerInfo>, version: &str, feature: &str) -> Error {
-    let agent = agent_name(server, version);
-    let known = CAPABILITIES.iter().find(|(name, ..)| *name == feature);
-    Error::Unsupported(match known {
-        Some((name, since, field)) if !version.starts_with("acp-") => format!(
-            "{agent} does not support `{name}`, which came with Wire {since}; check `session.capabilities.{field}` \
-             before, or use a newer agent"
-        ),
-        Some((name, _, field)) => {
-            format!("{agent} does not support `{name}`; check `session.capabilities.{field}` before")
-        }
-        None => format!("{agent} does not support {feature}"),
-    })
-}
-
-/// The error for a program that answers a call with a copy of it.
+/// Makes the error for a program that answers a call with a copy of it.
 pub fn echo_error(speaks: &str, method: &str) -> String {
     format!(
         "the executable does not speak {speaks}: its answer to `{method}` is a copy of the request, as `cat` answers; \
@@ -221,30 +419,7 @@ pub fn echo_error(speaks: &str, method: &str) -> String {
     )
 }
 
-/// Features by the name of the call or option: the version of Wire that brought them, and the field of `capabilities`.
-const CAPABILITIES: [(&str, &str, &str); 5] = [
-    ("steer", "1.4", "steer"),
-    ("set_plan_mode", "1.4", "plan_mode"),
-    ("replay", "1.3", "replay"),
-    ("tools", "1.1", "external_tools"),
-    ("hooks", "1.8", "hooks"),
-];
-
-/// The error for an option that this agent would silently ignore.
-pub fn unsupported_option(handshake: &Handshake, option: &str) -> Error {
-    unsupported(handshake.server.as_ref(), &handshake.protocol_version, option)
-}
-
-/// What errors call the agent: what it is, and what it speaks.
-pub fn agent_name(server: Option<&ServerInfo>, version: &str) -> String {
-    let server = server.map_or_else(|| "the agent".to_owned(), |server| format!("{} {}", server.name, server.version));
-    match version.strip_prefix("acp-") {
-        Some(version) => format!("{server} (ACP {version})"),
-        None => format!("{server} (Wire {version})"),
-    }
-}
-
-/// The call under way that opens a session of a process which may have several.
+/// The pending call that opens a session, in a process which may have several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpeningSession {
     /// The answer names the session.
@@ -253,46 +428,58 @@ pub enum OpeningSession {
     Resume(String),
 }
 
-/// A protocol.
+impl OpeningSession {
+    /// Returns the call for a session of these options. A fork is a new session.
+    fn of(session_id: Option<&String>, fork_of: Option<&String>) -> Self {
+        session_id.filter(|_| fork_of.is_none()).map_or(Self::New, |id| Self::Resume(id.clone()))
+    }
+}
+
+/// A protocol, as one session speaks it.
 pub trait Dialect: Send + std::fmt::Debug {
-    /// The protocol, and who speaks it.
+    /// The protocol's name, and the agents that speak it.
     fn protocol_name(&self) -> &'static str {
         "Wire (kimi-cli does from 0.52 to 1.51)"
     }
 
-    /// What to check if the agent is silent: the end of a sentence.
+    /// The hint if the agent is silent, as the end of a sentence.
     fn silence_hint(&self) -> &'static str {
         "and set `dialect` if it speaks another protocol: \"acp\" for the Agent Client Protocol; \"1.0\" for kimi-cli up \
          to 0.79 and \"legacy\" with `yolo` for kimi-cli up to 0.58, which answer no handshake"
     }
 
-    /// What to do if the program speaks another protocol: the end of a sentence.
+    /// The hint if the program speaks another protocol, as the end of a sentence.
     fn other_protocol_hint(&self) -> &'static str {
         "or set `dialect` to \"acp\" if it speaks the Agent Client Protocol"
     }
 
-    /// Whether the agent tells that a turn has begun.
+    /// Whether the agent reports the begin of a turn.
     fn reports_turn_begin(&self) -> bool {
         true
     }
 
-    /// Whether the agent tells where a step of a turn ends. Otherwise a turn is one step, and what was said before the
-    /// last tool's result is not what it comes to.
+    /// Whether the agent reports the end of each step. If not, a turn is one step, and its result has only the text
+    /// after the last tool result.
     fn reports_steps(&self) -> bool {
         true
     }
 
-    /// Whether the agent takes the program's tools from an MCP server: [`InitializeParams::tools_server`], and in no other way.
+    /// Whether the agent writes records of a turn into a file, with more details than its messages.
+    fn keeps_turn_records(&self) -> bool {
+        false
+    }
+
+    /// Whether the agent gets the program's tools only from an MCP server: [`InitializeParams::tools_server`].
     fn takes_tools_from_server(&self) -> bool {
         false
     }
 
-    /// What the tool of a call does, if the agent has said it.
+    /// Returns the kind of the tool of a call, if the agent has sent it.
     fn tool_kind(&self, _call_id: &str) -> Option<ToolKind> {
         None
     }
 
-    /// Whether a question may be answered with a text that is none of its choices.
+    /// Whether a question can be answered with a text that is not one of its choices.
     fn accepts_free_answers(&self) -> bool {
         true
     }
@@ -302,37 +489,54 @@ pub trait Dialect: Send + std::fmt::Debug {
         false
     }
 
-    /// Sets the first id that calls get, where ids are numbers. No other connection of the process uses those that follow.
+    /// Sets the first id of calls, if ids are numbers. No other connection of the process uses the ids that follow.
     fn set_first_id(&mut self, _first: u64) {}
 
-    /// The call under way that opens the session, if there is one.
+    /// Returns the pending call that opens the session, if there is one.
     fn opening_session(&self) -> Option<OpeningSession> {
         None
     }
 
-    /// Ends what is open, because the connection leaves a process that goes on: the bytes of a cancel and of refusals.
+    /// Returns the bytes of a message that cancels this call. Empty if the protocol has no such message.
+    fn give_up(&mut self, _id: &str) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Ends what is open, because the connection leaves a process that continues. Returns the bytes of a cancel and of
+    /// refusals.
     fn leave(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// The handshake of a protocol that has no handshake.
+    /// Returns the handshake's result for a protocol without a handshake.
     fn implicit_handshake(&mut self) -> Option<Handshake> {
         None
     }
-    /// The bytes of a call, or `Unsupported` where this agent has no such thing.
+    /// Returns the error for a call that this agent does not have.
+    fn missing(&self, _call: &Call) -> Option<Error> {
+        None
+    }
+    /// Encodes a call. The bytes must be written.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the protocol or the agent has no such call.
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>>;
-    /// Reads a message of the agent's.
+    /// Reads a message of the agent.
     fn read(&mut self, message: Message<'_>) -> Incoming;
     /// Reads a line.
     fn read_line(&mut self, line: &[u8]) -> Incoming {
-        self.read(crate::wire::jsonrpc::parse(line))
+        self.read(crate::jsonrpc::parse(line))
     }
-    /// The bytes of an answer. `request_id` is the request's own, `rpc_id` the envelope's.
+    /// Encodes an answer. `request_id` is the request's own id, `rpc_id` is the id of its JSON-RPC message.
     fn answer(&mut self, rpc_id: &str, request_id: &str, answer: &Answer) -> Vec<u8>;
-    /// The bytes of a refusal.
+    /// Encodes an answer about a terminal.
+    fn answer_terminal(&mut self, _rpc_id: &str, _answer: TerminalAnswer<'_>) -> Vec<u8> {
+        Vec::new()
+    }
+    /// Encodes a refusal.
     fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8>;
-    /// What a handshake of several calls asks next, after this answer; none where [`Dialect::finish_handshake`] has the last word.
-    /// `id` is the call's, and stays so.
+    /// Returns the next request of a handshake of several calls. `None` if [`Dialect::finish_handshake`] ends the
+    /// handshake. `id` is the id of the call, which does not change.
     fn next_handshake_request(
         &mut self,
         _id: &str,
@@ -340,19 +544,30 @@ pub trait Dialect: Send + std::fmt::Debug {
     ) -> Option<Vec<u8>> {
         None
     }
-    /// Takes in the last answer to [`Call::Initialize`]; from then on the dialect knows what the agent can do.
+    /// Reads the last answer to [`Call::Initialize`]. Then the dialect knows the agent's capabilities.
+    ///
+    /// # Errors
+    /// [`Error::Handshake`] if the agent did not open the session, or the agent's error.
     fn finish_handshake(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake>;
-    /// What an error code means in answer to a call.
+    /// Whether the agent has reported the end of the turn's events, but has not answered the prompt.
+    fn is_turn_ending(&self) -> bool {
+        false
+    }
+    /// Ends such a turn without the answer, which is overdue.
+    fn end_overdue_turn(&mut self) -> Incoming {
+        Incoming::Batch(Vec::new())
+    }
+    /// Returns the meaning of an error code in an answer to a call.
     fn map_error_code(&self, call: &Call, code: i64) -> RpcErrorKind;
-    /// The error for a call that the agent has refused.
+    /// Returns the error for a call that the agent has refused.
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
         self.failed(call, failure)
     }
-    /// That error, where only the code counts.
+    /// Returns the error for a refused call, based on the code alone.
     fn failed(&self, call: &Call, failure: RpcFailure) -> Error {
         Error::Rpc(RpcError {
             kind: self.map_error_code(call, failure.code),
-            // 0 is no code of the agent's: a dialect reports so what the agent tells in another way than by an error.
+            // Code 0 stands for a failure that the agent reports without a JSON-RPC error.
             rpc_code: Some(failure.code).filter(|code| *code != 0),
             message: failure.message,
             data: failure.data,

@@ -1,4 +1,4 @@
-//! What real releases of kimi-cli said (`tests/recorded`), read by every dialect: by the one that the release speaks
+//! The recordings of real releases of kimi-cli (`tests/recorded`), read by every dialect: by the one that the release speaks
 //! each line as what it is, by the others without harm.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,28 +7,33 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::{Dialect, Incoming, Legacy, Wire, WireVersion};
-use crate::wire::{Event, Json, Node, Reflect, TypeRef, catalog};
+use crate::messages::{Event, Json, Node, Reflect, TypeRef, catalog};
 
 /// One process of a release's, line by line.
 pub struct Recording {
+    /// The release of the agent.
     pub release: String,
+    /// The name of the case.
     pub case: String,
+    /// The lines, in order.
     pub lines: Vec<Line>,
 }
 
+/// A line, with its direction.
 pub enum Line {
-    /// What the agent was told.
+    /// The lines to the agent.
     In(String),
-    /// What it said.
+    /// The lines of the agent.
     Out(String),
 }
 
 impl Recording {
+    /// Returns the release and the case.
     pub fn title(&self) -> String {
         format!("{} {}", self.release, self.case)
     }
 
-    /// What the agent said.
+    /// The lines of the agent.
     pub fn said(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter_map(|line| match line {
             Line::Out(line) => Some(line.as_str()),
@@ -36,7 +41,7 @@ impl Recording {
         })
     }
 
-    /// What the agent was told, parsed.
+    /// The lines to the agent, parsed.
     fn told(&self) -> impl Iterator<Item = Value> {
         self.lines.iter().filter_map(|line| match line {
             Line::In(line) => Some(serde_json::from_str(line).expect("we write JSON")),
@@ -60,7 +65,10 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recorded")
 }
 
-/// All recordings, in order.
+/// Loads all recordings, in order.
+///
+/// # Panics
+/// If a recording cannot be read.
 pub fn load() -> Vec<Recording> {
     let mut found = Vec::new();
     for release in sorted(&folder()) {
@@ -101,7 +109,7 @@ pub fn dialects() -> Vec<Box<dyn Dialect>> {
     all
 }
 
-/// What a type of the wire is called today.
+/// The current name of a type of the wire.
 pub fn modern(kind: &str) -> String {
     match kind {
         "approval" => "ApprovalRequest".to_owned(),
@@ -145,7 +153,7 @@ fn tidy(value: &Value) -> Value {
     }
 }
 
-/// What is looked for in the events that were read.
+/// The properties to find in the events.
 #[derive(Default)]
 struct Survey {
     /// `Type.field` of what no type has a name for, and which version has it.
@@ -194,14 +202,19 @@ const NEVER_SENT: &[&str] = &[
     "BtwBegin",
     "BtwEnd",
     // Of the SDK's own.
+    "PolicyDecision",
     "HandlerFailed",
+    // Made of requests of ACP.
+    "ReadFileRequest",
+    "WriteFileRequest",
+    "TerminalRequest",
 ];
 
-/// What came while releases said 1.3, after the one that is recorded.
+/// The additions of releases that report 1.3, after the recorded release.
 const NOT_IN_EARLY_1_3: &[&str] = &["QuestionRequest", "MCPLoadingBegin", "MCPLoadingEnd"];
 
 #[test]
-fn each_line_arrives_as_its_type() {
+fn recorded_lines_arrive_as_their_types() {
     let catalog = catalog::catalog();
     let mut survey = Survey::default();
     for recording in load() {

@@ -22,17 +22,32 @@ pub struct WireVersion {
 }
 
 impl WireVersion {
-    /// The version without a handshake.
+    /// The version of an agent without a handshake.
     pub const V1_0: Self = Self::new(1, 0);
     /// The newest version.
     pub const LATEST: Self = Self::new(1, 10);
 
-    /// A version from its numbers.
+    /// Makes a version from its numbers.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::WireVersion;
+    /// assert_eq!(WireVersion::new(1, 10).to_string(), "1.10");
+    /// ```
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
 
-    /// Reads the name of a version that is spoken here. It must be the version's own text: "1.01" is not 1.1.
+    /// Reads the name of a supported version. Only the version's own text is accepted: "1.01" is not 1.1.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::WireVersion;
+    /// assert_eq!(WireVersion::spoken("1.10"), Some(WireVersion::new(1, 10)));
+    /// assert_eq!(WireVersion::spoken("9.9"), None);
+    /// ```
     pub fn spoken(text: &str) -> Option<Self> {
         let known = Self::V1_0..=Self::LATEST;
         text.parse().ok().filter(|version| known.contains(version) && version.to_string() == text)
@@ -45,7 +60,14 @@ impl fmt::Display for WireVersion {
     }
 }
 
-/// Text that is no version.
+/// The error for text that is not a version.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::WireVersion;
+/// assert_eq!("new".parse::<WireVersion>().unwrap_err().0, "new");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no Wire version (one looks like `1.10`)")]
 pub struct VersionError(pub String);

@@ -1,13 +1,13 @@
-//! Wire 1.0 to 1.10. The newest version is the canonical model, nearly; this file says what older ones do otherwise,
-//! and what real agents do that no version says.
+//! Wire 1.0 to 1.10. The newest version is nearly the canonical model. This file has the differences of older versions,
+//! and the behaviour of real agents that no version describes.
 
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, WireVersion};
+use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, PolicyReach, WireVersion};
 use crate::answers::{Approval, HookDecision};
 use crate::error::{Error, Result, RpcErrorKind};
-use crate::wire::jsonrpc::{self, MAX_DEPTH, Message, Params, RpcFailure, is_too_deep};
-use crate::wire::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
+use crate::jsonrpc::{self, MAX_DEPTH, Message, Params, RpcFailure, is_too_deep};
+use crate::messages::{Event, InitializeResult, Json, ServerInfo, ToolReturnValue, UnknownEvent, decode_body};
 
 const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -15,28 +15,29 @@ const METHOD_NOT_FOUND: i64 = -32601;
 #[derive(Debug)]
 pub struct Wire {
     version: WireVersion,
-    /// Whatever the agent says its version is.
+    /// The version that the agent reports.
     pinned: bool,
-    /// What it says.
+    /// The version in the handshake.
     announced: Option<WireVersion>,
     server: Option<ServerInfo>,
-    /// Without the hooks' names, which nothing here asks for.
+    /// Without the names of the hooks, which this file does not need.
     capabilities: Capabilities,
 }
 
 impl Wire {
-    /// A dialect that offers `version` in the handshake, and is what the agent answers from then on.
+    /// Makes a dialect that offers `version` in the handshake, and then speaks the version of the agent's answer.
     pub fn new(version: WireVersion) -> Self {
         Self { version, pinned: false, announced: None, server: None, capabilities: Capabilities::default() }
     }
 
-    /// A dialect that keeps to `version` whatever the agent says. With 1.0 that is: no handshake at all, as agents
-    /// need whose answer to one is silence.
+    /// Makes a dialect that always speaks `version`. With 1.0 it sends no handshake, because some agents do not answer
+    /// it.
     pub fn pinned(version: WireVersion) -> Self {
         Self { pinned: true, ..Self::new(version) }
     }
 
-    /// A dialect for an agent that answers no handshake; `server` is what its executable says of itself.
+    /// Makes a dialect for an agent that does not answer a handshake. `server` is the output of the executable's
+    /// `--version`.
     pub fn without_handshake(server: ServerInfo) -> Self {
         Self { server: Some(server), ..Self::pinned(WireVersion::V1_0) }
     }
@@ -56,7 +57,8 @@ impl Wire {
         super::unsupported(self.server.as_ref(), &self.version.to_string(), feature)
     }
 
-    /// What the agent can do. Numbers alone mislead: 1.14 to 1.19 say Wire 1.3 and can steer and ask already.
+    /// Returns the agent's capabilities. The version is not enough: kimi-cli 1.14 to 1.19 report Wire 1.3, but support
+    /// steering and questions.
     fn find_capabilities(&mut self, declared: Option<&Map<String, Value>>) {
         let at_least = |minor| self.version >= WireVersion::new(1, minor);
         let release: Option<WireVersion> = self.server.as_ref().and_then(|server| server.version.parse().ok());
@@ -69,13 +71,19 @@ impl Wire {
             approval_feedback: at_least(6),
             steer: at_least(4) || ahead_of_its_number,
             plan_mode: at_least(4),
+            config_options: false,
             replay: at_least(3),
+            undo: false,
+            fork: false,
             hooks: Vec::new(),
+            policy: PolicyReach::Approvals,
+            files: false,
+            terminals: false,
         };
     }
 
-    /// Whether the handshake's word counts, which came with this version: unless the program wants one that has no such
-    /// word.
+    /// Returns whether the handshake's answer decides about a feature of this version. It does not if the program has
+    /// set an older version, whose handshake does not name the feature.
     fn has_word(&self, since: u32) -> bool {
         !self.pinned || self.version >= WireVersion::new(1, since)
     }
@@ -117,7 +125,7 @@ pub(super) fn read_with(message: Message<'_>, decode: impl Fn(&str, &str) -> Eve
     }
 }
 
-/// Reads types and fields by their former names.
+/// Renames types and fields with former names.
 fn rename_former_names(event: &mut Event) {
     if let Event::Unknown(unknown) = event
         && unknown.kind == "ApprovalRequestResolved"
@@ -142,14 +150,21 @@ impl Dialect for Wire {
         none.then(|| self.welcome_without_handshake())
     }
 
+    fn missing(&self, call: &Call) -> Option<Error> {
+        (!self.capabilities.has(call)).then(|| self.unsupported(call.name()))
+    }
+
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
-        let can = &self.capabilities;
+        if let Some(error) = self.missing(call) {
+            return Err(error);
+        }
         Ok(match call {
             Call::Initialize(hello) => {
                 let mut params = json!({
                     "protocol_version": self.version.to_string(),
                     "client": {"name": hello.client_name, "version": hello.client_version},
-                    // Plan mode is left and entered through questions: only who answers those can have it.
+                    // The agent enters and leaves plan mode through questions, so only clients that answer questions
+                    // get it.
                     "capabilities": {
                         "supports_question": hello.supports_question,
                         "supports_plan_mode": hello.supports_question,
@@ -164,15 +179,13 @@ impl Dialect for Wire {
                 jsonrpc::request(id, "initialize", &params)
             }
             Call::Prompt(input) => jsonrpc::request(id, "prompt", &json!({"user_input": input})),
-            // Agents of 1.0 take no parameters there, not even none.
+            // Agents of 1.0 accept no parameters here, not even an empty object.
             Call::Cancel if self.version == WireVersion::V1_0 => jsonrpc::bare_request(id, "cancel"),
             Call::Cancel => jsonrpc::request(id, "cancel", &json!({})),
-            Call::Steer(_) if !can.steer => return Err(self.unsupported("steer")),
             Call::Steer(input) => jsonrpc::request(id, "steer", &json!({"user_input": input})),
-            Call::SetPlanMode(_) if !can.plan_mode => return Err(self.unsupported("set_plan_mode")),
             Call::SetPlanMode(on) => jsonrpc::request(id, "set_plan_mode", &json!({"enabled": on})),
-            Call::Replay if !can.replay => return Err(self.unsupported("replay")),
             Call::Replay => jsonrpc::request(id, "replay", &json!({})),
+            Call::SetConfigOption { .. } | Call::Undo(_) => return Err(self.unsupported(call.name())),
         })
     }
 
@@ -206,7 +219,7 @@ impl Dialect for Wire {
                 json!({"request_id": request_id, "answers": answers.clone().unwrap_or_default()})
             }
             Answer::Tool(value) => {
-                // Written as it is: what a tool gives may be large.
+                // Serialized without a `Value`, because the result of a tool can be large.
                 #[derive(serde::Serialize)]
                 struct Returned<'a> {
                     tool_call_id: &'a str,
@@ -221,6 +234,8 @@ impl Dialect for Wire {
                 };
                 json!({"request_id": request_id, "action": action, "reason": reason})
             }
+            // Wire has no such requests.
+            Answer::ReadFile(_) | Answer::WriteFile | Answer::Terminal(_) => json!({}),
         };
         jsonrpc::answer(rpc_id, &result)
     }
@@ -233,7 +248,7 @@ impl Dialect for Wire {
         match outcome {
             Ok(result) => {
                 let result: InitializeResult = decode_body(result.get()).map_err(|reason| {
-                    // What ACP calls it.
+                    // The name of the version in ACP.
                     let acp = result.get().contains("\"protocolVersion\"");
                     let hint = if acp {
                         "it speaks the Agent Client Protocol: set `dialect` to \"acp\""
@@ -243,7 +258,10 @@ impl Dialect for Wire {
                     Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}; {hint}"))
                 })?;
                 let version = result.protocol_version.parse().map_err(|error| {
-                    Error::Handshake(format!("the agent's answer to `initialize` names no version: {error}"))
+                    Error::Handshake(format!(
+                        "the agent's answer to `initialize` names no version: {error}; check that `executable` names an agent \
+                         that speaks Wire, or set `dialect`"
+                    ))
                 })?;
                 self.announced = Some(version);
                 if !self.pinned {
@@ -252,13 +270,15 @@ impl Dialect for Wire {
                 self.server = Some(result.server.clone());
                 self.find_capabilities(result.capabilities.as_ref());
                 let hooks = result.hooks.filter(|_| self.has_word(8)).map(|hooks| hooks.supported_events);
+                let hooks = hooks.unwrap_or_default();
+                let policy = PolicyReach::of_hooks(&hooks);
                 Ok(Handshake {
                     protocol_version: if self.pinned { self.version.to_string() } else { result.protocol_version },
                     server: Some(result.server),
                     slash_commands: result.slash_commands,
                     external_tools: result.external_tools.unwrap_or_default(),
-                    capabilities: Capabilities { hooks: hooks.unwrap_or_default(), ..self.capabilities.clone() },
-                    session_id: None,
+                    capabilities: Capabilities { hooks, policy, ..self.capabilities.clone() },
+                    ..Handshake::default()
                 })
             }
             Err(failure) if failure.code == METHOD_NOT_FOUND => Ok(self.welcome_without_handshake()),
@@ -286,7 +306,8 @@ impl Dialect for Wire {
 
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
         match call {
-            // Its version has the call, the agent has not: a program may have named a newer one than the agent's.
+            // The version has the call, but the agent does not: the program may have set a version newer than the
+            // agent's.
             Call::Steer(_) | Call::SetPlanMode(_) | Call::Replay if failure.code == METHOD_NOT_FOUND => {
                 let version = self.announced.unwrap_or(self.version).to_string();
                 super::unsupported(self.server.as_ref(), &version, call.name())

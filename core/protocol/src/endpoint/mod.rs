@@ -1,17 +1,19 @@
-//! Which connection of a process each message belongs to. No I/O and no clock: parsed messages go in, routes come out.
+//! Finds the connection of a process for each message. No I/O and no clock: the input is parsed messages, the output is
+//! routes.
 //!
 //! Several sessions can share one process. Each has a connection, and each connection has a range of ids for its calls
-//! ([`first_id`]). So an answer tells by its id which connection it belongs to, and no id is ever rewritten. The agent's own
-//! messages name a session, and the endpoint knows which connection has it. A one-off call, such as `session/list`, has a
-//! range of its own and no connection.
+//! ([`first_id`]). The id of an answer therefore identifies the connection, and no id is rewritten. The agent's own
+//! messages name a session, and the endpoint knows its connection. A one-off call, such as `session/list`, has a range
+//! of its own and no connection.
 //!
-//! The endpoint also asks `initialize` once for all, keeps messages for a session that is about to be named, and tells the
-//! agent to close a session whose connection leaves.
+//! The endpoint also lets `initialize` be sent once for all connections, and keeps messages for a session whose id is
+//! not known yet. It asks the agent to close a session whose connection leaves.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -20,60 +22,64 @@ use serde_json::value::RawValue;
 
 use crate::dialect::OpeningSession;
 use crate::error::Error;
+use crate::json::{Key as Text, object};
+use crate::jsonrpc::{self, Message, Params, RpcFailure};
 use crate::printable::printable_line;
-use crate::wire::jsonrpc::{self, Message, RpcFailure};
-use crate::wire::value::{Key as Text, object};
 
-/// How many bytes of messages are kept for sessions that are about to be named.
+/// The limit of bytes of messages that are kept for sessions without an id.
 const MAX_KEPT: usize = 1 << 20;
-/// How many ids each connection has.
+/// The number of ids of each connection.
 const IDS: u64 = 1 << 32;
 const INVALID_PARAMS: i64 = -32602;
-/// The code that LSP and ACP give a request which was cancelled.
+/// The gateway of Kimi Code's server sends this when a lost connection works again.
+const CONNECTED: &str = "gateway/connected";
+/// The code of a cancelled request in LSP and ACP.
 const CANCELLED: i64 = -32800;
 
-/// A connection of a process, or a one-off call. Later ones have larger keys.
+/// The key of a connection of a process, or of a one-off call. Later ones have larger keys.
 pub type ConnectionKey = u64;
 
-/// The first of the ids that this connection gives its calls. Those of the first connection begin with 0.
+/// Returns the first id for calls of this connection. The ids of the first connection begin with 0.
 pub fn first_id(key: ConnectionKey) -> u64 {
     key * IDS
 }
 
-/// The id of the endpoint's own call that closes the session of this connection.
+/// Returns the id of the endpoint's own call that closes the session of this connection.
 fn close_id(key: ConnectionKey) -> u64 {
     first_id(key) + IDS - 1
 }
 
-/// Where a message goes.
+/// The recipient of a message.
 #[derive(Debug, PartialEq)]
 pub enum Route {
-    /// To this connection or one-off call.
+    /// This connection or one-off call.
     To(ConnectionKey),
-    /// It answers `initialize`: to all of these, in order. Each takes it as the answer to the first of its calls.
+    /// The answer to `initialize`: for all of these, in order. Each handles it as the answer to its first call.
     Handshake(Vec<ConnectionKey>),
-    /// It names the session of this connection. The lines were kept for the session, and come first.
+    /// The answer that names the session of this connection. The lines were kept for the session, and come first.
     Named(ConnectionKey, Vec<Vec<u8>>),
-    /// The agent gave this connection the id of another one's session. The connection has left.
+    /// The agent gave this connection the id of another connection's session. The connection was removed.
     Conflict(ConnectionKey, Error),
     /// The agent has closed the session of this connection, which was leaving.
     Left(ConnectionKey),
-    /// To no connection: kept, refused or dropped.
+    /// All of these connections, in order.
+    All(Vec<ConnectionKey>),
+    /// No connection. The message was kept, refused or dropped.
     Nowhere,
 }
 
-/// How a connection comes by the answer to `initialize`.
+/// How a connection gets the answer to `initialize`.
 #[derive(Debug)]
 pub enum HandshakeRole {
-    /// It asks.
+    /// The connection sends the call.
     Ask,
-    /// Another one has asked; [`Route::Handshake`] brings the answer.
+    /// Another connection has sent the call. [`Route::Handshake`] has the answer.
     Wait,
-    /// The agent has answered before.
+    /// The agent has answered already.
     Answered(Box<RawValue>),
 }
 
-/// What the agent has said to `initialize`.
+/// The agent's answer to `initialize`.
 #[derive(Debug, Default)]
 enum Asked {
     #[default]
@@ -82,51 +88,122 @@ enum Asked {
     Answered(Box<RawValue>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
-    /// The agent's id for its session, if it is known.
+    key: ConnectionKey,
+    /// The agent's id of the session, if it is known.
     session: Option<String>,
-    /// Its call that opens a session is under way.
+    /// The call that opens the session is pending.
     opening: bool,
-    /// The call resumes the session with the id in `session`.
+    /// The pending call resumes the session with the id in `session`.
     resumes: bool,
-    /// Its session is being closed.
+    /// The session is being closed.
     leaving: bool,
+}
+
+/// How the messages of a protocol name a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SessionNames {
+    /// They do not: there is only one connection, which gets every message.
+    None,
+    /// With the members of ACP.
+    #[default]
+    Acp,
+    /// With the members of Kimi Code's server.
+    KimiWeb,
+}
+
+impl SessionNames {
+    /// Returns the member of parameters that names the session.
+    fn in_params(self) -> &'static str {
+        if self == Self::KimiWeb { "session_id" } else { "sessionId" }
+    }
+
+    /// Returns the session that the answer to an opening call names.
+    fn in_result(self, result: &RawValue) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Acp<'a> {
+            #[serde(borrow, rename = "sessionId")]
+            session: Text<'a>,
+        }
+        #[derive(Deserialize)]
+        struct KimiWeb<'a> {
+            #[serde(borrow, rename = "id")]
+            session: Text<'a>,
+        }
+        let session = match self {
+            Self::KimiWeb => object::<KimiWeb<'_>>(result.get()).ok().map(|named| named.session),
+            _ => object::<Acp<'_>>(result.get()).ok().map(|named| named.session),
+        };
+        session.map(|session| session.0.into_owned())
+    }
+}
+
+/// Slots in the order of their keys. Most processes have only one slot, so no capacity is reserved for more.
+#[derive(Debug, Default)]
+struct Slots(Vec<Slot>);
+
+impl Slots {
+    fn insert(&mut self, slot: Slot) {
+        let place = self.0.partition_point(|other| other.key < slot.key);
+        self.0.reserve_exact(1);
+        self.0.insert(place, slot);
+    }
+
+    fn get(&self, key: ConnectionKey) -> Option<&Slot> {
+        let found = self.0.binary_search_by_key(&key, |slot| slot.key).ok()?;
+        self.0.get(found)
+    }
+
+    fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut Slot> {
+        let found = self.0.binary_search_by_key(&key, |slot| slot.key).ok()?;
+        self.0.get_mut(found)
+    }
 }
 
 /// The connections of one process.
 #[derive(Debug, Default)]
 pub struct Endpoint {
-    connections: BTreeMap<ConnectionKey, Slot>,
+    connections: Slots,
     /// Connections by the agent's ids of their sessions.
     sessions: HashMap<String, ConnectionKey>,
-    /// There is one connection only, which gets everything: its protocol has no ids of sessions.
-    is_single: bool,
+    names: SessionNames,
     asked: Asked,
-    /// The agent has `session/close`.
+    /// Whether the agent has `session/close`.
     can_close: bool,
-    /// Connections that left while a session was being opened for them.
+    /// Connections that left while their session was being opened.
     abandoned: HashSet<ConnectionKey>,
-    /// Lines of sessions that have no name yet.
+    /// Lines of sessions whose id is not known yet, with the session's id.
     kept: Vec<(String, Vec<u8>)>,
     transmit: Vec<u8>,
 }
 
 impl Endpoint {
-    /// An endpoint for a protocol that has one session a process.
+    /// Makes an endpoint for a protocol with one session in each process.
     pub fn single() -> Self {
-        Self { is_single: true, ..Self::default() }
+        Self { names: SessionNames::None, ..Self::default() }
+    }
+
+    /// Makes an endpoint for Kimi Code's server, behind the gateway.
+    pub fn kimi_web() -> Self {
+        Self { names: SessionNames::KimiWeb, ..Self::default() }
+    }
+
+    fn is_single(&self) -> bool {
+        self.names == SessionNames::None
     }
 
     /// Adds a connection.
     pub fn attach(&mut self, key: ConnectionKey) {
-        self.connections.insert(key, Slot::default());
+        self.connections.insert(Slot { key, session: None, opening: false, resumes: false, leaving: false });
     }
 
-    /// A connection, or a one-off call, begins with the handshake.
+    /// Returns how a connection or a one-off call gets the answer to `initialize`.
     pub fn join_handshake(&mut self, key: ConnectionKey) -> HandshakeRole {
+        if self.is_single() {
+            return HandshakeRole::Ask;
+        }
         match &mut self.asked {
-            _ if self.is_single => HandshakeRole::Ask,
             Asked::Not => {
                 self.asked = Asked::By(key, Vec::new());
                 HandshakeRole::Ask
@@ -139,12 +216,15 @@ impl Endpoint {
         }
     }
 
-    /// Notes how far a connection is with opening its session, before the call that opens it is written.
+    /// Notes which call opens a connection's session, before the call is written.
     ///
     /// # Errors
-    /// The refusal of a call that resumes a session which is open here: whose its messages are could not be told.
+    /// Refuses a call that resumes a session which is open already: its messages could not be assigned to one
+    /// connection.
     pub fn set_opening(&mut self, key: ConnectionKey, opening: Option<&OpeningSession>) -> Result<(), RpcFailure> {
-        let Some(slot) = self.connections.get_mut(&key).filter(|_| !self.is_single) else { return Ok(()) };
+        let Some(slot) = self.connections.get_mut(key).filter(|_| self.names != SessionNames::None) else {
+            return Ok(());
+        };
         slot.opening = opening.is_some();
         let Some(OpeningSession::Resume(id)) = opening else { return Ok(()) };
         if slot.session.as_ref() == Some(id) {
@@ -155,50 +235,62 @@ impl Endpoint {
             let message = format!("the session `{id}` is open already");
             return Err(RpcFailure { code: INVALID_PARAMS, message, data: None });
         }
-        // Its past comes before the answer.
+        // The earlier messages of the session come before the answer.
         slot.resumes = true;
         self.name(key, id.clone());
         Ok(())
     }
 
     fn name(&mut self, key: ConnectionKey, id: String) {
-        if let Some(slot) = self.connections.get_mut(&key) {
+        if let Some(slot) = self.connections.get_mut(key) {
             slot.session = Some(id.clone());
             self.sessions.insert(id, key);
         }
     }
 
     fn forget_name(&mut self, key: ConnectionKey) {
-        if let Some(slot) = self.connections.get_mut(&key)
+        if let Some(slot) = self.connections.get_mut(key)
             && let Some(id) = slot.session.take()
         {
             self.sessions.remove(&id);
         }
     }
 
-    /// Whether the session of this connection is being closed by the agent.
+    /// Returns whether the agent is closing the session of this connection.
     pub fn is_leaving(&self, key: ConnectionKey) -> bool {
-        self.connections.get(&key).is_some_and(|slot| slot.leaving)
+        self.connections.get(key).is_some_and(|slot| slot.leaving)
     }
 
-    /// Takes what the endpoint itself has to write.
-    pub fn take_transmit(&mut self) -> Vec<u8> {
+    /// Takes the endpoint's own bytes to write.
+    pub fn poll_transmit(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.transmit)
     }
 
-    /// Tells where a message of the agent's goes. `line` is the line that it was read from.
+    /// Returns the recipient of a message from the agent. `line` is the line of the message.
     pub fn route(&mut self, message: &Message<'_>, line: &[u8]) -> Route {
-        if self.is_single {
+        if self.is_single() {
             return self.oldest(None);
         }
         let (request, params) = match message {
             Message::Response { id: Some(id), outcome } => return self.route_answer(id, outcome.as_ref()),
-            // A connection logs what is not of the protocol.
+            // A connection logs invalid messages.
             Message::Response { id: None, .. } | Message::Invalid(_) => return self.oldest(None),
             Message::Request { id, params, .. } => (Some(*id), *params),
+            Message::Notification { method, .. } if self.names == SessionNames::KimiWeb && method == CONNECTED => {
+                return self.all();
+            }
+            // The notification names a request and no session. Connections without that request ignore it.
+            Message::Notification { method, .. } if method == "$/cancel_request" => return self.all(),
             Message::Notification { params, .. } => (None, *params),
         };
-        let Ok(session) = params.text("sessionId") else { return self.oldest(request) };
+        let named = params.text(self.names.in_params());
+        let named = if self.names == SessionNames::KimiWeb { named.or_else(|_| in_payload(&params)) } else { named };
+        let session = match named {
+            Ok(session) => session,
+            // The message is about the server.
+            Err(_) if self.names == SessionNames::KimiWeb => return self.nowhere(request),
+            Err(_) => return self.oldest(request),
+        };
         match self.sessions.get(&*session) {
             Some(key) if !self.is_leaving(*key) => Route::To(*key),
             Some(_) => self.nowhere(request),
@@ -206,13 +298,17 @@ impl Endpoint {
         }
     }
 
-    /// For the oldest connection: it names no session.
+    fn all(&self) -> Route {
+        Route::All(self.connections.0.iter().filter(|slot| !slot.leaving).map(|slot| slot.key).collect())
+    }
+
+    /// Routes a message that names no session to the oldest connection.
     fn oldest(&mut self, request: Option<&str>) -> Route {
-        let oldest = self.connections.iter().find(|(_, slot)| !slot.leaving).map(|(key, _)| *key);
+        let oldest = self.connections.0.iter().find(|slot| !slot.leaving).map(|slot| slot.key);
         oldest.map_or_else(|| self.nowhere(request), Route::To)
     }
 
-    /// For no connection. A request is refused, as the agent may wait for the answer.
+    /// Routes a message to no connection. A request is refused, because the agent may wait for the answer.
     fn nowhere(&mut self, request: Option<&str>) -> Route {
         tracing::debug!(request, "message for a session that is not open here");
         if let Some(id) = request {
@@ -221,8 +317,8 @@ impl Endpoint {
         Route::Nowhere
     }
 
-    /// For a session that nobody has. It is kept if a session is about to be named: some agents speak of a session before
-    /// they name it.
+    /// Routes a message of an unknown session. It is kept while a session's id is awaited, because some agents send
+    /// messages before the answer with the id.
     fn keep(&mut self, session: String, request: Option<&str>, line: &[u8]) -> Route {
         let has_space = self.kept.iter().map(|(_, line)| line.len()).sum::<usize>() < MAX_KEPT;
         if self.is_naming() && has_space {
@@ -232,9 +328,9 @@ impl Endpoint {
         self.nowhere(request)
     }
 
-    /// Whether the agent is about to name a session.
+    /// Returns whether the id of a new session is awaited.
     fn is_naming(&self) -> bool {
-        !self.abandoned.is_empty() || self.connections.values().any(|slot| slot.opening && !slot.resumes)
+        !self.abandoned.is_empty() || self.connections.0.iter().any(|slot| slot.opening && !slot.resumes)
     }
 
     fn route_answer(&mut self, id: &str, outcome: Result<&&RawValue, &RpcFailure>) -> Route {
@@ -253,7 +349,7 @@ impl Endpoint {
         if self.abandoned.remove(&key) {
             return self.abandoned_opened(key, outcome);
         }
-        match self.connections.get(&key) {
+        match self.connections.get(key) {
             Some(slot) if slot.leaving && number == close_id(key) => {
                 self.remove(key);
                 Route::Left(key)
@@ -261,7 +357,7 @@ impl Endpoint {
             Some(slot) if slot.leaving => Route::Nowhere,
             Some(slot) if slot.opening => self.opened(key, outcome),
             Some(_) => Route::To(key),
-            // A one-off call, or nobody's.
+            // A one-off call, or an unknown call.
             None => Route::To(key),
         }
     }
@@ -272,34 +368,34 @@ impl Endpoint {
                 self.can_close = can_close(answer);
                 Asked::Answered((*answer).to_owned())
             }
-            // The next connection asks again.
+            // The next connection sends the call again.
             Err(_) => Asked::Not,
         };
         let Asked::By(key, others) = std::mem::replace(&mut self.asked, asked) else { return Route::Nowhere };
-        let is_there = |key: &ConnectionKey| self.connections.get(key).is_none_or(|slot| !slot.leaving);
+        let is_there = |key: &ConnectionKey| self.connections.get(*key).is_none_or(|slot| !slot.leaving);
         Route::Handshake(std::iter::once(key).chain(others).filter(is_there).collect())
     }
 
-    /// The agent has answered the call that opens the session of a connection.
+    /// Handles the answer to the call that opens the session of a connection.
     fn opened(&mut self, key: ConnectionKey, outcome: Result<&&RawValue, &RpcFailure>) -> Route {
-        let Some(slot) = self.connections.get_mut(&key) else { return Route::Nowhere };
+        let Some(slot) = self.connections.get_mut(key) else { return Route::Nowhere };
         slot.opening = false;
         let resumed = std::mem::take(&mut slot.resumes);
-        let named = outcome.ok().and_then(|answer| session_id(answer));
+        let named = outcome.ok().and_then(|answer| self.names.in_result(answer));
         match named {
             None if resumed && outcome.is_err() => self.forget_name(key),
             None => {}
             Some(id) => match self.sessions.get(&id) {
                 Some(owner) if *owner == key => {}
                 Some(_) => return self.conflict(key, &id),
-                // The agent may call a resumed session differently from now on.
+                // The agent may give a resumed session another id.
                 None => {
                     self.forget_name(key);
                     self.name(key, id);
                 }
             },
         }
-        let session = self.connections.get(&key).and_then(|slot| slot.session.as_deref());
+        let session = self.connections.get(key).and_then(|slot| slot.session.as_deref());
         let mut lines = Vec::new();
         if let Some(session) = session {
             lines.extend(self.kept.extract_if(.., |(of, _)| of == session).map(|(_, line)| line));
@@ -308,7 +404,7 @@ impl Endpoint {
         Route::Named(key, lines)
     }
 
-    /// Once no session is about to be named, nobody waits for the lines that were kept.
+    /// Drops the kept lines if no session's id is awaited any more.
     fn drop_kept(&mut self) {
         if self.is_naming() {
             return;
@@ -327,14 +423,14 @@ impl Endpoint {
             key,
             Error::Protocol(format!(
                 "the agent opened a session with the id `{id}`, which another session of this process has; that session \
-                 goes on, this one cannot be opened"
+                 continues, this one cannot be opened"
             )),
         )
     }
 
-    /// A session has been opened for a connection that has left: nobody wants it.
+    /// Closes a session that was opened for a connection which has left.
     fn abandoned_opened(&mut self, key: ConnectionKey, outcome: Result<&&RawValue, &RpcFailure>) -> Route {
-        if let Some(id) = outcome.ok().and_then(|answer| session_id(answer))
+        if let Some(id) = outcome.ok().and_then(|answer| self.names.in_result(answer))
             && !self.sessions.contains_key(&id)
         {
             self.write_close(key, &id);
@@ -343,10 +439,10 @@ impl Endpoint {
         Route::Nowhere
     }
 
-    /// The connection writes and reads nothing more. Returns whether the agent now closes its session:
-    /// [`Route::Left`] reports the end. Otherwise the connection has left.
+    /// Ends the reading and writing of a connection. Returns whether the agent now closes its session: [`Route::Left`]
+    /// reports the end. Otherwise the connection has been removed.
     pub fn leave(&mut self, key: ConnectionKey) -> bool {
-        let Some(slot) = self.connections.get_mut(&key) else { return false };
+        let Some(slot) = self.connections.get_mut(key) else { return false };
         if slot.leaving {
             return true;
         }
@@ -373,10 +469,10 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a connection, whatever the agent still says of it.
+    /// Removes a connection. Later messages for it are ignored.
     pub fn remove(&mut self, key: ConnectionKey) {
         self.forget_name(key);
-        self.connections.remove(&key);
+        self.connections.0.retain(|slot| slot.key != key);
     }
 }
 
@@ -385,17 +481,18 @@ fn refusal(id: &str) -> Vec<u8> {
     jsonrpc::refusal(id, &failure)
 }
 
-/// The session that a result names.
-fn session_id(result: &RawValue) -> Option<String> {
+/// Returns the session of a frame that names it only in its payload, for example `resync_required`.
+fn in_payload<'a>(params: &Params<'a>) -> Result<Cow<'a, str>, String> {
     #[derive(Deserialize)]
-    struct Named<'a> {
-        #[serde(borrow, rename = "sessionId")]
-        session: Text<'a>,
+    struct Payload<'a> {
+        #[serde(borrow)]
+        session_id: Text<'a>,
     }
-    object::<Named<'_>>(result.get()).ok().map(|named| named.session.0.into_owned())
+    let payload = params.member("payload")?.ok_or("missing field `payload`")?;
+    object::<Payload<'_>>(payload).map(|payload| payload.session_id.0).map_err(|error| error.to_string())
 }
 
-/// Whether an agent that answers `initialize` like this has `session/close`.
+/// Returns whether the agent has `session/close`, according to its answer to `initialize`.
 fn can_close(answer: &RawValue) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What comes of a message: its route, and what is written to the agent.
+/// The effect of a message: its route, and the lines to the agent.
 #[derive(Debug, PartialEq)]
 struct Heard {
     route: Route,
@@ -20,7 +20,7 @@ fn values(bytes: &[u8]) -> Vec<Value> {
 fn hear(endpoint: &mut Endpoint, message: &Value) -> Heard {
     let line = message.to_string();
     let route = endpoint.route(&jsonrpc::parse(line.as_bytes()), line.as_bytes());
-    Heard { route, written: values(&endpoint.take_transmit()) }
+    Heard { route, written: values(&endpoint.poll_transmit()) }
 }
 
 fn heard(route: Route) -> Heard {
@@ -74,7 +74,7 @@ fn two() -> Endpoint {
 }
 
 #[test]
-fn handshake_is_asked_once_and_answered_for_all() {
+fn handshake_is_shared_by_connections() {
     let mut endpoint = Endpoint::default();
     (0..3).for_each(|key| endpoint.attach(key));
     assert!(matches!(endpoint.join_handshake(0), HandshakeRole::Ask));
@@ -99,7 +99,7 @@ fn refused_handshake_is_asked_again() {
 }
 
 #[test]
-fn message_goes_to_the_session_that_it_names() {
+fn message_is_routed_by_session_id() {
     let mut endpoint = two();
     assert_eq!(hear(&mut endpoint, &update("b", 1)), heard(Route::To(1)));
     assert_eq!(hear(&mut endpoint, &update("a", 2)), heard(Route::To(0)));
@@ -111,7 +111,7 @@ fn message_goes_to_the_session_that_it_names() {
 }
 
 #[test]
-fn message_without_a_session_goes_to_the_oldest_connection() {
+fn message_without_session_goes_to_oldest_connection() {
     let mut endpoint = two();
     let messages = [
         json!({"jsonrpc": "2.0", "method": "_kimi/news", "params": {}}),
@@ -129,7 +129,7 @@ fn message_without_a_session_goes_to_the_oldest_connection() {
 }
 
 #[test]
-fn answer_goes_to_the_connection_whose_range_has_its_id() {
+fn response_is_routed_by_id_range() {
     let mut endpoint = two();
     for (id, key) in [(5, 0), (first_id(1) + 7, 1), (first_id(9), 9)] {
         assert_eq!(hear(&mut endpoint, &answer(id, json!({}))), heard(Route::To(key)));
@@ -141,7 +141,7 @@ fn answer_goes_to_the_connection_whose_range_has_its_id() {
 }
 
 #[test]
-fn message_before_the_name_is_kept_for_its_session() {
+fn message_before_session_id_is_buffered() {
     let mut endpoint = two();
     let id = opening(&mut endpoint, 2);
     assert_eq!(hear(&mut endpoint, &update("c", 1)), heard(Route::Nowhere));
@@ -165,10 +165,10 @@ fn kept_messages_are_bounded() {
 }
 
 #[test]
-fn leaving_connection_has_its_session_closed_and_hears_nothing() {
+fn leaving_connection_closes_its_session() {
     let mut endpoint = two();
     assert!(endpoint.leave(0));
-    let close = values(&endpoint.take_transmit());
+    let close = values(&endpoint.poll_transmit());
     assert_eq!((&close[0]["method"], &close[0]["params"]), (&json!("session/close"), &named("a")));
     assert_eq!(hear(&mut endpoint, &update("a", 1)), heard(Route::Nowhere));
     assert_eq!(hear(&mut endpoint, &ask(json!(6), "a")), refused(json!(6)));
@@ -181,7 +181,7 @@ fn leaving_connection_has_its_session_closed_and_hears_nothing() {
 }
 
 #[test]
-fn session_that_opens_for_a_connection_that_left_is_closed() {
+fn session_opened_after_leave_is_closed() {
     let mut endpoint = two();
     let id = opening(&mut endpoint, 2);
     assert!(!endpoint.leave(2));
@@ -193,7 +193,7 @@ fn session_that_opens_for_a_connection_that_left_is_closed() {
 }
 
 #[test]
-fn id_of_another_session_fails_the_second_opening() {
+fn id_of_another_session_fails_second_opening() {
     let resume = || OpeningSession::Resume("c".to_owned());
     for call in [OpeningSession::New, resume()] {
         let mut endpoint = two();
@@ -203,7 +203,7 @@ fn id_of_another_session_fails_the_second_opening() {
         let Route::Conflict(2, error) = route else { panic!("{route:?}") };
         assert!(error.to_string().starts_with("the agent opened a session with the id `a`"), "{error}");
         // The session that has the id is not closed.
-        assert!(!endpoint.leave(2) && written.is_empty() && endpoint.take_transmit().is_empty());
+        assert!(!endpoint.leave(2) && written.is_empty() && endpoint.poll_transmit().is_empty());
         assert_eq!(hear(&mut endpoint, &ask(json!(9), "a")), heard(Route::To(0)));
         assert_eq!(hear(&mut endpoint, &update("c", 1)), heard(Route::Nowhere));
         // The id that was asked for is free again.
@@ -213,7 +213,7 @@ fn id_of_another_session_fails_the_second_opening() {
 }
 
 #[test]
-fn two_openings_with_one_id_leave_the_first() {
+fn second_opening_with_same_id_is_refused() {
     let mut endpoint = Endpoint::default();
     let ids = [0, 1].map(|key| opening(&mut endpoint, key));
     assert_eq!(hear(&mut endpoint, &answer(ids[1], named("a"))), heard(Route::Named(1, vec![])));
@@ -222,7 +222,7 @@ fn two_openings_with_one_id_leave_the_first() {
 }
 
 #[test]
-fn resumed_session_gets_its_past_before_the_answer_and_maybe_another_id() {
+fn resumed_session_gets_past_before_answer() {
     let mut endpoint = two();
     endpoint.attach(2);
     endpoint.set_opening(2, Some(&OpeningSession::Resume("c".to_owned()))).expect("allowed");
@@ -233,7 +233,7 @@ fn resumed_session_gets_its_past_before_the_answer_and_maybe_another_id() {
 }
 
 #[test]
-fn session_is_resumed_only_once_at_a_time() {
+fn concurrent_resume_of_session_is_refused() {
     let resume = |id: &str| OpeningSession::Resume(id.to_owned());
     let mut endpoint = two();
     endpoint.attach(2);
@@ -284,9 +284,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// Whatever comes in whatever order, each session gets exactly its own, and each request without a session is refused.
+    /// Each session gets exactly its own messages in any order, and each request without a session is refused.
     #[test]
-    fn each_session_gets_exactly_its_own(acts in acts()) {
+    fn sessions_get_exactly_their_own_messages(acts in acts()) {
         const NAMES: [&str; 3] = ["a", "b", "c"];
         let mut endpoint = two();
         let id = opening(&mut endpoint, 2);
@@ -309,13 +309,13 @@ proptest! {
                 }
                 Act::Leave(key) if !is_gone[&key] => {
                     prop_assert!(endpoint.leave(key as u64));
-                    prop_assert_eq!(values(&endpoint.take_transmit()).len(), 1);
+                    prop_assert_eq!(values(&endpoint.poll_transmit()).len(), 1);
                     is_gone.insert(key, true);
                 }
                 Act::Say(line) => {
                     let route = endpoint.route(&jsonrpc::parse(line.as_bytes()), line.as_bytes());
                     prop_assert!(matches!(route, Route::To(_) | Route::Nowhere), "{:?}", route);
-                    values(&endpoint.take_transmit());
+                    values(&endpoint.poll_transmit());
                 }
                 _ => {}
             }

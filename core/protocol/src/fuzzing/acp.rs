@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::scenario::{Answering, Deed};
 use crate::answers::{Answers, Approval};
-use crate::connection::{Connection, Output, Policy, Scope, Timing};
+use crate::connection::{AnswerSources, Connection, Output, Scope, Timing};
 use crate::dialect::{Acp, Answer, InitializeParams, SessionParams};
 use crate::error::Error;
-use crate::wire::Event;
+use crate::messages::Event;
 
-/// What of each kind there may be under one name.
+/// The values of each kind that can share one name.
 const NAMES: u8 = 3;
 
 #[derive(Clone, Debug, Arbitrary)]
@@ -124,11 +124,11 @@ pub(crate) fn play(conversation: &Conversation) {
         Answering::Yolo => Answering::Handler,
         other => other,
     };
-    let policy = Policy {
+    let policy = AnswerSources {
         approval: conversation.approval.into(),
         question: question.into(),
         observed: true,
-        ..Policy::default()
+        ..AnswerSources::default()
     };
     let wishes = SessionParams { work_dir: "/project".into(), ..SessionParams::default() };
     let mut books = Books {
@@ -173,7 +173,7 @@ impl Books {
             }
             Move::Wait(seconds) => self.now += Duration::from_secs(u64::from(*seconds)),
             Move::Deadline => self.deadline(),
-            Move::Listen(listening) => self.connection.set_listening(*listening, self.now),
+            Move::Listen(listening) => self.connection.set_reading(*listening, self.now),
             Move::Close => self.connection.close(&Error::SessionClosed),
             // Nobody has a session before it is open.
             Move::Prompt if open => {
@@ -293,9 +293,9 @@ impl Books {
     }
 
     fn deadline(&mut self) {
-        if let Some(deadline) = self.connection.next_deadline() {
+        if let Some(deadline) = self.connection.poll_timeout() {
             self.now = self.now.max(deadline);
-            self.connection.on_deadline(self.now);
+            self.connection.handle_timeout(self.now);
         }
     }
 
@@ -315,6 +315,7 @@ impl Books {
                     assert!(self.asked.last().is_none_or(|older| older.key < key), "asked twice");
                     self.asked.push(Asked { key, request: *request, open: true });
                 }
+                Output::ReadRecords { .. } => unreachable!("no records are read"),
                 Output::ToolAnswered { .. } => unreachable!("tools are called over the connection only"),
                 Output::Withdrawn(key) => {
                     assert!(self.withdrawn.insert(key), "withdrawn twice");
@@ -331,20 +332,27 @@ impl Books {
                     let ended = self.turns.get_mut(&turn).expect("a turn of ours");
                     assert!(!std::mem::replace(ended, true), "turn {turn} ended twice");
                 }
-                Output::Hopeless(_) => {}
+                Output::StatusChanged(_)
+                | Output::CommandsChanged(_)
+                | Output::ConfigChanged(_)
+                | Output::FatalError(_) => {}
             }
         }
         self.read_sent()
     }
 
     fn read_sent(&mut self) -> usize {
-        let bytes = self.connection.take_transmit();
+        let bytes = self.connection.poll_transmit();
         assert!(bytes.is_empty() || bytes.ends_with(b"\n"));
         let mut answered = 0;
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let line: Value = serde_json::from_slice(line).expect("what we write is JSON");
             match (line["method"].as_str(), line.get("id")) {
                 (Some("session/cancel"), None) => {}
+                (Some("$/cancel_request"), None) => {
+                    let id = line["params"]["requestId"].as_u64();
+                    assert!(self.sent.iter().any(|(other, _)| Some(*other) == id), "no call is {id:?}");
+                }
                 (Some(method), Some(id)) => {
                     let id = id.as_u64().expect("ids of ours are numbers");
                     assert!(self.sent.iter().all(|(other, _)| *other != id), "{id} was used before");
@@ -352,7 +360,7 @@ impl Books {
                 }
                 (None, Some(id)) => {
                     answered += 1;
-                    // What a line of any kind has asked is not on the books.
+                    // The model does not know what a line of any kind has asked.
                     if let Some((asked, answers)) = self.answers.get_mut(&id.to_string()) {
                         *answers += 1;
                         assert!(
@@ -371,13 +379,13 @@ impl Books {
     }
 
     fn end(&mut self) {
-        self.connection.set_listening(true, self.now);
+        self.connection.set_reading(true, self.now);
         for turn in 1..=self.turns.len() as u64 {
             self.connection.cancel(turn, self.now);
             self.look();
         }
         let mut passed = 0;
-        while self.connection.next_deadline().is_some() {
+        while self.connection.poll_timeout().is_some() {
             self.deadline();
             self.look();
             passed += 1;

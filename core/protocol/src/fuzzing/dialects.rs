@@ -1,12 +1,12 @@
-//! Dialects: what one reads, and what it writes.
+//! Fuzzing of dialects: reading and writing.
 
 use serde_json::{Value, json};
 
 use super::scenario::Spoken;
 use crate::answers::{Answers, Approval, HookDecision};
-use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, Wire, WireVersion};
-use crate::wire::jsonrpc::{Message, parse};
-use crate::wire::{Event, Node, SlashCommand, ToolReturnValue};
+use crate::dialect::{Acp, Answer, Call, Dialect, Incoming, TerminalAnswer, Wire, WireVersion};
+use crate::jsonrpc::{Message, parse};
+use crate::messages::{Event, Node, SlashCommand, ToolReturnValue};
 
 /// The byte that picks ACP. Its dialect remembers what was told, so the rest is lines.
 const ACP: u8 = u8::MAX;
@@ -43,7 +43,7 @@ pub(super) fn check(which: u8, line: &[u8]) {
     }
 }
 
-/// Whatever an agent says in a turn: every event is one that can be written, every request gets one answer.
+/// Checks that every event of a turn can be written, and that every request gets one answer.
 fn check_acp(lines: &[u8]) {
     let mut dialect = Acp::open("s");
     dialect.call("prompt-1", &Call::Prompt("hi".into())).expect("a prompt");
@@ -56,6 +56,7 @@ fn check_acp(lines: &[u8]) {
                     assert!(bytes.ends_with(b"\n") && bytes.iter().filter(|byte| **byte == b'\n').count() == 1)
                 }
                 Incoming::Event(event) | Incoming::OutOfTurn(event) => stable(&event),
+                Incoming::ConfigOptions(_) => {}
                 Incoming::Commands(commands) => {
                     let text = serde_json::to_string(&commands).expect("JSON");
                     let again: Vec<SlashCommand> = serde_json::from_str(&text).expect("what was written");
@@ -76,7 +77,12 @@ fn check_acp(lines: &[u8]) {
                     let open = dialect.finish_handshake(outcome).expect("it was open before");
                     assert_eq!(open.session_id.as_deref(), Some("s"));
                 }
+                Incoming::Terminal { rpc_id, .. } => {
+                    written(&dialect.answer_terminal(&rpc_id, TerminalAnswer::Done), &rpc_id);
+                }
+                Incoming::Cancelled { rpc_id } => assert!(!rpc_id.is_empty()),
                 Incoming::InvalidLine(reason) => assert!(!reason.is_empty()),
+                Incoming::Fatal(error) => panic!("nothing is fatal here: {error}"),
             }
         }
     }
@@ -103,7 +109,7 @@ fn stable(event: &Event) {
     walk(&event.node());
 }
 
-/// What the bindings do with every event.
+/// The bindings' use of every event.
 fn walk(node: &Node<'_>) {
     match node {
         Node::List(items) => items.iter().for_each(walk),
@@ -142,7 +148,7 @@ fn holds(ours: &Value, theirs: &Value, path: &mut Vec<String>) {
         (Value::Object(ours), Value::Object(theirs)) => {
             // The `type` of a tool call is a constant of the protocol: it is written, and whatever came is not looked at.
             let constant = ours.get("type") == Some(&json!("function"));
-            // Of an event inside an event, what stands beside its type and its payload has no place.
+            // Of an event inside an event, only the type and the payload are kept.
             let envelope = ours.len() == 2 && ours.contains_key("type") && ours.contains_key("payload");
             let told = theirs.iter().filter(|(name, value)| {
                 let passed_over = constant && *name == "type" || envelope && !ours.contains_key(*name);

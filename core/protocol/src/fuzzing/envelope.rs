@@ -1,11 +1,11 @@
-//! The envelope, compared with what a plain JSON parser makes of the line.
+//! Fuzzing of JSON-RPC messages, compared with a plain JSON parser.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::wire::jsonrpc::{Message, Params, is_too_deep, parse};
+use crate::jsonrpc::{Message, Params, is_too_deep, parse};
 
-/// What a line is, with everything in it as values.
+/// The reference model of a line, with all its values parsed.
 #[derive(Debug, PartialEq)]
 enum Kind {
     Notification { method: String, params: Value },
@@ -83,7 +83,7 @@ fn found(envelope: Message<'_>) -> Kind {
     }
 }
 
-/// Where a parser of values takes the last of several members, the envelope may say that the line is none.
+/// If a parser of values takes the last of several equal members, the envelope may reject the line.
 fn repeats_a_member(text: &str) -> bool {
     struct Names(bool);
     impl<'de> serde::Deserialize<'de> for Names {

@@ -1,8 +1,8 @@
 //! Framing: the first two bytes are the limit and the size of a piece, the rest is what is read.
 
-use crate::wire::framing::{LineBuffer, LineTooLong};
+use crate::jsonrpc::framing::{LineBuffer, LineTooLong};
 
-/// What framing is, said in the simplest way: lines up to the first that is too long, and what is left.
+/// The reference model of framing: lines up to the first that is too long, and the rest.
 fn expected(text: &[u8], limit: usize) -> (Vec<Vec<u8>>, Result<Vec<u8>, usize>) {
     let mut lines = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What always holds, as functions of bytes: the targets of `fuzz/` call them with whatever a fuzzer makes up, and the
+//! Invariants as functions of bytes: the targets of `fuzz/` call them with the input of a fuzzer, and the
 //! tests below with the inputs that are kept. None returns anything; a broken promise panics.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "that is how a fuzzer hears of it")]
@@ -7,8 +7,10 @@ mod acp;
 mod dialects;
 mod envelope;
 mod framing;
+pub(crate) mod kimi_web;
 pub(crate) mod model;
 pub(crate) mod play;
+mod records;
 pub(crate) mod scenario;
 mod script;
 
@@ -24,7 +26,7 @@ pub fn envelope(data: &[u8]) {
     envelope::check(data);
 }
 
-/// What any dialect reads is written and read again as the same, and what it writes is one line. The first byte picks
+/// Checks that each message survives writing and reading, and is written as one line. The first byte picks
 /// the dialect, the rest is the line; with ACP, lines.
 pub fn dialect(data: &[u8]) {
     if let Some((&which, line)) = data.split_first() {
@@ -53,7 +55,19 @@ pub fn acp(data: &[u8]) {
     }
 }
 
-/// A scenario as it reads, for whoever looks at a crash.
+/// Lines of the records of a turn, and of the index that leads to them.
+pub fn turn_records(data: &[u8]) {
+    records::check(data);
+}
+
+/// A program and Kimi Code's server, over a connection that breaks.
+pub fn kimi_web(data: &[u8]) {
+    if let Ok(course) = kimi_web::Course::arbitrary_take_rest(Unstructured::new(data)) {
+        kimi_web::play(&course);
+    }
+}
+
+/// A scenario as text, to analyse a crash.
 pub fn describe(data: &[u8]) -> String {
     match scenario::Scenario::arbitrary_take_rest(Unstructured::new(data)) {
         Ok(scenario) => format!("{scenario:#?}"),

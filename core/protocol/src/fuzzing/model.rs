@@ -1,4 +1,4 @@
-//! The books on what comes out of a connection: whatever goes in, these sums are right.
+//! Counts the outputs of a connection, and checks that they agree for any input.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -9,9 +9,9 @@ use super::scenario::Spoken;
 use crate::connection::{CallKey, Connection, Output, PromptResult, RequestKey, Scope, TurnKey, TurnStatus};
 use crate::dialect::Capabilities;
 use crate::error::Result;
-use crate::wire::{ContentPart, Event, TokenUsage};
+use crate::messages::{ContentPart, Event, TokenUsage};
 
-/// What a line has to bring.
+/// The expected effect of a line.
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) event: Event,
@@ -29,7 +29,7 @@ pub(super) struct Asked {
     pub(super) open: bool,
 }
 
-/// What a turn's outcome will have to tell.
+/// The expected outcome of a turn.
 #[derive(Debug, Default)]
 struct TurnBooks {
     events: usize,
@@ -67,8 +67,8 @@ pub(super) struct Books {
     pub(super) opened: Option<bool>,
     capabilities: Capabilities,
     usage: TokenUsage,
-    hopeless: usize,
-    /// What came out, for who wants to compare.
+    fatal_errors: usize,
+    /// The outputs, for comparisons.
     pub(super) trace: Option<Vec<String>>,
 }
 
@@ -91,7 +91,7 @@ impl Books {
             opened: None,
             capabilities: Capabilities::default(),
             usage: TokenUsage::default(),
-            hopeless: 0,
+            fatal_errors: 0,
             trace: None,
         }
     }
@@ -122,7 +122,7 @@ impl Books {
         }
     }
 
-    /// Takes a call off the books: nobody waits for it.
+    /// Removes a call, because no caller waits for it.
     pub(super) fn forget(&mut self, which: u8) -> Option<CallKey> {
         let open: Vec<_> = self
             .calls
@@ -160,6 +160,7 @@ impl Books {
                     assert!(self.asked.last().is_none_or(|(older, _)| *older < key), "asked twice");
                     self.asked.push((key, Asked { request: *request, rpc_id, open: true }));
                 }
+                Output::ReadRecords { .. } => unreachable!("no records are read"),
                 Output::ToolAnswered { .. } => unreachable!("tools are called over the connection only"),
                 Output::Withdrawn(key) => {
                     assert!(self.withdrawn.insert(key), "withdrawn twice");
@@ -176,11 +177,12 @@ impl Books {
                     }
                 }
                 Output::TurnEnded { turn, outcome } => self.turn_ended(turn, outcome),
-                Output::Hopeless(_) => self.hopeless += 1,
+                Output::StatusChanged(_) | Output::CommandsChanged(_) | Output::ConfigChanged(_) => {}
+                Output::FatalError(_) => self.fatal_errors += 1,
             }
         }
         self.of_present.clear();
-        assert!(self.hopeless <= 1);
+        assert!(self.fatal_errors <= 1);
         assert_eq!(connection.usage(), &self.usage);
     }
 
@@ -203,7 +205,7 @@ impl Books {
             let ours = match &event {
                 Event::TurnBegin(begin) => begin.synthesized == Some(true),
                 Event::TurnEnd(end) => end.synthesized == Some(true),
-                Event::HandlerFailed(_) => true,
+                Event::HandlerFailed(_) | Event::PolicyDecision(_) => true,
                 _ => false,
             };
             assert!(ours, "{event:?} comes out of order, {:?} should", self.expected.front());

@@ -1,4 +1,4 @@
-//! Plays a scenario with a connection, and keeps the books on it.
+//! Plays a scenario with a connection, and counts its outputs.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::answers::{Answers, Approval, HookDecision};
 use crate::connection::{Connection, ManualAnswer};
 use crate::dialect::{Answer, Dialect, Incoming, InitializeParams, Legacy};
 use crate::error::{AgentExit, Error};
-use crate::wire::framing::LineBuffer;
-use crate::wire::{ContentPart, Event, HandlerKind, ToolReturnValue, UnknownEvent};
+use crate::jsonrpc::framing::LineBuffer;
+use crate::messages::{ContentPart, Event, HandlerKind, ToolReturnValue, UnknownEvent};
 
 /// The limit of a line, small enough that [`Step::Long`] reaches it.
 const LIMIT: usize = 16 * 1024;
@@ -57,6 +57,7 @@ pub(super) const EVENTS: &[(&str, &str)] = &[
         r#"{"parent_tool_call_id":"t","event":{"type":"ContentPart","payload":{"type":"text","text":"under"}}}"#,
     ),
     ("SubagentEvent", r#"{"parent_tool_call_id":"t","event":{"type":"TurnEnd","payload":{}}}"#),
+    ("PolicyDecision", r#"{"tool_call":{"id":"t","name":"Shell"},"decision":"deny"}"#),
     ("HandlerFailed", r#"{"handler":"hook","message":"said by the agent"}"#),
     ("TurnEnd", r#"{"synthesized":true}"#),
     ("ApprovalRequest", r#"{"id":"id-0"}"#),
@@ -70,6 +71,9 @@ pub(super) const REQUESTS: &[&str] = &[
     "Sparkle",
     "BackgroundApproval",
     "Foreign",
+    "ReadFileRequest",
+    "WriteFileRequest",
+    "TerminalRequest",
 ];
 
 /// Plays it to its end; panics if a promise is broken.
@@ -96,7 +100,7 @@ struct Play {
     lines: LineBuffer,
     /// How many bytes are kept of what was read.
     kept: usize,
-    /// What the agent has written and nobody has read yet.
+    /// The agent's unread output.
     pipe: Vec<u8>,
     pieces: usize,
     serial: u32,
@@ -106,7 +110,7 @@ struct Play {
 impl Play {
     fn new(scenario: &Scenario) -> Self {
         let policy = scenario.policy();
-        let yolo = policy.approval == crate::connection::Who::Yolo;
+        let yolo = policy.approval == crate::connection::AnswerSource::Yolo;
         let mut play = Self {
             spoken: scenario.spoken,
             connection: Connection::new(scenario.spoken.dialect(), scenario.timing(), policy),
@@ -144,7 +148,7 @@ impl Play {
     /// Looks at all that came out; gives how many lines were written.
     fn look(&mut self) -> usize {
         self.books.look(&mut self.connection);
-        let bytes = self.connection.take_transmit();
+        let bytes = self.connection.poll_transmit();
         self.books.read_sent(&bytes)
     }
 
@@ -172,10 +176,10 @@ impl Play {
             Step::Pieces(pieces) => self.pieces = usize::from(*pieces),
             Step::Wait(seconds) => self.now += Duration::from_secs(u64::from(*seconds)),
             Step::Deadline => self.deadline(),
-            Step::Listen(listening) => self.connection.set_listening(*listening, self.now),
+            Step::Listen(listening) => self.connection.set_reading(*listening, self.now),
             Step::Close => self.connection.close(&Error::SessionClosed),
             Step::Assume if self.books.opened.is_none() => {
-                self.connection.assume(Box::new(Legacy::new(None)));
+                self.connection.switch_dialect(Box::new(Legacy::new(None)));
                 self.reader = Box::new(Legacy::new(None));
                 self.spoken = Spoken::Legacy;
                 self.books.assume_legacy();
@@ -227,7 +231,7 @@ impl Play {
                 assert!(sent <= usize::from(done.is_ok()), "{done:?} and {sent} lines");
                 self.books.may_approve = self.yolo;
             }
-            Step::Unseen(id) => self.connection.unseen(&format!("id-{}", id % 4), self.now),
+            Step::Unseen(id) => self.connection.answer_undelivered(&format!("id-{}", id % 4), self.now),
             Step::Handle(which, deed) => self.handle(*which, *deed),
             Step::ObserverFailed => self.connection.observer_failed(HandlerKind::Event, "boom".to_owned()),
             other => panic!("{other:?} is no deed of the program's"),
@@ -235,7 +239,7 @@ impl Play {
     }
 
     fn made(&mut self, call: crate::Result<u64>, is_replay: bool) {
-        let bytes = self.connection.take_transmit();
+        let bytes = self.connection.poll_transmit();
         let sent = self.books.read_sent(&bytes);
         self.books.made(call, sent, is_replay);
     }
@@ -263,7 +267,7 @@ impl Play {
             Deed::Fail => self.connection.handler_failed(key, "boom".to_owned(), self.now),
             Deed::Yes | Deed::No => self.connection.answer(key, &answer, self.now),
         }
-        let bytes = self.connection.take_transmit();
+        let bytes = self.connection.poll_transmit();
         let sent = self.books.read_sent(&bytes);
         assert_eq!(sent, usize::from(open), "{key} was open: {open}");
         let id = format!("\"id\":{rpc_id},");
@@ -292,7 +296,7 @@ impl Play {
         self.pipe.push(b'\n');
     }
 
-    /// What the agent's dialect has for a method.
+    /// The dialect's name of a method.
     fn word<'a>(&self, method: &'a str) -> &'a str {
         match method {
             "prompt" if self.spoken.is_legacy() => "run",
@@ -478,9 +482,9 @@ impl Play {
     // --- the clock ---
 
     fn deadline(&mut self) {
-        if let Some(deadline) = self.connection.next_deadline() {
+        if let Some(deadline) = self.connection.poll_timeout() {
             self.now = self.now.max(deadline);
-            self.connection.on_deadline(self.now);
+            self.connection.handle_timeout(self.now);
         }
     }
 
@@ -488,13 +492,13 @@ impl Play {
     fn end(&mut self) {
         self.read(self.pipe.len());
         self.look();
-        self.connection.set_listening(true, self.now);
+        self.connection.set_reading(true, self.now);
         for which in 0..self.books.turns() {
             self.connection.cancel(which as u64 + 1, self.now);
             self.look();
         }
         let mut passed = 0;
-        while self.connection.next_deadline().is_some() {
+        while self.connection.poll_timeout().is_some() {
             self.deadline();
             self.look();
             passed += 1;
@@ -510,6 +514,6 @@ impl Play {
             matches!(last[..], [crate::connection::Output::TurnEnded { turn: u64::MAX, outcome: Err(_) }]),
             "{last:?}"
         );
-        assert!(self.connection.take_transmit().is_empty());
+        assert!(self.connection.poll_transmit().is_empty());
     }
 }

@@ -1,14 +1,14 @@
-//! What a program and an agent do, one thing after the other.
+//! The steps of a program and an agent, in order.
 
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
 
 use crate::OnError;
-use crate::connection::{Policy, Timing, Who};
+use crate::connection::{AnswerSource, AnswerSources, Timing};
 use crate::dialect::{Dialect, Legacy, Wire, WireVersion};
 
-/// What the agent speaks, and how that is known.
+/// The agent's protocol, and how it is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Arbitrary)]
 pub(crate) enum Spoken {
     Legacy,
@@ -106,10 +106,10 @@ pub(crate) enum Answering {
     Handler,
 }
 
-impl From<Answering> for Who {
+impl From<Answering> for AnswerSource {
     fn from(answering: Answering) -> Self {
         match answering {
-            Answering::Nobody => Self::Nobody,
+            Answering::Nobody => Self::Default,
             Answering::Yolo => Self::Yolo,
             Answering::Manual => Self::Manual,
             Answering::Handler => Self::Handler,
@@ -142,25 +142,25 @@ impl Scenario {
         }
     }
 
-    pub(crate) fn policy(&self) -> Policy {
+    pub(crate) fn policy(&self) -> AnswerSources {
         let question = match self.question {
             // There is no such thing.
-            Answering::Yolo => Who::Handler,
+            Answering::Yolo => AnswerSource::Handler,
             other => other.into(),
         };
-        Policy {
+        AnswerSources {
             approval: self.approval.into(),
             question,
             observed: self.observed,
             secrets: Default::default(),
             tools: ["add".to_owned()].into(),
             hooks: [("h".to_owned(), (OnError::Block, "Stop".to_owned()))].into(),
-            ..Policy::default()
+            ..AnswerSources::default()
         }
     }
 }
 
-/// What an agent says to a call.
+/// The agent's answer to a call.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub(crate) enum Reply {
     Finished,
@@ -174,7 +174,7 @@ pub(crate) enum Reply {
     Failed,
 }
 
-/// What a function of the program's does.
+/// The behaviour of a handler.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub(crate) enum Deed {
     Yes,

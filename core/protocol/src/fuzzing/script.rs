@@ -43,7 +43,7 @@ pub(super) fn read(data: &[u8]) -> Option<Scenario> {
     Some(scenario)
 }
 
-/// What the agent of a recording speaks.
+/// The protocol of the agent of a recording.
 fn spoken(data: &[u8]) -> Spoken {
     let text = String::from_utf8_lossy(data);
     let answer = text.lines().find(|line| line.starts_with("< ") && line.contains("\"id\":\"initialize-"));
@@ -56,7 +56,7 @@ fn spoken(data: &[u8]) -> Spoken {
     }
 }
 
-/// What the program of a recording did, by what it had us say.
+/// The steps of the program of a recording, by the lines that they caused.
 fn said(message: &str) -> Option<Step> {
     let has = |member: &str| message.contains(member);
     Some(match () {

@@ -1,13 +1,14 @@
-//! The kept inputs, as plain tests; and the same promises with whatever proptest makes up.
+//! The kept inputs, as plain tests; and the same promises with the inputs of proptest.
 
 mod acp;
+mod kimi_web;
 mod properties;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::play::{EVENTS, REQUESTS};
-use crate::wire::Event;
+use crate::messages::Event;
 
 /// The inputs that are kept for a target: seeds that lead a fuzzer somewhere, and what once was a crash.
 fn kept(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -39,7 +40,7 @@ fn kept_inputs_of_framing() {
 }
 
 #[test]
-fn kept_inputs_of_the_envelope() {
+fn kept_inputs_of_envelope() {
     run("envelope", super::envelope);
 }
 
@@ -49,8 +50,18 @@ fn kept_inputs_of_dialects() {
 }
 
 #[test]
-fn kept_inputs_of_the_connection() {
+fn kept_inputs_of_connection() {
     run("connection", super::connection);
+}
+
+#[test]
+fn kept_inputs_of_kimi_web() {
+    run("kimi_web", super::kimi_web);
+}
+
+#[test]
+fn kept_inputs_of_turn_records() {
+    run("turn_records", super::turn_records);
 }
 
 #[test]

@@ -1,24 +1,26 @@
-//! The server where it speaks the Agent Client Protocol instead, as Kimi Code 2.1 does: its agent says and asks the
-//! same, and it is told here in that protocol's words. What those have no word for is not said.
+//! The server for ACP, as Kimi Code 2.1 speaks it. It converts the agent's messages to ACP. Messages without a
+//! counterpart are not sent.
 //!
-//! The messages are written by hand and not by the crate that the client reads them with, so that a mistake of one
-//! side is not made by the other; the recordings of the real agent are what they are held against.
+//! The messages are written without the crate that the client reads them with, so that both sides do not share a
+//! mistake. Tests compare the messages with recordings of the real agent.
 
-mod sessions;
+mod records;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value, json};
 
 use super::super::history::{History, Record};
 use super::super::types::{Failure, Incoming, Outcome};
-use super::{Server, Turn, write_line};
-use crate::wire::Event;
-pub(crate) use sessions::Sessions;
-pub(crate) use sessions::Way;
-use words::{chunk, content, diff, ended, kind_of, past, text_block, text_of};
+use super::{Server, Sessions, Turn, write_line};
+use crate::messages::Event;
+use records::Records;
+pub(super) use words::text_of;
+use words::{chunk, content, diff, ended, form, kind_of, past, text_block};
 
 const MODES: [(&str, &str); 4] = [("default", "Default"), ("plan", "Plan"), ("auto", "Auto"), ("yolo", "YOLO")];
 const INVALID_REQUEST: i64 = -32600;
@@ -26,18 +28,22 @@ const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const UNAUTHORISED: i64 = -32000;
 
-/// What belongs to the protocol's session: an agent has one at a time.
+/// The state of the session. An agent has one session at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Acp {
     sessions: Sessions,
-    /// Which of the process's agents this is.
+    /// The number of this agent in its process.
     agent: usize,
     session: Option<Session>,
-    /// The file with former sessions, as the agent found it.
+    /// The file with earlier sessions.
     stored: String,
+    /// Whether the client answers forms.
+    has_forms: bool,
+    /// The session's files, if the agent writes them.
+    records: Records,
     asked: Vec<Asked>,
     calls: Vec<Call>,
-    /// How many tokens there are in the context, and how many there is room for.
+    /// The number of tokens in the context, and its size.
     context: Option<(i64, i64)>,
 }
 
@@ -54,7 +60,7 @@ struct Session {
 #[derive(Debug)]
 struct Asked {
     number: u64,
-    /// The server's own id for it.
+    /// The server's own id of the request.
     rpc_id: String,
     call: String,
     choice: Choice,
@@ -63,8 +69,10 @@ struct Asked {
 #[derive(Debug)]
 enum Choice {
     Approval,
-    /// The question, and its answers.
+    /// The question, and the choices.
     Question(String, Vec<String>),
+    /// A form: the questions, by property.
+    Form(Vec<(String, String)>),
     /// A request that the protocol does not have.
     Unknown,
 }
@@ -72,29 +80,29 @@ enum Choice {
 #[derive(Debug)]
 struct Call {
     id: String,
-    /// The id that the client is told: an agent's own, where the model gives one twice.
+    /// The id that the client gets. If the model uses an id twice, the server makes a new id.
     shown: String,
     name: String,
     arguments: String,
     title: String,
-    /// Whether it was said that it begins.
+    /// Whether the client knows that the call has begun.
     begun: bool,
-    /// Whether it waits for a permission that nobody has given.
+    /// Whether it waits for a permission.
     waits: bool,
 }
 
 impl Acp {
-    /// Makes it one of several agents, which share a client.
+    /// Makes this agent one of several agents that share a client.
     pub(crate) fn join(&mut self, sessions: Sessions, agent: usize) {
         (self.sessions, self.agent) = (sessions, agent);
     }
 
-    /// Where sessions were kept; looked at by the next call.
+    /// Sets the folder of the stored sessions. The next call reads it.
     pub(crate) fn remember(&mut self, stored: String) {
         self.stored = stored;
     }
 
-    /// The session's id and directory, and whether all is allowed there.
+    /// Returns the session's id and directory, and whether everything is approved.
     pub(crate) fn session(&self) -> Option<(&str, &str, bool)> {
         self.session.as_ref().map(|it| (&*it.id, &*it.work_dir, it.mode == "yolo"))
     }
@@ -137,20 +145,20 @@ impl Acp {
         answer
     }
 
-    /// The update that tells of how a call's arguments are so far.
+    /// Returns the update with the call's arguments so far.
     fn arguments(call: &Call) -> Value {
         json!({"sessionUpdate": "tool_call_update", "toolCallId": call.shown, "status": "in_progress",
             "content": [text_block(&call.arguments)]})
     }
 
-    /// The update that tells that a call begins, unless it was told.
+    /// Returns the update for the begin of a call, unless it was sent.
     fn begin(&mut self, id: &str) -> Option<Value> {
         let call = self.calls.iter_mut().rev().find(|call| call.id == id).filter(|call| !call.begun)?;
         call.begun = true;
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": call.shown, "title": call.title,
             "kind": kind_of(&call.name), "status": "in_progress"});
         let mut text = call.arguments.clone();
-        // Text that is no JSON has no form that this field could have.
+        // Text that is not JSON is omitted from this field.
         if let Ok(input) = serde_json::from_str::<Value>(&call.arguments) {
             text = input.to_string();
             update["rawInput"] = input;
@@ -169,7 +177,7 @@ impl Acp {
         self.calls.iter().rev().find(|call| call.id == id).map_or(id, |call| &*call.shown).to_owned()
     }
 
-    /// What an event is in the protocol's words: none, one or several updates.
+    /// Converts an event to any number of updates.
     fn updates(&mut self, kind: &str, payload: &Value) -> Vec<Value> {
         match kind {
             "TurnBegin" => {
@@ -241,7 +249,7 @@ impl Acp {
         ]
     }
 
-    /// The request for a permission; `None` if the protocol has no such request.
+    /// Returns the permission request. `None` if ACP has no such request.
     fn permission(&mut self, kind: &str, payload: &Value) -> Option<(Choice, Vec<Value>, Value)> {
         let call = payload["tool_call_id"].as_str().unwrap_or_default();
         let shown = self.shown(call);
@@ -268,7 +276,7 @@ impl Acp {
                 Some((Choice::Approval, options, about))
             }
             "QuestionRequest" => {
-                // Of several questions the real agent asks the first.
+                // The real agent sends only the first of several questions.
                 let question = payload["questions"].get(0)?;
                 let text = question["question"].as_str().unwrap_or_default();
                 about["content"] = json!([text_block(text)]);
@@ -291,7 +299,8 @@ fn unknown_session() -> Failure {
 }
 
 impl Server {
-    /// Reads a message of the client's. What is no call is ignored, as the real agent notes it on stderr only.
+    /// Reads a message of the client. Messages that are not calls are ignored, as the real agent only logs them on
+    /// stderr.
     pub(super) fn receive_acp(&mut self, mut message: Map<String, Value>) -> Option<Incoming> {
         let id = message.remove("id").filter(|id| !id.is_null());
         let method = message.remove("method");
@@ -333,6 +342,8 @@ impl Server {
         }
         match method {
             "initialize" => {
+                self.acp.has_forms =
+                    self.profile.forms && params["clientCapabilities"]["elicitation"]["form"].is_object();
                 let server = &self.profile.server;
                 let answer = json!({
                     "protocolVersion": 1,
@@ -340,7 +351,7 @@ impl Server {
                         "loadSession": true,
                         "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
                         "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {}},
-                        // It has no client for MCP, so the program's tools don't reach it.
+                        // The scripted agent has no MCP client, so it does not get the program's tools.
                         "mcpCapabilities": {"http": false, "sse": false},
                     },
                     "authMethods": [],
@@ -353,11 +364,13 @@ impl Server {
                 params.get("mcpServers").and_then(Value::as_array).ok_or_else(|| missing("mcpServers"))?;
                 self.acp.open(format!("session_{}", uuid::Uuid::new_v4()), work_dir);
                 self.history = Default::default();
+                self.open_records();
                 self.respond(id, self.acp.opened(true));
                 self.tell_commands();
             }
             "session/resume" | "session/load" | "session/fork" => {
                 self.reopen(session, text("cwd").unwrap_or_default(), method)?;
+                self.open_records();
                 self.respond(id, self.acp.opened(method == "session/fork"));
                 self.tell_commands();
             }
@@ -405,6 +418,15 @@ impl Server {
         Ok(None)
     }
 
+    fn open_records(&mut self) {
+        let home = std::env::var_os("KIMI_CODE_HOME").filter(|_| self.profile.session_files);
+        if let (Some(home), Some(session)) = (home, &self.acp.session)
+            && let Err(error) = self.acp.records.open(home.as_ref(), &session.id, &session.work_dir)
+        {
+            let _ = writeln!(io::stderr(), "kimi-scripted-agent: the session's files cannot be written: {error}");
+        }
+    }
+
     fn reopen(&mut self, session: &str, work_dir: &str, method: &str) -> Result<(), Failure> {
         let stored = std::mem::take(&mut self.acp.stored);
         let fork = method == "session/fork";
@@ -445,7 +467,7 @@ impl Server {
             return;
         }
         let about =
-            |command: &crate::wire::SlashCommand| json!({"name": command.name, "description": command.description});
+            |command: &crate::messages::SlashCommand| json!({"name": command.name, "description": command.description});
         let commands: Vec<Value> = commands.iter().map(about).collect();
         self.tell(vec![json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})]);
     }
@@ -459,7 +481,7 @@ impl Server {
         Ok(())
     }
 
-    /// An answer, as the server's own dialect has it.
+    /// Reads an answer.
     fn acp_answer(&mut self, number: u64, message: &Map<String, Value>) -> Option<Incoming> {
         let place = self.acp.asked.iter().position(|asked| asked.number == number);
         let Some(asked) = place.map(|place| self.acp.asked.remove(place)).filter(|it| self.take_pending(&it.rpc_id))
@@ -491,6 +513,17 @@ impl Server {
                         let answers = answer.map(|label| (question, json!(label)));
                         json!({"request_id": asked.rpc_id, "answers": Map::from_iter(answers)})
                     }
+                    Choice::Form(questions) => {
+                        let answer = |(property, question): (String, String)| {
+                            let chosen = result["content"].get(&property)?;
+                            let label = |value: &Value| value.as_str().map(str::to_owned);
+                            let all = chosen.as_array().map(|all| all.iter().filter_map(label).collect::<Vec<_>>());
+                            Some((question, json!(all.map(|all| all.join(",")).or_else(|| label(chosen))?)))
+                        };
+                        let given = questions.into_iter().filter(|_| result["action"] == "accept");
+                        let answers: Map<String, Value> = given.filter_map(answer).collect();
+                        json!({"request_id": asked.rpc_id, "answers": answers})
+                    }
                     Choice::Unknown => result,
                 })
             }
@@ -502,8 +535,9 @@ impl Server {
         Some(Incoming::Answer(asked.rpc_id, outcome))
     }
 
-    /// Writes an event or a request in the protocol's words.
+    /// Writes an event or a request.
     pub(super) fn record_acp(&mut self, record: &Record) {
+        self.acp.records.event(&record.kind, &record.payload);
         let Some(rpc_id) = &record.request_id else {
             let updates = self.acp.updates(&record.kind, &record.payload);
             return self.tell(updates);
@@ -514,19 +548,34 @@ impl Server {
             self.tell(begun.into_iter().collect());
         }
         let session = self.acp.session().map(|(id, ..)| id.to_owned());
-        let (choice, method, params) = match self.acp.permission(&record.kind, &record.payload) {
-            Some((choice, options, about)) => {
+        let form = (self.acp.has_forms && record.kind == "QuestionRequest").then(|| form(&record.payload["questions"]));
+        let permission = if form.is_some() { None } else { self.acp.permission(&record.kind, &record.payload) };
+        let (choice, method, params) = match (form, permission) {
+            (Some((questions, message, schema)), _) => {
+                let params = json!({"sessionId": session, "toolCallId": self.acp.shown(&call), "mode": "form",
+                    "message": message, "requestedSchema": schema});
+                (Choice::Form(questions), "elicitation/create", params)
+            }
+            (None, Some((choice, options, about))) => {
                 let params = json!({"sessionId": session, "options": options, "toolCall": about});
                 (choice, "session/request_permission", params)
             }
-            None => (Choice::Unknown, &*record.kind, record.payload.clone()),
+            (None, None) if record.kind.starts_with("fs/") || record.kind.starts_with("terminal/") => {
+                let mut params = record.payload.clone();
+                if let Some(fields) = params.as_object_mut() {
+                    fields.shift_remove("id");
+                    fields.shift_insert(0, "sessionId".to_owned(), json!(session));
+                }
+                (Choice::Unknown, &*record.kind, params)
+            }
+            (None, None) => (Choice::Unknown, &*record.kind, record.payload.clone()),
         };
         let number = self.acp.sessions.ask(self.acp.agent);
         self.acp.asked.push(Asked { number, rpc_id: rpc_id.clone(), call, choice });
         write_line(&mut self.output, &json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}));
     }
 
-    /// Of a session that is closed nothing is told.
+    /// Sends nothing for a closed session.
     fn tell(&mut self, updates: Vec<Value>) {
         let Some(session) = self.acp.session().map(|(id, ..)| id.to_owned()) else { return };
         for update in updates {
@@ -535,20 +584,23 @@ impl Server {
         }
     }
 
-    /// Answers the prompt; how full the context is comes after it.
+    /// Answers the prompt, and then reports the size of the context.
     pub(super) fn finish_acp(&mut self, id: &str, outcome: Outcome) {
         self.acp.asked.clear();
         if let Some((session, ..)) = self.acp.session() {
             self.acp.sessions.keep(session, self.history.records());
         }
+        self.acp.records.end(&outcome);
         let reason = match outcome {
             Outcome::Finished => "end_turn",
+            // Kimi Code reports it in the session's files only.
+            Outcome::MaxStepsReached(_) if self.acp.records.is_open() => "end_turn",
             Outcome::MaxStepsReached(_) => "max_turn_requests",
             Outcome::Cancelled => {
                 self.tell_not_run();
                 "cancelled"
             }
-            // A service that fails is no error there.
+            // A failed request for a file or terminal is not an error of the turn.
             Outcome::Failed(failure) if failure.code == -32003 => "end_turn",
             Outcome::Failed(mut failure) => {
                 if matches!(failure.code, -32001 | -32004) {
@@ -569,7 +621,7 @@ impl Server {
         }
     }
 
-    /// Calls whose turn was cancelled while nobody had allowed them.
+    /// Calls whose turn was cancelled before they were allowed.
     fn tell_not_run(&mut self) {
         let waiting: Vec<_> = self.acp.calls.iter().filter(|call| call.waits).map(|call| call.id.clone()).collect();
         for id in waiting {

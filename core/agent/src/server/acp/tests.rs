@@ -1,4 +1,4 @@
-//! What the server says where it is made to say what Kimi Code 2.1.0 said: the recordings, line by line.
+//! The server's lines compared with recordings of Kimi Code 2.1.0, line by line.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn hears(server: &mut Server, message: &Value) -> Option<Incoming> {
     server.receive(message.to_string().as_bytes())
 }
 
-/// What is said to a call that the agent has nothing to do with.
+/// The answer to a call that the agent does not handle.
 fn answers(server: &mut Server, method: &str, params: Value) -> Vec<Value> {
     let incoming = hears(server, &json!({"jsonrpc": "2.0", "id": "c", "method": method, "params": params}));
     assert_eq!(incoming, None, "{method}");
@@ -104,7 +104,7 @@ fn answer(incoming: Option<Incoming>) -> Value {
 }
 
 #[test]
-fn thoughts_and_text_are_said_as_recorded() {
+fn thoughts_and_text_match_recording() {
     let mut play = Play::new("text");
     for (kind, text) in [("think", "Hmm"), ("think", "…ok"), ("text", "Hel"), ("text", "lo")] {
         play.part(kind, text);
@@ -114,7 +114,7 @@ fn thoughts_and_text_are_said_as_recorded() {
 }
 
 #[test]
-fn tools_and_permissions_are_said_as_recorded() {
+fn tools_and_permissions_match_recording() {
     let mut play = Play::new("parallel");
     play.tool("0:p1", "Bash", &["{\"command\":", " \"echo 1\"}"]);
     play.tool("0:p2", "Bash", &["{\"command\":", " \"echo 2\"}"]);
@@ -130,7 +130,7 @@ fn tools_and_permissions_are_said_as_recorded() {
 }
 
 #[test]
-fn questions_are_asked_as_recorded() {
+fn questions_match_recording() {
     let answered = (json!({"Which colour?": "Blue"}), r#"{"answers":{"Which colour?":"Blue"}}"#);
     let dismissed = (json!({}), r#"{"answers":{},"note":"User dismissed the question without answering."}"#);
     for (case, (answers, output)) in [("question_answered", answered), ("question_dismissed", dismissed)] {
@@ -153,7 +153,7 @@ fn questions_are_asked_as_recorded() {
 }
 
 #[test]
-fn a_cancel_with_a_permission_pending_ends_as_recorded() {
+fn cancel_during_permission_matches_recording() {
     let mut play = Play::new("cancel_with_approval_pending");
     play.tool("0:call_1", "Bash", &["{\"command\": \"ec", "ho hi\", \"descri", "ption\": \"say\"}"]);
     play.asks("0:call_1", "Running: echo hi");
@@ -164,7 +164,7 @@ fn a_cancel_with_a_permission_pending_ends_as_recorded() {
 }
 
 #[test]
-fn a_login_that_is_missing_is_said_as_recorded() {
+fn missing_login_matches_recording() {
     let mut play = Play::new("model_answers_401");
     play.context(63);
     play.ends(Outcome::Failed(Failure::new(-32004, "401 simulated")));
@@ -225,7 +225,7 @@ fn calls_are_answered_and_refused() {
 }
 
 #[test]
-fn a_session_that_is_closed_in_a_turn_has_it_cancelled_and_says_nothing_more() {
+fn closed_session_cancels_turn_silently() {
     let mut server = server();
     let prompt = json!({"sessionId": "session-1", "prompt": [{"type": "text", "text": "hi"}]});
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": prompt});
@@ -239,7 +239,7 @@ fn a_session_that_is_closed_in_a_turn_has_it_cancelled_and_says_nothing_more() {
 }
 
 #[test]
-fn what_is_no_call_is_not_answered() {
+fn lines_without_call_are_not_answered() {
     let mut server = server();
     for line in ["", "{", "[]", "[{}]", r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, r#"{"jsonrpc":"2.0","method":"x"}"#]
     {
@@ -251,7 +251,7 @@ fn what_is_no_call_is_not_answered() {
 }
 
 #[test]
-fn a_session_that_is_loaded_tells_its_past_and_one_that_is_resumed_does_not() {
+fn loaded_session_replays_past_resumed_does_not() {
     let mut server = server();
     server.event_of("TurnBegin", json!({"user_input": "hi"}));
     server.event_of("ContentPart", json!({"type": "text", "text": "hello"}));
@@ -281,7 +281,7 @@ fn a_session_that_is_loaded_tells_its_past_and_one_that_is_resumed_does_not() {
 }
 
 #[test]
-fn a_call_whose_id_there_was_gets_another() {
+fn repeated_call_id_gets_suffix() {
     let mut server = server();
     let call = json!({"type": "function", "id": "c", "function": {"name": "Bash", "arguments": "{}"}});
     let value = json!({"is_error": false, "output": "a", "message": "", "display": []});

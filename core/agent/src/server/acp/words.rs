@@ -1,11 +1,11 @@
-//! What events are made of, in the protocol's words.
+//! Conversion of parts of events to the types of ACP.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::super::history::Record;
-use crate::wire::{Content, ContentPart};
+use crate::messages::{Content, ContentPart};
 
-/// What was said of a session, as one that is loaded tells it.
+/// The history of a session, as `session/load` sends it.
 pub(super) fn past(records: &[Record]) -> Vec<Value> {
     let mut updates = Vec::new();
     for Record { kind, payload, .. } in records {
@@ -41,6 +41,35 @@ pub(super) fn text_block(text: &str) -> Value {
     json!({"type": "content", "content": {"type": "text", "text": text}})
 }
 
+/// Makes a form for questions. Returns the question of each property, the message, and the schema.
+pub(super) fn form(questions: &Value) -> (Vec<(String, String)>, String, Value) {
+    let (mut asked, mut properties) = (Vec::new(), Map::new());
+    for (number, question) in questions.as_array().into_iter().flatten().enumerate() {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let full = text(&question["question"]).unwrap_or_default();
+        let constants = question["options"].as_array().into_iter().flatten().map(|option| {
+            let mut constant = json!({"const": option["label"], "title": option["label"]});
+            if let Some(description) = text(&option["description"]) {
+                constant["description"] = json!(description);
+            }
+            constant
+        });
+        let constants: Vec<Value> = constants.collect();
+        let title = text(&question["header"]).unwrap_or_else(|| full.clone());
+        let property = if question["multi_select"] == true {
+            json!({"type": "array", "title": title, "minItems": 1, "items": {"anyOf": constants}})
+        } else {
+            json!({"type": "string", "title": title, "oneOf": constants})
+        };
+        properties.insert(format!("q{number}"), property);
+        asked.push((format!("q{number}"), full));
+    }
+    let message = asked.iter().map(|(_, question)| question.as_str()).collect::<Vec<_>>().join("\n");
+    let required: Vec<&String> = properties.keys().collect();
+    let schema = json!({"type": "object", "required": required, "properties": properties});
+    (asked, message, schema)
+}
+
 pub(super) fn kind_of(tool: &str) -> &'static str {
     match tool {
         "Bash" | "Shell" => "execute",
@@ -52,7 +81,7 @@ pub(super) fn kind_of(tool: &str) -> &'static str {
     }
 }
 
-/// A part of the answer; of parts that are no text or picture the protocol's agent says none.
+/// Converts a part of the answer. Only text and images have a counterpart.
 pub(super) fn chunk(part: &Value) -> Option<Value> {
     let (kind, content) = match part["type"].as_str()? {
         "think" => ("agent_thought_chunk", json!({"type": "text", "text": part["think"]})),
@@ -78,7 +107,7 @@ pub(super) fn diff(display: &Value) -> Option<Value> {
         .then(|| json!({"type": "diff", "path": of("path"), "oldText": of("old_text"), "newText": of("new_text")}))
 }
 
-/// The update that tells of a call's result: what the model gets of it.
+/// Makes the update with a call's result, as the model gets it.
 pub(super) fn ended(call: &str, result: &Value) -> Value {
     let status = if result["is_error"] == true { "failed" } else { "completed" };
     let mut content: Vec<Value> = result["display"].as_array().into_iter().flatten().filter_map(diff).collect();
@@ -100,7 +129,7 @@ pub(super) fn ended(call: &str, result: &Value) -> Value {
     update
 }
 
-pub(super) fn text_of(input: &Value) -> String {
+pub(in super::super) fn text_of(input: &Value) -> String {
     serde_json::from_value::<Content>(input.clone()).map(|input| input.text()).unwrap_or_default()
 }
 

@@ -30,7 +30,7 @@ struct Behaviour {
     acts: Vec<Act>,
     on_cancel: OnCancel,
     fails: bool,
-    /// After so many acts it is gone.
+    /// The agent exits after this many acts.
     dies_after: Option<u8>,
     obeys: bool,
 }
@@ -101,7 +101,7 @@ async fn play(mut agent: Agent, behaviour: Behaviour) {
     tokio::select! {
         () = act_out(&mut agent, &behaviour) => {}
         () = killed => agent.exit.signal("SIGKILL"),
-        // An obedient one is gone by now.
+        // An obedient agent has exited now.
         () = obeyed(&exit, behaviour.obeys) => {}
     }
     agent.exit.code(0);
@@ -111,7 +111,7 @@ async fn obeyed(exit: &ExitHandle, obeys: bool) {
     if obeys { exit.terminated().await } else { std::future::pending().await }
 }
 
-/// Writes as long as somebody listens.
+/// Writes until the reader closes the pipe.
 async fn say(agent: &mut Agent, message: Value) -> Option<()> {
     agent.writer.write_all(format!("{message}\n").as_bytes()).await.ok()
 }
@@ -214,7 +214,7 @@ async fn act_out(agent: &mut Agent, behaviour: &Behaviour) {
     }
 }
 
-/// What takes longer than this waits for ever.
+/// An operation that takes longer than this is considered stuck.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(3600 * SECOND, future).await {
         Ok(done) => done,
@@ -264,7 +264,7 @@ async fn run(behaviour: Behaviour, ops: Vec<Op>) {
             (Op::Replay(count), _) => {
                 let mut past = session.replay();
                 for _ in 0..*count {
-                    // One that is dropped unread holds up nothing, nor does one that runs into an unread turn.
+                    // A replay that is dropped unread blocks nothing, nor does a replay during an unread turn.
                     if soon("replay", past.next()).await.is_none_or(|event| event.is_err()) {
                         break;
                     }
@@ -281,7 +281,7 @@ async fn run(behaviour: Behaviour, ops: Vec<Op>) {
     if let Some(mut turn) = turn {
         let outcome = soon("result", turn.result()).await;
         assert_eq!(soon("result", turn.result()).await, outcome);
-        // What was unread is still there; a failure is the last item.
+        // Unread events are still there; a failure is the last item.
         while let Some(event) = soon("next", turn.next()).await {
             if event.is_err() {
                 break;
@@ -299,7 +299,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_waits_for_ever(behaviour in behaviour(), ops in proptest::collection::vec(op(), 0..16)) {
+    fn random_program_never_hangs(behaviour in behaviour(), ops in proptest::collection::vec(op(), 0..16)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
         runtime.block_on(run(behaviour, ops));
     }

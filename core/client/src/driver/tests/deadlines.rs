@@ -8,7 +8,7 @@ fn impatient() -> SessionOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_never_answered_ends_and_the_turn_goes_on() {
+async fn unanswered_call_times_out_and_turn_continues() {
     let (session, mut agent, mut turn) = in_turn(impatient()).await;
     let before = Instant::now();
     for (name, call) in [("steer", turn.steer("more").await), ("set_plan_mode", session.set_plan_mode(true).await)] {
@@ -23,7 +23,7 @@ async fn a_call_that_is_never_answered_ends_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_reads_nothing_answers_nothing() {
+async fn call_to_non_reading_agent_times_out() {
     let (session, agent) = open(impatient()).await;
     // More than fits in the pipe: the call waits behind it.
     let turn = session.prompt("x".repeat(1 << 20)).expect("a turn");
@@ -34,7 +34,7 @@ async fn one_that_reads_nothing_answers_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_that_falls_silent_ends_the_session_but_not_one_whose_reader_is_slow() {
+async fn only_silent_replay_ends_session() {
     let (session, mut agent) = open(impatient().event_buffer_bytes(1024)).await;
     let mut past = session.replay();
     let agent = tokio::spawn(async move {
@@ -77,7 +77,7 @@ fn text(text: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_wait_when_the_host_resumes_are_read_before_idle_timeout_counts() {
+async fn waiting_events_are_read_before_idle_timeout() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().idle_timeout(10 * SECOND)).await;
     for n in 0..30 {
         while_suspended(&mut agent, &[text(&n.to_string())], 11 * SECOND).await;
@@ -90,7 +90,7 @@ async fn events_that_wait_when_the_host_resumes_are_read_before_idle_timeout_cou
 }
 
 #[tokio::test(start_paused = true)]
-async fn result_that_waits_when_the_host_resumes_is_read_before_turn_timeout_counts() {
+async fn waiting_result_is_read_before_turn_timeout() {
     for _ in 0..10 {
         let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().turn_timeout(10 * SECOND)).await;
         let id = agent.ids["prompt"].clone();
@@ -101,7 +101,7 @@ async fn result_that_waits_when_the_host_resumes_is_read_before_turn_timeout_cou
 }
 
 #[tokio::test(start_paused = true)]
-async fn agent_that_writes_without_end_does_not_put_off_a_deadline() {
+async fn endless_output_does_not_delay_turn_timeout() {
     let (_session, agent, mut turn) = in_turn(SessionOptions::new().turn_timeout(10 * SECOND)).await;
     let Agent { mut writer, mut reader, .. } = agent;
     let line = format!("{}\n", text("word")).repeat(8);

@@ -1,4 +1,4 @@
-//! The agent goes: whatever waits hears of it, at once, and why.
+//! The agent exits: everything that waits gets the reason immediately.
 
 use super::*;
 use crate::{Approval, Error};
@@ -17,14 +17,14 @@ impl Agent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_the_handshake() {
+async fn death_before_handshake_names_exit() {
     let (session, agent) = opening(SessionOptions::new(), 4096);
     agent.die();
     check(&session.await.unwrap_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_something_else_than_wire() {
+async fn death_after_invalid_output_is_handshake_error() {
     for line in ["use the new thing\n", "use the new thing"] {
         let (session, mut agent) = opening(SessionOptions::new(), 4096);
         agent.write(line.as_bytes()).await;
@@ -37,7 +37,7 @@ async fn after_something_else_than_wire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_everything_is_pending() {
+async fn death_fails_everything_pending() {
     for signal in [false, true] {
         let options = SessionOptions::new().on_approval(|_| std::future::pending());
         let (session, mut agent, mut turn) = in_turn(options).await;
@@ -75,7 +75,7 @@ async fn while_everything_is_pending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_replay_is_read() {
+async fn death_during_replay_ends_replay() {
     let (session, mut agent) = open(SessionOptions::new()).await;
     let mut past = session.replay();
     agent.expect("replay").await;
@@ -87,7 +87,7 @@ async fn while_a_replay_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_every_place_of_a_turn() {
+async fn agent_death_anywhere_ends_turn() {
     // The agent dies after so many of its messages, the last one of which may be half a line.
     for (messages, half) in (0..4).flat_map(|messages| [(messages, false), (messages, true)]) {
         let options = SessionOptions::new().on_approval(|_| async { Ok(Approval::Approve) });
@@ -118,7 +118,7 @@ async fn in_every_place_of_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_last_line_needs_no_end() {
+async fn unterminated_last_line_counts() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     let id = agent.ids["prompt"].clone();
     agent.write(json!({"id": id, "result": {"status": "finished"}}).to_string().as_bytes()).await;
@@ -127,7 +127,7 @@ async fn a_last_line_needs_no_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_last_line_needs_no_end_while_a_descendant_holds_the_pipe() {
+async fn unterminated_last_line_counts_with_open_pipe() {
     for whole in [true, false] {
         let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
         let id = agent.ids["prompt"].clone();
@@ -148,7 +148,7 @@ async fn a_last_line_needs_no_end_while_a_descendant_holds_the_pipe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_leaves_half_a_handshake_and_a_descendant_is_quoted() {
+async fn half_handshake_with_descendant_is_quoted() {
     let (session, mut agent) = opening(SessionOptions::new(), 4096);
     agent.write(b"use the new thing").await;
     agent.exit.code(3);
@@ -160,7 +160,7 @@ async fn one_that_leaves_half_a_handshake_and_a_descendant_is_quoted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_said_before_is_read_first_however_full_the_lane_was() {
+async fn full_queue_keeps_events_before_death() {
     let (session, mut agent) = opening(SessionOptions::new().event_buffer_bytes(1024), 1 << 16);
     let (session, ()) = tokio::join!(session, agent.welcome());
     let mut turn = session.as_ref().expect("open").prompt("hi").expect("a turn");
@@ -178,7 +178,7 @@ async fn what_it_said_before_is_read_first_however_full_the_lane_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_closes_only_its_output_is_ended() {
+async fn agent_closing_only_output_is_terminated() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     agent.text("last words").await;
     drop(agent.writer);
@@ -194,7 +194,7 @@ async fn one_that_closes_only_its_output_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_closes_its_output_and_exits_by_itself_tells_how() {
+async fn agent_exit_after_closing_output_is_reported() {
     let (_session, agent, mut turn) = in_turn(SessionOptions::new()).await;
     drop(agent.writer);
     idle().await;
@@ -204,7 +204,7 @@ async fn one_that_closes_its_output_and_exits_by_itself_tells_how() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_closes_only_its_input_is_ended_when_it_is_spoken_to() {
+async fn agent_closing_only_input_ends_on_write() {
     let (session, mut agent) = open(SessionOptions::new()).await;
     let (_ours, closed) = tokio::io::duplex(1);
     agent.reader = BufReader::new(closed);
@@ -215,7 +215,7 @@ async fn one_that_closes_only_its_input_is_ended_when_it_is_spoken_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn descendants_that_hold_the_pipe_do_not_delay_it_for_ever() {
+async fn open_pipe_of_descendant_delays_exit_briefly() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     agent.text("word").await;
     agent.exit.stderr("the end of it\n");
@@ -226,13 +226,13 @@ async fn descendants_that_hold_the_pipe_do_not_delay_it_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_over_the_limit_ends_the_session_and_the_agent() {
+async fn line_over_limit_ends_session_and_agent() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new().max_line_bytes(1024)).await;
     agent.text("short").await;
     let exit = agent.exit.clone();
     let mut writer = agent.writer;
     let shouting = tokio::spawn(async move {
-        // Without an end, for as long as somebody listens; TERM is ignored, KILL can't be.
+        // Writes until the reader closes the pipe. TERM is ignored, KILL cannot be.
         let mut written = 0_u64;
         while written < (64 << 20) && writer.write_all(&[b'x'; 4096]).await.is_ok() {
             written += 4096;
@@ -252,7 +252,7 @@ async fn a_line_over_the_limit_ends_the_session_and_the_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_answers_no_cancel_is_given_up() {
+async fn unanswered_cancel_ends_session_with_timeout() {
     let (session, mut agent, turn) = in_turn(SessionOptions::new()).await;
     agent.exit.obey();
     let before = Instant::now();
@@ -266,7 +266,7 @@ async fn one_that_answers_no_cancel_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_forgets_a_cancelled_prompt_goes_on() {
+async fn unanswered_cancelled_prompt_keeps_session_usable() {
     let (session, mut agent, turn) = in_turn(SessionOptions::new()).await;
     let agent = tokio::spawn(async move {
         agent.expect("cancel").await;
@@ -282,7 +282,7 @@ async fn one_that_forgets_a_cancelled_prompt_goes_on() {
 }
 
 #[test]
-fn with_the_runtime_everything_ends() {
+fn end_of_runtime_fails_everything() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (session, agent, mut turn) = runtime.block_on(in_turn(SessionOptions::new()));
     let mut past = session.replay();
@@ -298,7 +298,7 @@ fn with_the_runtime_everything_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn between_the_beginning_of_a_cancel_and_the_wait_for_its_end() {
+async fn agent_death_after_cancel_begins_is_reported() {
     let (_session, mut agent, turn) = in_turn(SessionOptions::new()).await;
     let turn = turn.into_inner();
     assert!(turn.begin_cancel());

@@ -10,10 +10,10 @@ use crate::connection::StepTag;
 use crate::driver::event_channel::EventChannel;
 use crate::driver::event_queue::{Capacity, OVERHEAD};
 use crate::driver::turn_reader::TurnReader;
-use crate::wire::{ContentPart, Event};
+use crate::messages::{ContentPart, Event};
 
 #[test]
-fn driver_that_waits_for_capacity_is_notified_once_when_queue_is_half_empty() {
+fn half_empty_queue_notifies_driver_once() {
     let driver = Arc::new(Notify::new());
     let channel = Arc::new(EventChannel::new(1000, Arc::clone(&driver)));
     let queue = &channel.events;
@@ -40,6 +40,27 @@ fn driver_that_waits_for_capacity_is_notified_once_when_queue_is_half_empty() {
     assert!(matches!(queue.capacity(false), Capacity::Free { .. }));
     read();
     assert!(!notified());
+}
+
+#[test]
+fn cancel_keeps_events_within_capacity() {
+    let channel = Arc::new(EventChannel::new(1000, Arc::default()));
+    let push_three = || {
+        for _ in 0..3 {
+            channel.events.push(Box::new(ContentPart::text("x").into()), StepTag::default(), 300 - OVERHEAD);
+        }
+    };
+    let mut reader = TurnReader::new(Arc::clone(&channel));
+    push_three();
+    for _ in 0..3 {
+        let next = reader.poll_event(None, &Context::from_waker(Waker::noop()));
+        assert!(matches!(next, Poll::Ready(Some(Ok(_)))));
+    }
+    channel.events.discard_overflow();
+    push_three();
+    assert_eq!(channel.discarded(), 0);
+    push_three();
+    assert_eq!(channel.discarded(), 3);
 }
 
 mod reading {
@@ -78,7 +99,7 @@ mod reading {
     }
 
     #[test]
-    fn batch_with_a_request_has_no_other_event() {
+    fn batch_with_request_has_no_other_event() {
         let channel = channel([(text("a"), 0), (text("b"), 0), (request("q"), 0), (text("c"), 0)]);
         channel.finish(Ok(PromptResult::empty(crate::connection::TurnStatus::Finished)));
         let mut reader = TurnReader::new(Arc::clone(&channel));
@@ -90,7 +111,7 @@ mod reading {
     }
 
     #[test]
-    fn batch_left_half_taken_counts_the_rest_as_discarded() {
+    fn partly_taken_batch_belongs_to_program() {
         let channel = channel([(text("a"), 0), (text("b"), 0), (text("c"), 0), (text("d"), 0)]);
         let mut reader = TurnReader::new(Arc::clone(&channel));
         reader.start_loop(false).expect("the only loop");
@@ -98,6 +119,8 @@ mod reading {
         reader.take_batch(1);
         assert_eq!(channel.events.delivered(), 1);
         reader.leave();
+        assert_eq!((channel.events.delivered(), channel.events.discarded()), (1, 0));
+        reader.discard_batch();
         assert_eq!((channel.events.delivered(), channel.events.discarded()), (3, 2));
         // The fourth event was not fetched with the batch: the next loop gets it.
         reader.start_loop(false).expect("the only loop");
@@ -105,17 +128,17 @@ mod reading {
     }
 
     #[test]
-    fn request_fetched_and_not_taken_is_reported_as_discarded() {
+    fn untaken_request_is_reported_as_discarded() {
         let channel = channel([(request("q"), 0)]);
         let mut reader = TurnReader::new(Arc::clone(&channel));
         assert_eq!(batch(&mut reader, None).expect("a request").len(), 1);
         assert!(channel.events.take_discarded_requests().is_empty());
-        reader.leave();
+        reader.discard_batch();
         assert_eq!(channel.events.take_discarded_requests(), ["q"]);
     }
 
     #[test]
-    fn next_step_passes_over_the_rest_of_the_step_before() {
+    fn next_step_skips_rest_of_previous_step() {
         let channel = channel([(text("a"), 0), (text("b"), 0), (text("c"), 1), (text("d"), 2)]);
         channel.finish(Ok(PromptResult::empty(crate::connection::TurnStatus::Finished)));
         let mut reader = TurnReader::new(channel);
@@ -137,7 +160,7 @@ mod reading {
     }
 
     #[test]
-    fn second_loop_is_refused_while_the_first_reads() {
+    fn second_loop_is_refused_during_first() {
         let mut reader = TurnReader::new(channel([]));
         reader.start_loop(false).expect("the only loop");
         assert!(reader.start_loop(false).unwrap_err().to_string().contains("another loop"));

@@ -26,7 +26,7 @@ async fn batch(reader: &mut TurnReader, max: usize) -> Option<Vec<Event>> {
     Some(batch.expect("no failure").into_iter().map(|event| *event).collect())
 }
 
-/// Writes so many events, then whatever the test goes on with.
+/// Writes this many events, and then the lines of the test.
 async fn flood(agent: &mut Agent, count: usize, text: &str, written: &AtomicUsize) {
     for _ in 0..count {
         agent.text(text).await;
@@ -35,7 +35,7 @@ async fn flood(agent: &mut Agent, count: usize, text: &str, written: &AtomicUsiz
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_stops_the_agent_and_loses_nothing() {
+async fn unread_turn_blocks_agent_without_loss() {
     const EVENTS: usize = 20_000;
     let (_session, mut agent, mut turn) = in_turn(small()).await;
     let written = Arc::new(AtomicUsize::new(0));
@@ -63,7 +63,7 @@ async fn who_does_not_read_stops_the_agent_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_settles_with_a_full_queue_and_an_approval_pending() {
+async fn cancel_settles_with_full_queue() {
     let (gone, mut was_gone) = Dropped::new();
     let gone = Arc::new(std::sync::Mutex::new(Some(gone)));
     let options = small().on_approval(move |_| {
@@ -92,7 +92,7 @@ async fn a_cancel_settles_with_a_full_queue_and_an_approval_pending() {
     turn.cancel().await.expect("cancelled");
     assert_eq!(Instant::now(), before, "it took a deadline");
     was_gone.await.expect("the handler is stopped");
-    // What fitted is still there, in order, and the rest is counted.
+    // The events that fitted are still there, in order, and the rest is counted.
     let read = rest(&mut turn).await.len() as u64;
     assert!(read > 0 && turn.discarded() > 0 && read + turn.discarded() == 1001, "{read} and {}", turn.discarded());
     assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "cancelled");
@@ -101,7 +101,7 @@ async fn a_cancel_settles_with_a_full_queue_and_an_approval_pending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_gets_out_however_full_the_queue_is() {
+async fn answer_is_written_with_full_queue() {
     let decided = Arc::new(tokio::sync::Notify::new());
     let decision = Arc::clone(&decided);
     let options = small().on_approval(move |_| {
@@ -126,7 +126,7 @@ async fn an_answer_gets_out_however_full_the_queue_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_from_inside_the_loop_is_answered_with_a_full_queue() {
+async fn call_inside_loop_works_with_full_queue() {
     let (_session, mut agent, mut turn) = in_turn(small()).await;
     let agent = tokio::spawn(async move {
         agent.text("first").await;
@@ -146,7 +146,7 @@ async fn a_call_from_inside_the_loop_is_answered_with_a_full_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn past_the_hard_bound_the_call_fails_and_the_turn_does_not() {
+async fn call_over_hard_bound_fails_alone() {
     let (session, mut agent, mut turn) = in_turn(small()).await;
     let written = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&written);
@@ -172,7 +172,7 @@ async fn past_the_hard_bound_the_call_fails_and_the_turn_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_is_waited_for_beside_somebody_who_reads() {
+async fn outcome_and_reader_work_concurrently() {
     for (size, outcome) in [(100, "finished"), (32 << 10, "event_buffer_full")] {
         let (_session, mut agent, turn) = in_turn(small()).await;
         let turn = turn.into_inner();
@@ -182,7 +182,7 @@ async fn an_outcome_is_waited_for_beside_somebody_who_reads() {
             agent.finish().await;
             agent
         });
-        // One that is not waited for any more does not count.
+        // A `result()` that was dropped does not count.
         let given_up = tokio::time::timeout(Duration::ZERO, turn.channel.result()).await;
         assert!(given_up.is_err());
         idle().await;
@@ -200,7 +200,7 @@ async fn an_outcome_is_waited_for_beside_somebody_who_reads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_reader_leaves_an_outcome_that_is_waited_for_comes() {
+async fn outcome_arrives_after_reader_leaves() {
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
     let mut reader = reader_of(&turn);
@@ -217,7 +217,7 @@ async fn when_the_reader_leaves_an_outcome_that_is_waited_for_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn capacity_is_freed_when_the_program_took_the_batch() {
+async fn capacity_is_freed_when_batch_is_taken() {
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
     let agent = tokio::spawn(async move {
@@ -240,7 +240,7 @@ async fn capacity_is_freed_when_the_program_took_the_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_nobody_reads_takes_no_memory() {
+async fn unread_turn_takes_bounded_memory() {
     const EVENTS: usize = 200_000;
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     let writing = tokio::spawn(async move {
@@ -262,7 +262,7 @@ async fn a_turn_that_nobody_reads_takes_no_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn result_before_next_leaves_every_event_to_read() {
+async fn result_before_next_keeps_all_events() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     let agent = tokio::spawn(async move {
         for n in 0..100 {
@@ -281,7 +281,7 @@ async fn result_before_next_leaves_every_event_to_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn result_with_full_buffer_keeps_the_first_events_without_a_gap() {
+async fn result_with_full_buffer_keeps_first_events() {
     let (_session, mut agent, mut turn) = in_turn(small()).await;
     let agent = tokio::spawn(async move {
         for n in 0..1000 {
@@ -307,7 +307,7 @@ async fn result_with_full_buffer_keeps_the_first_events_without_a_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_starts_after_events_were_dropped_gets_the_kept_and_the_later_ones() {
+async fn late_reader_gets_kept_and_later_events() {
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
     let channel = Arc::clone(&turn.channel);
@@ -333,7 +333,7 @@ async fn reader_that_starts_after_events_were_dropped_gets_the_kept_and_the_late
 }
 
 #[tokio::test(start_paused = true)]
-async fn manual_approval_with_only_result_waiting_is_rejected_after_a_second() {
+async fn unread_manual_approval_is_rejected_during_result() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     let agent = tokio::spawn(async move {
         agent.ask_approval("a").await;
@@ -351,7 +351,7 @@ async fn manual_approval_with_only_result_waiting_is_rejected_after_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn manual_approval_that_was_read_waits_as_long_as_the_program_takes() {
+async fn read_manual_approval_waits_without_limit() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     agent.ask_approval("a").await;
     let Some(Ok(Event::ApprovalRequest(request))) = turn.next().await else { panic!("no request") };
@@ -363,7 +363,7 @@ async fn manual_approval_that_was_read_waits_as_long_as_the_program_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reader_that_starts_right_after_result_can_answer_by_hand() {
+async fn reader_started_after_result_can_respond() {
     let (session, mut agent, turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     let turn = turn.into_inner();
     let channel = Arc::clone(&turn.channel);
@@ -382,7 +382,7 @@ async fn reader_that_starts_right_after_result_can_answer_by_hand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_its_time_does_not_make_the_agent_idle() {
+async fn slow_reader_does_not_trigger_idle_timeout() {
     let (_session, mut agent, mut turn) = in_turn(small().idle_timeout(90 * SECOND)).await;
     let agent = tokio::spawn(async move {
         flood(&mut agent, 1000, "some words", &AtomicUsize::new(0)).await;
@@ -395,7 +395,7 @@ async fn a_reader_that_takes_its_time_does_not_make_the_agent_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_cancels_a_turn() {
+async fn idle_timeout_cancels_turn() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new().idle_timeout(90 * SECOND)).await;
     let before = Instant::now();
     agent.expect("cancel").await;
@@ -407,7 +407,7 @@ async fn silence_cancels_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_takes_too_long_is_cancelled_also_with_a_full_queue() {
+async fn turn_timeout_cancels_with_full_queue() {
     let (session, mut agent, mut turn) = in_turn(small().turn_timeout(60 * SECOND)).await;
     let agent = tokio::spawn(async move {
         flood(&mut agent, 1000, "some words", &AtomicUsize::new(0)).await;
@@ -423,7 +423,7 @@ async fn a_turn_that_takes_too_long_is_cancelled_also_with_a_full_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_dropped_is_cancelled_and_the_next_starts_clean() {
+async fn dropped_turn_is_cancelled_before_next() {
     let (session, mut agent, turn) = in_turn(small()).await;
     let agent = tokio::spawn(async move {
         flood(&mut agent, 1000, "old", &AtomicUsize::new(0)).await;
@@ -448,7 +448,7 @@ async fn a_turn_that_is_dropped_is_cancelled_and_the_next_starts_clean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replay_that_is_not_read_waits_and_is_whole() {
+async fn unread_replay_waits_and_stays_complete() {
     let (session, mut agent) = open(small()).await;
     let mut past = session.replay();
     let agent = tokio::spawn(async move {
@@ -466,13 +466,13 @@ async fn a_replay_that_is_not_read_waits_and_is_whole() {
         seen += 1;
     }
     assert_eq!(seen, 1000);
-    // One that is dropped is read on, and forgotten.
+    // A replay that is dropped is read to its end, and forgotten.
     session.prompt("hi").expect("a turn").result().await.expect("an outcome");
     agent.await.expect("an agent");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_listener_outside_turns_does_not_hold_up_a_cancel_or_a_call() {
+async fn slow_on_event_does_not_block_calls() {
     let options = crate::host::on_event_async(small(), |_| std::future::pending());
     let (session, mut agent) = open(options).await;
     let written = Arc::new(AtomicUsize::new(0));
@@ -499,7 +499,7 @@ async fn a_slow_listener_outside_turns_does_not_hold_up_a_cancel_or_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
+async fn slow_reader_task_does_not_deadlock() {
     const EVENTS: usize = 1000;
     let (_session, mut agent, turn) = in_turn(small()).await;
     let turn = turn.into_inner();
@@ -531,7 +531,7 @@ async fn a_slow_reader_on_a_task_of_its_own_is_no_deadlock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_waits_for_the_outcome_itself_is_told_so() {
+async fn reader_awaiting_outcome_gets_event_buffer_full() {
     // The second has read on before it began to wait, as one does that awaits in its loop what it began earlier.
     for (reads_on, limit) in [(false, 5 * SECOND), (true, 65 * SECOND)] {
         let (_session, mut agent, turn) = in_turn(small()).await;
@@ -554,7 +554,7 @@ async fn a_reader_that_waits_for_the_outcome_itself_is_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_asks_and_never_reads_is_given_up() {
+async fn requesting_agent_without_reading_times_out() {
     let (session, agent, mut turn) = in_turn(SessionOptions::new()).await;
     let Agent { reader, mut writer, exit, .. } = agent;
     let asked = Arc::new(AtomicUsize::new(0));
@@ -572,8 +572,8 @@ async fn an_agent_that_asks_and_never_reads_is_given_up() {
     assert_eq!(Instant::now() - before, 60 * SECOND);
     let error = turn.result().await.unwrap_err();
     assert_eq!(error.code(), "protocol_error");
-    assert!(error.to_string().starts_with("the agent asks and does not read the answers: 16"), "{error}");
-    // What waits in all: the refusals, of some hundred bytes each, and no more than was read at a time.
+    assert!(error.to_string().starts_with("the agent sends requests and does not read the answers: 16"), "{error}");
+    // The bytes that wait: the refusals, of some hundred bytes each, and no more than was read at a time.
     let mut dialect = crate::dialect::Wire::new(crate::WireVersion::LATEST);
     let refusal = crate::dialect::Dialect::refuse(&mut dialect, "\"r\"", -32601, "method not found: nonsense").len();
     let waiting = asked.load(Ordering::Relaxed) * refusal;
@@ -584,7 +584,7 @@ async fn an_agent_that_asks_and_never_reads_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_reads_late_gets_all_answers() {
+async fn late_reading_agent_gets_all_answers() {
     const REQUESTS: usize = 100_000;
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     let agent = tokio::spawn(async move {
@@ -602,7 +602,7 @@ async fn an_agent_that_reads_late_gets_all_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_answers_do_not_count_as_many() {
+async fn large_answers_may_exceed_queue_limit() {
     // Three of them at once are more than may wait otherwise, and the agent is busy talking meanwhile.
     let tool = crate::ExternalTool::new("t", "t", json!({"type": "object"}), |_| async { Ok("x".repeat(10 << 20)) });
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().tool(tool)).await;
@@ -620,4 +620,44 @@ async fn large_answers_do_not_count_as_many() {
     });
     assert_eq!(turn.result().await.expect("an outcome").status.as_str(), "finished");
     agent.await.expect("an agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_events_for_slow_reader_are_bounded() {
+    const TEXT: usize = 64 << 10;
+    // 12 MiB, which fit, and 20 MiB, which do not.
+    for (count, outcome) in [(192, "finished"), (320, "event_buffer_full")] {
+        let (session, mut agent, mut turn) = in_turn(small()).await;
+        agent.exit.never_wait();
+        agent.exit.obey();
+        let params = json!({"type": "ContentPart", "payload": {"type": "text", "text": "x".repeat(TEXT)}});
+        let line = format!("{}\n", json!({"jsonrpc": "2.0", "method": "event", "params": params}));
+        let agent = tokio::spawn(async move {
+            for _ in 0..count {
+                // The session may have been given up.
+                if agent.writer.write_all(line.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            agent.finish().await;
+            agent.obey().await;
+        });
+        idle().await;
+        let ended = loop {
+            match turn.next().await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break error.code(),
+                None => break turn.result().await.unwrap().status.as_str(),
+            }
+        };
+        assert_eq!(ended, outcome);
+        let state = if outcome == "finished" {
+            crate::session::SessionState::Idle
+        } else {
+            crate::session::SessionState::Closed
+        };
+        assert_eq!(session.state(), state);
+        drop(session);
+        agent.await.unwrap();
+    }
 }

@@ -1,9 +1,9 @@
-//! The program's functions: whatever one of them does ends up as an answer.
+//! The program's handlers: each ends as an answer.
 
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::wire::{ApprovalRequest, QuestionRequest};
+use crate::messages::{ApprovalRequest, QuestionRequest};
 use crate::{Answers, Approval, ExternalTool, Hook, HookDecision, OnError};
 
 fn tool<F, R>(handler: F) -> ExternalTool
@@ -19,7 +19,7 @@ async fn call_tool(agent: &mut Agent, id: &str, arguments: &str) -> Value {
     agent.read().await["result"]["return_value"].clone()
 }
 
-/// The failures that the rest of a turn tells of, as (handler, message).
+/// The failures in the remaining events of a turn, as (handler, message).
 async fn failures(turn: &mut Turn) -> Vec<(String, String)> {
     let mut seen = Vec::new();
     while let Some(event) = turn.next().await {
@@ -31,7 +31,7 @@ async fn failures(turn: &mut Turn) -> Vec<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_an_answer_and_the_turn_goes_on() {
+async fn handler_panic_gives_default_answer() {
     fn boom<T>() -> T {
         panic!("boom")
     }
@@ -61,7 +61,7 @@ async fn a_panic_is_an_answer_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_reach_the_model_and_the_program() {
+async fn handler_errors_reach_model_and_program() {
     let options = SessionOptions::new()
         .on_approval(|_| async { Err("no idea".into()) })
         .tool(tool(|args| async move { args["a"].as_str().map(str::to_owned).ok_or_else(|| "no a".into()) }));
@@ -80,7 +80,7 @@ async fn errors_reach_the_model_and_the_program() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_is_a_failure() {
+async fn handler_over_its_timeout_fails() {
     let options = SessionOptions::new()
         .tool(tool(|_| std::future::pending()).timeout(5 * SECOND))
         .hook(Hook::new("PreToolUse", |_| std::future::pending()).timeout(3 * SECOND).on_error(OnError::Block))
@@ -98,7 +98,7 @@ async fn what_takes_too_long_is_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_turn_stops_its_functions() {
+async fn end_of_turn_stops_its_handlers() {
     stopped_at_the_end(SessionOptions::new()).await;
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn stopped_at_the_end(options: SessionOptions) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_takes_its_time_holds_up_nothing_else() {
+async fn slow_handler_blocks_nothing_else() {
     let first = Arc::new(tokio::sync::Notify::new());
     let wait = Arc::clone(&first);
     let options = SessionOptions::new()
@@ -145,7 +145,7 @@ async fn one_that_takes_its_time_holds_up_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_fails_hears_the_next_and_the_turn_tells() {
+async fn failed_on_event_continues_and_is_reported() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);
     let options = SessionOptions::new().on_event(move |event| {
@@ -167,7 +167,7 @@ async fn a_listener_that_fails_hears_the_next_and_the_turn_tells() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_by_hand_wait_for_the_hand() {
+async fn manual_requests_wait_for_respond() {
     let options = SessionOptions::new().on_approval_manual().on_question_manual();
     let (session, mut agent, mut turn) = in_turn(options).await;
     agent.ask_approval("a").await;
@@ -193,7 +193,7 @@ async fn asked(turn: &mut Turn) -> ApprovalRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_to_a_request_of_another_session_is_refused() {
+async fn answer_to_foreign_request_is_refused() {
     let (first, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     let (second, mut other_agent, mut other) = in_turn(SessionOptions::new().on_approval_manual()).await;
     agent.ask_approval("same").await;
@@ -218,7 +218,7 @@ async fn answer_to_a_request_of_another_session_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn copy_by_way_of_the_wire_form_names_its_request_by_the_id() {
+async fn deserialized_request_is_answered_by_id() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     agent.ask_approval("a").await;
     let request = asked(&mut turn).await;
@@ -229,7 +229,7 @@ async fn copy_by_way_of_the_wire_form_names_its_request_by_the_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_answer_is_not_taken_for_a_later_request_with_the_same_id() {
+async fn late_answer_does_not_reach_later_request() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     agent.ask_approval("a").await;
     let old = asked(&mut turn).await;
@@ -247,7 +247,7 @@ async fn late_answer_is_not_taken_for_a_later_request_with_the_same_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn id_alone_is_refused_if_several_requests_have_it() {
+async fn ambiguous_request_id_is_refused() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_question_manual()).await;
     let question = json!({"question": "Which?", "options": []});
     let payload = json!({"id": "q", "tool_call_id": "t", "questions": [question]});
@@ -273,7 +273,7 @@ fn question() -> QuestionRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn manual_requests_are_rejected_when_only_result_waits() {
+async fn manual_requests_are_rejected_during_result() {
     let (_session, mut agent, mut turn) = in_turn(SessionOptions::new().on_approval_manual()).await;
     // One is unread when `result` begins to wait, one comes after.
     agent.ask_approval("a").await;
@@ -294,7 +294,7 @@ async fn manual_requests_are_rejected_when_only_result_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn manual_request_that_does_not_fit_the_buffer_is_rejected_at_once() {
+async fn manual_request_over_buffer_is_rejected() {
     let options = SessionOptions::new().on_approval_manual().event_buffer_bytes(1024);
     let (_session, mut agent, mut turn) = in_turn(options).await;
     let agent = tokio::spawn(async move {
@@ -313,7 +313,7 @@ async fn manual_request_that_does_not_fit_the_buffer_is_rejected_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_may_close_its_own_session() {
+async fn handler_can_close_its_own_session() {
     let slot: Arc<Mutex<Option<Arc<Session>>>> = Arc::default();
     let its = Arc::clone(&slot);
     let options = SessionOptions::new().on_approval(move |_| {
@@ -333,7 +333,7 @@ async fn a_function_may_close_its_own_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_decides() {
+async fn hook_decision_is_sent() {
     let options = SessionOptions::new().hook(Hook::new("PreToolUse", |request| async move {
         Ok(match request.target.as_deref() {
             Some("Shell") => HookDecision::Block("no shell".into()),
@@ -361,7 +361,7 @@ async fn noting() -> (Session, Agent, Turn, Arc<Mutex<u32>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_starts_when_the_reader_has_received_what_came_before() {
+async fn handler_starts_after_earlier_events_are_read() {
     let (_session, mut agent, mut turn, started) = noting().await;
     agent.text("a").await;
     assert!(turn.next().await.is_some());
@@ -378,7 +378,7 @@ async fn handler_starts_when_the_reader_has_received_what_came_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_starts_at_once_if_the_reader_waits() {
+async fn handler_starts_immediately_if_reader_waits() {
     let (_session, mut agent, mut turn, started) = noting().await;
     agent.text("a").await;
     assert!(turn.next().await.is_some());
@@ -395,7 +395,7 @@ async fn handler_starts_at_once_if_the_reader_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_starts_after_a_second_if_the_reader_reads_no_further() {
+async fn handler_starts_after_delay_without_reads() {
     let (_session, mut agent, mut turn, started) = noting().await;
     agent.text("a").await;
     assert!(turn.next().await.is_some());
@@ -409,7 +409,7 @@ async fn handler_starts_after_a_second_if_the_reader_reads_no_further() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_of_an_unread_turn_starts_at_once() {
+async fn handler_of_unread_turn_starts_immediately() {
     let (_session, mut agent, turn, started) = noting().await;
     let before = tokio::time::Instant::now();
     agent.text("a").await;
@@ -420,7 +420,7 @@ async fn handler_of_an_unread_turn_starts_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_starts_at_once_when_the_reader_leaves() {
+async fn handler_starts_immediately_when_reader_leaves() {
     let (_session, mut agent, mut turn, started) = noting().await;
     agent.text("a").await;
     assert!(turn.next().await.is_some());
@@ -437,7 +437,7 @@ async fn handler_starts_at_once_when_the_reader_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_that_waits_for_the_reader_is_not_started_after_a_cancel() {
+async fn cancel_prevents_start_of_waiting_handler() {
     let (_session, mut agent, mut turn, started) = noting().await;
     agent.text("a").await;
     assert!(turn.next().await.is_some());

@@ -4,7 +4,7 @@ use super::*;
 use crate::Error;
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_agent_leaves_when_its_input_ends() {
+async fn idle_agent_leaves_when_its_input_ends() {
     let (session, agent) = open(SessionOptions::new()).await;
     tokio::spawn(agent.obey());
     let before = Instant::now();
@@ -21,7 +21,7 @@ async fn an_idle_agent_leaves_when_its_input_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_at_once_are_one() {
+async fn concurrent_closes_close_once() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     let agent = tokio::spawn(async move {
         agent.expect("cancel").await;
@@ -29,7 +29,7 @@ async fn two_at_once_are_one() {
         agent.answer("prompt", json!({"status": "cancelled"})).await;
         assert_eq!(agent.read().await, Value::Null);
         agent.exit.code(0);
-        // What holds the pipes is dropped here.
+        // The agent's ends of the pipes are dropped here.
     });
     let (one, other) = tokio::join!(session.close(), session.close());
     one.and(other).expect("closed");
@@ -38,7 +38,7 @@ async fn two_at_once_are_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_ignores_everything_is_killed() {
+async fn agent_ignoring_terminate_is_killed() {
     let (session, agent) = open(SessionOptions::new().close_timeout(4 * SECOND)).await;
     let exit = agent.exit.clone();
     let before = Instant::now();
@@ -55,7 +55,7 @@ async fn one_that_ignores_everything_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_talks_on_is_closed_all_the_same() {
+async fn close_ends_endlessly_writing_agent() {
     let (session, agent, turn) = in_turn(SessionOptions::new().event_buffer_bytes(1024)).await;
     let Agent { reader, mut writer, exit, ids } = agent;
     let line = format!("{}\n", json!({"method": "event", "params": {"type": "StepBegin", "payload": {"n": 1}}}));
@@ -81,7 +81,7 @@ async fn one_that_talks_on_is_closed_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_reads_nothing_is_closed_all_the_same() {
+async fn close_ends_non_reading_agent() {
     let (session, agent) = open(SessionOptions::new()).await;
     agent.exit.obey();
     // More than fits in the pipe.
@@ -89,7 +89,7 @@ async fn one_that_reads_nothing_is_closed_all_the_same() {
     let before = Instant::now();
     let ending = async {
         agent.exit.terminated().await;
-        // It can't hear of the cancel: that is not waited for.
+        // It does not read the cancel, so the close does not wait for its answer.
         assert_eq!(Instant::now() - before, SECOND);
     };
     let (closed, ()) = tokio::join!(session.close(), ending);
@@ -99,7 +99,7 @@ async fn one_that_reads_nothing_is_closed_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_reads_slowly_is_waited_for() {
+async fn close_waits_for_slowly_reading_agent() {
     let (session, mut agent) = open(SessionOptions::new()).await;
     let mut turn = session.prompt("x".repeat(64 << 10)).expect("a turn");
     let reading = tokio::spawn(async move {
@@ -125,7 +125,7 @@ async fn one_that_reads_slowly_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_does_not_wait_for_a_cancel_longer_than_for_an_exit() {
+async fn close_timeout_limits_wait_for_cancel() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new().close_timeout(3 * SECOND)).await;
     agent.exit.obey();
     let before = Instant::now();
@@ -143,7 +143,7 @@ async fn a_close_does_not_wait_for_a_cancel_longer_than_for_an_exit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_does_not_wait_for_an_end_that_old_agents_never_tell() {
+async fn close_works_without_turn_end() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     let before = Instant::now();
     let agent = tokio::spawn(async move {
@@ -159,7 +159,7 @@ async fn a_close_does_not_wait_for_an_end_that_old_agents_never_tell() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_never_reads_the_handshake_is_not_left_behind() {
+async fn agent_not_reading_handshake_is_terminated() {
     let tool = crate::ExternalTool::new("t", "x".repeat(1 << 20), json!({"type": "object"}), |_| async { Ok("") });
     let (session, agent) = opening(SessionOptions::new().tool(tool), 4096);
     agent.exit.obey();
@@ -168,7 +168,7 @@ async fn one_that_never_reads_the_handshake_is_not_left_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_dropped_is_closed_in_the_background() {
+async fn dropped_session_closes_in_background() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     drop(session);
     agent.expect("cancel").await;
@@ -180,7 +180,7 @@ async fn a_session_that_is_dropped_is_closed_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stops_waiting_for_the_handshake_stops_the_agent() {
+async fn dropped_handshake_stops_agent() {
     let (session, mut agent) = opening(SessionOptions::new(), 4096);
     assert!(tokio::time::timeout(SECOND, session).await.is_err());
     agent.expect("initialize").await;
@@ -193,7 +193,7 @@ async fn whoever_stops_waiting_for_the_handshake_stops_the_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_handshake_ends_the_agent() {
+async fn refused_handshake_ends_agent() {
     let (session, mut agent) = opening(SessionOptions::new(), 4096);
     let refusing = async {
         let call = agent.expect("initialize").await;
@@ -207,7 +207,7 @@ async fn a_refused_handshake_ends_the_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_behind_a_cancelled_turn_hears_of_the_close() {
+async fn prompt_behind_cancelled_turn_ends_with_close() {
     let (session, mut agent, turn) = in_turn(SessionOptions::new()).await;
     drop(turn);
     let mut next = session.prompt("again").expect("a turn");
@@ -226,7 +226,7 @@ async fn what_waits_behind_a_cancelled_turn_hears_of_the_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_end_with_what_they_have_when_the_session_is_closed_under_them() {
+async fn close_ends_running_turn_with_partial_text() {
     let (session, mut agent, mut turn) = in_turn(SessionOptions::new()).await;
     agent.text("word").await;
     idle().await;
@@ -237,7 +237,7 @@ async fn turns_end_with_what_they_have_when_the_session_is_closed_under_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_option_that_the_agent_has_no_use_for_is_an_error() {
+async fn hook_unknown_to_agent_is_unsupported() {
     let hook = crate::Hook::new("SessionStart", |_| async { Ok(crate::HookDecision::Allow) });
     let (session, mut agent) = opening(SessionOptions::new().hook(hook), 4096);
     let (session, ()) = tokio::join!(session, agent.welcome());

@@ -12,9 +12,9 @@ use crate::ExternalTool;
 use crate::dialect::ToolsEndpoint;
 use crate::dialect::{Answer, Call, Dialect, Handshake, Incoming, InitializeParams, Wire, WireVersion};
 use crate::error::RpcErrorKind;
+use crate::jsonrpc::RpcFailure;
+use crate::messages::Json;
 use crate::tools_server::tests::{call, client};
-use crate::wire::Json;
-use crate::wire::jsonrpc::RpcFailure;
 
 /// Wire as an agent would speak it that takes tools from an MCP server.
 #[derive(Debug)]
@@ -29,14 +29,14 @@ impl Dialect for Served {
     }
 
     fn call(&mut self, id: &str, call: &Call) -> crate::Result<Vec<u8>> {
-        let Call::Initialize(hello) = call else { return self.wire.call(id, call) };
-        if let Some(endpoint) = &hello.tools_server {
+        let Call::Initialize(params) = call else { return self.wire.call(id, call) };
+        if let Some(endpoint) = &params.tools_server {
             self.endpoint.set(endpoint.clone()).expect("one handshake");
         }
-        self.wire.call(id, &Call::Initialize(InitializeParams { tools: Vec::new(), ..hello.clone() }))
+        self.wire.call(id, &Call::Initialize(InitializeParams { tools: Vec::new(), ..params.clone() }))
     }
 
-    fn read(&mut self, message: crate::wire::jsonrpc::Message<'_>) -> Incoming {
+    fn read(&mut self, message: crate::jsonrpc::Message<'_>) -> Incoming {
         self.wire.read(message)
     }
 
@@ -83,7 +83,7 @@ where
     ExternalTool::new(name, "", json!({"type": "object"}), handler)
 }
 
-/// A tool that never ends, and tells when it has begun and when it is dropped.
+/// A tool that never ends, and reports when it has begun and when it is dropped.
 fn endless() -> (ExternalTool, tokio::sync::mpsc::UnboundedReceiver<&'static str>) {
     struct Gone(tokio::sync::mpsc::UnboundedSender<&'static str>);
     impl Drop for Gone {
@@ -105,7 +105,7 @@ fn endless() -> (ExternalTool, tokio::sync::mpsc::UnboundedReceiver<&'static str
 }
 
 #[tokio::test]
-async fn a_call_is_a_request_of_the_running_turn() {
+async fn tool_call_becomes_request_of_turn() {
     let options = SessionOptions::new()
         .tool(tool("add", |args| async move { Ok(json!(args["a"].as_i64().ok_or("no a")? + 1)) }))
         .tool(tool("panics", |_| async { panic!("boom") }))
@@ -142,7 +142,7 @@ async fn a_call_is_a_request_of_the_running_turn() {
 }
 
 #[tokio::test]
-async fn outside_a_turn_a_call_goes_to_on_event() {
+async fn tool_call_outside_turn_reaches_on_event() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);
     let options = SessionOptions::new()
@@ -157,7 +157,7 @@ async fn outside_a_turn_a_call_goes_to_on_event() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_stops_its_tools() {
+async fn cancelled_turn_stops_its_tools() {
     let (endless, mut told) = endless();
     let (session, mut agent, mut turn, endpoint) = served_in_turn(SessionOptions::new().tool(endless)).await;
     let client = Arc::new(client(&endpoint, true).await);
@@ -186,7 +186,7 @@ async fn a_cancelled_turn_stops_its_tools() {
 }
 
 #[tokio::test]
-async fn a_client_that_cancels_or_leaves_stops_its_tool() {
+async fn cancelled_client_call_stops_tool() {
     let (endless, mut told) = endless();
     let (session, agent, _turn, endpoint) = served_in_turn(SessionOptions::new().tool(endless)).await;
     tokio::spawn(agent.obey());
@@ -204,7 +204,7 @@ async fn a_client_that_cancels_or_leaves_stops_its_tool() {
 }
 
 #[tokio::test]
-async fn closing_the_session_in_mid_call_ends_everything() {
+async fn close_during_call_ends_everything() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let (endless, mut told) = endless();
@@ -217,7 +217,7 @@ async fn closing_the_session_in_mid_call_ends_everything() {
     assert_eq!(told.recv().await, Some("begun"));
     let obeying = tokio::spawn(agent.obey());
     session.close().await.expect("closed");
-    // All of it is gone by then, without anybody waiting for anything else.
+    // Everything is closed by then, without any other wait.
     assert_eq!(told.try_recv(), Ok("gone"));
     let address = endpoint.url["http://".len()..endpoint.url.len() - "/mcp".len()].to_owned();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
@@ -263,7 +263,7 @@ async fn fifty_calls_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_reader_who_does_not_read_holds_up_calls_too() {
+async fn unread_turn_blocks_tool_calls() {
     let options = SessionOptions::new().event_buffer_bytes(1024).tool(tool("add", |_| async { Ok(json!("3")) }));
     let (session, agent, mut turn, endpoint) = served_in_turn(options).await;
     tokio::spawn(agent.obey());

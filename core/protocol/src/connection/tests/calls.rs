@@ -1,15 +1,15 @@
 use super::*;
 
 #[test]
-fn what_the_agent_cannot_do_fails_without_a_byte() {
-    let mut peer = Peer::open_at("1.2", timing(), Policy::default());
+fn unsupported_call_writes_nothing() {
+    let mut peer = Peer::open_at("1.2", timing(), AnswerSources::default());
     peer.prompt(1);
     peer.said();
     let errors = [
         peer.connection.steer(1, "more".into(), peer.now).unwrap_err(),
         peer.connection.set_plan_mode(true, peer.now).unwrap_err(),
         {
-            let mut idle = Peer::open_at("1.2", timing(), Policy::default());
+            let mut idle = Peer::open_at("1.2", timing(), AnswerSources::default());
             idle.connection.start_replay(idle.now)
         }
         .unwrap_err(),
@@ -22,7 +22,7 @@ fn what_the_agent_cannot_do_fails_without_a_byte() {
 }
 
 #[test]
-fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
+fn unsupported_call_is_reported_before_other_refusals() {
     let none = |peer: &mut Peer| {
         let codes = [
             peer.connection.steer(7, "more".into(), peer.now).map_err(|error| error.code()),
@@ -31,7 +31,7 @@ fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
         ];
         assert_eq!(codes, [Err("unsupported"); 3]);
     };
-    let mut peer = Peer::open_at("1.2", timing(), Policy::default());
+    let mut peer = Peer::open_at("1.2", timing(), AnswerSources::default());
     none(&mut peer);
     peer.prompt(1);
     none(&mut peer);
@@ -40,8 +40,9 @@ fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
     peer.answer("prompt", &json!({"status": "cancelled"}));
     none(&mut peer);
     assert_eq!(peer.said(), ["prompt", "cancel"]);
-    let mut legacy = Peer::new(timing(), Policy::default());
-    legacy.connection = Connection::new(Box::new(crate::dialect::Legacy::new(None)), timing(), Policy::default());
+    let mut legacy = Peer::new(timing(), AnswerSources::default());
+    legacy.connection =
+        Connection::new(Box::new(crate::dialect::Legacy::new(None)), timing(), AnswerSources::default());
     legacy.connection.open(InitializeParams::default(), legacy.now);
     none(&mut legacy);
     legacy.prompt(1);
@@ -50,18 +51,18 @@ fn what_the_agent_cannot_do_is_told_whatever_the_moment() {
 }
 
 #[test]
-fn releases_ahead_of_their_number_can_do_what_they_can() {
-    let mut peer = Peer::new(timing(), Policy::default());
+fn newer_release_behind_old_number_keeps_capabilities() {
+    let mut peer = Peer::new(timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     let mut result = welcome("1.3");
     result["server"]["version"] = json!("1.14.0");
     peer.answer("initialize", &result);
-    let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+    let Some(Output::Opened(Ok(welcome))) = peer.next_output() else { panic!("not open") };
     assert!(welcome.capabilities.steer && welcome.capabilities.questions && !welcome.capabilities.plan_mode);
 }
 
 #[test]
-fn each_call_ends_with_its_own_answer() {
+fn calls_end_with_their_own_answers() {
     let mut peer = Peer::open();
     peer.prompt(1);
     let steer = peer.connection.steer(1, "more".into(), peer.now).expect("sent");
@@ -70,14 +71,14 @@ fn each_call_ends_with_its_own_answer() {
     peer.event("StatusUpdate", &json!({"plan_mode": true}));
     peer.line(&json!({"id": format!("set_plan_mode-{plan}"), "result": {"status": "ok"}}));
     peer.line(&json!({"id": format!("steer-{steer}"), "error": {"code": -32603, "message": "no"}}));
-    // A second answer to one is nobody's.
+    // A second answer to a call is ignored.
     peer.line(&json!({"id": format!("steer-{steer}"), "result": {}}));
     assert_eq!(peer.trace(), ["1.0 StatusUpdate", r#"call {"status":"ok"}"#, "call rpc_error"]);
-    assert_eq!(peer.connection.status().plan_mode, Some(true));
+    assert_eq!(peer.connection.status().unwrap().plan_mode, Some(true));
 }
 
 #[test]
-fn codes_mean_what_they_mean_for_the_call() {
+fn rpc_code_maps_to_error_by_call() {
     let mut peer = Peer::open();
     for (code, meaning) in [
         (-32000, "turn_in_progress"),
@@ -98,7 +99,7 @@ fn codes_mean_what_they_mean_for_the_call() {
 }
 
 #[test]
-fn only_a_running_turn_can_be_steered() {
+fn steer_without_running_turn_is_refused() {
     let mut peer = Peer::open();
     assert_eq!(peer.connection.steer(1, "more".into(), peer.now).unwrap_err().code(), "no_active_turn");
     peer.prompt(1);
@@ -109,8 +110,9 @@ fn only_a_running_turn_can_be_steered() {
 }
 
 #[test]
-fn a_replay_tells_of_the_past_and_changes_nothing() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Yolo, ..Policy::default() });
+fn replay_delivers_past_without_state_change() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Yolo, ..AnswerSources::default() });
     peer.connection.start_replay(peer.now).expect("sent");
     assert_eq!(peer.connection.start_replay(peer.now).unwrap_err().code(), "turn_in_progress");
     peer.prompt(1);
@@ -134,8 +136,8 @@ fn a_replay_tells_of_the_past_and_changes_nothing() {
         ]
     );
     assert_eq!(peer.said(), [""; 0]);
-    assert_eq!((peer.connection.usage().output, peer.connection.status().plan_mode), (0, None));
-    // And the session goes on.
+    assert_eq!((peer.connection.usage().output, peer.connection.status()), (0, None));
+    // The session continues.
     peer.prompt(2);
     peer.finish();
     assert_eq!(peer.trace(), ["2.0 TurnEnd", "turn 2 finished"]);
@@ -144,7 +146,7 @@ fn a_replay_tells_of_the_past_and_changes_nothing() {
 }
 
 #[test]
-fn a_call_that_was_given_up_ends_for_nobody() {
+fn forgotten_call_produces_no_output() {
     let mut peer = Peer::open();
     let call = peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.connection.forget_call(call);
@@ -154,7 +156,7 @@ fn a_call_that_was_given_up_ends_for_nobody() {
 }
 
 #[test]
-fn noise_changes_nothing() {
+fn invalid_lines_change_nothing() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.said();
@@ -190,11 +192,11 @@ fn noise_changes_nothing() {
 }
 
 #[test]
-fn what_is_not_known_is_delivered_whole() {
+fn unknown_event_is_delivered_whole() {
     let mut peer = Peer::open();
     peer.event("Sparkle", &json!({"colour": "gold"}));
     peer.event("StepBegin", &json!({"n": "one"}));
-    let unknown: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
+    let unknown: Vec<_> = std::iter::from_fn(|| peer.next_output())
         .map(|output| match output {
             Output::Event { event, .. } => match *event {
                 Event::Unknown(event) => event,
@@ -211,7 +213,8 @@ fn what_is_not_known_is_delivered_whole() {
 
 #[test]
 fn close_settles_everything_once_and_in_order() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
     peer.prompt(1);
     peer.connection.steer(1, "more".into(), peer.now).expect("sent");
     peer.connection.set_plan_mode(true, peer.now).expect("sent");
@@ -238,28 +241,28 @@ fn close_settles_everything_once_and_in_order() {
     assert_eq!(peer.trace(), ["turn 3 agent_exited"]);
     assert_eq!(peer.connection.set_plan_mode(true, peer.now).unwrap_err(), reason);
     assert_eq!(peer.connection.start_replay(peer.now).unwrap_err(), reason);
-    assert_eq!(peer.connection.next_deadline(), None);
+    assert_eq!(peer.connection.poll_timeout(), None);
 }
 
 #[test]
-fn a_call_that_is_not_answered_ends_by_a_deadline_and_the_session_goes_on() {
+fn unanswered_call_times_out_and_session_continues() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.connection.steer(1, "more".into(), peer.now).expect("sent");
     peer.wait(SECOND);
     peer.connection.set_plan_mode(true, peer.now).expect("sent");
-    // Talk is no answer.
+    // Events are not an answer.
     peer.event("StepBegin", &json!({"n": 1}));
     peer.trace();
     let before = peer.now;
     peer.pass();
     assert_eq!(peer.now - before, 59 * SECOND);
-    let Some(Output::CallEnded { outcome: Err(error), .. }) = peer.connection.poll_output() else { panic!("no end") };
+    let Some(Output::CallEnded { outcome: Err(error), .. }) = peer.next_output() else { panic!("no end") };
     assert!(error.to_string().starts_with("the agent did not answer `steer` within 60s; the session"), "{error}");
     peer.pass();
     assert_eq!(peer.trace(), ["call timeout"]);
-    assert_eq!(peer.connection.next_deadline(), None);
-    // Late answers are nobody's.
+    assert_eq!(peer.connection.poll_timeout(), None);
+    // Late answers are ignored.
     peer.answer("steer", &json!({"status": "steered"}));
     peer.answer("set_plan_mode", &json!({"status": "ok"}));
     peer.finish();
@@ -267,11 +270,11 @@ fn a_call_that_is_not_answered_ends_by_a_deadline_and_the_session_goes_on() {
 }
 
 #[test]
-fn an_answer_that_can_not_be_read_is_quoted_in_part() {
+fn unreadable_answer_is_quoted_in_part() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.answer("prompt", &json!(["x".repeat(100_000)]));
-    let Some(Output::TurnEnded { outcome: Err(error), .. }) = peer.connection.poll_output() else { panic!("no end") };
+    let Some(Output::TurnEnded { outcome: Err(error), .. }) = peer.next_output() else { panic!("no end") };
     let text = error.to_string();
     assert!(text.contains("answer to `prompt` can't be read") && text.len() < 1000, "{text}");
 }

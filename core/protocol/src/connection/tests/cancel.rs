@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_cancel_is_answered_then_the_prompt_is() {
+fn cancelled_turn_ends_with_prompt_answer() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.cancel(1);
@@ -15,11 +15,11 @@ fn a_cancel_is_answered_then_the_prompt_is() {
     );
     peer.answer("prompt", &json!({"status": "cancelled"}));
     assert_eq!(peer.trace(), ["1.0 ToolResult", "1.0 TurnEnd", "turn 1 cancelled"]);
-    assert_eq!((peer.connection.cancelling(), peer.connection.next_deadline()), (None, None));
+    assert_eq!((peer.connection.cancelling(), peer.connection.poll_timeout()), (None, None));
 }
 
 #[test]
-fn a_turn_that_finishes_all_the_same_has_finished() {
+fn turn_finishing_despite_cancel_is_finished() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.cancel(1);
@@ -29,7 +29,7 @@ fn a_turn_that_finishes_all_the_same_has_finished() {
 }
 
 #[test]
-fn an_agent_that_forgets_the_prompt_is_not_waited_for() {
+fn prompt_unanswered_after_cancel_ends_cancelled() {
     let mut peer = Peer::open();
     peer.prompt(1);
     let old = peer.id_of("prompt");
@@ -49,32 +49,32 @@ fn an_agent_that_forgets_the_prompt_is_not_waited_for() {
 }
 
 #[test]
-fn an_agent_that_does_not_even_answer_the_cancel_is_given_up() {
+fn unanswered_cancel_ends_session_with_timeout() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.cancel(1);
     peer.prompt(2);
     peer.event("StepBegin", &json!({"n": 1}));
     peer.pass();
-    assert_eq!(peer.trace(), ["1.0 StepBegin", "hopeless timeout", "turn 1 timeout", "turn 2 timeout"]);
-    peer.connection.on_deadline(peer.now);
+    assert_eq!(peer.trace(), ["1.0 StepBegin", "fatal error timeout", "turn 1 timeout", "turn 2 timeout"]);
+    peer.connection.handle_timeout(peer.now);
     peer.finish();
     assert_eq!(peer.trace(), [""; 0]);
     assert!(peer.connection.is_closed());
 }
 
 #[test]
-fn a_refused_cancel_is_as_bad_as_none() {
+fn refused_cancel_counts_as_unanswered() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.cancel(1);
     peer.refuse("cancel", -32603);
     peer.pass();
-    assert_eq!(peer.trace(), ["hopeless timeout", "turn 1 timeout"]);
+    assert_eq!(peer.trace(), ["fatal error timeout", "turn 1 timeout"]);
 }
 
 #[test]
-fn a_late_answer_to_an_old_cancel_says_nothing_of_the_next() {
+fn late_cancel_answer_does_not_affect_next() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.cancel(1);
@@ -85,18 +85,18 @@ fn a_late_answer_to_an_old_cancel_says_nothing_of_the_next() {
     peer.trace();
     peer.line(&json!({"id": old, "result": {}}));
     peer.pass();
-    assert_eq!(peer.trace(), ["hopeless timeout", "turn 2 timeout"]);
+    assert_eq!(peer.trace(), ["fatal error timeout", "turn 2 timeout"]);
 }
 
 #[test]
-fn a_prompt_waits_for_the_end_of_the_one_that_is_left() {
+fn prompt_waits_for_end_of_left_turn() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.cancel(1);
     peer.prompt(2);
     peer.prompt(3);
     assert_eq!(peer.trace(), ["turn 3 turn_in_progress"]);
-    // One that waits can be cancelled without a word to the agent.
+    // A queued prompt is cancelled without a message to the agent.
     peer.cancel(2);
     assert_eq!(peer.trace(), ["turn 2 cancelled"]);
     peer.prompt(4);
@@ -108,7 +108,7 @@ fn a_prompt_waits_for_the_end_of_the_one_that_is_left() {
 }
 
 #[test]
-fn nothing_is_cancelled_that_is_not_there() {
+fn cancel_without_turn_does_nothing() {
     let mut peer = Peer::open();
     peer.cancel(1);
     peer.prompt(1);

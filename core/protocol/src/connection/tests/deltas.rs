@@ -1,9 +1,9 @@
-//! What older versions say otherwise.
+//! The differences of older versions.
 
 use super::*;
 
 fn events(peer: &mut Peer) -> Vec<Event> {
-    std::iter::from_fn(|| peer.connection.poll_output())
+    std::iter::from_fn(|| peer.next_output())
         .map(|output| match output {
             Output::Event { event, .. } => *event,
             other => panic!("{other:?}"),
@@ -32,7 +32,7 @@ fn former_names_are_read_at_every_level() {
 }
 
 #[test]
-fn the_newer_name_counts_where_both_are_there() {
+fn newer_field_name_wins_over_older() {
     let mut peer = Peer::open();
     let event = json!({"type": "TurnEnd", "payload": {}});
     peer.event("SubagentEvent", &json!({"parent_tool_call_id": "new", "task_tool_call_id": "old", "event": event}));
@@ -42,8 +42,9 @@ fn the_newer_name_counts_where_both_are_there() {
 }
 
 #[test]
-fn a_resolution_by_its_former_name_resolves() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+fn resolution_event_with_old_name_resolves_approval() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
     peer.prompt(1);
     peer.request("r", "ApprovalRequest", &approval("a"));
     peer.event("ApprovalRequestResolved", &json!({"request_id": "a", "response": "approve"}));
@@ -51,7 +52,7 @@ fn a_resolution_by_its_former_name_resolves() {
 }
 
 #[test]
-fn nulls_for_what_is_not_there_are_nothing() {
+fn null_status_fields_are_absent() {
     let mut peer = Peer::open();
     peer.event("StatusUpdate", &json!({"context_usage": null, "plan_mode": true, "token_usage": null}));
     peer.event("StatusUpdate", &json!({"context_usage": 0.5, "plan_mode": null}));
@@ -60,19 +61,19 @@ fn nulls_for_what_is_not_there_are_nothing() {
         serde_json::to_value(&events[0]).expect("JSON"),
         json!({"type": "StatusUpdate", "payload": {"plan_mode": true}})
     );
-    let status = peer.connection.status();
+    let status = peer.connection.status().unwrap();
     assert_eq!((status.context_usage, status.plan_mode), (Some(0.5), Some(true)));
 }
 
 #[test]
-fn versions_are_numbers() {
+fn versions_compare_as_numbers() {
     let can = |version: &str| {
-        let mut peer = Peer::new(timing(), Policy::default());
+        let mut peer = Peer::new(timing(), AnswerSources::default());
         peer.connection.open(InitializeParams::default(), peer.now);
         let mut result = welcome(version);
         result.as_object_mut().expect("an object").shift_remove("hooks");
         peer.answer("initialize", &result);
-        let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+        let Some(Output::Opened(Ok(welcome))) = peer.next_output() else { panic!("not open") };
         welcome.capabilities
     };
     assert!(can("1.10").approval_feedback && can("1.10").replay && can("1.10").plan_mode);
@@ -80,6 +81,6 @@ fn versions_are_numbers() {
     assert_eq!((can("1.2").replay, can("1.3").replay), (false, true));
     assert_eq!((can("1.3").plan_mode, can("1.4").plan_mode), (false, true));
     assert_eq!((can("1.5").approval_feedback, can("1.6").approval_feedback), (false, true));
-    // Hooks are where the answer says so, whatever the number.
+    // The answer decides about hooks, not the version.
     assert!(can("1.10").hooks.is_empty());
 }

@@ -1,28 +1,28 @@
 use super::*;
 
 fn opening() -> Peer {
-    let mut peer = Peer::new(timing(), Policy::default());
+    let mut peer = Peer::new(timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     peer
 }
 
 #[test]
-fn an_answer_opens_the_session_and_tells_what_the_agent_can_do() {
+fn handshake_answer_opens_session_with_capabilities() {
     let mut peer = opening();
-    assert!(peer.connection.next_deadline().is_some());
+    assert!(peer.connection.poll_timeout().is_some());
     peer.answer("initialize", &welcome("1.10"));
-    let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+    let Some(Output::Opened(Ok(welcome))) = peer.next_output() else { panic!("not open") };
     assert_eq!(welcome.server.expect("a server").name, "Agent");
     assert_eq!(welcome.capabilities.hooks, ["Stop"]);
     assert!(welcome.capabilities.steer && welcome.capabilities.external_tools && welcome.capabilities.replay);
-    assert_eq!(peer.connection.next_deadline(), None);
+    assert_eq!(peer.connection.poll_timeout(), None);
 }
 
 #[test]
-fn an_agent_that_knows_no_handshake_speaks_1_0() {
+fn agent_without_handshake_speaks_1_0() {
     let mut peer = opening();
     peer.refuse("initialize", -32601);
-    let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not open") };
+    let Some(Output::Opened(Ok(welcome))) = peer.next_output() else { panic!("not open") };
     assert_eq!(welcome.protocol_version, "1.0");
     assert_eq!(welcome.server, None);
     assert_eq!(welcome.capabilities, crate::Capabilities::default());
@@ -34,18 +34,18 @@ fn an_agent_that_knows_no_handshake_speaks_1_0() {
 }
 
 #[test]
-fn one_that_must_speak_1_0_is_not_asked() {
-    let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), Policy::default());
+fn dialect_1_0_sends_no_handshake() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     assert_eq!(peer.trace(), ["opened 1.0"]);
-    assert_eq!(peer.connection.next_deadline(), None);
+    assert_eq!(peer.connection.poll_timeout(), None);
     peer.prompt(1);
     assert_eq!(peer.said(), ["prompt"]);
 }
 
 #[test]
-fn a_version_that_was_asked_for_stays() {
-    let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 2)), timing(), Policy::default());
+fn pinned_version_is_kept() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 2)), timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     peer.answer("initialize", &welcome("1.10"));
     assert_eq!(peer.trace(), ["opened 1.2"]);
@@ -53,8 +53,8 @@ fn a_version_that_was_asked_for_stays() {
 }
 
 #[test]
-fn what_a_named_version_has_and_the_agent_does_not_know_is_unsupported() {
-    let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 10)), timing(), Policy::default());
+fn feature_unknown_to_agent_is_unsupported() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::new(1, 10)), timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     peer.answer("initialize", &welcome("1.2"));
     assert_eq!(peer.trace(), ["opened 1.10"]);
@@ -63,7 +63,7 @@ fn what_a_named_version_has_and_the_agent_does_not_know_is_unsupported() {
         peer.look();
         peer.refuse("set_plan_mode", code);
         loop {
-            match peer.connection.poll_output() {
+            match peer.next_output() {
                 Some(Output::CallEnded { outcome, .. }) => break outcome.unwrap_err(),
                 Some(_) => {}
                 None => panic!("the call has not ended"),
@@ -79,14 +79,14 @@ fn what_a_named_version_has_and_the_agent_does_not_know_is_unsupported() {
 }
 
 #[test]
-fn a_version_that_was_asked_for_has_its_own_hooks() {
+fn pinned_version_decides_about_hooks() {
     let hooks = |pinned| {
-        let mut peer = Peer::speaking(Wire::pinned(pinned), timing(), Policy::default());
+        let mut peer = Peer::speaking(Wire::pinned(pinned), timing(), AnswerSources::default());
         peer.connection.open(InitializeParams::default(), peer.now);
         let mut answer = welcome("1.10");
         answer["hooks"] = json!({"supported_events": ["Stop"], "configured": {}});
         peer.answer("initialize", &answer);
-        let Some(Output::Opened(Ok(welcome))) = peer.connection.poll_output() else { panic!("not opened") };
+        let Some(Output::Opened(Ok(welcome))) = peer.next_output() else { panic!("not opened") };
         welcome.capabilities.hooks
     };
     assert_eq!(hooks(WireVersion::new(1, 7)), [""; 0]);
@@ -94,17 +94,17 @@ fn a_version_that_was_asked_for_has_its_own_hooks() {
 }
 
 #[test]
-fn a_refusal_ends_it_once() {
+fn refused_handshake_ends_opening_once() {
     let mut peer = opening();
     peer.refuse("initialize", -32602);
     assert_eq!(peer.trace(), ["opened handshake_error"]);
-    assert_eq!(peer.connection.next_deadline(), None);
+    assert_eq!(peer.connection.poll_timeout(), None);
     peer.connection.close(&Error::SessionClosed);
     assert_eq!(peer.trace(), [""; 0]);
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_is_told_with_its_place() {
+fn unreadable_handshake_answer_names_field() {
     for (result, part) in [
         (json!({"server": {"name": "A", "version": "1"}, "slash_commands": []}), "protocol_version"),
         (json!({"protocol_version": "one", "server": {"name": "A", "version": "1"}}), "`one`"),
@@ -112,31 +112,31 @@ fn an_answer_that_cannot_be_read_is_told_with_its_place() {
     ] {
         let mut peer = opening();
         peer.answer("initialize", &result);
-        let Some(Output::Opened(Err(error))) = peer.connection.poll_output() else { panic!("open with {result}") };
+        let Some(Output::Opened(Err(error))) = peer.next_output() else { panic!("open with {result}") };
         assert_eq!(error.code(), "handshake_error");
         assert!(error.to_string().contains(part), "{error}");
     }
 }
 
 #[test]
-fn silence_has_a_deadline_and_noise_is_quoted() {
+fn silent_handshake_times_out_quoting_output() {
     let mut peer = opening();
     peer.text("Loading the model…");
     peer.wait(59 * SECOND);
-    peer.connection.on_deadline(peer.now);
+    peer.connection.handle_timeout(peer.now);
     assert_eq!(peer.trace(), [""; 0]);
     peer.pass();
-    let Some(Output::Opened(Err(error))) = peer.connection.poll_output() else { panic!("open") };
+    let Some(Output::Opened(Err(error))) = peer.next_output() else { panic!("open") };
     assert!(error.is_timeout() && error.to_string().contains("Loading the model…"), "{error}");
-    // What comes after is nobody's.
+    // A later answer is ignored.
     peer.answer("initialize", &welcome("1.10"));
-    peer.connection.on_deadline(peer.now);
+    peer.connection.handle_timeout(peer.now);
     assert_eq!(peer.trace(), [""; 0]);
-    assert_eq!(peer.connection.next_deadline(), None);
+    assert_eq!(peer.connection.poll_timeout(), None);
 }
 
 #[test]
-fn an_agent_that_talks_of_other_things_and_leaves_never_spoke_wire() {
+fn agent_with_only_invalid_lines_fails_handshake() {
     let mut peer = opening();
     peer.text("kimi --wire is gone, use something else");
     let exit = AgentExit { exit_code: Some(0), ..AgentExit::default() };
@@ -149,23 +149,37 @@ fn an_agent_that_talks_of_other_things_and_leaves_never_spoke_wire() {
     let text = error.to_string();
     assert!(text.starts_with("the agent exited with code 0 before it answered the handshake; check"), "{text}");
     assert!(error.is_agent_exited() && !error.is_retryable(), "{text}");
-    // And noise of one that speaks Wire is no reason.
+    // Invalid lines of an agent that speaks Wire do not fail it.
     let mut peer = Peer::open();
     peer.text("noise");
     assert_eq!(peer.connection.end_of_agent(exit.clone()), Error::AgentExited(exit));
 }
 
 #[test]
-fn events_before_the_answer_are_outside_turns() {
+fn server_banner_fails_handshake_without_its_token() {
+    let mut peer = opening();
+    for line in ["", "  ▐█▛█▛█▌  Kimi server ready  2.1.0", "  Local:    http://127.0.0.1:41234/#token=T0KEN"]
+    {
+        peer.text(line);
+    }
+    let Some(Output::Opened(Err(error))) = peer.next_output() else { panic!("the handshake has not failed") };
+    let text = error.to_string();
+    assert!(matches!(error, Error::Handshake(_)) && text.contains("set `dialect` to \"kimi-web\""), "{text}");
+    assert!(!text.contains("T0KEN"), "{text}");
+}
+
+#[test]
+fn events_before_answer_are_outside_turns() {
     let mut peer = opening();
     peer.event("MCPLoadingBegin", &json!({}));
     assert_eq!(peer.trace(), ["outside MCPLoadingBegin"]);
 }
 
 #[test]
-fn what_was_asked_before_a_handshake_that_fails_is_withdrawn() {
+fn request_before_failed_handshake_is_withdrawn() {
     for refused in [true, false] {
-        let mut peer = Peer::new(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+        let mut peer =
+            Peer::new(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
         peer.connection.open(InitializeParams::default(), peer.now);
         peer.request("r", "ApprovalRequest", &approval("a"));
         if refused {
@@ -182,8 +196,8 @@ fn what_was_asked_before_a_handshake_that_fails_is_withdrawn() {
 }
 
 #[test]
-fn the_offer_holds_what_the_agent_reads_and_no_more() {
-    let mut peer = Peer::new(timing(), Policy::default());
+fn handshake_offers_only_fields_of_version() {
+    let mut peer = Peer::new(timing(), AnswerSources::default());
     let hello = InitializeParams {
         client_name: "me".into(),
         client_version: "1".into(),
@@ -197,6 +211,7 @@ fn the_offer_holds_what_the_agent_reads_and_no_more() {
         supports_question: true,
         tools_server: None,
         model: None,
+        services: Default::default(),
     };
     peer.connection.open(hello, peer.now);
     peer.look();
@@ -215,15 +230,15 @@ fn the_offer_holds_what_the_agent_reads_and_no_more() {
 }
 
 #[test]
-fn program_that_echoes_the_handshake_is_refused() {
+fn echoed_handshake_is_refused() {
     for pinned in [None, Some(WireVersion::new(1, 10))] {
         let dialect = pinned.map_or_else(|| Wire::new(WireVersion::LATEST), Wire::pinned);
-        let mut peer = Peer::speaking(dialect, timing(), Policy::default());
+        let mut peer = Peer::speaking(dialect, timing(), AnswerSources::default());
         peer.connection.open(InitializeParams::default(), peer.now);
         peer.look();
         let request = peer.sent[0].clone();
         peer.line(&request);
-        let Some(Output::Opened(Err(error))) = peer.connection.poll_output() else { panic!("not refused") };
+        let Some(Output::Opened(Err(error))) = peer.next_output() else { panic!("not refused") };
         assert_eq!(error.code(), "handshake_error");
         assert!(error.to_string().contains("a copy of the request"), "{error}");
         // Nothing was written that could come back as an answer.
@@ -233,8 +248,8 @@ fn program_that_echoes_the_handshake_is_refused() {
 }
 
 #[test]
-fn program_that_echoes_a_prompt_ends_the_session() {
-    let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), Policy::default());
+fn echoed_prompt_ends_session() {
+    let mut peer = Peer::speaking(Wire::pinned(WireVersion::V1_0), timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     peer.prompt(1);
     peer.look();
@@ -246,16 +261,16 @@ fn program_that_echoes_a_prompt_ends_the_session() {
 }
 
 #[test]
-fn missing_model_is_named_in_the_hint() {
+fn missing_model_is_named_in_hint() {
     for (model, part) in [(Some("nope"), "named \"nope\""), (None, "`kimi login`")] {
-        let mut peer = Peer::new(timing(), Policy::default());
+        let mut peer = Peer::new(timing(), AnswerSources::default());
         let hello = InitializeParams { model: model.map(str::to_owned), ..InitializeParams::default() };
         peer.connection.open(hello, peer.now);
         peer.answer("initialize", &welcome("1.10"));
         peer.prompt(1);
         peer.refuse("prompt", -32001);
         let error = loop {
-            match peer.connection.poll_output() {
+            match peer.next_output() {
                 Some(Output::TurnEnded { outcome, .. }) => break outcome.unwrap_err(),
                 Some(_) => {}
                 None => panic!("the turn has not ended"),

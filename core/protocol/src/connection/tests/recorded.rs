@@ -10,8 +10,8 @@ use crate::OnError;
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::dialect::recorded::{self, Line, Recording};
 use crate::dialect::{Answer, HookOffer, ToolOffer};
-use crate::wire::Content;
-use crate::wire::framing::LineBuffer;
+use crate::jsonrpc::framing::LineBuffer;
+use crate::messages::Content;
 
 /// A recorded session while it is played.
 struct Player {
@@ -34,7 +34,7 @@ struct Player {
     calls: BTreeMap<CallKey, String>,
 }
 
-/// What was offered in the handshake of the recording.
+/// The offers in the handshake of the recording.
 fn hello(recording: &Recording) -> InitializeParams {
     let mut hello = InitializeParams::default();
     for line in &recording.lines {
@@ -58,13 +58,13 @@ fn hello(recording: &Recording) -> InitializeParams {
 impl Player {
     fn new(recording: &Recording, dialect: Box<dyn Dialect>) -> Self {
         let hello = hello(recording);
-        let policy = Policy {
-            approval: Who::Handler,
-            question: Who::Handler,
+        let policy = AnswerSources {
+            approval: AnswerSource::Handler,
+            question: AnswerSource::Handler,
             tools: hello.tools.iter().map(|tool| tool.name.clone()).collect(),
             hooks: hello.hooks.iter().map(|hook| (hook.id.clone(), (OnError::Allow, hook.event.clone()))).collect(),
             observed: true,
-            ..Policy::default()
+            ..AnswerSources::default()
         };
         let mut player = Self {
             connection: Connection::new(dialect, timing(), policy),
@@ -212,7 +212,7 @@ impl Player {
     }
 
     fn sent(&mut self) -> Vec<Value> {
-        let bytes = self.connection.take_transmit();
+        let bytes = self.connection.poll_transmit();
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let sent: Vec<Value> = lines.map(|line| serde_json::from_slice(line).expect("a line of JSON")).collect();
         self.answers.extend(sent.iter().filter(|sent| sent.get("method").is_none()).cloned());
@@ -251,19 +251,19 @@ impl Player {
                     let outcome = outcome.map_or_else(|error| told(&error), |json| json.get().to_owned());
                     assert_eq!(self.calls.insert(call, outcome), None, "call {call} ended twice");
                 }
-                Output::Opened(_) | Output::Withdrawn(_) | Output::ToolAnswered { .. } | Output::Hopeless(_) => {}
+                _ => {}
             }
         }
     }
 
     fn pass(&mut self) {
-        self.now = self.connection.next_deadline().expect("a deadline");
-        self.connection.on_deadline(self.now);
+        self.now = self.connection.poll_timeout().expect("a deadline");
+        self.connection.handle_timeout(self.now);
         self.look();
     }
 
     fn end(&mut self) {
-        while self.connection.next_deadline().is_some() {
+        while self.connection.poll_timeout().is_some() {
             self.pass();
         }
         self.connection.close(&Error::SessionClosed);
@@ -334,7 +334,7 @@ fn without_questions(mut answer: Value) -> Value {
 }
 
 #[test]
-fn a_recorded_session_goes_as_it_went() {
+fn recorded_session_replays_with_same_outcome() {
     for recording in recordings() {
         let title = recording.title();
         let player = Player::play(recording, recording.dialect());
@@ -355,7 +355,7 @@ fn a_recorded_session_goes_as_it_went() {
 }
 
 #[test]
-fn prompts_that_were_never_answered_end_as_cancelled() {
+fn recorded_prompts_without_answer_end_cancelled() {
     let mut found = Vec::new();
     for recording in recordings() {
         let player = Player::play(recording, recording.dialect());
@@ -378,7 +378,7 @@ const NEVER_ANSWERED: &[&str] = &[
 ];
 
 #[test]
-fn a_recorded_session_does_no_harm_to_another_dialect() {
+fn recorded_session_is_harmless_in_other_dialects() {
     for recording in recordings() {
         let types = recorded_types(recording);
         for dialect in recorded::dialects() {
@@ -389,7 +389,7 @@ fn a_recorded_session_does_no_harm_to_another_dialect() {
             let ended: BTreeSet<_> = player.calls.keys().copied().collect();
             assert_eq!(ended, player.made, "{}", title());
             if !player.ended.values().any(|end| end == "timeout") {
-                // What has no other name today comes by the name that it has, all in order.
+                // Messages that were not renamed come under their name, all in order.
                 assert_eq!(player.events.len(), types.len(), "{}", title());
                 for (event, kind) in player.events.iter().zip(&types) {
                     assert!(event == kind || recorded::modern(kind) == *event, "{}: {event} for {kind}", title());
@@ -403,7 +403,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_recorded_session_is_the_same_in_any_pieces(
+    fn recorded_session_is_independent_of_chunking(
         which in any::<prop::sample::Index>(),
         sizes in proptest::collection::vec(1..300usize, 1..20),
     ) {

@@ -1,4 +1,4 @@
-//! Replays: the past is told and never answered; who asks at the same moment is.
+//! Replays: replayed requests are delivered and never answered; live requests at the same time are answered.
 
 use super::*;
 
@@ -10,7 +10,10 @@ fn background(id: &str) -> Value {
 
 /// A session in which a replay runs.
 fn replaying() -> Peer {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Yolo, observed: true, ..Policy::default() });
+    let mut peer = Peer::open_with(
+        timing(),
+        AnswerSources { approval: AnswerSource::Yolo, observed: true, ..AnswerSources::default() },
+    );
     peer.connection.start_replay(peer.now).expect("sent");
     peer.event("TurnBegin", &json!({"user_input": "hi"}));
     peer.said();
@@ -27,7 +30,7 @@ fn approve(id: &str) -> String {
 }
 
 #[test]
-fn who_asks_during_a_replay_is_answered_after_it() {
+fn request_during_replay_is_answered_after_it() {
     let mut peer = replaying();
     peer.request("a", "ApprovalRequest", &background("a"));
     peer.event("TurnEnd", &json!({}));
@@ -46,8 +49,9 @@ fn who_asks_during_a_replay_is_answered_after_it() {
 }
 
 #[test]
-fn functions_are_asked_for_it_as_ever() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+fn live_approval_during_replay_asks_handler() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
     peer.connection.start_replay(peer.now).expect("sent");
     peer.request("a", "ApprovalRequest", &background("a"));
     answered(&mut peer, 0);
@@ -58,7 +62,7 @@ fn functions_are_asked_for_it_as_ever() {
 }
 
 #[test]
-fn the_past_is_never_answered_in_whatever_order_it_mixes() {
+fn replayed_requests_in_any_order_stay_unanswered() {
     // p: of the past and resolved in it; o: of the past and left open; n: new.
     for order in ["pon", "pno", "npo", "onp", "nop", "opn"] {
         let mut peer = replaying();
@@ -80,14 +84,14 @@ fn the_past_is_never_answered_in_whatever_order_it_mixes() {
 }
 
 #[test]
-fn a_doubt_is_the_past() {
+fn ambiguous_request_counts_as_past() {
     // Two are open, one of them is new.
     let mut peer = replaying();
     peer.request("a", "ApprovalRequest", &background("a"));
     peer.request("b", "ApprovalRequest", &background("b"));
     answered(&mut peer, 1);
     assert_eq!(peer.said(), [""; 0]);
-    // Nobody says how many.
+    // The answer does not say how many.
     let mut peer = replaying();
     peer.request("a", "ApprovalRequest", &background("a"));
     peer.answer("replay", &json!({"status": "finished"}));
@@ -105,8 +109,9 @@ fn a_doubt_is_the_past() {
 }
 
 #[test]
-fn a_refused_replay_has_no_past() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Yolo, ..Policy::default() });
+fn refused_replay_has_no_past() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Yolo, ..AnswerSources::default() });
     peer.connection.start_replay(peer.now).expect("sent");
     peer.said();
     peer.request("a", "ApprovalRequest", &background("a"));
@@ -115,8 +120,9 @@ fn a_refused_replay_has_no_past() {
 }
 
 #[test]
-fn what_was_asked_before_is_resolved_during_a_replay() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+fn earlier_request_is_resolved_during_replay() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
     peer.request("a", "ApprovalRequest", &background("a"));
     peer.connection.start_replay(peer.now).expect("sent");
     peer.trace();
@@ -125,7 +131,7 @@ fn what_was_asked_before_is_resolved_during_a_replay() {
 }
 
 #[test]
-fn what_is_held_is_bounded() {
+fn held_requests_are_bounded() {
     let mut peer = replaying();
     for n in 0..1000 {
         peer.request(&n.to_string(), "ApprovalRequest", &background(&n.to_string()));
@@ -141,22 +147,22 @@ fn what_is_held_is_bounded() {
 }
 
 #[test]
-fn only_silence_ends_a_replay_and_with_it_the_session() {
+fn silent_replay_ends_session() {
     let mut peer = replaying();
     for _ in 0..5 {
         peer.wait(59 * SECOND);
         peer.event("TurnEnd", &json!({}));
     }
     // An agent that we do not listen to can't be heard.
-    peer.connection.set_listening(false, peer.now);
-    assert_eq!(peer.connection.next_deadline(), None);
+    peer.connection.set_reading(false, peer.now);
+    assert_eq!(peer.connection.poll_timeout(), None);
     peer.wait(600 * SECOND);
-    peer.connection.set_listening(true, peer.now);
+    peer.connection.set_reading(true, peer.now);
     peer.trace();
     let before = peer.now;
     peer.pass();
     assert_eq!(peer.now - before, 60 * SECOND);
-    assert_eq!(peer.trace(), ["hopeless timeout", "call timeout"]);
+    assert_eq!(peer.trace(), ["fatal error timeout", "call timeout"]);
     peer.prompt(1);
     assert_eq!(peer.trace(), ["turn 1 timeout"]);
 }

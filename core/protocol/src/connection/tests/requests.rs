@@ -2,24 +2,24 @@ use super::*;
 use crate::Approval;
 use crate::answers::{Answers, HookDecision, OnError};
 use crate::dialect::Answer;
-use crate::wire::ToolReturnValue;
+use crate::messages::ToolReturnValue;
 
-const ALL: Who = Who::Handler;
+const ALL: AnswerSource = AnswerSource::Handler;
 
-fn handlers() -> Policy {
+fn handlers() -> AnswerSources {
     let hooks = [("h1", OnError::Allow), ("h2", OnError::Block)];
-    Policy {
+    AnswerSources {
         approval: ALL,
         question: ALL,
         tools: ["add".to_owned()].into(),
         hooks: hooks.map(|(id, on_error)| (id.to_owned(), (on_error, "PreToolUse".to_owned()))).into(),
         observed: true,
-        ..Policy::default()
+        ..AnswerSources::default()
     }
 }
 
-fn by_hand() -> Policy {
-    Policy { approval: Who::Manual, question: Who::Manual, ..handlers() }
+fn by_hand() -> AnswerSources {
+    AnswerSources { approval: AnswerSource::Manual, question: AnswerSource::Manual, ..handlers() }
 }
 
 fn question(id: &str) -> Value {
@@ -34,7 +34,7 @@ fn hook(id: &str, subscription: &str) -> Value {
     json!({"id": id, "subscription_id": subscription, "event": "PreToolUse", "target": "Shell", "input_data": {}})
 }
 
-fn in_turn(policy: Policy) -> Peer {
+fn in_turn(policy: AnswerSources) -> Peer {
     let mut peer = Peer::open_with(timing(), policy);
     peer.prompt(1);
     peer.said();
@@ -42,8 +42,8 @@ fn in_turn(policy: Policy) -> Peer {
 }
 
 #[test]
-fn where_nobody_is_to_answer_the_safe_answer_is_given_at_once() {
-    let mut peer = in_turn(Policy::default());
+fn request_without_handler_gets_default_answer() {
+    let mut peer = in_turn(AnswerSources::default());
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     peer.request("r2", "QuestionRequest", &question("q1"));
     peer.request("r3", "ToolCallRequest", &tool_call("t1", "add"));
@@ -62,8 +62,8 @@ fn where_nobody_is_to_answer_the_safe_answer_is_given_at_once() {
 }
 
 #[test]
-fn yolo_approves_and_asks_nobody() {
-    let mut peer = in_turn(Policy { approval: Who::Yolo, ..Policy::default() });
+fn yolo_approves_without_handler() {
+    let mut peer = in_turn(AnswerSources { approval: AnswerSource::Yolo, ..AnswerSources::default() });
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     peer.request("r2", "QuestionRequest", &question("q1"));
     assert_eq!(
@@ -73,7 +73,7 @@ fn yolo_approves_and_asks_nobody() {
 }
 
 #[test]
-fn functions_are_asked_and_their_answers_sent_once() {
+fn handler_answer_is_sent_once() {
     let cases = [
         (
             "ApprovalRequest",
@@ -121,7 +121,7 @@ fn functions_are_asked_and_their_answers_sent_once() {
 }
 
 #[test]
-fn feedback_goes_only_to_agents_that_know_it() {
+fn feedback_is_omitted_for_older_version() {
     let mut peer = Peer::open_at("1.5", timing(), handlers());
     peer.request("r", "ApprovalRequest", &approval("a"));
     let key = peer.asked();
@@ -131,7 +131,7 @@ fn feedback_goes_only_to_agents_that_know_it() {
 }
 
 #[test]
-fn a_function_that_fails_gives_the_safe_answer_and_the_program_is_told() {
+fn failed_handler_gives_default_answer_and_event() {
     let cases = [
         ("ApprovalRequest", approval("x"), r#"{"request_id":"x","response":"reject"}"#, "approval", None),
         ("QuestionRequest", question("x"), r#"{"request_id":"x","answers":{}}"#, "question", None),
@@ -164,7 +164,7 @@ fn a_function_that_fails_gives_the_safe_answer_and_the_program_is_told() {
         peer.connection.handler_failed(key, "boom".into(), peer.now);
         peer.connection.answer(key, &Answer::Question(None), peer.now);
         assert_eq!(peer.said(), [format!("\"r\" {sent}")]);
-        let Some(Output::Event { scope: Scope::Turn(1, _), event, .. }) = peer.connection.poll_output() else {
+        let Some(Output::Event { scope: Scope::Turn(1, _), event, .. }) = peer.next_output() else {
             panic!("nothing was told of {kind}")
         };
         let Event::HandlerFailed(event) = *event else { panic!("something else was told of {kind}") };
@@ -175,7 +175,7 @@ fn a_function_that_fails_gives_the_safe_answer_and_the_program_is_told() {
 }
 
 #[test]
-fn an_observer_that_fails_is_told_of_only_where_it_is_not_the_listener() {
+fn failed_observer_is_reported_only_inside_turns() {
     let mut peer = Peer::open_with(timing(), handlers());
     peer.connection.observer_failed(HandlerKind::Event, "boom".into());
     assert_eq!(peer.trace(), [""; 0]);
@@ -185,7 +185,7 @@ fn an_observer_that_fails_is_told_of_only_where_it_is_not_the_listener() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused_and_delivered() {
+fn unknown_request_is_refused_and_delivered() {
     let mut peer = in_turn(handlers());
     peer.request("r1", "MindReadRequest", &json!({"id": "m"}));
     peer.request("r2", "ApprovalRequest", &json!({"id": 7}));
@@ -200,7 +200,7 @@ fn what_cannot_be_understood_is_refused_and_delivered() {
 }
 
 #[test]
-fn ids_may_repeat_and_each_request_gets_its_own_answer() {
+fn requests_with_same_id_get_own_answers() {
     let mut peer = in_turn(handlers());
     peer.request("r1", "ToolCallRequest", &tool_call("t", "add"));
     let first = peer.asked();
@@ -214,7 +214,7 @@ fn ids_may_repeat_and_each_request_gets_its_own_answer() {
 }
 
 #[test]
-fn a_sibling_that_is_resolved_need_not_be_answered() {
+fn resolved_sibling_request_needs_no_answer() {
     let mut peer = in_turn(handlers());
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     let asked = peer.asked();
@@ -222,7 +222,7 @@ fn a_sibling_that_is_resolved_need_not_be_answered() {
     peer.request("r2", "ToolCallRequest", &tool_call("a1", "add"));
     let tool = peer.asked();
     peer.event("ApprovalResponse", &json!({"request_id": "a1", "response": "approve_for_session"}));
-    let withdrawn: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
+    let withdrawn: Vec<_> = std::iter::from_fn(|| peer.next_output())
         .filter_map(|output| match output {
             Output::Withdrawn(key) => Some(key),
             _ => None,
@@ -236,22 +236,26 @@ fn a_sibling_that_is_resolved_need_not_be_answered() {
 }
 
 #[test]
-fn while_a_turn_is_cancelled_nobody_is_asked() {
-    for policy in [handlers(), by_hand(), Policy { approval: Who::Yolo, ..handlers() }] {
+fn request_during_cancel_is_rejected() {
+    for policy in [handlers(), by_hand(), AnswerSources { approval: AnswerSource::Yolo, ..handlers() }] {
         let mut peer = in_turn(policy);
         peer.cancel(1);
         peer.said();
         peer.request("r1", "ApprovalRequest", &approval("a1"));
         peer.request("r2", "ToolCallRequest", &tool_call("t1", "add"));
-        assert_eq!(peer.trace(), ["1.0 ApprovalRequest", "1.0 ToolCallRequest"]);
+        peer.request("r3", "HookRequest", &hook("k1", "h1"));
+        peer.request("r4", "HookRequest", &hook("k2", "h2"));
+        assert_eq!(peer.trace(), ["1.0 ApprovalRequest", "1.0 ToolCallRequest", "1.0 HookRequest", "1.0 HookRequest"]);
         let said = peer.said();
         assert_eq!(said[0], r#""r1" {"request_id":"a1","response":"reject"}"#);
         assert!(said[1].contains("add: the turn was cancelled"), "{}", said[1]);
+        assert_eq!(said[2], r#""r3" {"request_id":"k1","action":"allow","reason":""}"#);
+        assert_eq!(said[3], r#""r4" {"request_id":"k2","action":"block","reason":"the turn was cancelled"}"#);
     }
 }
 
 #[test]
-fn the_end_of_a_turn_withdraws_its_requests_but_not_those_from_the_background() {
+fn end_of_turn_withdraws_only_its_requests() {
     let mut background = approval("a2");
     background["source_kind"] = json!("background_agent");
     for cancel in [true, false] {
@@ -275,7 +279,7 @@ fn the_end_of_a_turn_withdraws_its_requests_but_not_those_from_the_background() 
 }
 
 #[test]
-fn requests_outside_turns_reach_functions_and_hands() {
+fn requests_outside_turns_can_be_answered() {
     let mut peer = Peer::open_with(timing(), handlers());
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     assert_eq!(peer.trace(), ["outside ApprovalRequest", "ask ApprovalRequest"]);
@@ -285,15 +289,15 @@ fn requests_outside_turns_reach_functions_and_hands() {
     assert_eq!(peer.said(), [""; 0]);
     peer.connection.respond("a1", ManualAnswer::Approval(Approval::Approve), peer.now).expect("answered");
     assert_eq!(peer.said(), [r#""r1" {"request_id":"a1","response":"approve"}"#]);
-    // Where nobody would see it, it is not left open.
-    let mut peer = Peer::open_with(timing(), Policy { observed: false, ..by_hand() });
+    // A request that no handler would get is not left open.
+    let mut peer = Peer::open_with(timing(), AnswerSources { observed: false, ..by_hand() });
     peer.said();
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     assert_eq!(peer.said(), [r#""r1" {"request_id":"a1","response":"reject"}"#]);
 }
 
 #[test]
-fn hands_answer_what_is_theirs_with_what_fits() {
+fn manual_answer_must_fit_its_request() {
     let mut peer = in_turn(by_hand());
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     peer.request("r2", "QuestionRequest", &question("q1"));
@@ -310,7 +314,11 @@ fn hands_answer_what_is_theirs_with_what_fits() {
     };
     wrong("nobody", ManualAnswer::Approval(Approval::Approve), "no request `nobody`");
     wrong("t1", ManualAnswer::Approval(Approval::Approve), "answered by a handler of the session");
-    wrong("a1", ManualAnswer::Question(None), "`a1` asks for the answer to a approval");
+    wrong(
+        "a1",
+        ManualAnswer::Question(None),
+        "`a1` is a request of the kind approval, and the answer is of another kind",
+    );
     wrong("q1", ManualAnswer::Approval(Approval::Approve), "question");
     wrong("a1", ManualAnswer::Json(json!("maybe")), "\"maybe\"");
     wrong("q1", ManualAnswer::Json(json!(7)), "7");
@@ -326,7 +334,7 @@ fn hands_answer_what_is_theirs_with_what_fits() {
             r#""r2" {"request_id":"q1","answers":{"Which?":"A,B"}}"#,
         ]
     );
-    // So is one to a request that the turn's end has settled.
+    // An answer to a request that the turn's end has settled is ignored, too.
     peer.request("r4", "QuestionRequest", &question("q2"));
     peer.cancel(1);
     peer.said();
@@ -335,13 +343,13 @@ fn hands_answer_what_is_theirs_with_what_fits() {
 }
 
 #[test]
-fn a_request_by_hand_that_nobody_sees_gets_the_safe_answer() {
+fn undelivered_manual_request_gets_default_answer() {
     let mut peer = in_turn(by_hand());
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     peer.request("r2", "QuestionRequest", &question("q1"));
     peer.request("r3", "ToolCallRequest", &tool_call("t1", "add"));
     for id in ["a1", "q1", "t1", "nobody"] {
-        peer.connection.unseen(id, peer.now);
+        peer.connection.answer_undelivered(id, peer.now);
     }
     assert_eq!(
         peer.said(),
@@ -350,8 +358,9 @@ fn a_request_by_hand_that_nobody_sees_gets_the_safe_answer() {
 }
 
 #[test]
-fn more_requests_than_anybody_could_answer_get_the_safe_answer() {
-    let mut peer = Peer::open_with(timing(), Policy { approval: Who::Handler, ..Policy::default() });
+fn requests_over_limit_get_default_answer() {
+    let mut peer =
+        Peer::open_with(timing(), AnswerSources { approval: AnswerSource::Handler, ..AnswerSources::default() });
     peer.prompt(1);
     peer.said();
     for n in 0..1500 {

@@ -1,19 +1,19 @@
-//! What real servers do that no specification says, one test each; `docs/real-servers.md` has the list.
+//! Unspecified behaviour of real servers, one test each; `docs/evidence/real-servers.md` has the list.
 
 use super::*;
 use crate::Approval;
 use crate::dialect::Answer;
-use crate::wire::ToolReturnValue;
+use crate::messages::ToolReturnValue;
 
-fn asking() -> Policy {
+fn asking() -> AnswerSources {
     let hooks = [("h".to_owned(), (crate::OnError::Allow, "UserPromptSubmit".to_owned()))];
-    Policy {
-        approval: Who::Handler,
-        question: Who::Handler,
+    AnswerSources {
+        approval: AnswerSource::Handler,
+        question: AnswerSource::Handler,
         tools: ["add".to_owned()].into(),
         hooks: hooks.into(),
         observed: true,
-        ..Policy::default()
+        ..AnswerSources::default()
     }
 }
 
@@ -23,12 +23,12 @@ fn asked_open() -> Peer {
 
 /// The requests that functions were asked, oldest first.
 fn keys(peer: &mut Peer) -> Vec<RequestKey> {
-    let outputs = std::iter::from_fn(|| peer.connection.poll_output());
+    let outputs = std::iter::from_fn(|| peer.next_output());
     outputs.filter_map(|output| if let Output::Ask { key, .. } = output { Some(key) } else { None }).collect()
 }
 
 #[test]
-fn they_take_only_ids_that_are_text() {
+fn call_ids_are_unique_strings() {
     let mut peer = Peer::open();
     peer.connection.set_plan_mode(true, peer.now).expect("sent");
     let replay = peer.connection.start_replay(peer.now).expect("sent");
@@ -47,7 +47,7 @@ fn they_take_only_ids_that_are_text() {
 }
 
 #[test]
-fn an_error_without_an_id_ends_no_call() {
+fn error_without_id_ends_no_call() {
     let mut peer = asked_open();
     peer.prompt(1);
     peer.connection.set_plan_mode(true, peer.now).expect("sent");
@@ -64,19 +64,17 @@ fn an_error_without_an_id_ends_no_call() {
 }
 
 #[test]
-fn their_errors_have_data_that_is_null() {
+fn null_error_data_is_absent() {
     let mut peer = Peer::open();
     peer.prompt(1);
     let id = peer.id_of("prompt");
     peer.line(&json!({"id": id, "error": {"code": -32003, "message": "Error code: 401", "data": null}}));
-    let Some(Output::TurnEnded { outcome: Err(Error::Rpc(error)), .. }) = peer.connection.poll_output() else {
-        panic!("no end")
-    };
+    let Some(Output::TurnEnded { outcome: Err(Error::Rpc(error)), .. }) = peer.next_output() else { panic!("no end") };
     assert_eq!((error.rpc_code, error.message.as_str(), error.data), (Some(-32003), "Error code: 401", None));
 }
 
 #[test]
-fn a_tool_calls_id_comes_again_in_the_next_turn() {
+fn repeated_tool_call_id_keeps_answers_apart() {
     let mut peer = asked_open();
     let call = json!({"id": "t", "name": "add", "arguments": "{}"});
     let mut asked = Vec::new();
@@ -120,9 +118,9 @@ fn ids_of_requests_have_any_form() {
 }
 
 #[test]
-fn nothing_is_said_before_the_handshake_is_over() {
+fn agent_sends_nothing_before_handshake_ends() {
     // From 1.25 on an agent that wasn't greeted asks for no approval, and its turn hangs.
-    let mut peer = Peer::new(timing(), Policy::default());
+    let mut peer = Peer::new(timing(), AnswerSources::default());
     peer.connection.open(InitializeParams::default(), peer.now);
     assert_eq!(peer.said(), ["initialize"]);
     peer.answer("initialize", &welcome("1.6"));
@@ -135,12 +133,12 @@ fn nothing_is_said_before_the_handshake_is_over() {
 }
 
 #[test]
-fn tools_are_told_of_only_if_there_is_something_to_tell() {
+fn external_tools_in_handshake_are_optional() {
     let tools = |result: Value| {
-        let mut peer = Peer::new(timing(), Policy::default());
+        let mut peer = Peer::new(timing(), AnswerSources::default());
         peer.connection.open(InitializeParams::default(), peer.now);
         peer.answer("initialize", &result);
-        match peer.connection.poll_output() {
+        match peer.next_output() {
             Some(Output::Opened(Ok(welcome))) => welcome.external_tools,
             other => panic!("{other:?}"),
         }
@@ -153,8 +151,8 @@ fn tools_are_told_of_only_if_there_is_something_to_tell() {
 }
 
 #[test]
-fn a_cancelled_turn_goes_on_after_its_end() {
-    // From 1.30 on; up to 1.26 there is no end at all.
+fn cancelled_turn_continues_after_its_end() {
+    // From 1.30 on. Up to 1.26 such a turn has no end.
     let mut peer = asked_open();
     peer.prompt(1);
     peer.event("TurnBegin", &json!({"user_input": "hi"}));
@@ -184,7 +182,7 @@ fn a_cancelled_turn_goes_on_after_its_end() {
 }
 
 #[test]
-fn an_approval_is_resolved_after_its_turn() {
+fn approval_is_resolved_after_its_turn() {
     for next_has_begun in [false, true] {
         let mut peer = asked_open();
         peer.prompt(1);
@@ -204,8 +202,8 @@ fn an_approval_is_resolved_after_its_turn() {
 }
 
 #[test]
-fn a_call_that_is_cut_off_has_no_result_and_its_step_no_interruption() {
-    let mut peer = Peer::open_at("1.5", timing(), Policy::default());
+fn cancelled_tool_call_has_no_result() {
+    let mut peer = Peer::open_at("1.5", timing(), AnswerSources::default());
     peer.prompt(1);
     peer.event("StepBegin", &json!({"n": 1}));
     peer.event("ToolCall", &json!({"type": "function", "id": "t", "function": {"name": "Shell", "arguments": null}}));
@@ -220,7 +218,7 @@ fn a_call_that_is_cut_off_has_no_result_and_its_step_no_interruption() {
 }
 
 #[test]
-fn a_prompt_cancelled_with_an_approval_pending_is_never_answered() {
+fn cancel_with_pending_approval_ends_by_deadline() {
     // 0.59 to 1.8; the agent works on all the same.
     let mut peer = asked_open();
     peer.prompt(1);
@@ -243,9 +241,9 @@ fn a_prompt_cancelled_with_an_approval_pending_is_never_answered() {
 }
 
 #[test]
-fn a_prompt_that_a_failed_mcp_server_swallows_ends_by_a_deadline() {
+fn refused_cancel_of_ended_turn_times_out() {
     // 1.13: the turn is over for the agent, which refuses to cancel it.
-    let mut peer = Peer::open_with(Timing { idle: Some(90 * SECOND), ..timing() }, Policy::default());
+    let mut peer = Peer::open_with(Timing { idle: Some(90 * SECOND), ..timing() }, AnswerSources::default());
     for by_hand in [true, false] {
         peer.prompt(1);
         peer.event("TurnBegin", &json!({"user_input": "hi"}));
@@ -266,7 +264,7 @@ fn a_prompt_that_a_failed_mcp_server_swallows_ends_by_a_deadline() {
 }
 
 #[test]
-fn plan_mode_tells_how_things_stand_before_it_answers() {
+fn plan_mode_status_precedes_call_result() {
     let mut peer = Peer::open();
     peer.connection.set_plan_mode(true, peer.now).expect("sent");
     peer.event("StatusUpdate", &json!({"plan_mode": true, "context_usage": null}));
@@ -275,13 +273,13 @@ fn plan_mode_tells_how_things_stand_before_it_answers() {
 }
 
 #[test]
-fn hooks_on_a_prompt_come_before_its_turn_begins() {
+fn prompt_hooks_precede_turn_begin() {
     let mut peer = asked_open();
     peer.prompt(1);
     peer.said();
     peer.event("HookTriggered", &json!({"event": "UserPromptSubmit", "target": "", "hook_count": 1}));
     peer.request("k", "HookRequest", &json!({"id": "k", "subscription_id": "h", "event": "UserPromptSubmit"}));
-    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
+    let outputs: Vec<_> = std::iter::from_fn(|| peer.next_output()).collect();
     let trace: Vec<_> = outputs.iter().map(short).collect();
     assert_eq!(trace, ["1.0 HookTriggered", "1.0 HookRequest", "ask HookRequest"]);
     let Some(Output::Ask { key, .. }) = outputs.last() else { panic!("not asked") };
@@ -293,7 +291,7 @@ fn hooks_on_a_prompt_come_before_its_turn_begins() {
 }
 
 #[test]
-fn what_runs_side_by_side_is_told_as_it_comes() {
+fn parallel_calls_are_reported_in_arrival_order() {
     let mut peer = asked_open();
     peer.prompt(1);
     let result = |id: &str| json!({"tool_call_id": id, "return_value": {"is_error": false, "output": "", "message": "", "display": []}});
@@ -324,21 +322,21 @@ fn what_runs_side_by_side_is_told_as_it_comes() {
 }
 
 #[test]
-fn a_status_that_is_null_has_not_changed() {
+fn null_status_fields_keep_previous_values() {
     let mut peer = Peer::open();
     peer.event("StatusUpdate", &json!({"context_usage": 0.5, "plan_mode": true, "token_usage": usage(5)}));
     peer.event(
         "StatusUpdate",
         &json!({"context_usage": null, "context_tokens": 7, "plan_mode": null, "token_usage": null, "message_id": null}),
     );
-    let status = peer.connection.status();
+    let status = peer.connection.status().unwrap();
     assert_eq!((status.context_usage, status.context_tokens, status.plan_mode), (Some(0.5), Some(7), Some(true)));
     assert_eq!(status.token_usage.as_ref().map(|usage| usage.output), Some(5));
     assert_eq!(peer.connection.usage().output, 5);
 }
 
 #[test]
-fn a_subagents_approval_is_a_request_like_any_other() {
+fn approval_of_subagent_is_normal_request() {
     let mut peer = asked_open();
     peer.prompt(1);
     peer.said();
@@ -350,7 +348,7 @@ fn a_subagents_approval_is_a_request_like_any_other() {
     request["subagent_type"] = json!("coder");
     request["source_kind"] = json!("foreground_turn");
     peer.request("x", "ApprovalRequest", &request);
-    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
+    let outputs: Vec<_> = std::iter::from_fn(|| peer.next_output()).collect();
     let Output::Event { event, .. } = &outputs[0] else { panic!("{outputs:?}") };
     let Event::SubagentEvent(outer) = *event.clone() else { panic!("{event:?}") };
     let Event::SubagentEvent(middle) = &*outer.event else { panic!("{outer:?}") };
@@ -363,7 +361,7 @@ fn a_subagents_approval_is_a_request_like_any_other() {
 }
 
 #[test]
-fn an_approval_for_the_session_resolves_those_that_were_asked_beside_it() {
+fn approval_for_session_resolves_parallel_requests() {
     let mut peer = asked_open();
     peer.prompt(1);
     peer.said();
@@ -381,7 +379,7 @@ fn an_approval_for_the_session_resolves_those_that_were_asked_beside_it() {
 }
 
 #[test]
-fn a_steer_in_the_last_step_adds_a_step() {
+fn steer_in_last_step_adds_step() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.event("StepBegin", &json!({"n": 1}));
@@ -392,13 +390,13 @@ fn a_steer_in_the_last_step_adds_a_step() {
     peer.event("StepBegin", &json!({"n": 2}));
     peer.event("ContentPart", &json!({"type": "text", "text": "Two"}));
     peer.finish();
-    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
+    let outputs: Vec<_> = std::iter::from_fn(|| peer.next_output()).collect();
     let Some(Output::TurnEnded { outcome: Ok(result), .. }) = outputs.last() else { panic!("{outputs:?}") };
     assert_eq!((result.steps, result.text.as_str()), (2, "Two"));
 }
 
 #[test]
-fn a_replayed_request_keeps_its_id_and_is_not_answered() {
+fn replayed_tool_call_is_not_answered() {
     let mut peer = asked_open();
     let call = json!({"id": "t", "name": "add", "arguments": "{}"});
     peer.prompt(1);
@@ -415,21 +413,21 @@ fn a_replayed_request_keeps_its_id_and_is_not_answered() {
     let call = r#"call {"status":"finished","events":1,"requests":1}"#;
     assert_eq!(peer.trace(), ["replay ContentPart", "replay ToolCallRequest", call]);
     assert_eq!(peer.said(), [""; 0]);
-    assert!(!peer.connection.requests.waiting());
+    assert!(!peer.connection.requests.is_waiting());
 }
 
 #[test]
-fn a_separator_of_unicodes_does_not_end_a_line() {
+fn unicode_separator_does_not_end_line() {
     let mut peer = Peer::open();
     peer.prompt(1);
-    let mut buffer = crate::wire::framing::LineBuffer::new(1 << 20);
+    let mut buffer = crate::jsonrpc::framing::LineBuffer::new(1 << 20);
     let text = "one\u{2028}two\u{2029}three\u{85}four\u{feff}🎈";
     let line = event("ContentPart", &json!({"type": "text", "text": text}));
     buffer.extend(format!("{line}\n").as_bytes());
     while let Some(line) = buffer.next_line().expect("a short line") {
         peer.connection.handle_line(line, peer.now);
     }
-    let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("nothing") };
+    let Some(Output::Event { event, .. }) = peer.next_output() else { panic!("nothing") };
     assert_eq!(event.text(), Some(text));
     assert_eq!(peer.trace(), [""; 0]);
 }

@@ -1,16 +1,22 @@
 use super::*;
 use crate::Approval;
 use crate::dialect::Answer;
-use crate::wire::{ToolKind, ToolReturnValue};
+use crate::messages::{ToolKind, ToolReturnValue};
 use crate::{RejectedBy, ToolCallRecord};
 
-const ASKED: Who = Who::Handler;
+const ASKED: AnswerSource = AnswerSource::Handler;
 
-fn asking() -> Policy {
-    Policy { approval: ASKED, question: ASKED, tools: ["add".to_owned()].into(), observed: true, ..Policy::default() }
+fn asking() -> AnswerSources {
+    AnswerSources {
+        approval: ASKED,
+        question: ASKED,
+        tools: ["add".to_owned()].into(),
+        observed: true,
+        ..AnswerSources::default()
+    }
 }
 
-fn in_turn(policy: Policy) -> Peer {
+fn in_turn(policy: AnswerSources) -> Peer {
     let mut peer = Peer::open_with(timing(), policy);
     peer.prompt(1);
     peer
@@ -31,7 +37,7 @@ fn in_subagent(agent: &str, kind: &str, payload: &Value) -> Value {
 impl Peer {
     /// The events that have come out, and the requests that handlers are asked.
     fn events(&mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.connection.poll_output())
+        std::iter::from_fn(|| self.next_output())
             .filter_map(|output| match output {
                 Output::Event { event, .. } => Some(*event),
                 Output::Ask { request, .. } => Some(*request),
@@ -46,7 +52,7 @@ impl Peer {
             Output::TurnEnded { outcome, .. } => Some(outcome.unwrap()),
             _ => None,
         };
-        std::iter::from_fn(|| self.connection.poll_output()).find_map(ended).expect("the end of the turn")
+        std::iter::from_fn(|| self.next_output()).find_map(ended).expect("the end of the turn")
     }
 }
 
@@ -62,7 +68,7 @@ fn added(event: &Event) -> Option<String> {
 }
 
 #[test]
-fn streamed_call_is_added_whole_to_its_approval_and_its_result() {
+fn streamed_call_is_in_approval_and_result() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("tc", "Shell", "{\"comm"));
     peer.event("ToolCallPart", &json!({"arguments_part": "and\":"}));
@@ -76,7 +82,7 @@ fn streamed_call_is_added_whole_to_its_approval_and_its_result() {
 }
 
 #[test]
-fn calls_of_subagents_are_kept_apart_from_those_of_the_turn() {
+fn subagent_calls_are_separate_from_turn_calls() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("tc", "Shell", "{\"a\":"));
     peer.event("SubagentEvent", &in_subagent("s", "ToolCall", &call("tc", "Read", "{\"b\":")));
@@ -93,7 +99,7 @@ fn calls_of_subagents_are_kept_apart_from_those_of_the_turn() {
 }
 
 #[test]
-fn call_that_was_never_named_is_absent() {
+fn unknown_tool_call_is_absent() {
     let mut peer = in_turn(asking());
     peer.request("r1", "ApprovalRequest", &approval("a1"));
     peer.event("ToolResult", &tool_result("other", ""));
@@ -101,7 +107,7 @@ fn call_that_was_never_named_is_absent() {
 }
 
 #[test]
-fn arguments_that_are_malformed_or_too_large_are_absent() {
+fn malformed_or_large_arguments_are_absent() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("odd", "Shell", "{\"a\":"));
     peer.event("ToolResult", &tool_result("odd", ""));
@@ -112,7 +118,7 @@ fn arguments_that_are_malformed_or_too_large_are_absent() {
 }
 
 #[test]
-fn outcome_lists_the_calls_in_order_with_their_durations() {
+fn outcome_lists_calls_in_order_with_durations() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("a", "Shell", "{\"n\":"));
     peer.wait(SECOND);
@@ -149,7 +155,7 @@ fn outcome_lists_the_calls_in_order_with_their_durations() {
 }
 
 #[test]
-fn what_an_outcome_keeps_is_bounded() {
+fn outcome_keeps_bounded_details() {
     let mut peer = in_turn(asking());
     let output = "x".repeat(1 << 20);
     for n in 0..40 {
@@ -172,7 +178,7 @@ fn what_an_outcome_keeps_is_bounded() {
 }
 
 #[test]
-fn large_parts_of_an_output_are_left_out_of_the_outcome() {
+fn outcome_omits_large_output_parts() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("tc", "Shoot", "{}"));
     let url = format!("data:image/png;base64,{}", "A".repeat(300 << 10));
@@ -185,8 +191,8 @@ fn large_parts_of_an_output_are_left_out_of_the_outcome() {
 }
 
 #[test]
-fn outcome_says_who_rejected_what() {
-    let rejected = |policy: Policy, act: &dyn Fn(&mut Peer)| {
+fn outcome_lists_rejections_with_source() {
+    let rejected = |policy: AnswerSources, act: &dyn Fn(&mut Peer)| {
         let mut peer = in_turn(policy);
         peer.event("ToolCall", &call("tc", "Shell", "{\"command\":\"ls\"}"));
         peer.events();
@@ -199,8 +205,8 @@ fn outcome_says_who_rejected_what() {
         rejected[0].by
     };
     let no = Answer::Approval(Approval::Reject { feedback: None });
-    let manual = || Policy { approval: Who::Manual, ..asking() };
-    assert_eq!(rejected(Policy::default(), &|_| ()), RejectedBy::NoHandler);
+    let manual = || AnswerSources { approval: AnswerSource::Manual, ..asking() };
+    assert_eq!(rejected(AnswerSources::default(), &|_| ()), RejectedBy::NoHandler);
     let by_handler = |peer: &mut Peer| {
         let key = peer.asked();
         peer.connection.answer(key, &no, peer.now);
@@ -213,7 +219,7 @@ fn outcome_says_who_rejected_what() {
     assert_eq!(rejected(asking(), &fails), RejectedBy::HandlerFailed);
     assert_eq!(rejected(asking(), &|peer| peer.cancel(1)), RejectedBy::Cancelled);
     assert_eq!(rejected(asking(), &|_| ()), RejectedBy::Cancelled, "the turn ends before an answer");
-    assert_eq!(rejected(manual(), &|peer| peer.connection.unseen("a1", peer.now)), RejectedBy::NoHandler);
+    assert_eq!(rejected(manual(), &|peer| peer.connection.answer_undelivered("a1", peer.now)), RejectedBy::NoHandler);
     let by_hand = |peer: &mut Peer| {
         let answer = ManualAnswer::Approval(Approval::reject("no"));
         peer.connection.respond("a1", answer, peer.now).unwrap();
@@ -222,7 +228,7 @@ fn outcome_says_who_rejected_what() {
 }
 
 #[test]
-fn outcome_lists_the_handlers_that_failed() {
+fn outcome_lists_failed_handlers() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("tc", "add", "{\"a\":1}"));
     peer.events();
@@ -240,7 +246,7 @@ fn outcome_lists_the_handlers_that_failed() {
 }
 
 #[test]
-fn results_of_a_turn_are_not_those_of_the_next() {
+fn next_turn_starts_without_tool_calls() {
     let mut peer = in_turn(asking());
     peer.event("ToolCall", &call("tc", "Shell", "{}"));
     assert_eq!(peer.outcome().tool_calls.len(), 1);
@@ -258,7 +264,7 @@ fn questions() -> Value {
 }
 
 #[test]
-fn answer_to_a_question_that_was_not_asked_is_a_failure_of_the_handler() {
+fn answer_to_unknown_question_fails_handler() {
     let mut peer = in_turn(asking());
     peer.request("r1", "QuestionRequest", &questions());
     let key = peer.asked();
@@ -274,8 +280,8 @@ fn answer_to_a_question_that_was_not_asked_is_a_failure_of_the_handler() {
 }
 
 #[test]
-fn manual_answer_to_a_question_that_was_not_asked_is_refused_and_can_be_repeated() {
-    let mut peer = in_turn(Policy { question: Who::Manual, ..asking() });
+fn manual_answer_to_unknown_question_is_refused() {
+    let mut peer = in_turn(AnswerSources { question: AnswerSource::Manual, ..asking() });
     peer.request("r1", "QuestionRequest", &questions());
     peer.said();
     let wrong = ManualAnswer::Json(json!({"Wich?": "A"}));
@@ -296,7 +302,7 @@ fn replayed_results_have_their_calls() {
 }
 
 #[test]
-fn kind_of_a_tool_is_the_words_of_acp() {
+fn tool_kind_parses_acp_terms() {
     assert_eq!(ToolKind::from("execute"), ToolKind::Execute);
     assert_eq!(ToolKind::from("other").as_str(), "other");
     assert!(!ToolReturnValue::ok("").is_error);

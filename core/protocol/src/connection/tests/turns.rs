@@ -1,7 +1,7 @@
 use super::*;
 
 fn result(peer: &mut Peer) -> PromptResult {
-    let outputs: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output()).collect();
+    let outputs: Vec<_> = std::iter::from_fn(|| peer.next_output()).collect();
     match outputs.into_iter().last() {
         Some(Output::TurnEnded { outcome: Ok(result), .. }) => result,
         other => panic!("{other:?}"),
@@ -9,7 +9,7 @@ fn result(peer: &mut Peer) -> PromptResult {
 }
 
 #[test]
-fn a_turn_lives_until_its_prompt_is_answered() {
+fn turn_lives_until_its_prompt_is_answered() {
     let mut peer = Peer::open();
     peer.event("Notification", &json!({}));
     peer.prompt(1);
@@ -37,12 +37,12 @@ fn a_turn_lives_until_its_prompt_is_answered() {
 }
 
 #[test]
-fn a_missing_end_is_made_once_and_marked() {
+fn missing_turn_end_is_synthesized_once() {
     let mut peer = Peer::open();
     for turn in [1, 2] {
         peer.prompt(turn);
         peer.finish();
-        let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("no end") };
+        let Some(Output::Event { event, .. }) = peer.next_output() else { panic!("no end") };
         let Event::TurnEnd(end) = *event else { panic!("another event") };
         assert_eq!(end.synthesized, Some(true));
         assert_eq!(peer.trace(), [format!("turn {turn} finished")]);
@@ -50,7 +50,7 @@ fn a_missing_end_is_made_once_and_marked() {
 }
 
 #[test]
-fn steps_are_told_apart_where_their_numbers_restart() {
+fn restarted_step_numbers_keep_unique_index() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.event("TurnBegin", &json!({"user_input": "hi"}));
@@ -59,7 +59,7 @@ fn steps_are_told_apart_where_their_numbers_restart() {
         peer.event("ContentPart", &json!({"type": "text", "text": format!("step {n} ")}));
         peer.event("ContentPart", &json!({"type": "text", "text": "goes on"}));
     }
-    let steps: Vec<_> = std::iter::from_fn(|| peer.connection.poll_output())
+    let steps: Vec<_> = std::iter::from_fn(|| peer.next_output())
         .filter_map(|output| match output {
             Output::Event { scope: Scope::Turn(_, step), event, .. } if event.type_name() == "StepBegin" => {
                 Some((step.index, step.n))
@@ -74,7 +74,7 @@ fn steps_are_told_apart_where_their_numbers_restart() {
 }
 
 #[test]
-fn the_agents_own_count_of_steps_is_believed() {
+fn step_count_from_agent_is_used() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.event("StepBegin", &json!({"n": 1}));
@@ -85,7 +85,7 @@ fn the_agents_own_count_of_steps_is_believed() {
 }
 
 #[test]
-fn usage_is_summed_by_turn_and_by_session_also_from_subagents() {
+fn usage_is_summed_with_subagents() {
     let mut peer = Peer::open();
     for turn in [1, 2] {
         peer.prompt(turn);
@@ -100,7 +100,11 @@ fn usage_is_summed_by_turn_and_by_session_also_from_subagents() {
         let inner = json!({"type": "ContentPart", "payload": {"type": "text", "text": "inner"}});
         peer.event("SubagentEvent", &json!({"parent_tool_call_id": "a", "event": inner}));
         peer.event("StatusUpdate", &json!({"token_usage": null, "context_usage": null}));
-        let (key, so_far) = peer.connection.turn_usage().expect("a turn");
+        let changes = std::iter::from_fn(|| peer.connection.poll_output()).filter_map(|output| match output {
+            Output::StatusChanged(change) => Some(change),
+            _ => None,
+        });
+        let (key, so_far) = changes.last().and_then(|change| change.turn).expect("a turn");
         assert_eq!((key, so_far.output, so_far.input_other), (turn, 13, 2));
         peer.finish();
         let result = result(&mut peer);
@@ -108,12 +112,11 @@ fn usage_is_summed_by_turn_and_by_session_also_from_subagents() {
     }
     peer.event("StatusUpdate", &json!({"token_usage": usage(1)}));
     assert_eq!(peer.connection.usage().output, 27);
-    assert_eq!(peer.connection.status().context_usage, Some(0.25));
-    assert!(peer.connection.turn_usage().is_none());
+    assert_eq!(peer.connection.status().unwrap().context_usage, Some(0.25));
 }
 
 #[test]
-fn a_second_prompt_while_one_runs_is_refused_here() {
+fn prompt_during_turn_is_refused() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.prompt(2);
@@ -122,7 +125,7 @@ fn a_second_prompt_while_one_runs_is_refused_here() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_ends_the_turn_and_no_more() {
+fn unreadable_answer_ends_turn_only() {
     let mut peer = Peer::open();
     for result in [json!({}), json!({"status": "exploded"}), json!(null), json!([])] {
         peer.prompt(1);
@@ -135,14 +138,15 @@ fn an_answer_that_cannot_be_read_ends_the_turn_and_no_more() {
 }
 
 #[test]
-fn a_turn_may_take_its_time_and_no_longer() {
+fn turn_over_its_timeout_is_cancelled() {
     let limits = Timing { turn: Some(30 * SECOND), ..timing() };
-    let mut peer = Peer::open_with(limits, Policy { approval: Who::Manual, ..Policy::default() });
+    let mut peer =
+        Peer::open_with(limits, AnswerSources { approval: AnswerSource::Manual, ..AnswerSources::default() });
     peer.prompt(1);
     peer.wait(29 * SECOND);
     // Also while a person is asked: it was asked for.
     peer.request("r", "ApprovalRequest", &approval("a"));
-    peer.connection.on_deadline(peer.now);
+    peer.connection.handle_timeout(peer.now);
     assert_eq!(peer.trace(), ["1.0 ApprovalRequest"]);
     peer.pass();
     assert_eq!(peer.trace(), ["withdrawn"]);
@@ -159,8 +163,8 @@ impl Peer {
 }
 
 #[test]
-fn an_error_of_a_turn_that_ran_out_of_time_is_the_time() {
-    let mut peer = Peer::open_with(Timing { turn: Some(SECOND), ..timing() }, Policy::default());
+fn timed_out_turn_fails_with_timeout() {
+    let mut peer = Peer::open_with(Timing { turn: Some(SECOND), ..timing() }, AnswerSources::default());
     peer.prompt(1);
     peer.pass();
     peer.refuse("prompt", -32003);
@@ -168,29 +172,32 @@ fn an_error_of_a_turn_that_ran_out_of_time_is_the_time() {
 }
 
 #[test]
-fn silence_ends_a_turn_but_not_while_the_agent_waits_for_us() {
+fn idle_timeout_pauses_while_agent_waits() {
     let limits = Timing { idle: Some(90 * SECOND), ..timing() };
-    let mut peer = Peer::open_with(limits, Policy { approval: Who::Manual, ..Policy::default() });
-    assert_eq!(peer.connection.next_deadline(), None);
+    let mut peer =
+        Peer::open_with(limits, AnswerSources { approval: AnswerSource::Manual, ..AnswerSources::default() });
+    assert_eq!(peer.connection.poll_timeout(), None);
     peer.prompt(1);
     peer.wait(80 * SECOND);
     peer.request("r", "ApprovalRequest", &approval("a"));
-    assert_eq!(peer.connection.next_deadline(), None);
+    // After a minute only the log reports the missing answer.
+    assert_eq!(peer.connection.poll_timeout(), Some(peer.now + 60 * SECOND));
     peer.wait(3600 * SECOND);
-    peer.connection.on_deadline(peer.now);
+    peer.connection.handle_timeout(peer.now);
+    assert_eq!(peer.connection.poll_timeout(), None);
     peer.connection.respond("a", ManualAnswer::Approval(crate::Approval::Approve), peer.now).expect("answered");
     // From the answer on, not from the question.
-    assert_eq!(peer.connection.next_deadline(), Some(peer.now + 90 * SECOND));
-    // Nor while nobody reads what it says.
-    peer.connection.set_listening(false, peer.now);
-    assert_eq!(peer.connection.next_deadline(), None);
+    assert_eq!(peer.connection.poll_timeout(), Some(peer.now + 90 * SECOND));
+    // Nor while its output is not read.
+    peer.connection.set_reading(false, peer.now);
+    assert_eq!(peer.connection.poll_timeout(), None);
     peer.wait(3600 * SECOND);
-    peer.connection.set_listening(true, peer.now);
-    assert_eq!(peer.connection.next_deadline(), Some(peer.now + 90 * SECOND));
+    peer.connection.set_reading(true, peer.now);
+    assert_eq!(peer.connection.poll_timeout(), Some(peer.now + 90 * SECOND));
     peer.wait(80 * SECOND);
     peer.event("StepBegin", &json!({"n": 1}));
-    peer.connection.set_listening(true, peer.now);
-    assert_eq!(peer.connection.next_deadline(), Some(peer.now + 90 * SECOND));
+    peer.connection.set_reading(true, peer.now);
+    assert_eq!(peer.connection.poll_timeout(), Some(peer.now + 90 * SECOND));
     peer.trace();
     peer.pass();
     assert_eq!(peer.said(), ["prompt", "\"r\" {\"request_id\":\"a\",\"response\":\"approve\"}", "cancel"]);
@@ -199,14 +206,14 @@ fn silence_ends_a_turn_but_not_while_the_agent_waits_for_us() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_told_but_left_out() {
+fn payload_nested_too_deep_is_dropped() {
     let mut peer = Peer::open();
     peer.prompt(1);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     peer.text(&format!(
         r#"{{"method":"event","params":{{"type":"ContentPart","payload":{{"type":"text","more":{deep}}}}}}}"#
     ));
-    let Some(Output::Event { event, .. }) = peer.connection.poll_output() else { panic!("none") };
+    let Some(Output::Event { event, .. }) = peer.next_output() else { panic!("none") };
     let Event::Unknown(event) = *event else { panic!("it is known") };
     assert_eq!((event.kind.as_str(), event.payload.get()), ("ContentPart", "null"));
     assert_eq!(event.error.as_deref(), Some("nested deeper than 100 levels, and left out"));
@@ -221,7 +228,7 @@ fn what_is_nested_too_deep_is_told_but_left_out() {
 }
 
 #[test]
-fn the_text_of_a_result_is_bounded_and_says_so() {
+fn long_result_text_is_truncated_with_note() {
     let text_of = |parts: &[&str]| {
         let mut peer = Peer::open();
         peer.prompt(1);
@@ -229,7 +236,7 @@ fn the_text_of_a_result_is_bounded_and_says_so() {
             peer.event("ContentPart", &json!({"type": "text", "text": part}));
         }
         peer.finish();
-        let text = std::iter::from_fn(|| peer.connection.poll_output()).find_map(|output| match output {
+        let text = std::iter::from_fn(|| peer.next_output()).find_map(|output| match output {
             Output::TurnEnded { outcome: Ok(result), .. } => Some(result.text),
             _ => None,
         });
@@ -245,14 +252,14 @@ fn the_text_of_a_result_is_bounded_and_says_so() {
 }
 
 #[test]
-fn a_new_step_has_room_again() {
+fn new_step_has_capacity_for_text_again() {
     let mut peer = Peer::open();
     peer.prompt(1);
     peer.event("ContentPart", &json!({"type": "text", "text": "x".repeat(5 << 20)}));
     peer.event("StepBegin", &json!({"n": 2}));
     peer.event("ContentPart", &json!({"type": "text", "text": "short"}));
     peer.finish();
-    let text = std::iter::from_fn(|| peer.connection.poll_output()).find_map(|output| match output {
+    let text = std::iter::from_fn(|| peer.next_output()).find_map(|output| match output {
         Output::TurnEnded { outcome: Ok(result), .. } => Some(result.text),
         _ => None,
     });

@@ -1,11 +1,11 @@
-//! What prompts, answers and tools' outputs are made of, there and here.
+//! Conversion of the content of prompts, answers and tool outputs.
 
 use agent_client_protocol_schema::v1::{self as acp, ContentBlock, ToolCallContent};
 use serde_json::{Value, json};
 
-use crate::wire::{Content, ContentPart, DiffDisplayBlock, DisplayBlock, UnknownContentPart};
+use crate::messages::{Content, ContentPart, DiffDisplayBlock, DisplayBlock, UnknownContentPart};
 
-/// A prompt, or what in it this agent does not take.
+/// Converts a prompt. The error names the content that this agent does not accept.
 pub(super) fn prompt(input: &Content, can: &acp::PromptCapabilities) -> Result<Vec<ContentBlock>, &'static str> {
     let parts = match input {
         Content::Text(text) => return Ok(vec![text_block(text)]),
@@ -40,13 +40,14 @@ fn text_block(text: &str) -> ContentBlock {
     ContentBlock::Text(acp::TextContent::new(text))
 }
 
-/// `data:image/png;base64,…` taken apart.
+/// Splits a URL such as `data:image/png;base64,…` into its parts.
 fn data_uri(url: &str) -> Option<(&str, &str)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     Some((head.strip_suffix(";base64")?, data))
 }
 
-/// A block of the agent's as a part; of a kind that has no counterpart, as it came. Texts may be large: they are moved.
+/// Converts a block of the agent to a part. A block without a counterpart becomes an unknown part. Large texts are
+/// moved, not copied.
 pub(super) fn part(block: ContentBlock) -> ContentPart {
     let url = |mime: &str, data: &str| json!({"url": format!("data:{mime};base64,{data}")});
     let media = match block {
@@ -64,7 +65,7 @@ pub(super) fn part(block: ContentBlock) -> ContentPart {
     })
 }
 
-/// A change of a file, for display.
+/// Converts a change of a file to a block for display.
 pub(super) fn display(content: &ToolCallContent) -> Option<DisplayBlock> {
     let ToolCallContent::Diff(diff) = content else { return None };
     Some(DisplayBlock::Diff(DiffDisplayBlock {
@@ -78,7 +79,7 @@ pub(super) fn display(content: &ToolCallContent) -> Option<DisplayBlock> {
     }))
 }
 
-/// The parts in what a tool shows.
+/// Returns the parts in the content that a tool displays.
 fn parts(content: Vec<ToolCallContent>) -> Vec<ContentPart> {
     let shown = content.into_iter().filter_map(|item| match item {
         ToolCallContent::Content(content) => Some(part(content.content)),
@@ -87,7 +88,7 @@ fn parts(content: Vec<ToolCallContent>) -> Vec<ContentPart> {
     shown.collect()
 }
 
-/// The texts in what a tool shows.
+/// Returns the texts in the content that a tool displays.
 pub(super) fn texts(content: &[ToolCallContent]) -> Vec<&str> {
     content
         .iter()
@@ -101,13 +102,14 @@ pub(super) fn texts(content: &[ToolCallContent]) -> Vec<&str> {
         .collect()
 }
 
-/// Its text in one, if it has any.
+/// Returns all texts, joined. `None` if there are none.
 pub(super) fn text(content: &[ToolCallContent]) -> Option<String> {
     let texts = texts(content);
     (!texts.is_empty()).then(|| texts.concat())
 }
 
-/// What a tool put out: what the agent shows of it, or else its raw output, which some give another form.
+/// Returns the output of a tool: the content that the agent displays, or else its raw output, whose form differs
+/// between agents.
 pub(super) fn output(raw: Option<Value>, content: Vec<ToolCallContent>) -> Content {
     let mut parts = parts(content);
     match (parts.pop(), raw) {
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prompts_carry_what_the_agent_takes() {
+    fn prompt_images_need_capability() {
         let image = |url: &str| Content::from(vec![ContentPart::text("see"), ContentPart::image_url(url)]);
         let able = acp::PromptCapabilities::new().image(true);
         let data = image("data:image/png;base64,AAAA");
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_puts_out_is_what_is_shown_of_it() {
+    fn tool_output_prefers_content_over_raw() {
         let text = |text: &str| ToolCallContent::from(text_block(text));
         let image = || ToolCallContent::from(ContentBlock::Image(acp::ImageContent::new("AAAA", "image/png")));
         assert_eq!(output(Some(json!("raw")), vec![]), Content::from("raw"));

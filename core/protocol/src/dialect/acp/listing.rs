@@ -1,43 +1,60 @@
-//! The sessions that an agent keeps, which it tells page by page.
+//! The list of sessions that an agent has stored, which the agent sends in pages.
 
 use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1 as acp;
 use serde_json::{Value, json};
 
-use super::opening;
+use super::{failure, opening};
 use crate::dialect::{InitializeParams, SessionInfo, agent_name};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::jsonrpc::RpcFailure;
-use crate::wire::{Json, ServerInfo, decode_body};
+use crate::jsonrpc::RpcFailure;
+use crate::messages::{Json, decode_body};
 
-/// A method, and its parameters.
-type Question = (&'static str, Value);
+/// A method with its parameters.
+pub(super) type Question = (&'static str, Value);
 
-/// What has been told of them.
+/// Makes the error for a refused call that belongs to no session.
+pub(super) fn refused(failure: RpcFailure) -> Error {
+    let RpcFailure { code, message, data } = failure::with_details(failure);
+    Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None })
+}
+
+/// Checks in the answer to `initialize` that the agent offers a call. `missing` names the feature for the error.
+pub(super) fn offering(answer: &Json, missing: &str, offers: impl Fn(&acp::SessionCapabilities) -> bool) -> Result<()> {
+    let answer: acp::InitializeResponse = decode_body(answer.get())
+        .map_err(|reason| Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}")))?;
+    if offers(&answer.agent_capabilities.session_capabilities) {
+        return Ok(());
+    }
+    let agent = agent_name(opening::server(answer.agent_info).as_ref(), opening::NAME);
+    Err(Error::Unsupported(format!("{agent} does not support {missing}")))
+}
+
+/// The sessions listed so far.
 #[derive(Debug)]
 pub struct Listing {
     work_dir: Option<PathBuf>,
     greeted: bool,
-    server: Option<ServerInfo>,
-    /// Where the page that was asked for begins.
+    /// The cursor of the requested page.
     cursor: Option<String>,
     sessions: Vec<SessionInfo>,
 }
 
 impl Listing {
-    /// What to ask the agent first. `work_dir` is an absolute path.
+    /// Makes the parameters of the first request. `work_dir` is an absolute path.
     pub fn new(hello: &InitializeParams, work_dir: Option<PathBuf>) -> (Self, Question) {
-        let listing = Self { work_dir, greeted: false, server: None, cursor: None, sessions: Vec::new() };
+        let listing = Self { work_dir, greeted: false, cursor: None, sessions: Vec::new() };
         (listing, ("initialize", json!(opening::initialize_request(hello))))
     }
 
-    /// Takes in an answer; gives what to ask next, if anything.
+    /// Reads an answer. Returns the next request; `None` if the list is complete.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the agent cannot list sessions, [`Error::Protocol`] for an answer that cannot be read, or the
+    /// agent's error.
     pub fn answered(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Option<Question>> {
-        let answer = outcome.map_err(|failure| {
-            let RpcFailure { code, message, data } = failure;
-            Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: Some(code), message, data, hint: None })
-        })?;
+        let answer = outcome.map_err(refused)?;
         if !self.greeted {
             self.greeted(&answer)?;
             return Ok(Some(self.question()));
@@ -65,18 +82,9 @@ impl Listing {
     }
 
     fn greeted(&mut self, answer: &Json) -> Result<()> {
-        let answer: acp::InitializeResponse = decode_body(answer.get()).map_err(|reason| {
-            Error::Handshake(format!("the agent's answer to `initialize` can't be read: {reason}"))
-        })?;
         self.greeted = true;
-        self.server = opening::server(answer.agent_info);
-        if answer.agent_capabilities.session_capabilities.list.is_none() {
-            let agent = agent_name(self.server.as_ref(), opening::NAME);
-            return Err(Error::Unsupported(format!(
-                "{agent} does not support `list_sessions`; only some agents of ACP can list their sessions"
-            )));
-        }
-        Ok(())
+        let missing = "`list_sessions`; only some agents of ACP can list their sessions";
+        offering(answer, missing, |can| can.list.is_some())
     }
 
     fn question(&self) -> Question {
@@ -90,6 +98,7 @@ impl Listing {
         ("session/list", params)
     }
 
+    /// Returns the listed sessions.
     pub fn into_sessions(self) -> Vec<SessionInfo> {
         self.sessions
     }
@@ -130,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_an_error() {
+    fn invalid_session_list_is_error() {
         let begun = || {
             let (mut listing, _) = Listing::new(&InitializeParams::default(), None);
             assert_eq!(listing.answered(answer(able())).unwrap(), Some(("session/list", json!({}))));

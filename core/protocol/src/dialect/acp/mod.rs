@@ -1,19 +1,26 @@
-//! The Agent Client Protocol, version 1, as Kimi Code and others speak it: JSON-RPC 2.0, numbers for ids, and a session
-//! that is opened after the handshake. Its messages' types come from the protocol's own crate; what is here says what
-//! each of them means in canonical terms.
+//! The Agent Client Protocol (ACP), version 1, as Kimi Code and others speak it: JSON-RPC 2.0 with numbers as ids, and
+//! a session that is opened after the handshake. The types of its messages are those of the crate of the protocol; this
+//! module converts them to canonical messages.
 //!
-//! What it lacks is not made up in silence: calls that it has not fail with `Unsupported`, the one step of a turn and the
-//! turn's own ends are made here and marked `synthesized`.
+//! Features that ACP lacks are visible: their calls fail with `Unsupported`. The begin and the end of a turn and its
+//! only step are made here, and marked `synthesized`.
 
+mod config;
 mod content;
+mod deletion;
+mod failure;
+mod form;
 mod listing;
+mod meta;
 mod opening;
 mod permission;
 mod program;
+mod services;
 #[cfg(test)]
 mod tests;
 mod tools;
 mod updates;
+mod usage;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,32 +29,41 @@ use agent_client_protocol_schema::v1::{self as acp, StopReason};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Call, Capabilities, Dialect, Handshake, Incoming, OpeningSession};
+use super::pending::PendingCalls;
+use super::{
+    Answer, Call, Capabilities, Dialect, Handshake, Incoming, OpeningSession, Services, TerminalAnswer, unknown,
+};
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::jsonrpc::{self, Message, RpcFailure};
-use crate::wire::value::object;
-use crate::wire::{Event, Json, ServerInfo, StepBegin, ToolKind};
+use crate::json::object;
+use crate::jsonrpc::{self, Message, RpcFailure};
+use crate::messages::{Json, ServerInfo, StepBegin, ToolKind};
+use config::{Config, Setting};
+pub use deletion::Deletion;
+use form::Form;
 pub use listing::Listing;
-use opening::{Modes, Stage};
+use opening::{Stage, UNAUTHORISED};
 use permission::Permission;
 use program::Program;
 use tools::Tools;
 
-/// The code that ACP gives a request which was cancelled.
+/// The code of a cancelled request in ACP.
 const CANCELLED: i64 = -32800;
 
-/// What the session is to be, which ACP says after the handshake. Its `Debug` has no servers: their headers and
-/// variables may be secrets.
+/// The parameters of the session, which ACP sends after the handshake. `Debug` leaves out the servers, because their
+/// headers and variables may be secrets.
 #[derive(Clone, Default)]
 pub struct SessionParams {
     /// An absolute path.
     pub work_dir: PathBuf,
-    /// The session to go on with; a new one otherwise, whose name the agent makes.
+    /// The session to continue. `None`: a new session, whose id the agent makes.
     pub session_id: Option<String>,
-    /// The session whose past a new one begins with.
+    /// The session that is forked.
     pub fork_of: Option<String>,
+    /// The option `model`.
     pub model: Option<String>,
+    /// The option `thinking`.
     pub thinking: Option<bool>,
+    /// The MCP servers of the session.
     pub mcp_servers: Vec<acp::McpServer>,
 }
 
@@ -65,65 +81,133 @@ impl std::fmt::Debug for SessionParams {
 pub struct Acp {
     params: SessionParams,
     stage: Stage,
+    /// Whether the session is opened by `session/load`.
+    loads: bool,
     server: Option<ServerInfo>,
     agent: acp::AgentCapabilities,
-    /// The names of the ways to log in that the agent knows.
+    /// The names of the agent's authentication methods.
     logins: Vec<String>,
     capabilities: Capabilities,
     session: Option<acp::SessionId>,
-    modes: Modes,
-    /// Our calls that await an answer, by the number that they were sent under.
-    calls: HashMap<u64, Asked>,
-    next_id: u64,
-    /// The agent's open requests, by the text of their ids: the same numbers as ours, yet others.
-    permissions: HashMap<String, Permission>,
+    config: Config,
+    calls: PendingCalls<Asked>,
+    /// The agent's open requests, by the text of their ids. An equal number in one of our calls has another meaning.
+    open: HashMap<String, OpenRequest>,
     tools: Tools,
     /// The program's own tools.
     program: Option<Program>,
+    /// The handlers of files and terminals that were offered.
+    services: Services,
     prompting: bool,
-    /// The turn's one step has begun.
+    /// Whether the turn's only step has begun.
     stepped: bool,
-    /// The cancel that the prompt's answer will settle.
+    /// Whether the turn's tokens were reported while it ran.
+    counted: bool,
+    /// The agent's id of the running compaction.
+    compaction: Option<String>,
+    /// The pending cancel, which the answer to the prompt completes.
     cancelling: Option<String>,
 }
 
-/// A call of ours, as the connection and as we know it.
+/// A call to the agent, with the connection's id and ours.
 #[derive(Debug)]
 struct Asked {
-    /// The connection's id for it.
+    /// The id of the call in the connection.
     id: String,
     prompt: bool,
+    /// The option that the call sets.
+    sets: Option<Setting>,
+}
+
+/// An open request of the agent.
+#[derive(Debug)]
+struct OpenRequest {
+    order: u64,
+    /// Whether it was sent during the turn, and so ends with it. Requests of background agents do not.
+    of_turn: bool,
+    asks: Asks,
+}
+
+#[derive(Debug)]
+enum Asks {
+    Permission(Permission),
+    Form(Form),
+    /// A number of lines of a file, after a number of skipped lines.
+    ReadFile {
+        path: String,
+        line: u32,
+        limit: Option<u32>,
+    },
+    WriteFile,
+}
+
+impl OpenRequest {
+    /// Returns the bytes of the answer.
+    fn answer(&self, rpc_id: &str, answer: &Answer) -> Vec<u8> {
+        let outcome = match (&self.asks, answer) {
+            (Asks::ReadFile { .. }, Answer::ReadFile(text)) => {
+                return services::file_read(rpc_id, &self.asks, text.as_deref());
+            }
+            (Asks::WriteFile, Answer::WriteFile) => json!({}),
+            (Asks::Permission(permission), answer) => json!(permission.outcome(answer)),
+            (Asks::Form(form), Answer::Question(Some(answers))) => form.answer(answers),
+            _ => return self.cancelled(rpc_id),
+        };
+        jsonrpc::answer(rpc_id, &outcome)
+    }
+
+    /// Returns the bytes of the answer if the turn was cancelled before the answer.
+    fn cancelled(&self, rpc_id: &str) -> Vec<u8> {
+        match self.asks {
+            Asks::Permission(_) => jsonrpc::answer(rpc_id, &json!(permission::cancelled())),
+            Asks::Form(_) => jsonrpc::answer(rpc_id, &form::cancelled()),
+            Asks::ReadFile { .. } | Asks::WriteFile => {
+                let message = "the turn was cancelled".to_owned();
+                jsonrpc::refusal(rpc_id, &RpcFailure { code: CANCELLED, message, data: None })
+            }
+        }
+    }
+}
+
+/// Returns a request's id for programs.
+fn request_id(rpc_id: &str) -> String {
+    rpc_id.trim_matches('"').to_owned()
 }
 
 impl Acp {
+    /// Makes the dialect of one session.
     pub fn new(params: SessionParams) -> Self {
         Self {
             params,
             stage: Stage::Greeting,
+            loads: false,
             server: None,
             agent: acp::AgentCapabilities::new(),
             logins: Vec::new(),
             capabilities: Capabilities::default(),
             session: None,
-            modes: Modes::default(),
-            calls: HashMap::new(),
-            next_id: 0,
-            permissions: HashMap::new(),
+            config: Config::default(),
+            calls: PendingCalls::default(),
+            open: HashMap::new(),
             tools: Tools::default(),
             program: None,
+            services: Services::default(),
             prompting: false,
             stepped: false,
+            counted: false,
+            compaction: None,
             cancelling: None,
         }
     }
 
-    /// One whose session is open.
+    /// Makes a dialect whose session is open.
     #[cfg(any(test, fuzzing, feature = "measured"))]
     pub fn open(session: &str) -> Self {
         let params = SessionParams::default();
         Self {
             stage: Stage::Setting("", Default::default()),
             session: Some(acp::SessionId::new(session)),
+            services: Services { read_file: true, write_file: true, terminal: true },
             ..Self::new(params)
         }
     }
@@ -132,13 +216,15 @@ impl Acp {
         super::unsupported(self.server.as_ref(), opening::NAME, feature)
     }
 
-    /// The bytes of a request of ours, whose answer will be told under the connection's `id`.
+    /// Returns the bytes of a request, whose answer is reported under the connection's `id`.
     fn request(&mut self, id: &str, method: &str, params: &impl Serialize) -> Vec<u8> {
-        let number = self.next_id;
-        self.next_id += 1;
         let prompt = method == "session/prompt";
-        self.calls.insert(number, Asked { id: id.to_owned(), prompt });
-        line(&json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+        self.send_call(method, params, Asked { id: id.to_owned(), prompt, sets: None })
+    }
+
+    fn send_call(&mut self, method: &str, params: &impl Serialize, asked: Asked) -> Vec<u8> {
+        let number = self.calls.add(asked);
+        jsonrpc::numbered_request(number, method, params)
     }
 
     fn session(&self) -> Result<acp::SessionId> {
@@ -147,12 +233,12 @@ impl Acp {
 
     fn cancel(&mut self, id: &str) -> Result<Vec<u8>> {
         let params = acp::CancelNotification::new(self.session()?);
-        let mut bytes = line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}));
-        // The agent may wait for these before it ends the turn.
-        let mut open: Vec<_> = self.permissions.extract_if(|_, permission| permission.of_turn).collect();
-        open.sort_by_key(|(_, permission)| permission.order);
-        for (rpc_id, _) in open {
-            bytes.extend(jsonrpc::answer(&rpc_id, &permission::cancelled()));
+        let mut bytes = jsonrpc::notification("session/cancel", &params);
+        // The agent may wait for these answers before it ends the turn.
+        let mut open: Vec<_> = self.open.extract_if(|_, request| request.of_turn).collect();
+        open.sort_by_key(|(_, request)| request.order);
+        for (rpc_id, request) in open {
+            bytes.extend(request.cancelled(&rpc_id));
         }
         self.cancelling = Some(id.to_owned());
         Ok(bytes)
@@ -160,18 +246,28 @@ impl Acp {
 
     fn read_response(&mut self, id: Option<&str>, outcome: std::result::Result<Json, RpcFailure>) -> Incoming {
         let Some(id) = id else { return Incoming::Response { id: None, outcome } };
-        let Some(asked) = id.parse().ok().and_then(|number: u64| self.calls.remove(&number)) else {
-            // Not under its own id, which may be what the connection calls one of its calls.
+        let Some(asked) = self.calls.take(id) else {
+            // Without the original id, which may equal an id of the connection's calls.
             return Incoming::InvalidLine("an answer to no call".to_owned());
         };
         if !asked.prompt {
-            return Incoming::Response { id: Some(asked.id), outcome };
+            let mut all = Vec::new();
+            if let (Some(setting), Ok(answer)) = (&asked.sets, &outcome) {
+                self.option_set(setting, answer, &mut all);
+            }
+            all.push(Incoming::Response { id: Some(asked.id), outcome });
+            return Incoming::batch(all);
+        }
+        let mut usage = Vec::new();
+        if let Ok(answer) = &outcome {
+            self.usage_of_answer(answer, &mut usage);
         }
         let outcome = outcome.and_then(|answer| stopped(&answer));
         let mut all = Vec::new();
         if outcome.is_ok() && self.cancelling.is_none() {
             self.begin_step(&mut all);
         }
+        all.append(&mut usage);
         self.end_turn();
         if let Some(cancel) = self.cancelling.take() {
             all.push(Incoming::Response { id: Some(cancel), outcome: Ok(Json::from(json!({}))) });
@@ -183,16 +279,17 @@ impl Acp {
     fn begin_turn(&mut self) {
         self.prompting = true;
         self.stepped = false;
+        self.counted = false;
         self.tools.clear();
     }
 
     fn end_turn(&mut self) {
         self.prompting = false;
-        self.permissions.retain(|_, permission| !permission.of_turn);
+        self.open.retain(|_, request| !request.of_turn);
         self.tools.clear();
     }
 
-    /// A turn has one step here, since the agent does not tell where one ends.
+    /// Begins the turn's only step, since the agent does not report where a step ends.
     fn begin_step(&mut self, events: &mut Vec<Incoming>) {
         if self.prompting && !self.stepped {
             self.stepped = true;
@@ -203,22 +300,15 @@ impl Acp {
     }
 
     fn is_ours(&self, session: &str) -> bool {
-        // Until the agent has named it, there is no other.
+        // Before the agent has sent its id, no other session exists.
         self.session.as_ref().is_none_or(|ours| &*ours.0 == session)
     }
 }
 
-/// One line with its end.
-fn line(message: &serde_json::Value) -> Vec<u8> {
-    let mut bytes = message.to_string().into_bytes();
-    bytes.push(b'\n');
-    bytes
-}
-
-/// How a turn ended, in canonical words.
+/// Returns how a turn ended, as a canonical status.
 fn stopped(answer: &Json) -> std::result::Result<Json, RpcFailure> {
     let status = match object::<acp::PromptResponse>(answer.get()).map(|answer| answer.stop_reason) {
-        // What the model could not finish for want of room is all that there is.
+        // The answer is complete as far as the limit of the model allows.
         Ok(StopReason::EndTurn | StopReason::MaxTokens) => "finished",
         Ok(StopReason::MaxTurnRequests) => "max_steps_reached",
         Ok(StopReason::Cancelled) => "cancelled",
@@ -226,22 +316,10 @@ fn stopped(answer: &Json) -> std::result::Result<Json, RpcFailure> {
             let message = "the turn was refused: by the model's provider, or by a hook of the agent's".to_owned();
             return Err(RpcFailure { code: 0, message, data: Some(answer.clone()) });
         }
-        // The connection says what is wrong with it.
+        // The connection reports the problem.
         _ => return Ok(answer.clone()),
     };
     Ok(Json::from(json!({"status": status})))
-}
-
-impl Incoming {
-    /// One or none or many.
-    fn batch(mut all: Vec<Self>) -> Self {
-        if all.len() == 1
-            && let Some(only) = all.pop()
-        {
-            return only;
-        }
-        Self::Batch(all)
-    }
 }
 
 impl Dialect for Acp {
@@ -265,6 +343,10 @@ impl Dialect for Acp {
         false
     }
 
+    fn keeps_turn_records(&self) -> bool {
+        super::is_kimi_code(self.server.as_ref())
+    }
+
     fn takes_tools_from_server(&self) -> bool {
         true
     }
@@ -278,25 +360,27 @@ impl Dialect for Acp {
     }
 
     fn set_first_id(&mut self, first: u64) {
-        self.next_id = first;
+        self.calls.set_next(first);
     }
 
     fn opening_session(&self) -> Option<OpeningSession> {
-        if !matches!(self.stage, Stage::Session) {
-            return None;
-        }
-        let resumed = self.params.session_id.as_ref().filter(|_| self.params.fork_of.is_none());
-        Some(resumed.map_or(OpeningSession::New, |id| OpeningSession::Resume(id.clone())))
+        let SessionParams { session_id, fork_of, .. } = &self.params;
+        matches!(self.stage, Stage::Session).then(|| OpeningSession::of(session_id.as_ref(), fork_of.as_ref()))
+    }
+
+    fn give_up(&mut self, id: &str) -> Vec<u8> {
+        let number = self.calls.number(|asked| asked.id == id);
+        let bytes = number.map(|number| jsonrpc::notification("$/cancel_request", &json!({"requestId": number})));
+        bytes.unwrap_or_default()
     }
 
     fn leave(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(session) = self.session.as_ref().filter(|_| self.prompting) {
-            bytes
-                .extend(line(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})));
+            bytes.extend(jsonrpc::notification("session/cancel", &json!({"sessionId": session})));
         }
-        let mut open: Vec<_> = self.permissions.drain().collect();
-        open.sort_by_key(|(_, permission)| permission.order);
+        let mut open: Vec<_> = self.open.drain().collect();
+        open.sort_by_key(|(_, request)| request.order);
         for (rpc_id, _) in open {
             let failure = RpcFailure { code: CANCELLED, message: "the session is closed".to_owned(), data: None };
             bytes.extend(jsonrpc::refusal(&rpc_id, &failure));
@@ -304,15 +388,25 @@ impl Dialect for Acp {
         bytes
     }
 
-    /// A question is a list of options, of which one can be selected.
+    /// A question is a list of options, from which one can be selected.
     fn accepts_free_answers(&self) -> bool {
         false
+    }
+
+    fn missing(&self, call: &Call) -> Option<Error> {
+        let has = match call {
+            Call::SetPlanMode(on) => self.config.for_plan(*on).is_some(),
+            Call::SetConfigOption { .. } => !self.config.options().is_empty(),
+            _ => self.capabilities.has(call),
+        };
+        (!has).then(|| self.unsupported(call.name()))
     }
 
     fn call(&mut self, id: &str, call: &Call) -> Result<Vec<u8>> {
         match call {
             Call::Initialize(hello) => {
                 self.program = hello.tools_server.clone().map(|server| Program::new(server, &hello.tools));
+                self.services = hello.services;
                 let params = opening::initialize_request(hello);
                 Ok(self.request(id, "initialize", &params))
             }
@@ -325,42 +419,70 @@ impl Dialect for Acp {
             }
             Call::Cancel => self.cancel(id),
             Call::SetPlanMode(on) => {
-                let Some(mode) = self.modes.for_plan(*on) else { return Err(self.unsupported(call.name())) };
-                let (method, params) = self.modes.switch(&self.session()?, mode);
-                Ok(self.request(id, method, &params))
+                let Some((option, mode)) = self.config.for_plan(*on) else {
+                    return Err(self.unsupported(call.name()));
+                };
+                self.set_option(id, &option, &mode)
             }
-            Call::Steer(_) | Call::Replay => Err(self.unsupported(call.name())),
+            Call::SetConfigOption { option, value } => {
+                if self.config.options().is_empty() {
+                    return Err(self.unsupported(call.name()));
+                }
+                self.config.check(option, value)?;
+                self.set_option(id, option, value)
+            }
+            Call::Steer(_) | Call::Replay | Call::Undo(_) => Err(self.unsupported(call.name())),
         }
     }
 
     fn read(&mut self, message: Message<'_>) -> Incoming {
         match message {
             Message::Notification { method, params } if method == "session/update" => self.read_update(&params),
+            Message::Notification { method, params } if method == "$/cancel_request" => {
+                match params.member("requestId") {
+                    Ok(Some(id)) => Incoming::Cancelled { rpc_id: id.to_owned() },
+                    _ => Incoming::InvalidLine("`$/cancel_request` without `requestId`".to_owned()),
+                }
+            }
+            // The notification belongs to forms of the mode `url`, which are declined.
+            Message::Notification { method, params } if method == "elicitation/complete" => {
+                Incoming::out_of_turn(unknown(&method, params.to_json().get(), None))
+            }
             Message::Notification { method, .. } => {
                 Incoming::InvalidLine(format!("an unknown notification `{method}`"))
             }
             Message::Request { id, method, params } if method == "session/request_permission" => {
                 self.read_permission(id, &params)
             }
-            Message::Request { id, method, params } => {
-                Incoming::UnknownMethod { rpc_id: id.to_owned(), method: method.into_owned(), params: params.to_json() }
-            }
+            Message::Request { id, method, params } if method == form::METHOD => self.read_form(id, &params),
+            Message::Request { id, method, params } => match services::Method::named(&method, self.services) {
+                Some(service) => self.read_service(id, &method, service, &params),
+                None => Incoming::UnknownMethod {
+                    rpc_id: id.to_owned(),
+                    method: method.into_owned(),
+                    params: params.to_json(),
+                },
+            },
             Message::Response { id, outcome } => self.read_response(id.as_deref(), outcome.map(Json::from_raw)),
             Message::Invalid(reason) => Incoming::InvalidLine(reason),
         }
     }
 
     fn answer(&mut self, rpc_id: &str, _request_id: &str, answer: &Answer) -> Vec<u8> {
-        // A request that is not open any more must not be granted.
-        let outcome = match self.permissions.remove(rpc_id) {
-            Some(permission) if self.cancelling.is_none() || !permission.of_turn => permission.outcome(answer),
-            _ => permission::cancelled(),
-        };
-        jsonrpc::answer(rpc_id, &outcome)
+        // A request that is no longer open must not be granted.
+        match self.open.remove(rpc_id) {
+            Some(request) if self.cancelling.is_none() || !request.of_turn => request.answer(rpc_id, answer),
+            Some(request) => request.cancelled(rpc_id),
+            None => jsonrpc::answer(rpc_id, &json!(permission::cancelled())),
+        }
+    }
+
+    fn answer_terminal(&mut self, rpc_id: &str, answer: TerminalAnswer<'_>) -> Vec<u8> {
+        services::terminal_answer(rpc_id, answer)
     }
 
     fn refuse(&mut self, rpc_id: &str, code: i64, message: &str) -> Vec<u8> {
-        self.permissions.remove(rpc_id);
+        self.open.remove(rpc_id);
         jsonrpc::refusal(rpc_id, &RpcFailure { code, message: message.to_owned(), data: None })
     }
 
@@ -374,12 +496,13 @@ impl Dialect for Acp {
 
     fn map_error_code(&self, _call: &Call, code: i64) -> RpcErrorKind {
         match code {
-            -32000 => RpcErrorKind::AuthExpired,
+            UNAUTHORISED => RpcErrorKind::AuthExpired,
             _ => RpcErrorKind::Other,
         }
     }
 
     fn refused(&self, call: &Call, failure: RpcFailure) -> Error {
+        let failure = failure::with_details(failure);
         match (failure.code, call) {
             (-32600, Call::Prompt(_)) if busy(&failure) => Error::Rpc(RpcError {
                 kind: RpcErrorKind::TurnInProgress,
@@ -388,6 +511,13 @@ impl Dialect for Acp {
                 data: failure.data,
                 hint: None,
             }),
+            (UNAUTHORISED, _) => {
+                let mut error = self.failed(call, failure);
+                if let Error::Rpc(error) = &mut error {
+                    error.hint = self.login_of_another();
+                }
+                error
+            }
             _ => self.failed(call, failure),
         }
     }
@@ -400,16 +530,4 @@ fn busy(failure: &RpcFailure) -> bool {
     }
     let data = failure.data.as_ref().and_then(|data| data.decode::<Data>().ok());
     data.is_some_and(|data| data.code == "turn.agent_busy")
-}
-
-fn unknown(kind: &str, payload: &str, error: Option<String>) -> Event {
-    match error {
-        Some(error) => Event::undecoded(kind, payload, error),
-        None => Event::Unknown(crate::wire::UnknownEvent {
-            kind: kind.to_owned(),
-            payload: Json::from_text(payload),
-            error: None,
-            extra: Default::default(),
-        }),
-    }
 }

@@ -1,156 +1,83 @@
-//! How a session opens: the handshake, then the session itself, then what the program wants otherwise.
+//! How a session opens: the handshake, then the session, then its settings.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use agent_client_protocol_schema::ProtocolVersion;
-use agent_client_protocol_schema::v1::{
-    self as acp, SessionConfigKind, SessionConfigOption, SessionConfigOptionCategory as Category,
-    SessionConfigSelectOptions,
-};
+use agent_client_protocol_schema::v1::{self as acp, SessionConfigOption};
 use serde_json::{Value, json};
 
-use super::{Acp, SessionParams};
-use crate::dialect::{Capabilities, Handshake, InitializeParams, agent_name};
+use super::config::Config;
+use super::{Acp, SessionParams, failure, services};
+use crate::dialect::{Capabilities, ConfigValue, Handshake, InitializeParams, PolicyReach, agent_name, known};
 use crate::error::invalid_option;
 use crate::error::{Error, Result, RpcError, RpcErrorKind};
-use crate::wire::jsonrpc::RpcFailure;
-use crate::wire::{Json, ServerInfo, decode_body};
+use crate::jsonrpc::RpcFailure;
+use crate::messages::{Json, ServerInfo, decode_body};
 
-/// The protocol's name where a version is asked for.
+/// The name of the protocol for `protocol_version`.
 pub(super) const NAME: &str = "acp-1";
-const PLAN: &str = "plan";
-const UNAUTHORISED: i64 = -32000;
+pub(super) const UNAUTHORISED: i64 = -32000;
 const INVALID_PARAMS: i64 = -32602;
 
-/// How far the opening is.
+/// The method of the requests after the answer to `session/load`. No agent has it, so the agent refuses it, and the
+/// refusal marks a point in the stream.
+const END_OF_PAST: &str = "_kimi-agent/end_of_past";
+
+/// Settings to set: the name of the program's option, the id of the agent's option, and the value.
+type Settings = VecDeque<(&'static str, String, ConfigValue)>;
+
+/// The state of the opening.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// The agent is asked what it is.
+    /// `initialize` is pending.
     Greeting,
-    /// It is asked for a session.
+    /// The call that opens the session is pending.
     Session,
-    /// What is left to set, each with the option's name.
-    Setting(&'static str, VecDeque<(&'static str, Value)>),
-    /// It has failed, for this reason.
+    /// The agent still sends the past of the loaded session. These settings are set afterwards.
+    Past { received: bool, settings: Settings },
+    /// The setting with this option's name is pending; these settings follow.
+    Setting(&'static str, Settings),
+    /// The opening has failed for this reason.
     Failed(Error),
 }
 
 pub(super) fn initialize_request(params: &InitializeParams) -> acp::InitializeRequest {
     let client = acp::Implementation::new(&*params.client_name, &*params.client_version);
-    acp::InitializeRequest::new(ProtocolVersion::V1).client_info(client)
-}
-
-/// The modes of a session, as far as plan mode goes.
-#[derive(Debug, Default)]
-pub(super) struct Modes {
-    /// The configuration option that chooses among them, where there is one.
-    option: Option<acp::SessionConfigId>,
-    known: Vec<String>,
-    current: Option<String>,
-    /// What plan mode is left for.
-    normal: Option<String>,
-}
-
-impl Modes {
-    fn new(modes: Option<&acp::SessionModeState>, options: &[SessionConfigOption]) -> Self {
-        let mut all = Self::default();
-        if let Some((option, current, values)) = options.iter().find_map(mode_option) {
-            all.option = Some(option);
-            all.known = values;
-            all.enter(&current);
-        } else if let Some(modes) = modes {
-            all.known = modes.available_modes.iter().map(|mode| mode.id.0.to_string()).collect();
-            all.enter(&modes.current_mode_id.0);
-        }
-        all
-    }
-
-    fn has_plan(&self) -> bool {
-        self.known.iter().any(|mode| mode == PLAN) && self.known.len() > 1
-    }
-
-    /// The agent is in this mode now. Tells whether that is new.
-    pub(super) fn enter(&mut self, mode: &str) -> bool {
-        if mode != PLAN {
-            self.normal = Some(mode.to_owned());
-        }
-        let new = self.current.as_deref() != Some(mode);
-        self.current = Some(mode.to_owned());
-        new
-    }
-
-    pub(super) fn in_plan(&self) -> bool {
-        self.current.as_deref() == Some(PLAN)
-    }
-
-    /// The mode to switch to, where there is a plan mode.
-    pub(super) fn for_plan(&self, on: bool) -> Option<&str> {
-        if !self.has_plan() {
-            return None;
-        }
-        let other = || self.known.iter().map(String::as_str).find(|mode| *mode != PLAN);
-        if on { Some(PLAN) } else { self.normal.as_deref().or_else(other) }
-    }
-
-    pub(super) fn switch(&self, session: &acp::SessionId, mode: &str) -> (&'static str, Value) {
-        match &self.option {
-            Some(option) => set(session, option, json!(mode)),
-            None => ("session/set_mode", json!({"sessionId": session, "modeId": mode})),
-        }
-    }
-}
-
-fn set(session: &acp::SessionId, option: &acp::SessionConfigId, value: Value) -> (&'static str, Value) {
-    ("session/set_config_option", json!({"sessionId": session, "configId": option, "value": value}))
-}
-
-/// The option that chooses the mode: its id, its value, and the values that it has.
-pub(super) fn mode_option(option: &SessionConfigOption) -> Option<(acp::SessionConfigId, String, Vec<String>)> {
-    let SessionConfigKind::Select(select) = &option.kind else { return None };
-    let is_mode = option.category == Some(Category::Mode) || &*option.id.0 == "mode";
-    is_mode.then(|| (option.id.clone(), select.current_value.0.to_string(), values(&select.options)))
-}
-
-fn values(options: &SessionConfigSelectOptions) -> Vec<String> {
-    match options {
-        SessionConfigSelectOptions::Ungrouped(options) => {
-            options.iter().map(|option| option.value.0.to_string()).collect()
-        }
-        SessionConfigSelectOptions::Grouped(groups) => {
-            groups.iter().flat_map(|group| &group.options).map(|option| option.value.0.to_string()).collect()
-        }
-        _ => Vec::new(),
-    }
+    // One handshake serves all sessions of a process, so this does not depend on the handlers of one session.
+    let form = acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new());
+    let session = acp::ClientSessionCapabilities::new()
+        .notices(acp::NoticeCapabilities::new())
+        .compaction(acp::CompactionCapabilities::new());
+    let capabilities =
+        services::offered(params.services, acp::ClientCapabilities::new().elicitation(form).session(session));
+    acp::InitializeRequest::new(ProtocolVersion::V1).client_info(client).client_capabilities(capabilities)
 }
 
 impl Acp {
-    /// Takes in an answer, and says what the opening has to ask next, if it is not over.
+    /// Reads an answer. Returns the next call of the opening; `None` if the opening is complete.
     pub(super) fn next_of_opening(
         &mut self,
         id: &str,
         outcome: &std::result::Result<Json, RpcFailure>,
     ) -> Option<Vec<u8>> {
-        let next = match (&mut self.stage, outcome) {
-            (Stage::Greeting, Ok(answer)) => self.greeted(answer).map(Some),
-            (Stage::Session, Ok(answer)) => self.has_session(answer),
-            (Stage::Setting(..), Ok(answer)) => {
-                self.take_options(answer);
-                Ok(self.next_setting())
+        let next = match (&self.stage, outcome) {
+            (Stage::Greeting, Ok(answer)) => {
+                self.greeted(answer).map(|(method, params)| Some(self.request(id, method, &params)))
             }
+            (Stage::Session, Ok(answer)) => self.has_session(answer).map(|()| self.next_after_session(id)),
+            (Stage::Past { .. }, _) => Ok(self.next_after_past(id)),
+            (Stage::Setting(..), Ok(_)) => Ok(self.next_setting(id)),
             (_, Err(failure)) => Err(self.refused(failure)),
             (Stage::Failed(_), _) => return None,
         };
-        match next {
-            Ok(Some((method, params))) => Some(self.request(id, method, &params)),
-            Ok(None) => None,
-            Err(error) => {
-                self.stage = Stage::Failed(error);
-                None
-            }
-        }
+        next.unwrap_or_else(|error| {
+            self.stage = Stage::Failed(error);
+            None
+        })
     }
 
-    /// The agent says what it is: now it is asked for a session.
+    /// Handles the answer to `initialize`, and requests a session.
     fn greeted(&mut self, answer: &Json) -> Result<(&'static str, Value)> {
         let answer: acp::InitializeResponse = decode_body(answer.get()).map_err(|reason| {
             Error::Handshake(format!(
@@ -173,14 +100,14 @@ impl Acp {
         if !http && mcp_servers.iter().any(|server| matches!(server, acp::McpServer::Http(_))) {
             return Err(self.unsupported("MCP servers over HTTP"));
         }
-        // Without, the program hears that its tools are not supported.
+        // Without this the program gets an error that its tools are not supported.
         let program = self.program.as_ref().filter(|_| http).map(|program| program.server());
         let servers: Vec<_> = mcp_servers.iter().chain(&program).collect();
         let mut params = json!({"cwd": work_dir, "mcpServers": servers});
         let method = match (fork_of, session_id) {
             (Some(id), _) => {
                 if self.agent.session_capabilities.fork.is_none() {
-                    return Err(self.unsupported("`fork`"));
+                    return Err(self.unsupported("fork"));
                 }
                 params["sessionId"] = json!(id);
                 "session/fork"
@@ -199,17 +126,19 @@ impl Acp {
                 }
             }
         };
+        self.loads = method == "session/load";
         self.stage = Stage::Session;
         Ok((method, params))
     }
 
-    /// The session is there: now it is set as the program wants it.
-    fn has_session(&mut self, answer: &Json) -> Result<Option<(&'static str, Value)>> {
+    /// Handles the answer with the session, and sets the program's settings.
+    fn has_session(&mut self, answer: &Json) -> Result<()> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Opened {
             session_id: Option<acp::SessionId>,
             modes: Option<acp::SessionModeState>,
+            models: Option<Value>,
             config_options: Option<Vec<SessionConfigOption>>,
         }
         let unreadable =
@@ -218,57 +147,91 @@ impl Acp {
         let session = opened.session_id.or_else(|| self.params.session_id.as_deref().map(acp::SessionId::new));
         let session = session.ok_or_else(|| unreadable("it names none".to_owned()))?;
         let options = opened.config_options.unwrap_or_default();
-        self.modes = Modes::new(opened.modes.as_ref(), &options);
-        self.session = Some(session.clone());
+        self.config = Config::new(&options, opened.modes, opened.models.as_ref());
+        self.session = Some(session);
 
-        let mut wanted = VecDeque::new();
-        let of = |category: Category| options.iter().find(move |option| option.category.as_ref() == Some(&category));
+        let mut settings = Settings::new();
         if let Some(model) = &self.params.model {
-            let Some(option) = of(Category::Model) else {
+            let Some(option) = self.config.model() else {
                 return Err(self.unsupported("`model`; choose the model in the agent's own configuration"));
             };
-            wanted.push_back(("model", set(&session, &option.id, json!(model)).1));
+            settings.push_back(("model", option.id.clone(), model.as_str().into()));
         }
         if let Some(thinking) = self.params.thinking {
-            let choice = of(Category::ThoughtLevel).and_then(|option| Some((option, thought(option, thinking)?)));
-            match choice {
-                Some((option, value)) => wanted.push_back(("thinking", set(&session, &option.id, value).1)),
-                // Without a choice it is as it was wanted, or can't be.
+            match self.config.thinking(thinking) {
+                Some((option, value)) => settings.push_back(("thinking", option.id.clone(), value)),
+                // The option has no such choice, so it already has the value, or cannot have it.
                 None if thinking => return Err(self.unsupported("`thinking` with this model")),
                 None => {}
             }
         }
-        self.stage = Stage::Setting("", wanted);
-        Ok(self.next_setting())
+        self.stage = if self.loads && known::sends_past_late(self.server.as_ref()) {
+            Stage::Past { received: false, settings }
+        } else {
+            Stage::Setting("", settings)
+        };
+        Ok(())
     }
 
-    fn next_setting(&mut self) -> Option<(&'static str, Value)> {
-        let Stage::Setting(current, wanted) = &mut self.stage else { return None };
-        let (name, params) = wanted.pop_front()?;
-        *current = name;
-        Some(("session/set_config_option", params))
-    }
-
-    /// The agent tells how the session is set.
-    pub(super) fn take_options(&mut self, answer: &Json) {
-        if let Ok(answer) = answer.decode::<acp::SetSessionConfigOptionResponse>()
-            && let Some((_, current, _)) = answer.config_options.iter().find_map(mode_option)
-        {
-            self.modes.enter(&current);
+    fn next_after_session(&mut self, id: &str) -> Option<Vec<u8>> {
+        match self.stage {
+            Stage::Past { .. } => Some(self.request(id, END_OF_PAST, &json!({}))),
+            _ => self.next_setting(id),
         }
     }
 
-    /// Why there is no session.
+    /// Handles the answer to a request that was sent after the answer to `session/load`. The past has ended if no part
+    /// of it came in between, because such an agent writes its messages one after the other.
+    fn next_after_past(&mut self, id: &str) -> Option<Vec<u8>> {
+        let Stage::Past { received, settings } = &mut self.stage else { return None };
+        if std::mem::take(received) {
+            return Some(self.request(id, END_OF_PAST, &json!({})));
+        }
+        self.stage = Stage::Setting("", std::mem::take(settings));
+        self.next_setting(id)
+    }
+
+    /// Returns whether an update is part of the past of a session that is being loaded.
+    pub(super) fn is_past(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Session => self.params.session_id.is_some(),
+            Stage::Past { received, .. } => {
+                *received = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn next_setting(&mut self, id: &str) -> Option<Vec<u8>> {
+        let Stage::Setting(current, settings) = &mut self.stage else { return None };
+        let (name, option, value) = settings.pop_front()?;
+        *current = name;
+        self.set_option(id, &option, &value).ok()
+    }
+
+    /// Returns the reason for the missing session.
     fn refused(&self, failure: &RpcFailure) -> Error {
+        let failure = &failure::with_details(failure.clone());
         let RpcFailure { code, message, .. } = failure;
         let rpc = |kind, message| {
             Error::Rpc(RpcError { kind, rpc_code: Some(*code), message, data: failure.data.clone(), hint: None })
         };
+        // Some agents know aliases that are not in their lists, so the agent decides. ACP does not define the code of
+        // the refusal.
+        if matches!(self.stage, Stage::Setting("model", _))
+            && *code != UNAUTHORISED
+            && let Some(problem) = self.params.model.as_deref().and_then(|model| self.config.unknown_model(model))
+        {
+            return invalid_option("model", format!("{problem}\nit says: {message} ({code})"));
+        }
         match (&self.stage, *code) {
             (_, UNAUTHORISED) => {
                 let agent = agent_name(self.server.as_ref(), NAME);
                 let message = message.trim_end_matches('.');
-                let mut hint = "log in (for Kimi Code: `kimi login`), or configure a model and its provider".to_owned();
+                let mut hint = self.login_of_another().unwrap_or_else(|| {
+                    "log in (for Kimi Code: `kimi login`), or configure a model and its provider".to_owned()
+                });
                 if !self.logins.is_empty() {
                     hint += &format!("; it knows these ways to log in: {}", self.logins.join(", "));
                 }
@@ -298,7 +261,7 @@ impl Acp {
         }
     }
 
-    /// The opening is over.
+    /// Handles the end of the opening.
     pub(super) fn opened(&mut self, outcome: std::result::Result<Json, RpcFailure>) -> Result<Handshake> {
         if let Stage::Failed(error) = &self.stage {
             return Err(error.clone());
@@ -311,50 +274,36 @@ impl Acp {
         };
         self.capabilities = Capabilities {
             external_tools: self.agent.mcp_capabilities.http,
-            // A permission request may offer more than yes and no.
+            // Asked by a form, or by a permission request with more choices than yes and no.
             questions: true,
             approval_feedback: false,
             steer: false,
-            plan_mode: self.modes.has_plan(),
+            plan_mode: self.config.has_plan(),
+            config_options: !self.config.options().is_empty(),
             replay: false,
+            undo: false,
+            fork: self.agent.session_capabilities.fork.is_some(),
             hooks: Vec::new(),
+            policy: PolicyReach::Approvals,
+            files: true,
+            terminals: true,
         };
         Ok(Handshake {
             protocol_version: NAME.to_owned(),
             server: self.server.clone(),
             capabilities: self.capabilities.clone(),
             session_id: Some(session.0.to_string()),
+            config_options: Arc::clone(self.config.options()),
             ..Handshake::default()
         })
     }
 }
 
-/// What an agent says that it is.
+/// Returns the agent's name and version.
 pub(super) fn server(agent: Option<acp::Implementation>) -> Option<ServerInfo> {
     agent.map(|agent| ServerInfo {
         name: agent.title.unwrap_or(agent.name),
         version: agent.version,
         extra: Default::default(),
     })
-}
-
-/// The value that turns thinking on or off.
-fn thought(option: &SessionConfigOption, on: bool) -> Option<Value> {
-    match &option.kind {
-        SessionConfigKind::Boolean(_) => Some(json!(on)),
-        SessionConfigKind::Select(select) => {
-            let values = values(&select.options);
-            let is_off = |value: &&String| matches!(value.as_str(), "off" | "none");
-            let current = select.current_value.0.to_string();
-            if !on {
-                return values.iter().find(is_off).map(|value| json!(value));
-            }
-            // How much, the agent's configuration says; if it says none, what comes next to none.
-            if !is_off(&&current) {
-                return Some(json!(current));
-            }
-            values.iter().find(|value| !is_off(value)).map(|value| json!(value))
-        }
-        _ => None,
-    }
 }

@@ -1,4 +1,4 @@
-//! Permission requests: approvals where the agent offers what we know, questions where it offers a choice.
+//! Permission requests. They are approvals if the options are known kinds, and questions if they offer a choice.
 
 use agent_client_protocol_schema::v1::{
     self as acp, PermissionOptionKind as Kind, RequestPermissionOutcome, RequestPermissionResponse,
@@ -6,26 +6,23 @@ use agent_client_protocol_schema::v1::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Acp, content, unknown, updates};
+use super::{Acp, Asks, OpenRequest, content, meta, request_id, unknown, updates};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Incoming};
+use crate::json::object;
+use crate::jsonrpc::{self, Params, is_too_deep};
+use crate::messages::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 use crate::printable::printable;
-use crate::wire::jsonrpc::{self, Params, is_too_deep};
-use crate::wire::value::object;
-use crate::wire::{ApprovalRequest, Event, Question, QuestionOption, QuestionRequest};
 
-/// An open request of the agent's.
+/// An open permission request.
 #[derive(Debug)]
 pub(super) struct Permission {
-    pub(super) order: u64,
-    /// It was asked in the turn, with which it ends; what agents in the background ask stays.
-    pub(super) of_turn: bool,
     options: Vec<Choice>,
-    /// Under which text the answer to a question is given.
+    /// The text of the question, which the answer names.
     question: String,
 }
 
-/// What the agent asks. The crate's own type can't be read if one of the options is of a kind that came later.
+/// The agent's request. The type of the ACP crate cannot be read if an option has an unknown kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Asked {
@@ -41,7 +38,7 @@ struct Asked {
 struct Choice {
     option_id: acp::PermissionOptionId,
     name: String,
-    /// None if it is of no kind that is known.
+    /// `None` if the kind is unknown.
     #[serde(default, deserialize_with = "known")]
     kind: Option<Kind>,
 }
@@ -51,19 +48,19 @@ fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Kind>, D::
     Ok(Kind::deserialize(kind).ok())
 }
 
-/// The options, and how the agent spells them.
+/// The options, and their ids at the agent.
 fn choices<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(Vec<Choice>, Value), D::Error> {
     let spelled = Value::deserialize(deserializer)?;
     let read = Vec::deserialize(&spelled).map_err(serde::de::Error::custom)?;
     Ok((read, spelled))
 }
 
-/// The turn was cancelled before anybody chose.
+/// The answer if the turn was cancelled before the decision.
 pub(super) fn cancelled() -> RequestPermissionResponse {
     RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled)
 }
 
-/// An option that only lets go of a question, as Kimi Code names it.
+/// Returns whether an option only skips a question, by the name that Kimi Code uses.
 fn is_skip(option: &Choice) -> bool {
     let id = &*option.option_id.0;
     let number = id.strip_prefix('q').and_then(|rest| rest.strip_suffix("_skip"));
@@ -76,7 +73,7 @@ enum Power {
     Nothing,
     Once,
     Always,
-    /// The agent named a kind that came later.
+    /// The kind is unknown.
     Unknown,
 }
 
@@ -90,8 +87,8 @@ impl Choice {
         }
     }
 
-    /// Whether the label says the opposite of the kind, such as "No" on an option that allows. The answers to a question
-    /// of Kimi Code's are all of the kind `allow_once`, whatever they say.
+    /// Returns whether the label says the opposite of the kind, for example "No" on an option that allows. Kimi Code's
+    /// answers to a question always have the kind `allow_once`, so they are not checked.
     fn contradicts_itself(&self) -> bool {
         match self.power() {
             Power::Nothing => reads_as_permission(&self.name),
@@ -139,15 +136,15 @@ fn reads_as_permission(label: &str) -> bool {
     }
 }
 
-/// Whether the option is an answer to a question, as Kimi Code names them: `q0_opt_1`.
+/// Returns whether the option is an answer to a question, by the id that Kimi Code uses: `q0_opt_1`.
 fn is_answer(option: &Choice) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = option.option_id.0.strip_prefix('q').and_then(|rest| rest.split_once("_opt_"));
     parts.is_some_and(|(question, answer)| digits(question) && digits(answer))
 }
 
-/// Whether the options are those of an approval: there is one way to allow it and one to reject it, as far as this once
-/// goes. In how many ways it may be for good does not matter where it can be for once.
+/// Returns whether the options are those of an approval: one option allows the action once, and one rejects it once.
+/// The number of options that allow it always does not matter if one allows it once.
 fn is_approval(options: &[Choice]) -> bool {
     let count = |kind: Kind| options.iter().filter(|option| option.kind == Some(kind)).count();
     let (once, always) = (count(Kind::AllowOnce), count(Kind::AllowAlways));
@@ -155,8 +152,8 @@ fn is_approval(options: &[Choice]) -> bool {
     plain && once <= 1 && count(Kind::RejectOnce) <= 1 && (always <= 1 || once == 1)
 }
 
-/// Whether the id of an option means just this option to the agent. Options that reject may share an id. An option that
-/// contradicts itself is never chosen.
+/// Returns whether the id of an option means only this option. Options that reject may share an id. An option whose
+/// label contradicts its kind is never chosen.
 fn is_plain(options: &[Choice], option: &Choice) -> bool {
     let same = |other: &Choice| {
         let equal = other.power() == option.power();
@@ -171,18 +168,19 @@ impl Permission {
         self.options.iter().filter(move |option| option.kind == Some(kind) && is_plain(&self.options, option))
     }
 
-    /// The one option of that kind: where there are several, how far each goes is not known.
+    /// Returns the only option of that kind. `None` if there are several, because the scope of each is unknown.
     fn only(&self, kind: Kind) -> Option<&Choice> {
         let several = self.options.iter().filter(|option| option.kind == Some(kind)).count() > 1;
         self.plain(kind).next().filter(|_| !several)
     }
 
-    /// The option that says no; where there is none, nothing is chosen.
+    /// Returns the option that rejects. `None` without such an option; then no option is chosen.
     fn rejection(&self) -> Option<&Choice> {
         self.plain(Kind::RejectOnce).next().or_else(|| self.plain(Kind::RejectAlways).next())
     }
 
-    /// The option with this label. Of several that have it the one that allows least, if that is one.
+    /// Returns the option with this label. If several options have it, returns the one that allows least, unless that
+    /// is ambiguous.
     fn labelled(&self, label: &str) -> Option<&Choice> {
         let least = self.options.iter().filter(|option| option.name == label).map(Choice::power).min()?;
         let mut all = self.options.iter().filter(|option| option.name == label && option.power() == least);
@@ -193,7 +191,7 @@ impl Permission {
 
     pub(super) fn outcome(&self, answer: &Answer) -> RequestPermissionResponse {
         let chosen = match answer {
-            // What was allowed once must not be allowed for good.
+            // An approval for once must not become a permanent one.
             Answer::Approval(Approval::Approve) => self.plain(Kind::AllowOnce).next(),
             Answer::Approval(Approval::ApproveForSession) => {
                 self.only(Kind::AllowAlways).or_else(|| self.plain(Kind::AllowOnce).next())
@@ -250,7 +248,7 @@ impl Acp {
             all.push(Incoming::Answered(answer));
             return Incoming::batch(all);
         }
-        let (request, question): (Event, _) = if is_approval(&asked.options.0) {
+        let (mut request, question): (Event, _) = if is_approval(&asked.options.0) {
             (self.approval(rpc_id, &call_id, &asked).into(), String::new())
         } else {
             let question = self.question(&call_id, &asked);
@@ -258,19 +256,20 @@ impl Acp {
             let (id, tool_call_id) = (request_id(rpc_id), call_id);
             (QuestionRequest { id, tool_call_id, questions: vec![question], extra: Default::default() }.into(), text)
         };
-        self.permissions.insert(
-            rpc_id.to_owned(),
-            Permission { order, of_turn: self.prompting, options: asked.options.0, question },
-        );
+        let of_message = meta::read(params.member("_meta").unwrap_or_default());
+        meta::put_into(&mut request, meta::of_both(of_message, asked.tool_call.meta.as_ref()));
+        let asks = Asks::Permission(Permission { options: asked.options.0, question });
+        self.open.insert(rpc_id.to_owned(), OpenRequest { order, of_turn: self.prompting, asks });
         all.push(Incoming::Request { rpc_id: rpc_id.to_owned(), request: Box::new(request) });
         Incoming::batch(all)
     }
 
-    /// The answer where the agent asks about a tool of the program's own. Agents of Wire do not ask about those: whether
-    /// to do it is up to the tool's function.
+    /// Returns the answer to a permission request about a tool of the program, which needs no approval: the tool's
+    /// function decides. Agents of Wire do not ask about them. Only the name identifies the tool, so a call that may
+    /// change something is not allowed here.
     fn allowance(&mut self, rpc_id: &str, call_id: &str, options: &[Choice]) -> Option<Vec<u8>> {
-        let own = self.own_tool(self.tools.name(call_id)?).is_some();
-        // An ambiguous request is left to the program.
+        let own = self.own_tool(self.tools.name(call_id)?).is_some() && !self.tools.may_change_something(call_id);
+        // The program decides about an ambiguous request.
         let once = options.iter().find(|option| option.kind == Some(Kind::AllowOnce) && is_plain(options, option))?;
         let ask = !own || !is_approval(options) || self.cancelling.is_some();
         let outcome = acp::SelectedPermissionOutcome::new(once.option_id.clone());
@@ -278,17 +277,17 @@ impl Acp {
         (!ask).then(|| jsonrpc::answer(rpc_id, &answer))
     }
 
-    /// A choice among options that no approval has: each is offered by its name.
+    /// Makes a question from options that are not those of an approval. Each option is offered by its name.
     fn question(&self, call_id: &str, asked: &Asked) -> Question {
         let content = asked.tool_call.fields.content.as_deref().unwrap_or_default();
         let title = asked.tool_call.fields.title.as_deref().unwrap_or_default();
-        // What comes before the question is what it is about: a plan, say.
+        // The texts before the question are its subject, for example a plan.
         let mut texts = content::texts(content);
         let question = texts.pop().filter(|text| !text.is_empty()).unwrap_or(title).to_owned();
         let body = Some(texts.join("\n\n")).filter(|body| !body.is_empty());
-        // What the tool was called with tells more of it than the request does.
-        let known = self.tools.question(call_id, &question);
-        let described = |label: &str| known.as_ref()?.descriptions.get(label).cloned();
+        // The arguments of the tool have more details than the request.
+        let known = self.tools.questions(call_id).into_iter().find(|asked| asked.question == question);
+        let described = |label: &str| known.as_ref()?.description(label);
         let options = asked
             .options
             .0
@@ -321,8 +320,7 @@ impl Acp {
             id: request_id(rpc_id),
             tool_call_id: call_id.to_owned(),
             sender: self.tools.name(call_id).unwrap_or(&title).to_owned(),
-            // Some say all there is to say in the title.
-            description: if texts.is_empty() { title.clone() } else { texts },
+            description: self.tools.described(call_id, &title, texts),
             action: title,
             source_kind: None,
             source_id: None,
@@ -336,9 +334,4 @@ impl Acp {
         request.extra.insert("options", asked.options.1.clone());
         request
     }
-}
-
-/// A request's id as programs see it.
-fn request_id(rpc_id: &str) -> String {
-    rpc_id.trim_matches('"').to_owned()
 }

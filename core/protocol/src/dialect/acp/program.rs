@@ -1,4 +1,4 @@
-//! The program's own tools, which the agent takes from an MCP server and knows by longer names.
+//! The program's own tools. The agent gets them from an MCP server, and knows them by longer names.
 
 use agent_client_protocol_schema::v1 as acp;
 
@@ -24,8 +24,8 @@ impl Program {
         )
     }
 
-    /// The tool's own name, if the agent's name for it is that of one of ours: `mcp__<server>__<tool>`, as Kimi Code and
-    /// others have it.
+    /// Returns the tool's own name if the agent's name for it is that of a program's tool: `mcp__<server>__<tool>` in
+    /// Kimi Code and other agents.
     fn tool(&self, name: &str) -> Option<&str> {
         let own = name.strip_prefix("mcp__")?.strip_prefix(&*self.server.name)?.strip_prefix("__")?;
         self.tools.iter().find(|tool| *tool == own).map(String::as_str)
@@ -33,7 +33,7 @@ impl Program {
 }
 
 impl Acp {
-    /// The program's own name for a tool that it has, by the agent's name for it.
+    /// Returns the program's name for its tool, by the agent's name.
     pub(super) fn own_tool(&self, name: &str) -> Option<&str> {
         self.program.as_ref()?.tool(name)
     }

@@ -1,23 +1,24 @@
-//! Tool calls: what the agent tells again and again, in whole, becomes parts and one result.
+//! Tool calls. The agent sends the whole call with each update; this module converts the updates to parts and one
+//! result.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use agent_client_protocol_schema::v1::{self as acp, ToolCallContent, ToolCallStatus, ToolCallUpdateFields};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Acp, content};
+use super::{Acp, content, meta};
 use crate::dialect::Incoming;
-use crate::wire::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
+use crate::messages::{DisplayBlock, FunctionCall, ToolCall, ToolCallPart, ToolKind, ToolResult, ToolReturnValue};
 
-/// How many tool calls are remembered, open or ended; no model makes as many at once.
+/// The limit of remembered tool calls, open or ended. No model makes as many at once.
 const MAX_CALLS: usize = 1024;
 
 /// The tool calls of a turn, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
     calls: VecDeque<Call>,
-    /// The call that a part would belong to.
+    /// The call to which the next part belongs.
     last: Option<String>,
     order: u64,
 }
@@ -26,24 +27,42 @@ pub(super) struct Tools {
 struct Call {
     id: String,
     name: String,
-    /// As much of the arguments as the program has got.
+    /// The arguments that the program has received.
     arguments: String,
-    /// The arguments are known in whole.
+    /// Whether the arguments are complete.
     called: bool,
-    /// They were told as an empty object, which may only mean that they are not known yet.
+    /// Whether the agent sent an empty object, which may mean that the arguments are not known yet.
     blank: bool,
     ended: bool,
     title: Option<String>,
     kind: Option<ToolKind>,
+    /// Whether the agent has named a kind of tool that changes something.
+    may_change_something: bool,
     about: Map<String, Value>,
+    meta: meta::Gathered,
     content: Vec<ToolCallContent>,
     display: Vec<DisplayBlock>,
 }
 
-/// What the arguments of a tool that asks say of a question.
-pub(super) struct Known {
+/// A question in the arguments of an asking tool.
+#[derive(Deserialize)]
+pub(super) struct AskedQuestion {
+    pub(super) question: String,
     pub(super) header: Option<String>,
-    pub(super) descriptions: HashMap<String, String>,
+    #[serde(default)]
+    options: Vec<AskedChoice>,
+}
+
+#[derive(Deserialize)]
+struct AskedChoice {
+    label: String,
+    description: Option<String>,
+}
+
+impl AskedQuestion {
+    pub(super) fn description(&self, label: &str) -> Option<String> {
+        self.options.iter().find(|choice| choice.label == label)?.description.clone()
+    }
 }
 
 impl Tools {
@@ -56,19 +75,40 @@ impl Tools {
         self.calls.iter_mut().rev().find(|call| call.id == id)
     }
 
-    /// The agent's name for the tool of a call.
+    /// Returns the agent's name for the tool of a call.
     pub(super) fn name(&self, id: &str) -> Option<&str> {
         self.calls.iter().rev().find(|call| call.id == id).map(|call| &*call.name)
     }
 
-    /// What the tool of a call does.
+    /// Returns a text that says exactly what a call would do. It includes the title, unless that is only the tool's
+    /// name. Some agents send a command as the title, and the model's description of it as the text.
+    pub(super) fn described(&self, id: &str, title: &str, text: String) -> String {
+        let is_name = |call: &Call| call.name == title && !call.arguments.is_empty();
+        let names_tool = self.calls.iter().rev().find(|call| call.id == id).is_some_and(is_name);
+        if text.is_empty() {
+            title.to_owned()
+        } else if names_tool || text.contains(title) {
+            text
+        } else {
+            format!("{title}\n\n{text}")
+        }
+    }
+
+    /// Returns the kind of the tool of a call.
     pub(super) fn kind(&self, id: &str) -> Option<ToolKind> {
         self.calls.iter().rev().find(|call| call.id == id)?.kind.clone()
     }
 
-    /// The agent says what the tool of a call does.
+    /// Returns whether the agent has ever reported that the tool of a call runs commands, or changes or deletes data.
+    pub(super) fn may_change_something(&self, id: &str) -> bool {
+        self.calls.iter().rev().find(|call| call.id == id).is_some_and(|call| call.may_change_something)
+    }
+
+    /// Sets the kind of the tool of a call.
     pub(super) fn set_kind(&mut self, id: &str, kind: Option<acp::ToolKind>) {
+        use acp::ToolKind::{Delete, Edit, Execute, Move};
         if let (Some(kind), Some(call)) = (kind, self.find(id)) {
+            call.may_change_something |= matches!(kind, Execute | Edit | Delete | Move);
             call.kind = serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(ToolKind::from));
         }
     }
@@ -80,29 +120,15 @@ impl Tools {
         self.calls.push_back(call);
     }
 
-    /// What is known of a question beside its text.
-    pub(super) fn question(&self, id: &str, question: &str) -> Option<Known> {
+    /// Returns the questions in the arguments of a call.
+    pub(super) fn questions(&self, id: &str) -> Vec<AskedQuestion> {
         #[derive(Deserialize)]
         struct Arguments {
-            questions: Vec<Asked>,
+            questions: Vec<AskedQuestion>,
         }
-        #[derive(Deserialize)]
-        struct Asked {
-            question: String,
-            header: Option<String>,
-            #[serde(default)]
-            options: Vec<Choice>,
-        }
-        #[derive(Deserialize)]
-        struct Choice {
-            label: String,
-            description: Option<String>,
-        }
-        let call = self.calls.iter().rev().find(|call| call.id == id)?;
-        let arguments: Arguments = serde_json::from_str(&call.arguments).ok()?;
-        let asked = arguments.questions.into_iter().find(|asked| asked.question == question)?;
-        let described = |choice: Choice| Some((choice.label, choice.description?));
-        Some(Known { header: asked.header, descriptions: asked.options.into_iter().filter_map(described).collect() })
+        let call = self.calls.iter().rev().find(|call| call.id == id);
+        let arguments = call.and_then(|call| serde_json::from_str::<Arguments>(&call.arguments).ok());
+        arguments.map_or_else(Vec::new, |arguments| arguments.questions)
     }
 }
 
@@ -112,7 +138,7 @@ impl Acp {
         self.tools.order
     }
 
-    /// Tells of a tool call that the agent has not told of by itself.
+    /// Emits a tool call that the agent has not announced.
     pub(super) fn announce(&mut self, id: &str, name: Option<&str>, all: &mut Vec<Incoming>) {
         if self.tools.find(id).is_none() {
             let name = name.unwrap_or_default().to_owned();
@@ -123,7 +149,7 @@ impl Acp {
 
     fn tell(&mut self, id: &str, name: &str, arguments: &str, made_here: bool, all: &mut Vec<Incoming>) {
         self.tools.last = Some(id.to_owned());
-        // As the program calls it.
+        // The name in the program.
         let name = self.own_tool(name).unwrap_or(name);
         let mut call = ToolCall {
             id: id.to_owned(),
@@ -141,10 +167,17 @@ impl Acp {
         all.push(Incoming::event(call));
     }
 
-    /// The agent tells of a new call, or again of one.
-    pub(super) fn tool_call(&mut self, id: &str, name: &str, fields: ToolCallUpdateFields, all: &mut Vec<Incoming>) {
+    /// Handles the announcement of a call, which may be repeated.
+    pub(super) fn tool_call(
+        &mut self,
+        id: &str,
+        name: &str,
+        fields: ToolCallUpdateFields,
+        meta: Option<&acp::Meta>,
+        all: &mut Vec<Incoming>,
+    ) {
         if self.tools.find(id).is_some() {
-            return self.tool_update(id, fields, all);
+            return self.tool_update(id, fields, meta, all);
         }
         let text = fields.content.as_deref().and_then(content::text);
         let begun = text.filter(|text| fields.raw_input.is_none() && looks_like_arguments(text)).unwrap_or_default();
@@ -159,22 +192,31 @@ impl Acp {
         };
         self.tools.add(call);
         self.tell(id, name, &arguments, false, all);
-        self.tool_update(id, fields, all);
+        self.tool_update(id, fields, meta, all);
     }
 
-    /// What has changed about a call.
-    pub(super) fn tool_update(&mut self, id: &str, fields: ToolCallUpdateFields, all: &mut Vec<Incoming>) {
+    /// Handles an update of a call.
+    pub(super) fn tool_update(
+        &mut self,
+        id: &str,
+        fields: ToolCallUpdateFields,
+        meta: Option<&acp::Meta>,
+        all: &mut Vec<Incoming>,
+    ) {
         self.announce(id, fields.title.as_deref(), all);
         self.tools.set_kind(id, fields.kind);
         let Some(call) = self.tools.find(id) else { return };
         if call.ended {
             return;
         }
+        if let Some(meta) = meta {
+            call.meta.add(meta);
+        }
         let ToolCallUpdateFields { kind, status, title, content, locations, mut raw_input, raw_output, .. } = fields;
         let waits = matches!(status, None | Some(ToolCallStatus::Pending));
         if call.arguments.is_empty() {
             call.blank |= raw_input.as_ref().is_some_and(is_blank);
-            // Once the tool runs, the call is what it was told to be.
+            // Once the tool runs, the arguments are final.
             let blank = || (call.blank && !waits).then(|| json!({}));
             raw_input = raw_input.filter(|raw| !is_blank(raw)).or_else(blank);
         }
@@ -198,7 +240,7 @@ impl Acp {
             arguments = Some(whole_arguments(&raw, content.as_deref()));
             call.called = true;
         } else if !ends && !call.called {
-            // As they come from the model, told in whole each time.
+            // The model's arguments so far. The agent repeats all of them each time.
             let text = content.as_deref().and_then(content::text);
             arguments = text.filter(|text| looks_like_arguments(text) && text.starts_with(&*call.arguments));
         }
@@ -206,7 +248,7 @@ impl Acp {
             Some(arguments) => self.take_arguments(id, &arguments, all),
             None => match content {
                 Some(content) => call.content = content,
-                // What was shown while it ran is not what came out in the end.
+                // The content that was displayed during the run is not the final output.
                 None if ends && raw_output.is_some() => call.content.clear(),
                 None => {}
             },
@@ -216,7 +258,7 @@ impl Acp {
         }
     }
 
-    /// What a request for permission tells of the call that it is about, where the agent has not told it before.
+    /// Emits the arguments of a call that the agent first sends in a permission request.
     pub(super) fn input_of_request(&mut self, id: &str, fields: &ToolCallUpdateFields, all: &mut Vec<Incoming>) {
         let Some(call) = self.tools.find(id).filter(|call| call.arguments.is_empty() && !call.ended) else { return };
         let Some(raw) = fields.raw_input.as_ref().filter(|raw| raw.is_object() && !is_blank(raw)) else { return };
@@ -224,7 +266,7 @@ impl Acp {
         self.take_arguments(id, &whole_arguments(raw, None), all);
     }
 
-    /// Passes on what is new of the arguments.
+    /// Emits the new part of the arguments.
     fn take_arguments(&mut self, id: &str, whole: &str, all: &mut Vec<Incoming>) {
         let last = self.tools.last.as_deref() == Some(id);
         let Some(call) = self.tools.find(id) else { return };
@@ -235,7 +277,7 @@ impl Acp {
                 all.push(Incoming::event(part));
             }
             None if is_same_json(&call.arguments, whole) => return,
-            // Parts belong to the last call, and they only add: otherwise the call is told anew, in whole.
+            // A part can only extend the last call. In any other case the whole call is emitted again.
             _ => {
                 let name = call.name.clone();
                 self.tell(id, &name, whole, true, all);
@@ -254,7 +296,8 @@ impl Acp {
             extras.insert("title".to_owned(), json!(title));
         }
         let content = std::mem::take(&mut call.content);
-        let result = ToolResult {
+        let meta = call.meta.take();
+        let mut result = ToolResult {
             tool_call_id: id.to_owned(),
             return_value: ToolReturnValue {
                 is_error: failed,
@@ -268,16 +311,17 @@ impl Acp {
             tool_call: Default::default(),
         };
         call.arguments = String::new();
+        meta::put(&mut result.extra, meta);
         all.push(Incoming::event(result));
     }
 }
 
-/// Arguments of which nothing is told.
+/// Returns whether the arguments are an empty object.
 fn is_blank(raw: &Value) -> bool {
     raw.as_object().is_some_and(Map::is_empty)
 }
 
-/// Arguments are an object; other text is what the tool shows.
+/// Arguments are an object. Other text is output of the tool.
 fn looks_like_arguments(text: &str) -> bool {
     text.is_empty() || text.trim_start().starts_with('{')
 }
@@ -287,7 +331,7 @@ fn is_same_json(a: &str, b: &str) -> bool {
     value(a).is_some_and(|a| value(b) == Some(a))
 }
 
-/// The arguments as text: the agent's own spelling if it shows one.
+/// Returns the arguments as text, with the agent's formatting if it displays them.
 fn whole_arguments(raw: &Value, content: Option<&[ToolCallContent]>) -> String {
     let shown =
         content.and_then(content::text).filter(|text| serde_json::from_str::<Value>(text).ok().as_ref() == Some(raw));

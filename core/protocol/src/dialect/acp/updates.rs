@@ -1,29 +1,35 @@
-//! What the agent tells while it works.
+//! The agent's updates during a turn.
 
 use std::borrow::Cow;
 
 use agent_client_protocol_schema::v1::{
-    self as acp, AvailableCommand, ContentBlock, SessionUpdate, ToolCall, ToolCallUpdateFields, UsageUpdate,
+    self as acp, AvailableCommand, CompactionStatus, CompactionUpdate, ContentBlock, SessionUpdate, ToolCall,
+    ToolCallUpdateFields, UsageUpdate,
 };
 use serde_json::json;
 
-use super::opening::{Stage, mode_option};
-use super::{Acp, content, unknown};
+use super::{Acp, content, meta, unknown};
 use crate::dialect::Incoming;
-use crate::wire::jsonrpc::{MAX_DEPTH, Params, is_too_deep};
-use crate::wire::scan::{for_each_member, plain_text_part, text_of};
-use crate::wire::value::object;
-use crate::wire::{ContentPart, Event, Json, SlashCommand, StatusUpdate, ThinkPart, UnknownEvent};
+use crate::json::object;
+use crate::json::scan::{for_each_member, plain_text_part, text_of};
+use crate::jsonrpc::{MAX_DEPTH, Params, is_too_deep};
+use crate::messages::{
+    CompactionBegin, CompactionEnd, ContentPart, Event, Json, SlashCommand, StatusUpdate, ThinkPart, UnknownEvent,
+};
 
-/// Of others, those that tell of the session, and not of the turn that happens to run.
+/// The other updates that concern the session, and not the running turn.
 const ASIDE: [&str; 3] = ["available_commands_update", "session_info_update", "config_option_update"];
 
-/// An update, as text, with the members that tell how to read the rest.
+/// Notices for the user. They are live even while the past of a session is loaded.
+const NOTICE: &str = "notice";
+
+/// An update as text, with the members that say how to read the rest.
 struct Update<'a> {
     text: &'a str,
     kind: Cow<'a, str>,
-    /// The content, if the update has no other members.
+    /// The content, if there are no other members, and no `_meta` next to the update.
     content: Option<&'a str>,
+    meta: Option<acp::Meta>,
 }
 
 impl<'a> Update<'a> {
@@ -32,23 +38,30 @@ impl<'a> Update<'a> {
         if !text.starts_with('{') {
             return Err("update: not an object".to_owned());
         }
-        let (mut kind, mut content, mut others) = (None, None, 0);
+        let (mut kind, mut content, mut meta, mut others) = (None, None, None, 0);
         let mut is_repeated = false;
         let read = for_each_member(text, |name, value| {
             match name.decode().as_deref() {
                 Some("sessionUpdate") => is_repeated |= kind.replace(value).is_some(),
                 Some("content") => content = Some(value),
-                _ => others += 1,
+                name => {
+                    others += 1;
+                    if name == Some("_meta") {
+                        meta = Some(value);
+                    }
+                }
             }
             Ok(())
         });
         let kind = kind.filter(|_| read.is_ok() && !is_repeated).and_then(text_of);
         let kind = kind.ok_or("sessionUpdate: missing, repeated or not a string")?;
-        Ok(Self { text, kind, content: content.filter(|_| others == 0) })
+        let beside = params.member("_meta").unwrap_or_default();
+        let content = content.filter(|_| others == 0 && beside.is_none());
+        Ok(Self { text, kind, content, meta: meta::of_both(meta::read(beside), meta::read(meta).as_ref()) })
     }
 
-    /// Decodes the updates that have a canonical form; nothing for others. The type is known, so it is decoded by itself:
-    /// serde would copy everything before it looks for the tag.
+    /// Decodes the updates that have a canonical form. `None` for others. Each type is decoded by itself, because serde
+    /// would copy all members before the tag.
     fn decode(&self) -> Option<serde_json::Result<SessionUpdate>> {
         Some(match &*self.kind {
             "agent_message_chunk" => object(self.text).map(SessionUpdate::AgentMessageChunk),
@@ -58,12 +71,13 @@ impl<'a> Update<'a> {
             "current_mode_update" => object(self.text).map(SessionUpdate::CurrentModeUpdate),
             "config_option_update" => object(self.text).map(SessionUpdate::ConfigOptionUpdate),
             "usage_update" => object(self.text).map(SessionUpdate::UsageUpdate),
+            "compaction_update" => object(self.text).map(SessionUpdate::CompactionUpdate),
             "available_commands_update" => object(self.text).map(SessionUpdate::AvailableCommandsUpdate),
             _ => return None,
         })
     }
 
-    /// A piece of the answer, or of the thinking, that is only text. Such pieces are most of what an agent sends.
+    /// Reads a piece of the answer or of the thinking that is only text. Most updates are such pieces.
     fn plain_text(&self) -> Option<ContentPart> {
         let text = || plain_text_part(self.content?);
         match &*self.kind {
@@ -96,8 +110,7 @@ impl Acp {
             });
             return Incoming::event(left_out);
         }
-        if matches!(self.stage, Stage::Session) && self.params.session_id.is_some() && !ASIDE.contains(&&*update.kind) {
-            // A session that is loaded tells of its past.
+        if !ASIDE.contains(&&*update.kind) && update.kind != NOTICE && self.is_past() {
             return Incoming::Batch(Vec::new());
         }
         let mut all = Vec::new();
@@ -110,27 +123,46 @@ impl Acp {
             return Incoming::Batch(all);
         }
         match update.decode() {
-            Some(Ok(decoded)) => self.update(&update.kind, decoded, update.text, &mut all),
+            Some(Ok(decoded)) => {
+                // The result of the tool call contains it.
+                let is_of_tool = matches!(decoded, SessionUpdate::ToolCallUpdate(_));
+                self.update(&update, decoded, &mut all);
+                let meta = update.meta.filter(|_| !is_of_tool);
+                if meta.is_some_and(|meta| !meta::put_into_first(meta, &mut all)) {
+                    self.pass_on(&update.kind, update.text, None, &mut all);
+                }
+            }
             Some(Err(error)) => self.pass_on(&update.kind, update.text, Some(error.to_string()), &mut all),
             None => self.pass_on(&update.kind, update.text, None, &mut all),
         }
         Incoming::batch(all)
     }
 
-    /// An update that has no counterpart, as it came.
+    /// Converts an update without a counterpart to an unknown event.
     fn pass_on(&mut self, kind: &str, update: &str, error: Option<String>, all: &mut Vec<Incoming>) {
         let event = unknown(kind, update, error);
         if ASIDE.contains(&kind) {
             all.push(Incoming::out_of_turn(event));
         } else {
-            self.begin_step(all);
+            if kind != NOTICE {
+                self.begin_step(all);
+            }
             all.push(Incoming::event(event));
         }
     }
 
-    fn update(&mut self, kind: &str, update: SessionUpdate, raw: &str, all: &mut Vec<Incoming>) {
+    fn update(
+        &mut self,
+        Update { kind, text: raw, meta, .. }: &Update<'_>,
+        update: SessionUpdate,
+        all: &mut Vec<Incoming>,
+    ) {
         match update {
-            SessionUpdate::AgentMessageChunk(chunk) => self.part(content::part(chunk.content), all),
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                let part = content::part(chunk.content);
+                self.part(part, all);
+                self.usage_of_chunk(chunk.meta.as_ref(), all);
+            }
             SessionUpdate::AgentThoughtChunk(chunk) => match chunk.content {
                 ContentBlock::Text(text) => {
                     let think = ThinkPart { think: text.text, encrypted: None, extra: Default::default() };
@@ -141,42 +173,55 @@ impl Acp {
             SessionUpdate::ToolCall(call) => {
                 self.begin_step(all);
                 let (id, name, fields) = taken_apart(call);
-                self.tool_call(&id, &name, fields, all);
+                self.tool_call(&id, &name, fields, meta.as_ref(), all);
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 self.begin_step(all);
-                self.tool_update(&update.tool_call_id.0, update.fields, all);
+                self.tool_update(&update.tool_call_id.0, update.fields, meta.as_ref(), all);
             }
             SessionUpdate::CurrentModeUpdate(update) => {
-                self.modes.enter(&update.current_mode_id.0);
-                self.tell_mode(all);
+                self.mode_entered(&update.current_mode_id.0, all);
             }
             SessionUpdate::ConfigOptionUpdate(update) => {
-                let mode = update.config_options.iter().find_map(mode_option);
-                if mode.is_some_and(|(_, current, _)| self.modes.enter(&current)) {
-                    self.tell_mode(all);
-                }
+                self.options_listed(&update.config_options, all);
                 self.pass_on(kind, raw, None, all);
             }
-            // It comes after the turn that it tells of, maybe when the next has begun.
+            // It may arrive after its turn, possibly during the next turn.
             SessionUpdate::UsageUpdate(usage) => all.push(Incoming::out_of_turn(context(&usage))),
+            SessionUpdate::CompactionUpdate(update) => self.compaction(&update, raw, all),
             SessionUpdate::AvailableCommandsUpdate(update) => {
                 all.push(Incoming::Commands(update.available_commands.into_iter().map(command).collect()));
-                // Programs see in it that the list has changed, and what the list has no word for.
+                // The event shows programs that the list has changed, and has fields that the list lacks.
                 self.pass_on(kind, raw, None, all);
             }
             _ => self.pass_on(kind, raw, None, all),
         }
     }
 
+    /// Handles an update of a compaction. The agent repeats it with each change; the first and the last become events.
+    fn compaction(&mut self, update: &CompactionUpdate, raw: &str, all: &mut Vec<Incoming>) {
+        let id = &*update.compaction_id.0;
+        let runs = self.compaction.as_deref() == Some(id);
+        match update.status {
+            CompactionStatus::InProgress if runs => {}
+            CompactionStatus::InProgress => {
+                self.compaction = Some(id.to_owned());
+                self.begin_step(all);
+                all.push(Incoming::event(CompactionBegin { extra: Default::default() }));
+            }
+            CompactionStatus::Completed | CompactionStatus::Failed | CompactionStatus::Cancelled if runs => {
+                self.compaction = None;
+                let mut end = CompactionEnd { extra: Default::default() };
+                end.extra.insert("status", json!(update.status));
+                all.push(Incoming::event(end));
+            }
+            _ => self.pass_on("compaction_update", raw, None, all),
+        }
+    }
+
     fn part(&mut self, part: ContentPart, all: &mut Vec<Incoming>) {
         self.begin_step(all);
         all.push(Incoming::event(part));
-    }
-
-    fn tell_mode(&self, all: &mut Vec<Incoming>) {
-        let update = StatusUpdate { plan_mode: Some(self.modes.in_plan()), ..StatusUpdate::unchanged() };
-        all.push(Incoming::out_of_turn(update));
     }
 }
 
@@ -189,12 +234,12 @@ fn taken_apart(call: ToolCall) -> (String, String, ToolCallUpdateFields) {
     }
     fields.raw_input = raw_input;
     fields.raw_output = raw_output;
-    // Without a name of its own the title is the tool's name, until an update says what it does.
+    // If the tool has no name of its own, the title is the tool's name, until an update describes the call.
     let name = name.or_else(|| named(meta.as_ref())).unwrap_or(title);
     (tool_call_id.0.to_string(), name, fields)
 }
 
-/// The tool's name where Qwen Code and its relatives have it, whose titles are for people.
+/// Returns the tool's name from the field that Qwen Code and its forks use. Their titles are for people.
 pub(super) fn named(meta: Option<&acp::Meta>) -> Option<String> {
     Some(meta?.get("toolName")?.as_str()?.to_owned())
 }
@@ -208,7 +253,7 @@ fn command(command: AvailableCommand) -> SlashCommand {
     command
 }
 
-/// How full the context is.
+/// Returns the size of the context and its use.
 fn context(usage: &UsageUpdate) -> StatusUpdate {
     let tokens = |count: u64| Some(i64::try_from(count).unwrap_or(i64::MAX));
     let mut update = StatusUpdate {

@@ -1,4 +1,4 @@
-//! The promises hold with an agent of ACP as well, whatever it does.
+//! The promises hold for any behaviour of an agent of ACP.
 
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_ends_ends_once_and_nothing_is_allowed_by_itself(
+    fn conversation_ends_once_without_unasked_approvals(
         approval in answering(),
         question in answering(),
         limited in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, in whatever dialect and in whatever pieces: the promises hold.
+//! The contract holds for random steps in any order, in any dialect and in any pieces.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn reply() -> impl Strategy<Value = Reply> {
     ]
 }
 
-/// What the agent does of its own accord.
+/// The agent's own steps.
 fn agent() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (0..EVENTS.len() as u8).prop_map(Step::Event),
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_sums_come_out_even_whatever_happens(scenario in scenario(proptest::collection::vec(step(), 0..60))) {
+    fn conversation_counts_are_consistent(scenario in scenario(proptest::collection::vec(step(), 0..60))) {
         play(&scenario);
     }
 }
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_same_comes_out_in_whatever_pieces(
+    fn result_is_independent_of_chunking(
         whole in scenario(proptest::collection::vec(agent(), 0..20)),
         pieces in 1..64_u8,
     ) {
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn any_line_is_something(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_line_keeps_parser_invariants(line in proptest::collection::vec(any::<u8>(), 0..200)) {
         envelope::check(&line);
         framing::check(&line);
         for which in 0..Spoken::all().len() {
@@ -125,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn any_json_is_something(value in json(), wrap in 0..4_u8, kind in 0..EVENTS.len()) {
+    fn any_json_keeps_parser_invariants(value in json(), wrap in 0..4_u8, kind in 0..EVENTS.len()) {
         let text = match wrap {
             0 => value,
             1 => format!(r#"{{"method":"event","params":{{"type":"{}","payload":{value}}}}}"#, EVENTS[kind].0),

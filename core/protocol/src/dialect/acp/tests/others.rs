@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// What a turn's tools and requests come to.
+/// The trace of a turn's tools and requests.
 fn tools(case: &str) -> Vec<String> {
     let told = ["call ", "part ", "may ", "which ", "result ", "turn "];
     Player::play(case).into_iter().filter(|line| told.iter().any(|word| line.starts_with(word))).collect()
 }
 
 #[test]
-fn qwen_code_tells_arguments_with_its_request_and_offers_two_ways_to_allow_for_good() {
+fn recorded_qwen_code_gives_expected_events() {
     let told = tools("qwen-code-0.24.4/work");
     let expected = [
         r#"turn finished 1 "Hello""#,
@@ -31,7 +31,7 @@ fn qwen_code_tells_arguments_with_its_request_and_offers_two_ways_to_allow_for_g
 }
 
 #[test]
-fn opencode_tells_of_a_call_before_it_knows_what_is_asked() {
+fn recorded_opencode_gives_expected_events() {
     let told = tools("opencode-1.18.33/work");
     let expected = [
         r#"turn finished 1 "Hello""#,
@@ -63,7 +63,7 @@ fn tool(kind: &str, fields: Value) -> String {
 }
 
 #[test]
-fn an_empty_input_is_none_until_the_tool_runs() {
+fn empty_input_is_absent_until_tool_runs() {
     let mut player = prompted();
     player.hear(&tool("tool_call", json!({"status": "pending", "rawInput": {}})));
     player.hear(&tool("tool_call_update", json!({"status": "in_progress", "rawInput": {"path": "a"}})));
@@ -77,7 +77,7 @@ fn an_empty_input_is_none_until_the_tool_runs() {
 }
 
 #[test]
-fn what_is_shown_in_the_end_is_what_came_out() {
+fn last_tool_output_wins_over_progress() {
     let text = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     let mut player = prompted();
     player.hear(&tool("tool_call", json!({"status": "in_progress", "rawInput": {"k": 1}, "content": text("Working")})));
@@ -90,7 +90,7 @@ fn what_is_shown_in_the_end_is_what_came_out() {
     assert_eq!(player.trace.last().map(String::as_str), Some("result t ok \"shown\""));
 }
 
-/// What becomes of a request with these options, by the kinds' names, where the program gives this answer.
+/// The outcome of a request with these options, by the names of the kinds, if the program gives this answer.
 fn asked(kinds: &[&str]) -> (Player, u64, Event) {
     let mut player = prompted();
     let option =
@@ -111,20 +111,20 @@ fn chosen(kinds: &[&str], answer: &Answer) -> Value {
 }
 
 #[test]
-fn for_good_is_no_more_than_the_program_means() {
+fn ambiguous_allow_always_selects_allow_once() {
     let (once, no) =
         (json!({"outcome": "selected", "optionId": "o2"}), json!({"outcome": "selected", "optionId": "o3"}));
     let kinds = ["allow_always", "allow_always", "allow_once", "reject_once"];
     let (_, _, request) = asked(&kinds);
     assert!(matches!(request, Event::ApprovalRequest(_)), "{request:?}");
     assert_eq!(chosen(&kinds, &Answer::Approval(Approval::Approve)), once);
-    // How far each of the two goes is not known.
+    // The scope of each of the two is unknown.
     assert_eq!(chosen(&kinds, &Answer::Approval(Approval::ApproveForSession)), once);
     assert_eq!(chosen(&kinds, &Answer::Approval(Approval::reject("no"))), no);
 }
 
 #[test]
-fn options_of_a_kind_that_is_not_known_are_offered_by_name() {
+fn unknown_option_kinds_become_question() {
     let kinds = ["allow_once", "allow_on_sundays", "reject_once"];
     let (_, _, request) = asked(&kinds);
     let Event::QuestionRequest(request) = request else { panic!("{request:?}") };
@@ -133,7 +133,7 @@ fn options_of_a_kind_that_is_not_known_are_offered_by_name() {
     let selected = |id: &str| json!({"outcome": "selected", "optionId": id});
     let sundays = Answer::Question(Some(Answers::new().answer("Do it", "Way 1")));
     assert_eq!(chosen(&kinds, &sundays), selected("o1"));
-    // Whoever does not choose rejects; where nothing is known to reject, nothing is chosen.
+    // Without a choice the answer rejects; if no option is known to reject, none is selected.
     assert_eq!(chosen(&kinds, &Answer::Question(None)), selected("o2"));
     assert_eq!(chosen(&["allow_once", "whim"], &Answer::Question(None)), json!({"outcome": "cancelled"}));
     let unknown = Answer::Question(Some(Answers::new().answer("Do it", "Way 9")));
@@ -141,7 +141,7 @@ fn options_of_a_kind_that_is_not_known_are_offered_by_name() {
 }
 
 #[test]
-fn a_request_without_options_or_with_none_that_can_be_read_allows_nothing() {
+fn permission_without_readable_options_is_not_granted() {
     for options in [json!([]), json!([{"name": "x"}]), json!(3), Value::Null] {
         let mut player = prompted();
         let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t", "title": "Do it"}, "options": options});
@@ -158,7 +158,7 @@ fn a_request_without_options_or_with_none_that_can_be_read_allows_nothing() {
 }
 
 #[test]
-fn an_answer_under_a_name_that_only_the_connection_has_is_none() {
+fn response_with_unknown_id_is_ignored() {
     let mut player = prompted();
     for id in ["\"prompt-2\"", "\"2x\"", "2.0", "-2", "999"] {
         player.hear(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"stopReason":"end_turn"}}}}"#));
@@ -169,7 +169,7 @@ fn an_answer_under_a_name_that_only_the_connection_has_is_none() {
 }
 
 #[test]
-fn what_is_asked_outside_of_a_turn_is_answered_once_whatever_becomes_of_turns() {
+fn permission_outside_turn_is_answered_once() {
     let ask = |id: u64| {
         let options = json!([{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]);
         let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t", "title": "Do it"}, "options": options});
@@ -184,7 +184,7 @@ fn what_is_asked_outside_of_a_turn_is_answered_once_whatever_becomes_of_turns() 
     player.connection.cancel(1, player.now);
     player.look();
     let answered = |sent: Vec<Value>| sent.into_iter().filter(|line| line["result"].is_object()).collect::<Vec<_>>();
-    // Only what was asked in the turn goes with it.
+    // Only requests of the turn end with it.
     let cancelled = answered(player.sent());
     assert_eq!(cancelled.len(), 1);
     assert_eq!(cancelled[0], json!({"jsonrpc": "2.0", "id": 1, "result": {"outcome": {"outcome": "cancelled"}}}));
@@ -196,7 +196,7 @@ fn what_is_asked_outside_of_a_turn_is_answered_once_whatever_becomes_of_turns() 
 }
 
 #[test]
-fn the_ways_to_log_in_are_told() {
+fn missing_login_error_lists_auth_methods() {
     let mut player = Player::new(params());
     let methods = json!([{"id": "a", "name": "With a key"}, {"id": "b", "type": "novel", "name": "By hand"}, 3]);
     player.hear(&answer(0, json!({"protocolVersion": 1, "authMethods": methods})));
@@ -208,4 +208,166 @@ fn the_ways_to_log_in_are_told() {
         "{only}"
     );
     assert!(only.contains("it knows these ways to log in: With a key, By hand"), "{only}");
+}
+
+#[test]
+fn approval_description_contains_command() {
+    let described = |call: Option<Value>, request: Value| {
+        let mut player = prompted();
+        if let Some(call) = call {
+            player.hear(&tool("tool_call", call));
+        }
+        let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
+        let mut tool_call = json!({"toolCallId": "t",
+            "content": [{"type": "content", "content": {"type": "text", "text": "List files"}}]});
+        for (key, value) in request.as_object().expect("fields") {
+            tool_call[key] = value.clone();
+        }
+        let params = json!({"sessionId": "s", "toolCall": tool_call, "options": options});
+        let request = json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params});
+        player.hear(&request.to_string());
+        match player.asked.remove(0) {
+            (_, Event::ApprovalRequest(request)) => request.description,
+            other => panic!("{other:?}"),
+        }
+    };
+    // As Gemini CLI asks, which has not announced the call before.
+    let title = json!({"title": "rm -r data", "kind": "execute"});
+    assert_eq!(described(None, title.clone()), "rm -r data\n\nList files");
+    // As Claude Code asks, whose tool has a name of its own.
+    let call = json!({"title": "Terminal", "name": "Bash", "rawInput": {"command": "rm -r data"}});
+    assert_eq!(described(Some(call), title), "rm -r data\n\nList files");
+    // As Kimi Code asks, whose title is the tool's name.
+    let call = json!({"title": "Bash", "rawInput": {"command": "rm -r data"}});
+    assert_eq!(described(Some(call), json!({"title": "Bash"})), "List files");
+    assert_eq!(described(None, json!({"title": "List files in data", "content": []})), "List files in data");
+}
+
+#[test]
+fn usage_in_update_and_answer_counts_once() {
+    let usage = |player: &Player| player.trace.iter().filter(|line| line.contains("token_usage")).count();
+    let counts = json!({"inputTokens": 100, "outputTokens": 10, "totalTokens": 110});
+    let mut player = prompted();
+    player.hear(&answer(2, json!({"stopReason": "end_turn", "usage": counts})));
+    assert_eq!(usage(&player), 1, "{:?}", player.trace);
+    let mut player = prompted();
+    let content = json!({"type": "text", "text": ""});
+    let update = json!({"sessionUpdate": "agent_message_chunk", "content": content, "_meta": {"usage": counts}});
+    player.hear(&super::update(update));
+    player.hear(&answer(2, json!({"stopReason": "end_turn", "usage": counts})));
+    assert_eq!(usage(&player), 1, "{:?}", player.trace);
+    let mut player = prompted();
+    player.hear(&answer(2, json!({"stopReason": "end_turn", "usage": 3})));
+    assert_eq!(usage(&player), 0, "{:?}", player.trace);
+}
+
+#[test]
+fn recorded_gemini_cli_gives_expected_events() {
+    let told: Vec<_> = tools("gemini-cli-0.61.0/work").into_iter().map(|line| without_ids(&line)).collect();
+    let expected = [
+        r#"turn finished 1 "Hello""#,
+        r#"call <id> echo one > one.txt "" (made here)"#,
+        "may echo one > one.txt 0: echo one > one.txt\n\n[current working directory /project] (Write one)",
+        r#"result <id> ok """#,
+        r#"turn finished 1 "Done""#,
+        r#"call <id> echo two > two.txt "" (made here)"#,
+        "may echo two > two.txt 1: echo two > two.txt\n\n[current working directory /project] (Write two)",
+        r#"turn finished 1 "I see""#,
+        r#"turn cancelled 1 "On and on""#,
+    ];
+    assert_eq!(told[..expected.len()], expected);
+    assert_eq!(told[told.len() - 3..], [r#"turn finished 1 "Fresh""#, "call ok", "call ok"]);
+}
+
+/// Without the ids that Gemini CLI makes of the time.
+fn without_ids(line: &str) -> String {
+    let clean = |word: &str| if word.starts_with("run_shell_command__") { "<id>".to_owned() } else { word.to_owned() };
+    line.split(' ').map(clean).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn recorded_claude_code_gives_expected_events() {
+    let told = tools("claude-agent-acp-0.101.0/work");
+    let expected = [
+        r#"turn finished 1 "Hello""#,
+        r#"call c1 Bash """#,
+        r#"part "{\"command\":\"echo one > one.txt\",\"description\":\"Write one\"}""#,
+        "may Bash 0: echo one > one.txt\n\nWrite one",
+        r#"result c1 ok "(Bash completed with no output)""#,
+        r#"turn finished 1 "Done""#,
+        r#"call c2 Bash """#,
+        r#"part "{\"command\":\"echo two > two.txt\",\"description\":\"Write two\"}""#,
+        "may Bash 1: echo two > two.txt\n\nWrite two",
+        r#"result c2 failed "```\nUser refused permission to run tool\n```""#,
+        r#"turn finished 1 "I see""#,
+        r#"turn cancelled 1 "On and on""#,
+    ];
+    assert_eq!(told[..expected.len()], expected);
+    assert_eq!(told[told.len() - 3..], [r#"turn finished 1 "Fresh""#, "call ok", "call ok"]);
+}
+
+fn said(text: &str) -> String {
+    update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}))
+}
+
+fn refused(id: u64) -> String {
+    let error = json!({"code": -32601, "message": "\"Method not found\""});
+    json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
+}
+
+/// A session that Gemini CLI loads, up to its answer to `session/load`.
+fn loaded_by_gemini(params: SessionParams) -> Player {
+    let mut player = Player::new(SessionParams { session_id: Some("s".into()), ..params });
+    let mut hello = initialized(json!({"loadSession": true}));
+    hello["result"]["agentInfo"] = json!({"name": "gemini-cli", "title": "Gemini CLI", "version": "0.61.0"});
+    player.hear(&hello.to_string());
+    assert_eq!(player.sent().last().expect("a call")["method"], "session/load");
+    player.hear(&said("one"));
+    player
+}
+
+#[test]
+fn past_after_load_answer_is_not_live() {
+    let mut player = loaded_by_gemini(params());
+    player.hear(&answer(1, json!({"modes": {"currentModeId": "default", "availableModes": []}})));
+    let asked = player.sent();
+    assert_eq!((asked.len(), &asked[0]["id"], &asked[0]["method"]), (1, &json!(2), &json!("_kimi-agent/end_of_past")));
+    player.hear(&said("two"));
+    player.hear(&refused(2));
+    // More may have been written since.
+    assert_eq!(player.sent()[0]["id"], 3);
+    player.hear(&said("three"));
+    player.hear(&answer(3, json!({})));
+    assert_eq!(player.sent()[0]["id"], 4);
+    player.hear(&update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []})));
+    assert_eq!(std::mem::take(&mut player.trace), ["outside: unknown available_commands_update"]);
+    player.hear(&refused(4));
+    assert_eq!((player.sent().len(), std::mem::take(&mut player.trace)), (0, vec!["opened s".to_owned()]));
+    player.connection.prompt(1, "hi".into(), player.now);
+    player.look();
+    player.hear(&said("new"));
+    player.hear(&answer(5, json!({"stopReason": "end_turn"})));
+    assert_eq!(player.trace.last().map(String::as_str), Some("turn finished 1 \"new\""));
+}
+
+#[test]
+fn loaded_session_is_configured_after_past() {
+    let mut player = loaded_by_gemini(SessionParams { model: Some("big".into()), ..params() });
+    let options = json!([{"type": "select", "id": "m", "name": "M", "category": "model", "currentValue": "small",
+        "options": [{"value": "big", "name": "Big"}]}]);
+    player.hear(&answer(1, json!({"configOptions": options})));
+    assert_eq!(player.sent()[0]["method"], "_kimi-agent/end_of_past");
+    player.hear(&refused(2));
+    assert_eq!(player.sent()[0]["params"], json!({"sessionId": "s", "configId": "m", "value": "big"}));
+    player.hear(&answer(3, json!({"configOptions": options})));
+    assert_eq!(player.trace, ["opened s"]);
+}
+
+#[test]
+fn end_of_past_probe_is_agent_specific() {
+    let mut player = Player::new(SessionParams { session_id: Some("s".into()), ..params() });
+    player.hear(&initialized(json!({"loadSession": true})).to_string());
+    player.sent();
+    player.hear(&answer(1, json!({})));
+    assert_eq!((player.sent().len(), player.trace), (0, vec!["opened s".to_owned()]));
 }

@@ -22,7 +22,7 @@ fn with_tool(http: bool) -> (Player, Value) {
 }
 
 #[test]
-fn the_programs_tools_go_along_as_a_server_where_the_agent_takes_one() {
+fn tools_server_is_passed_to_http_agents() {
     let (_, session) = with_tool(true);
     let headers = json!([{"name": "Authorization", "value": "Bearer secret"}]);
     let server = json!({"type": "http", "name": "program", "url": "http://127.0.0.1:1/mcp", "headers": headers});
@@ -32,7 +32,7 @@ fn the_programs_tools_go_along_as_a_server_where_the_agent_takes_one() {
 }
 
 #[test]
-fn the_programs_own_tools_keep_their_names_and_need_no_permission() {
+fn own_tools_are_approved_under_own_names() {
     let (mut player, _) = with_tool(true);
     player.connection.prompt(1, "go".into(), player.now);
     player.look();
@@ -61,6 +61,17 @@ fn the_programs_own_tools_keep_their_names_and_need_no_permission() {
         assert!(player.sent().is_empty(), "{name}");
         assert_eq!(player.asked.len(), number as usize, "{name}");
     }
+    // Nor a call of a kind that changes something, whether the call names the kind or the request.
+    let with_kind = |line: String, kind: &str| line.replace("\"title\"", &format!("\"kind\":\"{kind}\",\"title\""));
+    for (number, kind) in (10..).step_by(2).zip(["execute", "edit", "delete", "move"]) {
+        let [first, second] = [format!("{kind}-1"), format!("{kind}-2")];
+        player.hear(&with_kind(call(&first, "mcp__program__add"), kind));
+        player.hear(&with_kind(ask(number, &first, "mcp__program__add"), "other"));
+        player.hear(&call(&second, "mcp__program__add"));
+        player.hear(&with_kind(ask(number + 1, &second, "mcp__program__add"), kind));
+        assert!(player.sent().is_empty(), "{kind}");
+    }
+    assert_eq!(player.asked.len(), others.len() + 8);
     let calls: Vec<_> = player.trace.iter().filter(|line| line.starts_with("call")).map(String::as_str).collect();
     let expected = ["a add", "mcp__other__add mcp__other__add", "mcp__program__addition mcp__program__addition"];
     assert_eq!(calls[..3], expected.map(|call| format!("call {call} \"\"")));

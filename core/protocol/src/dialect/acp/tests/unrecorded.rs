@@ -1,11 +1,11 @@
-//! What no recording has, told by agents that are made up.
+//! Behaviour that no recording has, from made-up agents.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn what_the_program_wants_is_set_before_the_session_is_open() {
+fn model_and_thinking_are_set_while_opening() {
     let params = SessionParams { model: Some("big".into()), thinking: Some(true), ..params() };
     let mut player = Player::new(params);
     player.hear(&initialized(json!({})).to_string());
@@ -26,7 +26,7 @@ fn what_the_program_wants_is_set_before_the_session_is_open() {
 }
 
 #[test]
-fn a_session_goes_on_where_the_agent_can() {
+fn session_continues_by_resume_or_load() {
     let resumed = |capabilities: Value| {
         let mut player = Player::new(SessionParams { session_id: Some("s".into()), ..params() });
         player.sent();
@@ -42,7 +42,7 @@ fn a_session_goes_on_where_the_agent_can() {
     assert_eq!(sent[0]["method"], "session/load");
     player.hear(&update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"}})));
     player.hear(&answer(1, Value::Null));
-    // The past is not told again.
+    // The past is not emitted again.
     assert_eq!(player.trace, ["opened s"]);
 
     let (sent, player) = resumed(json!({}));
@@ -51,7 +51,7 @@ fn a_session_goes_on_where_the_agent_can() {
 }
 
 #[test]
-fn a_session_begins_with_anothers_past_where_the_agent_can() {
+fn session_fork_needs_capability() {
     let forked = |capabilities: Value| {
         let mut player = Player::new(SessionParams { fork_of: Some("s".into()), ..params() });
         player.sent();
@@ -65,11 +65,14 @@ fn a_session_begins_with_anothers_past_where_the_agent_can() {
 
     let (sent, player) = forked(json!({}));
     assert!(sent.is_empty());
-    assert_eq!(player.trace, ["not opened: unsupported: fake 1 (ACP 1) does not support `fork`"]);
+    assert_eq!(
+        player.trace,
+        ["not opened: unsupported: fake 1 (ACP 1) does not support `fork`; check `session.capabilities.fork` before"]
+    );
 }
 
 #[test]
-fn nothing_is_allowed_for_good_that_was_allowed_once() {
+fn approve_once_never_selects_allow_always() {
     let ask = |options: Value, approval: Approval| {
         let mut player = prompted();
         let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t", "title": "Bash"}, "options": options});
@@ -123,7 +126,7 @@ fn offered<'a>(options: &[(&str, &str, &'a str)]) -> Vec<(String, String, &'a st
 }
 
 #[test]
-fn ambiguous_options_never_allow_more_than_was_meant() {
+fn ambiguous_options_never_widen_approval() {
     let says = |label: &str| Answer::Question(Some(Answers::new().answer("Go on?", label)));
     let (yes, always) = (Answer::Approval(Approval::Approve), Answer::Approval(Approval::ApproveForSession));
     let no = Answer::Approval(Approval::reject("no"));
@@ -157,7 +160,7 @@ fn ambiguous_options_never_allow_more_than_was_meant() {
         (&[("a", "no, thanks", "allow_once"), ("b", "Yes", "allow_once")], &says("no, thanks"), nothing),
         // Answers to a question of Kimi Code's are all of this kind.
         (&[("q0_opt_0", "No", "allow_once"), ("q0_opt_1", "Yes", "allow_once")], &says("No"), Some("q0_opt_0")),
-        // An agent asks for good twice: how far each goes is not known.
+        // The agent offers two permanent options: the scope of each is unknown.
         (&[("a", "A", "allow_always"), ("b", "B", "allow_always"), ("c", "Yes", "allow_once")], &always, Some("c")),
     ];
     for (options, answer, expected) in cases {
@@ -167,7 +170,7 @@ fn ambiguous_options_never_allow_more_than_was_meant() {
 
 proptest! {
     #[test]
-    fn an_answer_never_allows_more_than_it_says(
+    fn answer_never_widens_permission(
         options in proptest::collection::vec(
             ("[xyz]", "(A|B|No|Yes|Always|no!)", prop::sample::select(vec!["allow_once", "allow_always", "reject_once", "reject_always", "later"])),
             1..5,
@@ -208,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn stop_reasons_are_ends() {
+fn stop_reason_decides_turn_end() {
     for (reason, end) in [
         ("end_turn", "turn finished 1 \"\""),
         ("max_tokens", "turn finished 1 \"\""),
@@ -227,7 +230,72 @@ fn stop_reasons_are_ends() {
 }
 
 #[test]
-fn parts_that_would_go_to_another_call_are_told_anew() {
+fn meta_is_field_of_events() {
+    let mut acp = Acp::open("s");
+    acp.begin_turn();
+    let mut read = |line: &str| {
+        let mut found = Vec::new();
+        gather(acp.read(jsonrpc::parse(line.as_bytes())), &mut found);
+        found.into_iter().filter(|(name, _)| name != "StepBegin").collect::<Vec<_>>()
+    };
+    fn gather(incoming: Incoming, found: &mut Vec<(String, Value)>) {
+        match incoming {
+            Incoming::Batch(all) => all.into_iter().for_each(|one| gather(one, found)),
+            Incoming::Event(event) | Incoming::OutOfTurn(event) | Incoming::Request { request: event, .. } => {
+                let wire = serde_json::to_value(&*event).expect("JSON");
+                let payload =
+                    if let Event::Unknown(_) = *event { &wire["payload"]["payload"] } else { &wire["payload"] };
+                found.push((event.type_name().to_owned(), payload["_meta"].clone()));
+            }
+            _ => {}
+        }
+    }
+    let event = |name: &str, meta: Value| vec![(name.to_owned(), meta)];
+    let text = json!({"type": "text", "text": "Hi"});
+    for (kind, more, name) in [
+        ("agent_message_chunk", json!({"content": text}), "ContentPart"),
+        ("agent_thought_chunk", json!({"content": text}), "ContentPart"),
+        ("usage_update", json!({"used": 1, "size": 2}), "StatusUpdate"),
+        ("current_mode_update", json!({"currentModeId": "plan"}), "StatusUpdate"),
+        ("compaction_update", json!({"compactionId": "c", "status": "in_progress"}), "CompactionBegin"),
+        ("tool_call", json!({"toolCallId": "t", "title": "T"}), "ToolCall"),
+    ] {
+        let mut told = json!({"sessionUpdate": kind, "_meta": {"a": 1}});
+        told.as_object_mut().expect("object").extend(more.as_object().expect("object").clone());
+        assert_eq!(read(&update(told)), event(name, json!({"a": 1})), "{kind}");
+    }
+    // Next to the update.
+    let params = json!({"sessionId": "s", "_meta": {"b": 2}, "update": {"sessionUpdate": "agent_message_chunk", "content": text}});
+    let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": params}).to_string();
+    assert_eq!(read(&line), event("ContentPart", json!({"b": 2})));
+    // What other updates of a call say is in its result.
+    let change = |status: &str, meta: Value| {
+        update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status, "_meta": meta}))
+    };
+    assert_eq!(read(&change("in_progress", json!({"a": 2, "x": {"y": 1}}))), []);
+    let merged = json!({"a": 2, "x": {"y": 1, "z": 3}});
+    assert_eq!(read(&change("completed", json!({"x": {"z": 3}}))), event("ToolResult", merged));
+    // Without an event of its own the update is passed on.
+    let again =
+        json!({"sessionUpdate": "compaction_update", "compactionId": "c", "status": "in_progress", "_meta": {"a": 1}});
+    assert_eq!(read(&update(again)), event("compaction_update", json!({"a": 1})));
+
+    let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}]);
+    let tool_call = json!({"toolCallId": "u", "title": "U", "_meta": {"a": 1}});
+    let ask = |method: &str, mut params: Value| {
+        params["sessionId"] = json!("s");
+        params["_meta"] = json!({"b": 2});
+        json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}).to_string()
+    };
+    let asked = read(&ask("session/request_permission", json!({"options": options, "toolCall": tool_call})));
+    assert_eq!(asked.last(), Some(&("ApprovalRequest".to_owned(), json!({"b": 2, "a": 1}))));
+    let schema = json!({"type": "object", "properties": {"q": {"type": "string"}}});
+    let asked = read(&ask("elicitation/create", json!({"mode": "form", "message": "q", "requestedSchema": schema})));
+    assert_eq!(asked, event("QuestionRequest", json!({"b": 2})));
+}
+
+#[test]
+fn interleaved_argument_parts_repeat_their_call() {
     let mut player = prompted();
     let call = |id: &str| update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "Bash"}));
     let text = |id: &str, text: &str| {
@@ -253,7 +321,7 @@ fn parts_that_would_go_to_another_call_are_told_anew() {
 }
 
 #[test]
-fn what_is_not_of_this_session_or_not_known_does_no_harm() {
+fn foreign_or_unknown_messages_are_harmless() {
     let mut player = prompted();
     player.hear(&update(json!({"sessionUpdate": "novelty", "mood": "good"})));
     player.hear(&update(json!({"sessionUpdate": "agent_message_chunk", "content": 3})));
@@ -270,7 +338,7 @@ fn what_is_not_of_this_session_or_not_known_does_no_harm() {
 }
 
 #[test]
-fn calls_that_it_has_not_are_refused_by_name() {
+fn unsupported_calls_are_refused_by_name() {
     let mut acp = Acp::open("s");
     for call in [Call::Steer("x".into()), Call::Replay, Call::SetPlanMode(true)] {
         let error = acp.call("1", &call).unwrap_err();
@@ -280,12 +348,12 @@ fn calls_that_it_has_not_are_refused_by_name() {
             format!("the agent (ACP 1) does not support `{name}`; check `session.capabilities.{field}` before")
         });
     }
-    let image = crate::wire::Content::from(ContentPart::image_url("data:image/png;base64,AAAA"));
+    let image = crate::messages::Content::from(ContentPart::image_url("data:image/png;base64,AAAA"));
     let error = acp.call("1", &Call::Prompt(image)).unwrap_err();
     assert_eq!(error.to_string(), "the agent (ACP 1) does not support prompts with images");
 }
 
-/// What an agent may tell of a few tool calls, and say between.
+/// Updates of a few tool calls, with text between them.
 fn tellings() -> impl Strategy<Value = Vec<Value>> {
     let id = prop::sample::select(vec!["a", "b", "c"]);
     let status = prop::sample::select(vec!["pending", "in_progress", "completed", "failed", "whim"]);
@@ -305,7 +373,7 @@ fn tellings() -> impl Strategy<Value = Vec<Value>> {
 
 proptest! {
     #[test]
-    fn in_any_order_nothing_is_lost_and_nothing_comes_twice(tellings in tellings()) {
+    fn updates_in_any_order_arrive_once(tellings in tellings()) {
         let mut acp = Acp::open("s");
         acp.call("prompt-1", &Call::Prompt("hi".into())).unwrap();
         let (mut said, mut read) = (String::new(), String::new());
@@ -349,7 +417,7 @@ proptest! {
             let id = telling["toolCallId"].as_str().unwrap_or_default();
             if !ended.contains_key(id) && telling["rawInput"].is_object() {
                 let known: Value = serde_json::from_str(&arguments[id]).unwrap_or_default();
-                // An empty one may only mean that it is not known yet; then a text may tell it.
+                // An empty object may mean that the arguments are not known yet. Then a text may have them.
                 let open = telling["rawInput"] == json!({}) && telling["status"] != "in_progress";
                 prop_assert!(open || known == telling["rawInput"], "{known} {telling}");
             }
@@ -359,4 +427,17 @@ proptest! {
         prop_assert_eq!(read, said);
         prop_assert!(steps <= 1);
     }
+}
+
+#[test]
+fn compaction_update_gives_begin_and_end() {
+    let mut player = prompted();
+    let compaction = |status: &str| {
+        update(json!({"sessionUpdate": "compaction_update", "compactionId": "c", "status": status, "summary": []}))
+    };
+    for status in ["in_progress", "in_progress", "completed", "completed", "odd"] {
+        player.hear(&compaction(status));
+    }
+    let unknown = "unknown compaction_update";
+    assert_eq!(player.trace, ["StepBegin", "CompactionBegin", "CompactionEnd", unknown, unknown]);
 }

@@ -1,0 +1,69 @@
+//! Checks the content of a prompt or a steer before it is sent.
+
+use crate::error::{Result, invalid_option};
+use crate::messages::{Content, ContentPart};
+
+/// Checks that images, recordings and videos have URLs. Programs often pass the path of a file, which the agent cannot
+/// read.
+///
+/// # Errors
+/// Returns `InvalidOption` for `content`, with the place and the remedy.
+pub(crate) fn check_content(content: &Content) -> Result<()> {
+    let Content::Parts(parts) = content else { return Ok(()) };
+    for (at, part) in parts.iter().enumerate() {
+        let (name, media, remedy) = match part {
+            ContentPart::ImageUrl(part) => (
+                "image_url",
+                &part.image_url,
+                "make the part of a file with `image(path)`, in Rust `ContentPart::image_file(path)`",
+            ),
+            ContentPart::AudioUrl(part) => ("audio_url", &part.audio_url, "pass the bytes of a file as a data URI"),
+            ContentPart::VideoUrl(part) => ("video_url", &part.video_url, "pass the bytes of a file as a data URI"),
+            _ => continue,
+        };
+        if !has_scheme(&media.url) {
+            let shown: String = media.url.chars().take(80).collect();
+            let reason = format!("content[{at}]: the `url` of `{name}` is not a URL: {shown:?}; {remedy}");
+            return Err(invalid_option("content", reason));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the text begins with a scheme such as `https:` or `data:`. A single letter is a drive of Windows.
+fn has_scheme(url: &str) -> bool {
+    url.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.len() > 1
+            && scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|each| each.is_ascii_alphanumeric() || "+-.".contains(each))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checked(kind: &str, url: &str) -> Result<()> {
+        let part = serde_json::from_value(json!({"type": kind, kind: {"url": url}})).expect("a part");
+        check_content(&Content::Parts(vec![ContentPart::text("see"), part]))
+    }
+
+    #[test]
+    fn path_as_url_is_refused() {
+        for path in ["picture.png", "/tmp/a b.png", "./x:y.png", r"C:\pictures\a.png", ""] {
+            let text = checked("image_url", path).expect_err(path).to_string();
+            assert!(text.contains("content[1]") && text.contains("image(path)"), "{text}");
+        }
+        let text = checked("audio_url", "a.mp3").expect_err("a path").to_string();
+        assert!(text.contains("`audio_url`") && text.contains("data URI"), "{text}");
+    }
+
+    #[test]
+    fn urls_are_accepted() {
+        for url in ["data:,", "https://example.org/a.png", "ms://file", "FILE:///a.png"] {
+            assert_eq!(checked("image_url", url), Ok(()), "{url}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The command that starts an agent, and the private files that it reads.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::private::PrivateDir;
+
+/// The command that starts an agent. It has no `Debug`, because values of variables may be secrets.
+pub(crate) struct Launch {
+    /// An absolute path.
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    /// Added to the environment of this program.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// An absolute path.
+    pub(crate) current_dir: PathBuf,
+    pub(crate) private: PrivateFiles,
+    /// Set if the agent is a server with HTTP.
+    pub(crate) server: Option<Server>,
+}
+
+/// A server on loopback. It has no `Debug`, because it has a secret.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "kimi-web"), allow(dead_code, reason = "only the gateway reads it"))]
+pub(crate) struct Server {
+    pub(crate) secret: String,
+    /// How long it may take to be ready.
+    pub(crate) start_timeout: Duration,
+}
+
+/// Files that only this user can read, removed on drop.
+#[derive(Default)]
+pub(crate) struct PrivateFiles(Option<PrivateDir>);
+
+impl PrivateFiles {
+    pub(crate) fn write(&mut self, name: &str, content: &Value) -> Result<PathBuf> {
+        let dir = match &mut self.0 {
+            Some(dir) => dir,
+            empty => empty.insert(PrivateDir::new().map_err(|error| no_file(&crate::private::temp_dir(), &error))?),
+        };
+        let written = dir.write(name, content.to_string().as_bytes());
+        written.map_err(|error| no_file(&dir.path().join(name), &error))
+    }
+
+    /// The folder of the files. `None` if there are no files.
+    #[cfg(test)]
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.0.as_ref().map(PrivateDir::path)
+    }
+}
+
+impl fmt::Debug for PrivateFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "PrivateFiles(some)" } else { "PrivateFiles(none)" })
+    }
+}
+
+fn no_file(path: &Path, error: &std::io::Error) -> Error {
+    Error::Spawn(format!(
+        "can't start the agent: its configuration can't be written to a private file in {}: {error}",
+        path.display()
+    ))
+}

@@ -1,0 +1,293 @@
+//! Reading rule sets: TOML, JSON, and mappings of the program.
+
+use std::fmt;
+use std::path::Path;
+
+use kimi_agent_protocol::Error;
+use kimi_agent_protocol::error::invalid_option;
+use serde_json::{Map, Value, json};
+
+use crate::rule::Rule;
+use crate::{Decision, Policy, warnings};
+
+const KEYS: [&str; 4] = ["default", "deny", "ask", "allow"];
+/// Larger files are refused.
+const MAX_FILE: u64 = 1 << 20;
+
+/// A rule set that cannot be read. The text names the file, the line and the rule.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent_policy as kimi_agent;
+/// let error = kimi_agent::Policy::from_toml("deny = [\"execute(rm *\"]").unwrap_err();
+/// assert!(error.to_string().starts_with("line 1: deny[0] \"execute(rm *\": "));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError(String);
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+impl From<PolicyError> for Error {
+    fn from(error: PolicyError) -> Self {
+        invalid_option("policy", error.0)
+    }
+}
+
+/// The source of a rule set.
+struct Origin<'a> {
+    file: Option<&'a str>,
+    text: Option<&'a str>,
+}
+
+impl Origin<'_> {
+    /// The place of a byte of the text, and the same for errors.
+    fn place(&self, at: Option<usize>, fallback: &str) -> String {
+        let line = at.zip(self.text).map(|(at, text)| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count());
+        match (self.file, line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => format!("{file}: {fallback}"),
+            (None, Some(line)) => format!("line {line}"),
+            (None, None) => fallback.to_owned(),
+        }
+    }
+}
+
+/// A value of a rule set, with its place in the text.
+struct Entry {
+    at: Option<usize>,
+    value: String,
+    /// The place, if the policy comes from a host.
+    source: Option<String>,
+}
+
+/// A rule set before its rules are read.
+#[derive(Default)]
+struct Raw {
+    default: Option<Entry>,
+    lists: [Vec<Entry>; 3],
+}
+
+impl Policy {
+    /// Reads a rule set in TOML.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the line and the rule.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::from_toml(r#"deny = ["execute(rm *)"]"#)?;
+    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// ```
+    pub fn from_toml(text: &str) -> Result<Self, PolicyError> {
+        from_toml(&Origin { file: None, text: Some(text) }, text)
+    }
+
+    /// Reads a rule set in JSON.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the line and the rule.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::from_json(r#"{"deny": ["execute(rm *)"]}"#)?;
+    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// ```
+    pub fn from_json(text: &str) -> Result<Self, PolicyError> {
+        from_json(&Origin { file: None, text: Some(text) }, text)
+    }
+
+    /// Reads a rule set from a mapping with the keys `default`, `deny`, `ask` and `allow`.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the rule.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::from_value(&serde_json::json!({"allow": ["read"]}))?;
+    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// ```
+    pub fn from_value(value: &Value) -> Result<Self, PolicyError> {
+        from_value(&Origin { file: None, text: None }, value)
+    }
+
+    /// Reads the file of a rule set: JSON if its name ends with `.json`, else TOML.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the file, the line and the rule.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use kimi_agent_policy as kimi_agent;
+    /// let policy = kimi_agent::Policy::load("policy.toml")?;
+    /// # Ok::<(), kimi_agent::PolicyError>(())
+    /// ```
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let failed = |reason: String| PolicyError(format!("the policy {name} cannot be read: {reason}"));
+        let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+        if !metadata.is_file() || metadata.len() > MAX_FILE {
+            return Err(failed("expected a file of at most 1 MiB".to_owned()));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        let origin = Origin { file: Some(&name), text: Some(&text) };
+        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        if is_json { from_json(&origin, &text) } else { from_toml(&origin, &text) }
+    }
+}
+
+/// The key under which a policy of a file carries the places of its rules to a host.
+const SOURCES: &str = "$sources";
+
+impl Policy {
+    /// Returns the mapping that the policy can be made from again, with the places of its rules.
+    #[doc(hidden)]
+    pub fn to_value(&self) -> Value {
+        let lists = [("deny", &self.deny), ("ask", &self.ask), ("allow", &self.allow)];
+        let mut map = Map::from_iter([("default".to_owned(), json!(self.default))]);
+        let mut sources = Map::new();
+        for (key, rules) in lists {
+            let texts: Vec<&str> = rules.iter().map(|rule| &*rule.text).collect();
+            let places: Vec<&str> = rules.iter().map(|rule| &*rule.source).collect();
+            map.insert(key.to_owned(), json!(texts));
+            sources.insert(key.to_owned(), json!(places));
+        }
+        map.insert(SOURCES.to_owned(), Value::Object(sources));
+        Value::Object(map)
+    }
+}
+
+fn error(origin: &Origin<'_>, at: Option<usize>, what: &str, reason: &str) -> PolicyError {
+    let place = origin.place(at, what);
+    PolicyError(if place.ends_with(what) { format!("{place}: {reason}") } else { format!("{place}: {what}: {reason}") })
+}
+
+fn unknown_key(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError {
+    error(origin, at, &format!("`{key}`"), "the key is unknown; expected `default`, `deny`, `ask` or `allow`")
+}
+
+fn from_toml(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
+    use toml::de::{DeTable, DeValue};
+    let table = DeTable::parse(text).map_err(|problem| {
+        let at = problem.span().map(|span| span.start);
+        PolicyError(format!("{}: not valid TOML: {}", origin.place(at.or(Some(0)), ""), problem.message()))
+    })?;
+    let mut raw = Raw::default();
+    for (key, value) in table.get_ref() {
+        let at = Some(key.span().start);
+        let key: &str = key.get_ref();
+        let list = match KEYS.iter().position(|known| *known == key) {
+            None => return Err(unknown_key(origin, at, key)),
+            Some(0) => {
+                let DeValue::String(word) = value.get_ref() else { return Err(wrong_default(origin, at)) };
+                raw.default = Some(Entry { at, value: word.to_string(), source: None });
+                continue;
+            }
+            Some(place) => &mut raw.lists[place - 1],
+        };
+        let DeValue::Array(items) = value.get_ref() else { return Err(no_list(origin, at, key)) };
+        for (n, item) in items.iter().enumerate() {
+            let at = Some(item.span().start);
+            let DeValue::String(rule) = item.get_ref() else { return Err(no_rule(origin, at, key, n)) };
+            list.push(Entry { at, value: rule.to_string(), source: None });
+        }
+    }
+    build(origin, raw)
+}
+
+fn from_json(origin: &Origin<'_>, text: &str) -> Result<Policy, PolicyError> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => from_value(origin, &value),
+        Err(problem) => {
+            let start = text.split_inclusive('\n').take(problem.line().saturating_sub(1)).map(str::len).sum();
+            Err(PolicyError(format!("{}: not valid JSON: {problem}", origin.place(Some(start), ""))))
+        }
+    }
+}
+
+fn from_value(origin: &Origin<'_>, value: &Value) -> Result<Policy, PolicyError> {
+    let empty = Map::new();
+    let map = match value {
+        Value::Object(map) => map,
+        Value::Null => &empty,
+        _ => {
+            return Err(error(
+                origin,
+                None,
+                "the policy",
+                "expected an object with `default`, `deny`, `ask` and `allow`",
+            ));
+        }
+    };
+    // The first place at which the text has the same string: JSON values carry no places.
+    let find = |value: &str| {
+        let written = serde_json::to_string(value).ok()?;
+        origin.text.and_then(|text| text.find(&written))
+    };
+    let mut raw = Raw::default();
+    let sources = map.get(SOURCES);
+    for (key, value) in map.iter().filter(|(key, _)| *key != SOURCES) {
+        let at = find(key);
+        let list = match KEYS.iter().position(|known| known == key) {
+            None => return Err(unknown_key(origin, at, key)),
+            Some(_) if value.is_null() => continue,
+            Some(0) => {
+                let Value::String(word) = value else { return Err(wrong_default(origin, at)) };
+                raw.default = Some(Entry { at, value: word.clone(), source: None });
+                continue;
+            }
+            Some(place) => &mut raw.lists[place - 1],
+        };
+        let Value::Array(items) = value else { return Err(no_list(origin, at, key)) };
+        for (n, item) in items.iter().enumerate() {
+            let Value::String(rule) = item else { return Err(no_rule(origin, at, key, n)) };
+            let source = sources.and_then(|sources| sources.get(key)?.get(n)?.as_str()).map(str::to_owned);
+            list.push(Entry { at: find(rule), value: rule.clone(), source });
+        }
+    }
+    build(origin, raw)
+}
+
+fn wrong_default(origin: &Origin<'_>, at: Option<usize>) -> PolicyError {
+    error(origin, at, "`default`", "expected \"ask\", \"deny\" or \"allow\"")
+}
+
+fn no_list(origin: &Origin<'_>, at: Option<usize>, key: &str) -> PolicyError {
+    error(origin, at, &format!("`{key}`"), "expected a list of rules")
+}
+
+fn no_rule(origin: &Origin<'_>, at: Option<usize>, key: &str, n: usize) -> PolicyError {
+    error(origin, at, &format!("{key}[{n}]"), "expected text")
+}
+
+fn build(origin: &Origin<'_>, raw: Raw) -> Result<Policy, PolicyError> {
+    let default = match raw.default {
+        None => Decision::Ask,
+        Some(entry) => Decision::parse(&entry.value).ok_or_else(|| wrong_default(origin, entry.at))?,
+    };
+    let mut lists = Vec::new();
+    for (key, entries) in KEYS[1..].iter().zip(raw.lists) {
+        let mut rules = Vec::new();
+        for (n, entry) in entries.into_iter().enumerate() {
+            let name = format!("{key}[{n}]");
+            let source = entry.source.unwrap_or_else(|| origin.place(entry.at, &name));
+            let rule = Rule::parse(&entry.value, source)
+                .map_err(|reason| error(origin, entry.at, &format!("{name} {:?}", entry.value), &reason))?;
+            rules.push(rule);
+        }
+        lists.push(rules);
+    }
+    let (allow, ask, deny) = (lists.pop(), lists.pop(), lists.pop());
+    let (allow, ask, deny) = (allow.unwrap_or_default(), ask.unwrap_or_default(), deny.unwrap_or_default());
+    let warnings = warnings::find(default, &deny, &ask, &allow);
+    Ok(Policy { default, deny, ask, allow, warnings })
+}

@@ -1,0 +1,157 @@
+//! Rule sets: reading, errors, warnings and the order of decisions.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+
+use kimi_agent_policy::{Decision, Policy};
+use kimi_agent_protocol::messages::ToolCallInfo;
+use serde_json::{Value, json};
+
+fn problem(toml: &str) -> String {
+    Policy::from_toml(toml).unwrap_err().to_string()
+}
+
+fn decide(policy: &Policy, name: &str, arguments: Value) -> (Decision, Option<String>) {
+    let verdict = policy.check_json(&json!({"name": name, "arguments": arguments}), "/").unwrap();
+    (verdict.decision, verdict.rule)
+}
+
+#[test]
+fn wrong_rule_set_names_line_and_rule() {
+    assert!(problem("allow = [\n  \"read\",\n  \"execute(ls\",\n]").starts_with("line 3: allow[1] \"execute(ls\": "));
+    assert!(problem("denied = []").starts_with("line 1: `denied`: the key is unknown"));
+    assert!(problem("\ndefault = \"yes\"").starts_with("line 2: `default`: expected \"ask\""));
+    assert!(problem("allow = \"read\"").starts_with("line 1: `allow`: expected a list"));
+    assert!(problem("allow = [1]").starts_with("line 1: allow[0]: expected text"));
+    assert!(problem("\nallow = [").starts_with("line 2: not valid TOML"));
+    for (rule, reason) in [
+        ("", "not the name of a tool"),
+        ("read)", "`)` without `(`"),
+        ("a b", "not the name of a tool"),
+        ("execute()", "the pattern is empty"),
+        ("edit(../x)", "`..`"),
+        ("edit(!x)", "`!`"),
+        ("edit({a)", "`{` without `}`"),
+        ("fetch(https://a.example)", "expected a host"),
+        ("mcp(github)", "expected `server/tool`"),
+        ("think(x)", "no pattern"),
+    ] {
+        let text = Policy::from_value(&json!({ "deny": [rule] })).unwrap_err().to_string();
+        assert!(text.starts_with("deny[0] ") && text.contains(reason), "{rule}: {text}");
+    }
+}
+
+#[test]
+fn json_errors_name_line_and_rule() {
+    let text = Policy::from_json("{\n \"deny\": [\n  \"execute(\"\n]}").unwrap_err().to_string();
+    assert!(text.starts_with("line 3: deny[0] \"execute(\": "), "{text}");
+    let text = Policy::from_json("{\n").unwrap_err().to_string();
+    assert!(text.contains("not valid JSON"), "{text}");
+}
+
+#[test]
+fn files_are_read_by_their_ending() {
+    let dir = tempfile::tempdir().unwrap();
+    let (toml, json) = (dir.path().join("policy.toml"), dir.path().join("policy.json"));
+    std::fs::write(&toml, "deny = [\"Shell\"]\n").unwrap();
+    std::fs::write(&json, "{\"deny\": [\"Shell\"]}\n").unwrap();
+    for path in [&toml, &json] {
+        let policy = Policy::load(path).unwrap();
+        let verdict = policy.check_json(&json!({"name": "Shell"}), "/").unwrap();
+        assert_eq!((verdict.decision, verdict.source.unwrap()), (Decision::Deny, format!("{}:1", path.display())));
+    }
+    let missing = Policy::load(dir.path().join("none.toml")).unwrap_err().to_string();
+    assert!(missing.contains("none.toml cannot be read: "), "{missing}");
+}
+
+#[test]
+fn ineffective_rules_are_warnings() {
+    let warnings = |value: Value| Policy::from_value(&value).unwrap().warnings().join("\n");
+    assert_eq!(warnings(json!({"deny": ["execute(rm *)"], "allow": ["read", "Shell(git status)"]})), "");
+    for (value, reason) in [
+        (json!({"deny": ["execute"], "allow": ["execute(ls)"]}), "deny \"execute\" decides first"),
+        (json!({"ask": ["Shell"], "allow": ["Shell(ls)"]}), "ask \"Shell\" decides first"),
+        (json!({"allow": ["read", "read"]}), "allow \"read\" decides first"),
+        (json!({"allow": ["execute(a && b)"]}), "no simple command contains `&`"),
+        (json!({"allow": ["exec(ls)"]}), "write `execute`"),
+        (json!({"deny": ["Execute(ls)"]}), "write `execute`"),
+        (json!({"default": "allow", "allow": ["read"]}), "the default is `allow`"),
+    ] {
+        let text = warnings(value.clone());
+        assert!(text.contains(reason), "{value}: {text}");
+    }
+}
+
+#[test]
+fn deny_precedes_ask_allow_and_default() {
+    let policy = Policy::from_value(&json!({
+        "default": "deny", "deny": ["execute(rm *)"], "ask": ["execute(git push *)"], "allow": ["execute(git *)", "execute(rm *)"],
+    }));
+    let policy = policy.unwrap();
+    let shell = |command: &str| decide(&policy, "Shell", json!({ "command": command }));
+    assert_eq!(shell("git push"), (Decision::Ask, Some("execute(git push *)".to_owned())));
+    assert_eq!(shell("git status"), (Decision::Allow, Some("execute(git *)".to_owned())));
+    assert_eq!(shell("rm x"), (Decision::Deny, Some("execute(rm *)".to_owned())));
+    assert_eq!(shell("ls"), (Decision::Deny, None));
+    assert_eq!(shell("git status; rm x").0, Decision::Deny);
+}
+
+#[test]
+fn undecidable_command_is_asked_despite_default() {
+    let policy = Policy::from_value(&json!({"default": "allow"})).unwrap();
+    assert_eq!(decide(&policy, "Shell", json!({"command": "ls"})).0, Decision::Allow);
+    assert_eq!(decide(&policy, "Shell", json!({"command": "echo 'x"})).0, Decision::Ask);
+    let policy = Policy::from_value(&json!({"default": "allow", "deny": ["execute(rm *)"]})).unwrap();
+    assert_eq!(decide(&policy, "Shell", json!({"command": "$X"})).0, Decision::Ask);
+}
+
+#[test]
+fn rule_without_pattern_covers_its_kind_alone() {
+    let policy = Policy::from_value(&json!({"allow": ["execute", "search"], "deny": ["mcp"]})).unwrap();
+    assert_eq!(decide(&policy, "Shell", json!({"command": "$X | sh"})).0, Decision::Allow);
+    assert_eq!(decide(&policy, "Shell", json!({"command": "echo > x"})).0, Decision::Ask);
+    assert_eq!(decide(&policy, "mcp__a__b", json!({})).0, Decision::Deny);
+    assert_eq!(decide(&policy, "Grep", json!({"pattern": "x"})).0, Decision::Allow);
+}
+
+#[test]
+fn invalid_tool_call_is_error() {
+    let policy = Policy::from_value(&json!({})).unwrap();
+    for call in [json!({}), json!({"name": ""}), json!({"name": 1}), json!({"name": "a", "arguments": []}), json!([])] {
+        assert!(policy.check_json(&call, "/").is_err(), "{call}");
+    }
+}
+
+#[test]
+fn command_title_matches_no_tool_rule() {
+    let policy = Policy::from_value(&json!({"allow": ["Read", "github_*", "mcp__github__*", "notes_get"]})).unwrap();
+    let allowed = |name: &str, kind: &str| {
+        let call = json!({"name": name, "kind": kind, "arguments": {"command": name}});
+        policy.check_json(&call, "/").unwrap().decision == Decision::Allow
+    };
+    for title in ["Read", "github_x; id", "github_$(id)", "github_/../x", "mcp__github__x | sh", "mcp__github__x\nid"] {
+        assert!(!allowed(title, "execute"), "{title}");
+    }
+    assert!(allowed("Read", "read") && allowed("github_get", "other") && allowed("mcp__github__get", "execute"));
+    assert!(allowed("notes_get", "execute"));
+}
+
+#[test]
+fn description_denies_call_without_arguments() {
+    let policy = Policy::from_value(&json!({"default": "allow", "deny": ["execute(rm *)"]})).unwrap();
+    let call = |name: &str, arguments: Value| ToolCallInfo {
+        id: "c".to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.as_object().cloned(),
+        kind: Some("execute".into()),
+        extra: Default::default(),
+    };
+    let decide = |call: &ToolCallInfo, about: &str| policy.check_described(call, about, Path::new("/")).decision;
+    for unknown in [json!(null), json!({}), json!({"cwd": "/"})] {
+        assert_eq!(decide(&call("bash", unknown.clone()), "git status; rm x"), Decision::Deny);
+        assert_eq!(decide(&call("git status; rm x", unknown.clone()), ""), Decision::Deny);
+        assert_eq!(decide(&call("bash", unknown), "git status"), Decision::Ask);
+    }
+    assert_eq!(decide(&call("bash", json!({"command": "git status"})), "removes no file with rm"), Decision::Allow);
+}

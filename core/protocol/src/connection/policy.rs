@@ -1,0 +1,113 @@
+//! The session's policy: its rules decide about approvals before any handler, and before each call if the agent has hooks.
+
+use std::fmt;
+
+use super::requests::ReplyTo;
+use super::tool_calls::{Known, RejectedBy, short};
+use super::{Connection, Output, Scope};
+use crate::answers::{Approval, HookDecision};
+use crate::dialect::Answer;
+use crate::messages::{ApprovalRequest, Event, HookRequest, PolicyDecision, PolicyOutcome, ToolCallInfo};
+
+/// The id of the hook with which rules see calls that the agent does not ask about.
+pub const POLICY_HOOK: &str = "policy";
+
+/// Rules that decide about tool calls.
+pub trait ToolRules: fmt::Debug + Send + Sync {
+    /// Decides about a call that the agent asks about, and describes like this.
+    fn decide(&self, call: &ToolCallInfo, description: &str) -> PolicyDecision;
+    /// Returns the decision if a rule denies the call.
+    fn denied(&self, call: &ToolCallInfo) -> Option<PolicyDecision>;
+}
+
+impl Connection {
+    /// Whether this is the call of the hook that belongs to the policy, which the program does not see.
+    pub(super) fn is_of_policy(&self, request: &Event) -> bool {
+        self.replay.is_none()
+            && self.sources.rules.is_some()
+            && matches!(request, Event::HookRequest(hook) if hook.subscription_id == POLICY_HOOK)
+    }
+
+    /// Answers the hook of the policy.
+    pub(super) fn decide_before_call(&mut self, rpc_id: String, request: &Event) {
+        let Event::HookRequest(hook) = request else { return };
+        let Some(rules) = self.sources.rules.clone() else { return };
+        let Some(call) = called(hook) else {
+            // Rules that deny cannot decide about a call without a tool.
+            let block = HookDecision::Block("the call names no tool, so the user's policy cannot check it".to_owned());
+            return self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &Answer::Hook(block));
+        };
+        let answer = match rules.denied(&call) {
+            None => HookDecision::Allow,
+            Some(decision) => {
+                let reason = denial(&decision);
+                let known = Known::of_call(call);
+                self.record_denial(known, hook.target.as_deref().unwrap_or_default());
+                let scope = self.live_scope();
+                self.report_decision(decision, scope);
+                HookDecision::Block(reason)
+            }
+        };
+        self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &Answer::Hook(answer));
+    }
+
+    /// Returns the answer to an approval if a rule has one.
+    pub(super) fn decide_approval(&mut self, request: &ApprovalRequest, scope: Scope) -> Option<Answer> {
+        let rules = self.sources.rules.clone()?;
+        let mut call = request.tool_call.get().cloned().unwrap_or_else(|| ToolCallInfo {
+            id: request.tool_call_id.clone(),
+            name: request.sender.clone(),
+            arguments: None,
+            kind: None,
+            extra: Default::default(),
+        });
+        if self.tool_calls.is_ambiguous(&request.tool_call_id) {
+            // Models choose ids: with the id of a harmless call, another one must not be allowed.
+            call.arguments = None;
+            call.name.clone_from(&request.sender);
+        }
+        let decision = rules.decide(&call, &request.description);
+        let answer = match decision.decision {
+            PolicyOutcome::Allow => Some(Approval::Approve),
+            PolicyOutcome::Deny => {
+                self.record_denial(Known::of_call(call), &request.description);
+                Some(Approval::reject(denial(&decision)))
+            }
+            _ => None,
+        };
+        self.report_decision(decision, scope);
+        answer.map(Answer::Approval)
+    }
+
+    fn record_denial(&mut self, call: Known, description: &str) {
+        if let Some(turn) = &mut self.turn {
+            turn.record.rejected(Some(call), short(description), RejectedBy::Policy);
+        }
+    }
+
+    fn report_decision(&mut self, decision: PolicyDecision, scope: Scope) {
+        let size = serde_json::to_string(&decision).map_or(0, |json| json.len());
+        self.outputs.push_back(Output::Event { scope, event: Box::new(decision.into()), size });
+    }
+}
+
+/// The call that a hook is about.
+fn called(hook: &HookRequest) -> Option<ToolCallInfo> {
+    let data = hook.input_data.as_ref()?;
+    let text = |key: &str| data.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
+    Some(ToolCallInfo {
+        id: text("tool_call_id").unwrap_or_default(),
+        name: text("tool_name").or_else(|| hook.target.clone())?,
+        arguments: data.get("tool_input").and_then(|input| input.as_object()).cloned(),
+        kind: None,
+        extra: Default::default(),
+    })
+}
+
+/// The reason, for the model.
+fn denial(decision: &PolicyDecision) -> String {
+    match &decision.rule {
+        Some(rule) => format!("the user's policy denies this: {rule}"),
+        None => "the user's policy denies this".to_owned(),
+    }
+}

@@ -1,0 +1,144 @@
+//! A policy: its decisions come before any handler, and are reported.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::messages::{PolicyDecision, PolicyOutcome, ToolCallInfo};
+
+/// Denies a command with `rm`, asks about one with `git`, and allows other known commands.
+#[derive(Debug)]
+struct Rules;
+
+impl ToolRules for Rules {
+    fn decide(&self, call: &ToolCallInfo, description: &str) -> PolicyDecision {
+        let known = call.arguments.as_ref().and_then(|arguments| arguments.get("command")?.as_str());
+        let command = known.or(Some(description).filter(|description| description.contains("rm")));
+        let decision = match command {
+            Some(command) if command.contains("rm") => PolicyOutcome::Deny,
+            Some(command) if !command.contains("git") => PolicyOutcome::Allow,
+            _ => PolicyOutcome::Ask,
+        };
+        let rule = (decision == PolicyOutcome::Deny).then(|| "execute(rm *)".to_owned());
+        PolicyDecision { tool_call: call.clone(), decision, rule, source: None, extra: Default::default() }
+    }
+
+    fn denied(&self, call: &ToolCallInfo) -> Option<PolicyDecision> {
+        Some(self.decide(call, "")).filter(|decision| decision.decision == PolicyOutcome::Deny)
+    }
+}
+
+fn sources(approval: AnswerSource) -> AnswerSources {
+    AnswerSources { approval, rules: Some(Arc::new(Box::new(Rules))), ..AnswerSources::default() }
+}
+
+fn in_turn(approval: AnswerSource) -> Peer {
+    let mut peer = Peer::open_with(timing(), sources(approval));
+    peer.prompt(1);
+    peer.said();
+    peer
+}
+
+fn call(peer: &mut Peer, command: &str) {
+    let arguments = json!({ "command": command }).to_string();
+    let function = json!({"name": "Shell", "arguments": arguments});
+    peer.event("ToolCall", &json!({"type": "function", "id": "tc", "function": function}));
+}
+
+fn ask(peer: &mut Peer) -> Vec<String> {
+    let request = json!({"id": "a", "tool_call_id": "tc", "sender": "Shell", "action": "run", "description": "Run"});
+    peer.request("r", "ApprovalRequest", &request);
+    peer.said()
+}
+
+const APPROVED: &str = r#""r" {"request_id":"a","response":"approve"}"#;
+const REJECTED: &str = r#""r" {"request_id":"a","response":"reject"}"#;
+const DENIED: &str =
+    r#""r" {"request_id":"a","response":"reject","feedback":"the user's policy denies this: execute(rm *)"}"#;
+
+#[test]
+fn rules_decide_before_any_source() {
+    for source in [AnswerSource::Default, AnswerSource::Handler, AnswerSource::Manual, AnswerSource::Yolo] {
+        for (command, sent) in [("ls", APPROVED), ("rm x", DENIED)] {
+            let mut peer = in_turn(source);
+            call(&mut peer, command);
+            peer.trace();
+            assert_eq!(ask(&mut peer), [sent], "{command} {source:?}");
+            assert_eq!(peer.trace(), ["1.0 ApprovalRequest", "1.0 PolicyDecision"]);
+        }
+    }
+}
+
+#[test]
+fn open_decision_goes_to_the_source() {
+    let mut peer = in_turn(AnswerSource::Handler);
+    call(&mut peer, "git push");
+    assert!(ask(&mut peer).is_empty());
+    let mut peer = in_turn(AnswerSource::Default);
+    call(&mut peer, "git push");
+    assert_eq!(ask(&mut peer), [REJECTED]);
+}
+
+#[test]
+fn unknown_call_is_decided_without_arguments() {
+    let mut peer = in_turn(AnswerSource::Default);
+    assert_eq!(ask(&mut peer), [REJECTED]);
+}
+
+#[test]
+fn unknown_call_is_denied_by_description() {
+    let mut peer = in_turn(AnswerSource::Yolo);
+    let request =
+        json!({"id": "a", "tool_call_id": "tc", "sender": "Shell", "action": "run", "description": "Run `rm x`"});
+    peer.request("r", "ApprovalRequest", &request);
+    assert_eq!(peer.said(), [DENIED]);
+}
+
+#[test]
+fn call_with_repeated_id_is_not_allowed() {
+    let mut peer = in_turn(AnswerSource::Default);
+    call(&mut peer, "curl example.com");
+    call(&mut peer, "ls");
+    assert_eq!(ask(&mut peer), [REJECTED]);
+}
+
+#[test]
+fn turn_being_cancelled_asks_no_rule() {
+    let mut peer = in_turn(AnswerSource::Default);
+    call(&mut peer, "ls");
+    peer.cancel(1);
+    peer.said();
+    assert_eq!(ask(&mut peer), [REJECTED]);
+}
+
+#[test]
+fn policy_hook_blocks_denied_calls_unseen() {
+    let hook = |command: &str| {
+        let data = json!({"tool_call_id": "tc", "tool_name": "Shell", "tool_input": {"command": command}});
+        json!({"id": "k", "subscription_id": POLICY_HOOK, "event": "PreToolUse", "target": "Shell", "input_data": data})
+    };
+    let mut peer = in_turn(AnswerSource::Default);
+    for command in ["ls", "git push"] {
+        peer.request("r", "HookRequest", &hook(command));
+        assert_eq!(peer.said(), [r#""r" {"request_id":"k","action":"allow","reason":""}"#]);
+        assert!(peer.trace().is_empty());
+    }
+    peer.request("r", "HookRequest", &hook("rm x"));
+    let reason = "the user's policy denies this: execute(rm *)";
+    assert_eq!(peer.said(), [format!(r#""r" {{"request_id":"k","action":"block","reason":"{reason}"}}"#)]);
+    assert_eq!(peer.trace(), ["1.0 PolicyDecision"]);
+}
+
+#[test]
+fn policy_hook_blocks_calls_without_tool() {
+    let mut peer = in_turn(AnswerSource::Default);
+    for data in [json!({}), json!({"tool_input": {"command": "ls"}}), json!(null)] {
+        let hook = json!({"id": "k", "subscription_id": POLICY_HOOK, "event": "PreToolUse", "input_data": data});
+        peer.request("r", "HookRequest", &hook);
+        assert_eq!(
+            peer.said(),
+            [
+                r#""r" {"request_id":"k","action":"block","reason":"the call names no tool, so the user's policy cannot check it"}"#
+            ]
+        );
+    }
+}

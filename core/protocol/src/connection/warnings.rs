@@ -1,0 +1,118 @@
+//! Log records about handlers that fail, are missing or take long. Each is a warning once a session, and a debug record
+//! afterwards.
+
+use std::time::Duration;
+
+use super::Connection;
+use crate::messages::{Event, HandlerKind};
+
+/// How many different warnings a session logs.
+const MAX_WARNINGS: usize = 1024;
+/// The target of these records, also in the host's log.
+pub(super) const HANDLERS: &str = "kimi_agent.handlers";
+/// How the bindings report that the host cancelled a handler, for example because its event loop ends.
+const HANDLER_CANCELLED: &str = "cancelled";
+
+impl Connection {
+    /// Returns whether this is to be logged as a warning: only the first time.
+    pub(super) fn warns(&mut self, kind: &HandlerKind, name: Option<&str>) -> bool {
+        self.warned.len() < MAX_WARNINGS && self.warned.insert((kind.clone(), name.map(str::to_owned)))
+    }
+
+    pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {
+        // A warning about a missing handler has no name, or the name of an unknown tool.
+        let handler = kind.as_str();
+        if error == HANDLER_CANCELLED {
+            tracing::debug!(target: HANDLERS, handler, name, "a handler was cancelled; the agent got the default answer");
+        } else if self.warns(kind, Some(name.unwrap_or_default())) {
+            tracing::warn!(
+                target: HANDLERS,
+                handler,
+                name,
+                error,
+                "a handler failed; the agent got the default answer. HandlerFailed events report each failure, this log \
+                 the first"
+            );
+        } else {
+            tracing::debug!(target: HANDLERS, handler, name, error, "a handler failed again");
+        }
+    }
+
+    /// Logs that a request has waited this long for its answer. `subject` is the action, the tool or the hook.
+    pub(super) fn log_waiting(&mut self, kind: &HandlerKind, manual: bool, subject: &str, waited: Duration) {
+        let handler = kind.as_str();
+        let is_named = matches!(kind, HandlerKind::Tool | HandlerKind::Hook);
+        let cause = format!("waiting {}", if is_named { subject } else { "" });
+        if !self.warns(kind, Some(&cause)) {
+            tracing::debug!(target: HANDLERS, handler, subject, ?waited, "a request still waits for an answer");
+            return;
+        }
+        let option = match kind {
+            HandlerKind::Tool => "tools".to_owned(),
+            HandlerKind::Hook => "hooks".to_owned(),
+            kind => self.sources.naming.name(&format!("on_{}", kind.as_str())),
+        };
+        let missing = if manual { "the program has not called `respond()`" } else { "the handler has not returned" };
+        tracing::warn!(
+            target: HANDLERS,
+            handler,
+            subject,
+            "the agent has waited {waited:?} for an answer of `{option}`: {missing}. Further waits are not logged"
+        );
+    }
+
+    /// Logs once that requests of this kind get the default answer.
+    pub(super) fn log_missing(&mut self, request: &Event, undelivered: bool) {
+        if undelivered {
+            if self.warns(&HandlerKind::Event, None) {
+                let option = self.sources.naming.name("on_event");
+                tracing::warn!(
+                    target: HANDLERS,
+                    "the agent asked for something outside a turn, and got the default answer because no handler gets \
+                     events outside turns: set `{option}`. Further such requests are not logged"
+                );
+            }
+            return;
+        }
+        match request {
+            Event::ApprovalRequest(request) if self.warns(&HandlerKind::Approval, None) => {
+                let (option, yolo) = (self.sources.naming.name("on_approval"), self.sources.naming.name("yolo"));
+                tracing::warn!(
+                    target: HANDLERS,
+                    action = request.action,
+                    "the agent asked for an approval, and it was rejected because no handler answers: set `{option}`, or `{yolo}` to \
+                     approve everything. Further rejections are not logged"
+                );
+            }
+            Event::QuestionRequest(_) if self.warns(&HandlerKind::Question, None) => {
+                let option = self.sources.naming.name("on_question");
+                tracing::warn!(
+                    target: HANDLERS,
+                    "the agent asked a question, and it was dismissed because no handler answers: set `{option}`. Further \
+                     dismissals are not logged"
+                );
+            }
+            Event::ToolCallRequest(call) if self.warns(&HandlerKind::Tool, None) => {
+                let option = self.sources.naming.name("tools");
+                let name = &call.name;
+                tracing::warn!(
+                    target: HANDLERS,
+                    name,
+                    "the agent called a tool that is not among the session's `{option}`, and got an error. Further such calls \
+                     are not logged"
+                );
+            }
+            Event::HookRequest(hook) if self.warns(&HandlerKind::Hook, None) => {
+                let option = self.sources.naming.name("hooks");
+                let subscription = &hook.subscription_id;
+                tracing::warn!(
+                    target: HANDLERS,
+                    subscription,
+                    "the agent asked a hook that is not among the session's `{option}`, and it was allowed. Further such \
+                     requests are not logged"
+                );
+            }
+            _ => {}
+        }
+    }
+}

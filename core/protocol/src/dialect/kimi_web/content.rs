@@ -1,0 +1,185 @@
+//! Conversion of the content of prompts and outputs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::messages::{
+    Content, ContentPart, DiffDisplayBlock, DisplayBlock, Json, ShellDisplayBlock, UnknownDisplayBlock,
+};
+
+/// The server accepts bodies of at most 1 MiB. Larger images are uploaded first. This many bytes are left for the rest
+/// of the body.
+const MAX_BODY: usize = (1 << 20) - (16 << 10);
+
+/// A block of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block {
+    Text { text: String },
+    Image { source: Source },
+    Video { source: Source },
+}
+
+/// Where an image or a video is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Source {
+    Url { url: String },
+    Base64 { media_type: String, data: String },
+    File { file_id: String },
+}
+
+/// A file that is uploaded before the prompt: the place of its block, and its bytes in base64.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Upload {
+    #[serde(skip)]
+    pub(super) at: usize,
+    media_type: String,
+    name: String,
+    data: String,
+}
+
+/// Converts a prompt. Returns the files to upload first. The error names the content that the server does not accept.
+pub(super) fn prompt(input: &Content) -> Result<(Vec<Block>, Vec<Upload>), &'static str> {
+    let mut blocks = match input {
+        Content::Text(text) => vec![Block::Text { text: text.clone() }],
+        Content::Parts(parts) => parts.iter().map(block).collect::<Result<Vec<_>, _>>()?,
+    };
+    if blocks.is_empty() {
+        blocks.push(Block::Text { text: String::new() });
+    }
+    let mut size = 0;
+    for block in &blocks {
+        size += match block {
+            Block::Text { text } => escaped_len(text),
+            Block::Image { source } | Block::Video { source } => match source {
+                Source::Url { url } => escaped_len(url),
+                // The size of the data is counted below, if it stays in the body.
+                Source::Base64 { .. } | Source::File { .. } => 0,
+            },
+        };
+        size += 64;
+    }
+    if size > MAX_BODY {
+        return Err("more than 1 MiB of text; write it to a file, and name the file in the prompt");
+    }
+    let mut uploads = Vec::new();
+    for (at, block) in blocks.iter_mut().enumerate() {
+        let (Block::Image { source } | Block::Video { source }) = block else { continue };
+        let Source::Base64 { media_type, data } = source else { continue };
+        if size + data.len() <= MAX_BODY {
+            size += data.len();
+            continue;
+        }
+        let (media_type, data) = (std::mem::take(media_type), std::mem::take(data));
+        let extension = media_type.rsplit(['/', '+']).next().unwrap_or_default();
+        let extension: String = extension.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        uploads.push(Upload { at, media_type, name: format!("{}.{extension}", at + 1), data });
+    }
+    Ok((blocks, uploads))
+}
+
+/// Returns the maximum length of a text as JSON.
+fn escaped_len(text: &str) -> usize {
+    let escapes = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(escapes).sum::<usize>()
+}
+
+fn block(part: &ContentPart) -> Result<Block, &'static str> {
+    let source = |url: &str| match data_uri(url) {
+        Some((media_type, data)) => Source::Base64 { media_type: media_type.to_owned(), data: data.to_owned() },
+        None => Source::Url { url: url.to_owned() },
+    };
+    match part {
+        ContentPart::Text(part) => Ok(Block::Text { text: part.text.clone() }),
+        ContentPart::ImageUrl(part) => Ok(Block::Image { source: source(&part.image_url.url) }),
+        ContentPart::VideoUrl(part) => Ok(Block::Video { source: source(&part.video_url.url) }),
+        ContentPart::AudioUrl(_) => Err("sounds"),
+        ContentPart::Think(_) => Err("thinking"),
+        ContentPart::Unknown(_) => Err("parts of unknown types"),
+    }
+}
+
+/// Splits a URL such as `data:image/png;base64,…` into its parts.
+fn data_uri(url: &str) -> Option<(&str, &str)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    Some((head.strip_suffix(";base64")?, data))
+}
+
+/// Converts the input of a user or the output of a tool: text, or a list of blocks. Anything else becomes JSON text.
+pub(super) fn content(value: &Json) -> Content {
+    match value.decode::<Value>() {
+        Ok(Value::String(text)) => Content::Text(text),
+        Ok(Value::Array(items)) => {
+            let mut parts: Vec<_> = items.into_iter().map(part).collect();
+            match parts.pop() {
+                Some(ContentPart::Text(only)) if parts.is_empty() => Content::Text(only.text),
+                Some(last) => {
+                    parts.push(last);
+                    Content::Parts(parts)
+                }
+                None => Content::Text(String::new()),
+            }
+        }
+        Ok(Value::Null) => Content::Text(String::new()),
+        _ => Content::Text(value.get().to_owned()),
+    }
+}
+
+fn part(item: Value) -> ContentPart {
+    #[derive(Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum From {
+        Url { url: String },
+        Base64 { media_type: String, data: String },
+    }
+    let url = item.get("source").and_then(|source| From::deserialize(source).ok()).map(|source| match source {
+        From::Url { url } => url,
+        From::Base64 { media_type, data } => format!("data:{media_type};base64,{data}"),
+    });
+    let item = match (item.get("type").and_then(Value::as_str), url) {
+        (Some("image"), Some(url)) => json!({"type": "image_url", "image_url": {"url": url}}),
+        (Some("video"), Some(url)) => json!({"type": "video_url", "video_url": {"url": url}}),
+        (Some("thinking"), _) => json!({"type": "think", "think": item.get("thinking")}),
+        _ => item,
+    };
+    // A part of any type can be decoded. An item that is not an object becomes text.
+    serde_json::from_value(item.clone()).unwrap_or_else(|_| ContentPart::text(item.to_string()))
+}
+
+/// Returns the blocks that display a tool call.
+pub(super) fn display(value: &Value) -> Option<DisplayBlock> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let kind = text("kind")?;
+    match &*kind {
+        "command" => Some(DisplayBlock::Shell(ShellDisplayBlock {
+            language: text("language").unwrap_or_else(|| "bash".to_owned()),
+            command: text("command")?,
+            extra: Default::default(),
+        })),
+        "file_io" if matches!(text("operation").as_deref(), Some("write" | "edit")) => {
+            Some(DisplayBlock::Diff(DiffDisplayBlock {
+                path: text("path")?,
+                old_text: text("before").unwrap_or_default(),
+                new_text: text("after").or_else(|| text("content"))?,
+                old_start: None,
+                new_start: None,
+                is_summary: None,
+                extra: Default::default(),
+            }))
+        }
+        // The request contains everything.
+        "plan_review" => None,
+        _ => {
+            let mut block = UnknownDisplayBlock { kind, extra: Default::default() };
+            for (name, value) in value.as_object()?.iter().filter(|(name, _)| *name != "kind" && *name != "type") {
+                block.extra.insert(name.clone(), value.clone());
+            }
+            Some(DisplayBlock::Unknown(block))
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The agent's approval requests and questions.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::agents::Place;
+use super::{Asked, KimiWeb, MAIN, content, segment};
+use crate::answers::Approval;
+use crate::dialect::{Answer, Incoming};
+use crate::messages::{
+    ApprovalKind, ApprovalRequest, ApprovalResponse, ApprovalSource, PlanDisplay, Question, QuestionOption,
+    QuestionRequest, decode_body,
+};
+
+/// The limit of open requests.
+const MAX_OPEN: usize = 2048;
+/// The labels of a plan's review that the server adds to the plan's own.
+const APPROVE: &str = "Approve";
+const REJECT: &str = "Reject";
+const REVISE: &str = "Revise";
+
+/// An open request of the agent.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// The agent's id of the request.
+    id: String,
+    what: What,
+    /// Whether it was sent during the turn, and so ends with it.
+    pub(super) of_turn: bool,
+    /// Whether it was answered. The agent confirms that.
+    is_answered: bool,
+}
+
+#[derive(Debug)]
+enum What {
+    Approval,
+    /// A plan, with the labels of its options.
+    Plan(Vec<String>),
+    Questions(Vec<Asking>),
+}
+
+/// A question, with the agent's ids of it and of its choices.
+#[derive(Debug)]
+struct Asking {
+    id: String,
+    text: String,
+    is_multiple: bool,
+    /// Ids and labels.
+    options: Vec<(String, String)>,
+}
+
+#[derive(Deserialize)]
+struct ApprovalPayload {
+    approval_id: String,
+    #[serde(default)]
+    turn_id: Option<i64>,
+    #[serde(default)]
+    tool_call_id: String,
+    #[serde(default)]
+    tool_name: String,
+    #[serde(default)]
+    action: String,
+    #[serde(default)]
+    tool_input_display: Value,
+    #[serde(default)]
+    agent_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct QuestionPayload {
+    question_id: String,
+    #[serde(default)]
+    turn_id: Option<i64>,
+    #[serde(default)]
+    tool_call_id: String,
+    #[serde(default)]
+    agent_id: Option<String>,
+    questions: Vec<QuestionItem>,
+}
+
+#[derive(Deserialize)]
+struct QuestionItem {
+    id: String,
+    question: String,
+    header: Option<String>,
+    body: Option<String>,
+    #[serde(default)]
+    options: Vec<Choice>,
+    #[serde(default)]
+    multi_select: Option<bool>,
+    other_label: Option<String>,
+    other_description: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    id: String,
+    label: String,
+    description: Option<String>,
+}
+
+/// Returns the id of a request, unique in the session.
+fn rpc_id(kind: &str, id: &str) -> String {
+    format!("{kind}:{id}")
+}
+
+impl KimiWeb {
+    pub(super) fn approval_requested(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
+        let asked: ApprovalPayload = decode_body(payload)?;
+        let rpc_id = rpc_id("approval", &asked.approval_id);
+        if self.requests.contains_key(&rpc_id) {
+            return Ok(());
+        }
+        let agent = asked.agent_id.as_deref().unwrap_or(MAIN).to_owned();
+        let place = self.place(&agent, asked.turn_id);
+        if place == Place::Nowhere {
+            return Ok(());
+        }
+        self.tell_call_of_request(&agent, &asked.tool_call_id, &asked.tool_name, place, all);
+        let display = &asked.tool_input_display;
+        let is_plan = display.get("kind").and_then(Value::as_str) == Some("plan_review");
+        let is_background = place != Place::Turn || self.agents.is_background(&agent);
+        let (what, request) = if is_plan {
+            let plan = display.get("plan").and_then(Value::as_str).unwrap_or_default();
+            let path = display.get("path").and_then(Value::as_str).unwrap_or_default();
+            let shown = PlanDisplay { content: plan.to_owned(), file_path: path.to_owned(), extra: Default::default() };
+            self.push(&agent, place, shown.into(), all);
+            let options = display.get("options").cloned().unwrap_or_default();
+            let ways: Vec<Choice> = serde_json::from_value(options).unwrap_or_default();
+            let labels = ways.iter().map(|way| way.label.clone()).collect();
+            let question = plan_question(ways, plan);
+            let request = QuestionRequest {
+                id: asked.approval_id.clone(),
+                tool_call_id: asked.tool_call_id,
+                questions: vec![question],
+                extra: Default::default(),
+            };
+            (What::Plan(labels), request.into())
+        } else {
+            let request = ApprovalRequest {
+                id: asked.approval_id.clone(),
+                tool_call_id: asked.tool_call_id,
+                sender: asked.tool_name,
+                action: action(display).map_or_else(|| asked.action.clone(), str::to_owned),
+                description: asked.action,
+                source_kind: Some(if is_background {
+                    ApprovalSource::BackgroundAgent
+                } else {
+                    ApprovalSource::ForegroundTurn
+                }),
+                source_id: asked.turn_id.map(|turn| turn.to_string()),
+                subagent_type: self.agents.name(&agent),
+                agent_id: Some(agent).filter(|agent| agent != MAIN),
+                source_description: None,
+                display: content::display(display).into_iter().collect(),
+                extra: Default::default(),
+                tool_call: Default::default(),
+            };
+            (What::Approval, request.into())
+        };
+        let of_turn = !is_background;
+        self.ask(rpc_id, Pending { id: asked.approval_id, what, of_turn, is_answered: false }, request, all);
+        Ok(())
+    }
+
+    pub(super) fn question_requested(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
+        let asked: QuestionPayload = decode_body(payload)?;
+        let rpc_id = rpc_id("question", &asked.question_id);
+        if self.requests.contains_key(&rpc_id) {
+            return Ok(());
+        }
+        let agent = asked.agent_id.as_deref().unwrap_or(MAIN).to_owned();
+        let place = self.place(&agent, asked.turn_id);
+        if place == Place::Nowhere {
+            return Ok(());
+        }
+        self.tell_call_of_request(&agent, &asked.tool_call_id, "AskUserQuestion", place, all);
+        let mut known = Vec::new();
+        let mut questions = Vec::new();
+        for item in asked.questions {
+            let is_multiple = item.multi_select == Some(true);
+            let options = item.options.iter().map(|choice| (choice.id.clone(), choice.label.clone())).collect();
+            known.push(Asking { id: item.id, text: item.question.clone(), is_multiple, options });
+            questions.push(Question {
+                question: item.question,
+                header: item.header,
+                options: item.options.into_iter().map(option).collect(),
+                multi_select: Some(is_multiple),
+                body: item.body,
+                other_label: item.other_label,
+                other_description: item.other_description,
+                extra: Default::default(),
+            });
+        }
+        let request = QuestionRequest {
+            id: asked.question_id.clone(),
+            tool_call_id: asked.tool_call_id,
+            questions,
+            extra: Default::default(),
+        };
+        let of_turn = place == Place::Turn && !self.agents.is_background(&agent);
+        let what = What::Questions(known);
+        self.ask(rpc_id, Pending { id: asked.question_id, what, of_turn, is_answered: false }, request.into(), all);
+        Ok(())
+    }
+
+    fn ask(&mut self, rpc_id: String, pending: Pending, request: crate::messages::Event, all: &mut Vec<Incoming>) {
+        if self.requests.len() >= MAX_OPEN {
+            self.requests.retain(|_, request| !request.is_answered);
+        }
+        let is_full = self.requests.len() >= MAX_OPEN;
+        self.requests.insert(rpc_id.clone(), pending);
+        if is_full {
+            tracing::warn!("too many requests are open; this one is rejected");
+            let bytes = self.answer_request(&rpc_id, &Answer::Question(None));
+            self.requests.remove(&rpc_id);
+            return all.push(Incoming::Answered(bytes));
+        }
+        let request = Incoming::Request { rpc_id, request: Box::new(request) };
+        match &mut self.replay {
+            Some(replay) => replay.waiting.push(request),
+            None => all.push(request),
+        }
+    }
+
+    /// Returns the bytes of an answer. Empty for a request that is no longer open, which must not be granted.
+    pub(super) fn answer_request(&mut self, rpc_id: &str, answer: &Answer) -> Vec<u8> {
+        let Some(pending) = self.requests.get_mut(rpc_id).filter(|pending| !pending.is_answered) else {
+            return Vec::new();
+        };
+        pending.is_answered = true;
+        let id = segment(&pending.id);
+        let (path, body) = match &pending.what {
+            What::Approval => (format!("/approvals/{id}"), approval_body(answer)),
+            What::Plan(labels) => (format!("/approvals/{id}"), plan_body(answer, labels)),
+            What::Questions(questions) => match answers_body(answer, questions) {
+                Some(body) => (format!("/questions/{id}"), body),
+                None => (format!("/questions/{id}:dismiss"), json!({})),
+            },
+        };
+        self.path(&path).map(|path| self.post(Asked::Aside("answer"), &path, &body)).unwrap_or_default()
+    }
+
+    /// Rejects the open requests. Returns the bytes.
+    pub(super) fn reject_all(&mut self) -> Vec<u8> {
+        let mut open: Vec<_> = self.requests.keys().cloned().collect();
+        open.sort();
+        let mut bytes = Vec::new();
+        for rpc_id in open {
+            bytes.extend(self.answer_request(&rpc_id, &Answer::Question(None)));
+        }
+        self.requests.clear();
+        bytes
+    }
+
+    /// Handles the resolution of an approval, by any client.
+    pub(super) fn approval_resolved(&mut self, payload: &str, all: &mut Vec<Incoming>) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct Resolved {
+            approval_id: String,
+            decision: Option<String>,
+            scope: Option<String>,
+            feedback: Option<String>,
+        }
+        let resolved: Resolved = decode_body(payload)?;
+        let pending = self.requests.remove(&rpc_id("approval", &resolved.approval_id));
+        // The review of a plan was emitted as a question, whose end has no event.
+        let Some(Pending { what: What::Approval, of_turn, .. }) = pending else { return Ok(()) };
+        let response = match (resolved.decision.as_deref(), resolved.scope.as_deref()) {
+            (Some("approved"), Some("session")) => ApprovalKind::ApproveForSession,
+            (Some("approved"), _) => ApprovalKind::Approve,
+            _ => ApprovalKind::Reject,
+        };
+        let event = ApprovalResponse {
+            request_id: resolved.approval_id,
+            response,
+            feedback: resolved.feedback,
+            extra: Default::default(),
+        };
+        let is_running = self.prompt.as_ref().is_some_and(|prompt| prompt.turn.is_some());
+        let place = if of_turn && is_running { Place::Turn } else { Place::Outside };
+        self.push(MAIN, place, event.into(), all);
+        Ok(())
+    }
+
+    /// Handles the answer to a question or its dismissal, by any client.
+    pub(super) fn question_resolved(&mut self, payload: &str) -> Result<(), String> {
+        #[derive(Deserialize)]
+        struct Resolved {
+            question_id: String,
+        }
+        let resolved: Resolved = decode_body(payload)?;
+        self.requests.remove(&rpc_id("question", &resolved.question_id));
+        Ok(())
+    }
+}
+
+fn option(choice: Choice) -> QuestionOption {
+    QuestionOption { label: choice.label, description: choice.description, extra: Default::default() }
+}
+
+/// Makes Wire's question about a plan. The answer is one of the plan's options, or a change to the plan.
+fn plan_question(ways: Vec<Choice>, plan: &str) -> Question {
+    let own = |label: &str, description: &str| QuestionOption {
+        label: label.to_owned(),
+        description: Some(description.to_owned()),
+        extra: Default::default(),
+    };
+    let mut options: Vec<_> = ways.into_iter().filter(|way| way.label != REJECT).map(option).collect();
+    if options.is_empty() {
+        options.push(own(APPROVE, "Exit plan mode and carry out the plan"));
+    }
+    options.push(own(REJECT, "Stop the turn and stay in plan mode"));
+    Question {
+        question: "Approve this plan".to_owned(),
+        header: Some("Plan".to_owned()),
+        options,
+        multi_select: Some(false),
+        body: Some(plan.to_owned()).filter(|plan| !plan.is_empty()),
+        other_label: Some(REVISE.to_owned()),
+        other_description: Some("What to change in the plan".to_owned()),
+        extra: Default::default(),
+    }
+}
+
+/// Returns the kind of the action, in the form of Wire.
+fn action(display: &Value) -> Option<&'static str> {
+    match (display.get("kind")?.as_str()?, display.get("operation").and_then(Value::as_str)) {
+        ("command", _) => Some("run command"),
+        ("file_io", Some("write" | "edit")) => Some("edit file"),
+        _ => None,
+    }
+}
+
+fn approval_body(answer: &Answer) -> Value {
+    match answer {
+        Answer::Approval(Approval::Approve) => json!({"decision": "approved"}),
+        Answer::Approval(Approval::ApproveForSession) => json!({"decision": "approved", "scope": "session"}),
+        Answer::Approval(Approval::Reject { feedback: Some(feedback) }) => {
+            json!({"decision": "rejected", "feedback": feedback})
+        }
+        _ => json!({"decision": "rejected"}),
+    }
+}
+
+fn plan_body(answer: &Answer, labels: &[String]) -> Value {
+    let Answer::Question(Some(answers)) = answer else { return json!({"decision": "rejected"}) };
+    match answers.get("Approve this plan") {
+        None | Some("" | REJECT) => json!({"decision": "rejected"}),
+        Some(label) if labels.iter().any(|known| known == label) => {
+            json!({"decision": "approved", "selected_label": label})
+        }
+        Some(APPROVE) if labels.iter().all(|label| label == REJECT) => json!({"decision": "approved"}),
+        Some(REVISE) => json!({"decision": "rejected", "feedback": "Revise the plan."}),
+        Some(feedback) => json!({"decision": "rejected", "feedback": feedback}),
+    }
+}
+
+/// Returns the answers; `None` if the questions are dismissed.
+fn answers_body(answer: &Answer, questions: &[Asking]) -> Option<Value> {
+    let Answer::Question(Some(answers)) = answer else { return None };
+    let mut body = Map::new();
+    let mut is_answered = false;
+    for question in questions {
+        let given = answers.get(&question.text);
+        is_answered |= given.is_some();
+        body.insert(question.id.clone(), given.map_or_else(|| json!({"kind": "skipped"}), |text| one(question, text)));
+    }
+    is_answered.then(|| json!({"answers": body}))
+}
+
+/// Returns the answer to one question: choices, another text, or both.
+fn one(question: &Asking, text: &str) -> Value {
+    let find = |label: &str| question.options.iter().find(|(_, known)| known == label).map(|(id, _)| id);
+    if let Some(id) = find(text) {
+        return if question.is_multiple {
+            json!({"kind": "multi", "option_ids": [id]})
+        } else {
+            json!({"kind": "single", "option_id": id})
+        };
+    }
+    if !question.is_multiple {
+        return json!({"kind": "other", "text": text});
+    }
+    let (mut chosen, mut others) = (Vec::new(), Vec::new());
+    for label in text.split(',').map(str::trim).filter(|label| !label.is_empty()) {
+        match find(label) {
+            Some(id) => chosen.push(id),
+            None => others.push(label),
+        }
+    }
+    match (chosen.is_empty(), others.is_empty()) {
+        (true, _) => json!({"kind": "other", "text": text}),
+        (false, true) => json!({"kind": "multi", "option_ids": chosen}),
+        (false, false) => {
+            json!({"kind": "multi_with_other", "option_ids": chosen, "other_text": others.join(", ")})
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Tool calls, whose arguments arrive in pieces and then complete, and their results.
+
+use serde::Deserialize;
+
+use super::agents::{Call, MAX_CALLS, Place};
+use super::{KimiWeb, content};
+use crate::dialect::Incoming;
+use crate::messages::{Event, FunctionCall, Json, ToolCall, ToolCallPart, ToolResult, ToolReturnValue, decode_body};
+
+impl KimiWeb {
+    pub(super) fn call_delta(
+        &mut self,
+        payload: &str,
+        agent: &str,
+        place: Place,
+        all: &mut Vec<Incoming>,
+    ) -> Result<(), String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Piece {
+            tool_call_id: String,
+            name: Option<String>,
+            arguments_part: Option<String>,
+        }
+        let piece: Piece = decode_body(payload)?;
+        if self.is_retold(agent) && self.agents.main.is_done(&piece.tool_call_id) {
+            return Ok(());
+        }
+        let progress = self.agents.progress(agent);
+        let is_full = progress.calls.len() >= MAX_CALLS;
+        match progress.calls.get_mut(&piece.tool_call_id) {
+            None if is_full => {}
+            None => {
+                // The server names the tool with each piece; older releases name it only with the first.
+                let Some(name) = piece.name else { return Ok(()) };
+                progress.calls.insert(piece.tool_call_id.clone(), Call::default());
+                progress.last = Some(piece.tool_call_id.clone());
+                self.push(agent, place, tool_call(piece.tool_call_id, name, piece.arguments_part), all);
+            }
+            // A part belongs to the call before it. If two calls are mixed, the complete call is emitted again.
+            Some(call) if call.is_whole => {}
+            Some(call) if progress.last.as_ref() != Some(&piece.tool_call_id) => call.is_partial = true,
+            Some(call) if call.is_partial => {}
+            Some(_) => {
+                let part = ToolCallPart { arguments_part: piece.arguments_part, extra: Default::default() };
+                self.push(agent, place, part.into(), all);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn call_started(
+        &mut self,
+        payload: &str,
+        agent: &str,
+        place: Place,
+        all: &mut Vec<Incoming>,
+    ) -> Result<(), String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Started {
+            tool_call_id: String,
+            name: String,
+            args: Option<Json>,
+        }
+        let started: Started = decode_body(payload)?;
+        if self.is_retold(agent) && self.agents.main.is_done(&started.tool_call_id) {
+            return Ok(());
+        }
+        let arguments = started.args.map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
+        self.tell_call(agent, started.tool_call_id, started.name, arguments, place, all);
+        Ok(())
+    }
+
+    /// Emits a call with all of its arguments, unless that was done.
+    pub(super) fn tell_call(
+        &mut self,
+        agent: &str,
+        id: String,
+        name: String,
+        arguments: String,
+        place: Place,
+        all: &mut Vec<Incoming>,
+    ) {
+        let progress = self.agents.progress(agent);
+        if progress.calls.get(&id).is_some_and(|call| !call.is_partial) {
+            return;
+        }
+        if progress.calls.len() < MAX_CALLS {
+            progress.calls.insert(id.clone(), Call { is_partial: false, is_whole: true });
+        }
+        progress.last = Some(id.clone());
+        self.push(agent, place, tool_call(id, name, Some(arguments)), all);
+    }
+
+    /// A request names a call that was not emitted: its pieces were lost, and the complete call arrives only after the
+    /// answer.
+    pub(super) fn tell_call_of_request(
+        &mut self,
+        agent: &str,
+        id: &str,
+        name: &str,
+        place: Place,
+        all: &mut Vec<Incoming>,
+    ) {
+        let progress = self.agents.progress(agent);
+        if id.is_empty() || progress.calls.contains_key(id) || progress.calls.len() >= MAX_CALLS {
+            return;
+        }
+        progress.calls.insert(id.to_owned(), Call { is_partial: true, is_whole: false });
+        progress.last = Some(id.to_owned());
+        self.push(agent, place, tool_call(id.to_owned(), name.to_owned(), None), all);
+    }
+
+    pub(super) fn tool_result(
+        &mut self,
+        payload: &str,
+        agent: &str,
+        place: Place,
+        all: &mut Vec<Incoming>,
+    ) -> Result<(), String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Returned {
+            tool_call_id: String,
+            output: Option<Json>,
+            is_error: Option<bool>,
+        }
+        let result: Returned = decode_body(payload)?;
+        if self.is_retold(agent) && self.agents.main.is_done(&result.tool_call_id) {
+            return Ok(());
+        }
+        self.agents.progress(agent).end_call(&result.tool_call_id);
+        let output = result.output.unwrap_or_default();
+        let event = tool_result(result.tool_call_id, &output, result.is_error == Some(true));
+        self.push(agent, place, event, all);
+        Ok(())
+    }
+}
+
+fn tool_call(id: String, name: String, arguments: Option<String>) -> Event {
+    let function = FunctionCall { name, arguments, extra: Default::default() };
+    ToolCall { id, function, extras: None, extra: Default::default() }.into()
+}
+
+pub(super) fn tool_result(tool_call_id: String, output: &Json, is_error: bool) -> Event {
+    let return_value = ToolReturnValue { is_error, ..ToolReturnValue::ok(content::content(output)) };
+    ToolResult { tool_call_id, return_value, extra: Default::default(), tool_call: Default::default() }.into()
+}

@@ -1,0 +1,395 @@
+//! JSON-RPC 2.0: reads a line as a message that borrows from it, and writes requests, answers and refusals.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::json::scan::{self, NotJson, Scanner};
+use crate::json::{Json, object};
+
+pub mod framing;
+
+/// A message of JSON-RPC, borrowed from its line. Parameters and results are slices of the line, not yet decoded.
+#[derive(Clone, Debug)]
+pub enum Message<'a> {
+    /// A call without an answer.
+    Notification {
+        /// The name of the method.
+        method: Cow<'a, str>,
+        /// The parameters.
+        params: Params<'a>,
+    },
+    /// A request. Its id is kept as JSON text, because the answer must repeat it unchanged.
+    Request {
+        /// The id, as JSON text.
+        id: &'a str,
+        /// The name of the method.
+        method: Cow<'a, str>,
+        /// The parameters.
+        params: Params<'a>,
+    },
+    /// An answer to a call. `id` is `None` if the agent answers a line that it could not read.
+    Response {
+        /// The id of the call. `None` if it is null or invalid.
+        id: Option<Cow<'a, str>>,
+        /// The result, or the error.
+        outcome: Result<&'a RawValue, RpcFailure>,
+    },
+    /// The line is not a JSON-RPC message; the reason is for the log.
+    Invalid(String),
+}
+
+/// An error object of JSON-RPC.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct RpcFailure {
+    /// The number of the error.
+    pub code: i64,
+    /// The message.
+    #[serde(default)]
+    pub message: String,
+    /// Further data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+}
+
+/// The limit of nesting in JSON that is passed to programs. Parsers have limits of their own: 128 in serde, the stack
+/// in Python.
+pub const MAX_DEPTH: usize = 100;
+
+/// Returns whether the nesting of JSON exceeds the limit for programs. The text must be JSON.
+pub fn is_too_deep(text: &str) -> bool {
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    // Each level needs two brackets. Most JSON has fewer brackets than the limit, and counting them is much faster.
+    text.len() > 2 * MAX_DEPTH
+        && memchr::memchr2_iter(b'[', b'{', text.as_bytes()).nth(MAX_DEPTH).is_some()
+        && text.bytes().any(|byte| {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = in_text,
+                b'"' => in_text = !in_text,
+                b'[' | b'{' if !in_text => depth += 1,
+                b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth > MAX_DEPTH
+        })
+}
+
+/// The members of a JSON-RPC message, as JSON text. A missing member differs from null.
+#[derive(Default)]
+struct Members<'a> {
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Option<Params<'a>>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+    /// The first member that occurs twice.
+    repeated: Option<&'static str>,
+}
+
+impl<'a> Members<'a> {
+    fn scan(text: &'a str) -> Result<Self, NotJson> {
+        let mut members = Self::default();
+        let mut scanner = Scanner::new(text);
+        scanner.object(|name, scanner| {
+            let name = name.decode();
+            let (slot, name) = match name.as_deref() {
+                Some("id") => (&mut members.id, "id"),
+                Some("method") => (&mut members.method, "method"),
+                Some("result") => (&mut members.result, "result"),
+                Some("error") => (&mut members.error, "error"),
+                Some("params") => {
+                    if members.params.replace(Params::scan(scanner)?).is_some() {
+                        members.repeated = Some("params");
+                    }
+                    return Ok(());
+                }
+                // A name with half of a surrogate pair is refused, as serde does.
+                Some(_) => return scanner.value().map(drop),
+                None => return Err(NotJson),
+            };
+            if slot.replace(scanner.value()?).is_some() {
+                members.repeated = Some(name);
+            }
+            Ok(())
+        })?;
+        scanner.end()?;
+        Ok(members)
+    }
+}
+
+/// The number of parameters whose slices are stored. The methods of the supported protocols have two or three.
+const FEW: usize = 4;
+
+/// Parameters: their text, and slices of it for the members.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'a> {
+    text: &'a str,
+    members: [(&'a str, &'a str); FEW],
+    count: usize,
+    /// `members` are all members, and their names have no escapes.
+    is_complete: bool,
+}
+
+impl<'a> Params<'a> {
+    const NULL: Self = Self { text: "null", members: [("", ""); FEW], count: 0, is_complete: true };
+
+    fn scan(scanner: &mut Scanner<'a>) -> Result<Self, NotJson> {
+        let mut params = Self::NULL;
+        if scanner.peek() != Some(b'{') {
+            params.text = scanner.value()?;
+            return Ok(params);
+        }
+        params.text = scanner.object_text(|name, scanner| {
+            let value = scanner.value()?;
+            let known =
+                name.has_escapes || params.members[..params.count].iter().any(|(other, _)| *other == name.written());
+            match params.members.get_mut(params.count) {
+                Some(member) if !known => {
+                    *member = (name.written(), value);
+                    params.count += 1;
+                }
+                _ => params.is_complete = false,
+            }
+            Ok(())
+        })?;
+        Ok(params)
+    }
+
+    /// Returns the parameters' text.
+    pub fn get(&self) -> &'a str {
+        self.text
+    }
+
+    /// Returns the parameters' text, for types that keep it.
+    pub fn raw(&self) -> &'a RawValue {
+        serde_json::from_str(self.text).unwrap_or(RawValue::NULL)
+    }
+
+    /// Returns a copy for programs; `null` if the nesting is too deep.
+    pub fn to_json(self) -> Json {
+        if is_too_deep(self.text) { Json::null() } else { Json::from_text(self.text) }
+    }
+
+    /// Returns a member as JSON text; `None` if it is missing.
+    ///
+    /// # Errors
+    /// Returns a problem if the parameters are not an object, or have the member twice.
+    pub fn member(&self, name: &str) -> Result<Option<&'a str>, String> {
+        if !self.text.starts_with('{') {
+            return Err(format!(
+                "{}, not an object",
+                if self.text.starts_with('[') { "a list" } else { "a single value" }
+            ));
+        }
+        if self.is_complete {
+            let found = self.members[..self.count].iter().find(|(other, _)| *other == name);
+            return Ok(found.map(|(_, value)| *value));
+        }
+        let (mut found, mut is_repeated) = (None, false);
+        let read = scan::for_each_member(self.text, |other, value| {
+            if other.decode().as_deref() == Some(name) {
+                is_repeated |= found.replace(value).is_some();
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) if !is_repeated => Ok(found),
+            Ok(()) => Err(format!("duplicate field `{name}`")),
+            Err(NotJson) => Err("not JSON".to_owned()),
+        }
+    }
+
+    /// Returns a member that is a string.
+    ///
+    /// # Errors
+    /// Returns a problem if the member is missing or not a string.
+    pub fn text(&self, name: &str) -> Result<Cow<'a, str>, String> {
+        let value = self.member(name)?.ok_or_else(|| format!("missing field `{name}`"))?;
+        scan::text_of(value).ok_or_else(|| format!("{name}: not a string"))
+    }
+}
+
+/// Reads a line.
+pub fn parse(line: &[u8]) -> Message<'_> {
+    let text = match std::str::from_utf8(line) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+        Err(error) => return Message::Invalid(format!("not UTF-8 at byte {}", error.valid_up_to())),
+    };
+    match Scanner::new(text).peek() {
+        Some(b'{') => {}
+        Some(b'[') => return Message::Invalid("a batch".to_owned()),
+        _ => return Message::Invalid("not a JSON object".to_owned()),
+    }
+    let Ok(members) = Members::scan(text) else {
+        let reason = serde_json::from_str::<HashMap<String, IgnoredAny>>(text).err();
+        return Message::Invalid(reason.map_or_else(|| "not JSON".to_owned(), |reason| reason.to_string()));
+    };
+    if let Some(name) = members.repeated {
+        return Message::Invalid(format!("duplicate field `{name}`"));
+    }
+    let id = members.id.filter(|id| *id != "null");
+    if let Some(method) = members.method.filter(|method| *method != "null") {
+        let Some(method) = scan::text_of(method) else {
+            return Message::Invalid("method: not a string".to_owned());
+        };
+        let params = members.params.unwrap_or(Params::NULL);
+        return match id {
+            Some(id) => Message::Request { id, method, params },
+            None => Message::Notification { method, params },
+        };
+    }
+    let outcome = match (members.error, members.result) {
+        (Some(error), _) if error != "null" => match object::<RpcFailure>(error) {
+            Ok(failure) => Err(RpcFailure { data: failure.data.filter(|data| !is_too_deep(data.get())), ..failure }),
+            Err(reason) => return Message::Invalid(format!("error object: {reason}")),
+        },
+        (_, Some(result)) => match serde_json::from_str(result) {
+            Ok(result) => Ok(result),
+            Err(reason) => return Message::Invalid(format!("result: {reason}")),
+        },
+        _ => return Message::Invalid("neither method, result nor error".to_owned()),
+    };
+    // Such an id, for example a number, is kept as its text. It never equals an id of this side, because these are
+    // strings.
+    let id = id.map(|id| scan::text_of(id).unwrap_or(Cow::Borrowed(id)));
+    Message::Response { id, outcome }
+}
+
+/// Encodes a request: one line with its end.
+pub fn request(id: &str, method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Request<'a, P> {
+        jsonrpc: &'static str,
+        id: &'a str,
+        method: &'a str,
+        params: &'a P,
+    }
+    line(&Request { jsonrpc: "2.0", id, method, params })
+}
+
+/// Encodes a request whose id is a number.
+pub fn numbered_request(id: u64, method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Request<'a, P> {
+        jsonrpc: &'static str,
+        id: u64,
+        method: &'a str,
+        params: &'a P,
+    }
+    line(&Request { jsonrpc: "2.0", id, method, params })
+}
+
+/// Encodes a request without parameters, whose id is a number.
+pub fn bare_request(id: impl Serialize, method: &str) -> Vec<u8> {
+    line(&serde_json::json!({"jsonrpc": "2.0", "id": id, "method": method}))
+}
+
+/// Encodes a notification.
+pub fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Notification<'a, P> {
+        jsonrpc: &'static str,
+        method: &'a str,
+        params: &'a P,
+    }
+    line(&Notification { jsonrpc: "2.0", method, params })
+}
+
+/// Encodes an answer to a request of the agent. `id` is JSON text.
+pub fn answer(id: &str, result: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<'a, R> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        result: &'a R,
+    }
+    line(&Answer { jsonrpc: "2.0", id: raw_id(id), result })
+}
+
+/// Encodes a refusal of a request of the agent. `id` is JSON text.
+pub fn refusal(id: &str, failure: &RpcFailure) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Refusal<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        error: &'a RpcFailure,
+    }
+    line(&Refusal { jsonrpc: "2.0", id: raw_id(id), error: failure })
+}
+
+fn raw_id(id: &str) -> &RawValue {
+    serde_json::from_str(id).unwrap_or(RawValue::NULL)
+}
+
+fn line(message: &impl Serialize) -> Vec<u8> {
+    // Only maps with keys that are not strings can fail, and no message has such a map.
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invalid(line: &str) -> bool {
+        matches!(parse(line.as_bytes()), Message::Invalid(_))
+    }
+
+    #[test]
+    fn malformed_lines_are_invalid() {
+        let nested = "[".repeat(100_000);
+        for line in [
+            "null",
+            "[]",
+            "[{\"method\":\"event\"}]",
+            "1",
+            "\"text\"",
+            "{",
+            "{}",
+            "{\"id\":1}",
+            "{\"id\":1,\"error\":[1,\"no\"]}",
+            nested.as_str(),
+        ] {
+            assert!(invalid(line), "{line:.60}");
+        }
+        assert!(matches!(parse(b"{\"method\":\"\xff\"}"), Message::Invalid(_)));
+        assert!(invalid(&format!("{{\"params\":{nested}")));
+    }
+
+    #[test]
+    fn missing_or_null_id_is_not_request() {
+        assert!(matches!(parse(br#"{"method":"event","params":{}}"#), Message::Notification { .. }));
+        assert!(matches!(parse(br#"{"method":"event","id":null}"#), Message::Notification { .. }));
+        assert!(matches!(parse(br#"{"method":"request","id":7}"#), Message::Request { id: "7", .. }));
+        assert!(matches!(
+            parse(br#"{"id":null,"error":{"code":-32700,"message":"x","data":null}}"#),
+            Message::Response { id: None, outcome: Err(RpcFailure { code: -32700, data: None, .. }) }
+        ));
+    }
+
+    #[test]
+    fn depth_is_counted_outside_of_texts() {
+        let nested = |depth: usize, inside: &str| format!("{}{inside}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(!is_too_deep(&nested(MAX_DEPTH, "")));
+        assert!(is_too_deep(&nested(MAX_DEPTH + 1, "")));
+        assert!(is_too_deep(&"{\"a\":".repeat(MAX_DEPTH + 1)));
+        assert!(!is_too_deep(&nested(MAX_DEPTH - 1, &format!("[\"\\\"{}\"]", "[".repeat(1000)))));
+        assert!(!is_too_deep(&"[],".repeat(1000)));
+        let error = format!(r#"{{"id":"1","error":{{"code":1,"message":"m","data":{}}}}}"#, nested(100_000, ""));
+        let Message::Response { outcome: Err(failure), .. } = parse(error.as_bytes()) else { panic!("no error") };
+        assert_eq!(failure, RpcFailure { code: 1, message: "m".to_owned(), data: None });
+    }
+
+    #[test]
+    fn answer_carries_id_as_it_came() {
+        let written = answer("7", &serde_json::json!({"ok": true}));
+        assert_eq!(written, b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"ok\":true}}\n");
+        let text = answer("\"a\\u0062\"", &());
+        assert_eq!(text, b"{\"jsonrpc\":\"2.0\",\"id\":\"a\\u0062\",\"result\":null}\n");
+    }
+}

@@ -1,0 +1,106 @@
+//! The tool call that the SDK adds to a message.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::ToolCallInfo;
+
+/// A tool call that the SDK has added to a message. It is not part of the wire form. All values are equal, so that a
+/// message is equal to the same message from the wire.
+///
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::wire::ApprovalRequest;
+/// fn describe(request: &ApprovalRequest) -> String {
+///     match request.tool_call.get() {
+///         Some(call) => format!("{} {:?}", call.name, call.arguments),
+///         None => request.description.clone(),
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Added(Option<Arc<ToolCallInfo>>);
+
+impl Added {
+    /// Returns the tool call; `None` if the agent never named it.
+    pub fn get(&self) -> Option<&ToolCallInfo> {
+        self.0.as_deref()
+    }
+}
+
+impl From<Option<Arc<ToolCallInfo>>> for Added {
+    fn from(call: Option<Arc<ToolCallInfo>>) -> Self {
+        Self(call)
+    }
+}
+
+impl From<ToolCallInfo> for Added {
+    fn from(call: ToolCallInfo) -> Self {
+        Self(Some(Arc::new(call)))
+    }
+}
+
+impl PartialEq for Added {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// The field with the tool call, for a host that gets messages as JSON.
+pub const KEY: &str = "$tool_call";
+
+thread_local! {
+    static FOR_HOST: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether messages are being written for a host.
+pub fn for_host() -> bool {
+    FOR_HOST.get()
+}
+
+/// Makes `write` write messages for a host that gets them as JSON: with the tool call that the SDK has added, as
+/// `$tool_call`.
+#[doc(hidden)]
+pub fn written_for_host<T>(write: impl FnOnce() -> T) -> T {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            FOR_HOST.set(self.0);
+        }
+    }
+    let _reset = Reset(FOR_HOST.replace(true));
+    write()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::ToolResult;
+
+    fn result() -> ToolResult {
+        let json = r#"{"tool_call_id":"a","return_value":{"is_error":false,"output":"","message":"","display":[]},"$tool_call":"forged"}"#;
+        serde_json::from_str(json).expect("a tool's result")
+    }
+
+    #[test]
+    fn added_call_is_not_serialized_or_compared() {
+        let mut with = result();
+        let call = ToolCallInfo {
+            id: "a".into(),
+            name: "Shell".into(),
+            arguments: None,
+            kind: None,
+            extra: Default::default(),
+        };
+        with.tool_call = call.into();
+        assert_eq!(with, result());
+        assert_eq!(serde_json::to_string(&with).unwrap(), serde_json::to_string(&result()).unwrap());
+    }
+
+    #[test]
+    fn agent_field_is_not_added_call() {
+        let text = written_for_host(|| serde_json::to_string(&result()).unwrap());
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read[KEY], serde_json::Value::Null, "the last of two fields counts");
+    }
+}

@@ -1,0 +1,18 @@
+//! The messages as types, each declared once, and their catalogue for the generators.
+
+#[macro_use]
+mod macros;
+
+pub mod added;
+pub mod catalog;
+#[doc(hidden)]
+pub mod description;
+mod event_union;
+pub mod types;
+pub mod value;
+
+pub use crate::json::Json;
+pub use added::{Added, written_for_host};
+pub use event_union::{Event, decode_body};
+pub use types::*;
+pub use value::{Extra, Node, Reflect, TypeRef};

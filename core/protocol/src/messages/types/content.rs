@@ -1,0 +1,205 @@
+//! The content of prompts, answers and tool outputs.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::messages::value::{Decoded, Field};
+use crate::messages::{Node, TypeRef};
+
+message! {
+    /// A part that is text.
+    TextPart tagged "text" since "1.0" {
+        /// The text.
+        text: String,
+    }
+
+    /// A part of the model's thinking.
+    ThinkPart tagged "think" since "1.0" {
+        /// The text of the thinking.
+        think: String,
+        /// Its encrypted form or signature, if the provider sends one.
+        encrypted: Option<String>,
+    }
+
+    /// An image.
+    ImageURLPart tagged "image_url" since "1.0" {
+        /// The address, with the data in it if it is a data URI.
+        image_url: MediaURL,
+    }
+
+    /// An audio recording.
+    AudioURLPart tagged "audio_url" since "1.0" {
+        /// The address, with the data in it if it is a data URI.
+        audio_url: MediaURL,
+    }
+
+    /// A video.
+    VideoURLPart tagged "video_url" since "1.0" {
+        /// The address, with the data in it if it is a data URI.
+        video_url: MediaURL,
+    }
+
+    /// The address of an image, an audio recording or a video.
+    MediaURL since "1.0" {
+        /// A URL. A data URI (`data:image/png;base64,…`) contains the bytes.
+        url: String,
+        /// An identifier that distinguishes several media of one kind, if the agent sends one.
+        id: Option<String>,
+    }
+
+    /// A content part of a type that this SDK does not know, or of a known type that it could not read.
+    /// Its fields are in `extra`.
+    UnknownContentPart since "1.0" {
+        /// The value of the message's `type` field. Empty if the message has none.
+        kind as "type": String,
+    }
+}
+
+tagged_union! {
+    /// A part of a message: of the user's input, of the model's answer, or of a tool's output.
+    ContentPart {
+        /// Text.
+        Text(TextPart) = "text",
+        /// Thinking.
+        Think(ThinkPart) = "think",
+        /// An image.
+        ImageUrl(ImageURLPart) = "image_url",
+        /// An audio recording.
+        AudioUrl(AudioURLPart) = "audio_url",
+        /// A video.
+        VideoUrl(VideoURLPart) = "video_url",
+    } else UnknownContentPart
+}
+
+impl ContentPart {
+    /// Makes a text part.
+    ///
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// use kimi_agent::wire::ContentPart;
+    /// let part = ContentPart::text("hello");
+    /// assert_eq!(serde_json::to_string(&part)?, r#"{"type":"text","text":"hello"}"#);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextPart { text: text.into(), extra: Default::default() })
+    }
+
+    /// Makes an image part from a URL or a data URI.
+    pub fn image_url(url: impl Into<String>) -> Self {
+        let image_url = MediaURL { url: url.into(), id: None, extra: Default::default() };
+        Self::ImageUrl(ImageURLPart { image_url, extra: Default::default() })
+    }
+}
+
+/// The content of a prompt or of a tool's output: plain text, or a list of parts.
+///
+/// ```
+/// # use kimi_agent_protocol as kimi_agent;
+/// use kimi_agent::wire::{Content, ContentPart};
+/// let plain: Content = "hello".into();
+/// let parts: Content = vec![ContentPart::text("hello")].into();
+/// assert_eq!(plain.text(), parts.text());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Plain text.
+    Text(String),
+    /// A list of parts.
+    Parts(Vec<ContentPart>),
+}
+
+impl Content {
+    /// Returns the text of all text parts, joined. Other parts are left out.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => parts
+                .iter()
+                .filter_map(|part| match part {
+                    ContentPart::Text(part) => Some(part.text.as_str()),
+                    _ => None,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&String> for Content {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<Vec<ContentPart>> for Content {
+    fn from(parts: Vec<ContentPart>) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+impl From<ContentPart> for Content {
+    fn from(part: ContentPart) -> Self {
+        Self::Parts(vec![part])
+    }
+}
+
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Parts(parts) => parts.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Content;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("text or a list of content parts")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Content, E> {
+                Ok(Content::Text(text.to_owned()))
+            }
+            fn visit_string<E>(self, text: String) -> Result<Content, E> {
+                Ok(Content::Text(text))
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Content, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = seq.next_element::<Decoded<ContentPart>>()? {
+                    parts.push(part.0);
+                }
+                Ok(Content::Parts(parts))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl Field for Content {
+    fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+    fn node(&self) -> Node<'_> {
+        match self {
+            Self::Text(text) => Node::Str(text),
+            Self::Parts(parts) => Node::List(parts.iter().map(Field::node).collect()),
+        }
+    }
+    fn type_ref() -> TypeRef {
+        TypeRef::Ref("Content")
+    }
+}
