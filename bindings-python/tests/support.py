@@ -1,4 +1,4 @@
-"""What the tests of sessions share."""
+"""Helpers of the tests of sessions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def open_session(*turns: Any, script: Mapping[str, Any] | None = None, **options
 
 
 def texts(events: list[Event]) -> str:
-    """What the model says in them."""
+    """The model's text in them."""
     return "".join(event.text for event in events if isinstance(event, TextPart))
 
 
@@ -120,7 +120,7 @@ def stopped(pid: int | None) -> Generator[None]:
 
 
 def waited(condition: Callable[[], bool]) -> bool:
-    """Waits until something holds that no event tells."""
+    """Waits until a condition holds that no event reports."""
     until = time.monotonic() + DEADLINE
     while not condition():
         if time.monotonic() > until:
@@ -140,7 +140,7 @@ async def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def children() -> set[int]:
-    """What this process has started and still runs (Linux)."""
+    """The running children of this process (Linux)."""
     found: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         try:
@@ -161,7 +161,7 @@ def told(records: list[str]) -> Callable[[Any], None]:
 
 
 def collected() -> None:
-    """Objects in cycles are gone after that."""
+    """Collects objects in cycles."""
     for _ in range(3):
         gc.collect()
 

@@ -27,7 +27,7 @@ from kimi_agent import (
 )
 from kimi_agent.testing import scripted_agent
 
-# What a prompt says decides what becomes of it.
+# The text of a prompt decides its outcome.
 _ACP = """
     import json, sys
 
@@ -79,7 +79,7 @@ async def _says(session: Session, text: str) -> str:
     return (await session.prompt(text).result()).text
 
 
-async def test_sessions_share_a_process_and_nothing_else(tmp_path: Path) -> None:
+async def test_sessions_of_agent_share_only_its_process(tmp_path: Path) -> None:
     async with open_agent(**_acp(tmp_path)) as agent:
         first, second = await asyncio.gather(_open(agent), _open(agent))
         assert first.pid == second.pid
@@ -93,7 +93,7 @@ async def test_sessions_share_a_process_and_nothing_else(tmp_path: Path) -> None
         await agent.create_session()
 
 
-async def test_an_id_that_another_session_has_fails_the_second_opening(tmp_path: Path) -> None:
+async def test_duplicate_session_id_rejected(tmp_path: Path) -> None:
     async with open_agent(**_acp(tmp_path)) as agent:
         first = await agent.create_session()
         hanging = first.prompt("hang")
@@ -111,7 +111,7 @@ async def _open(agent: Agent) -> Session:
     return await agent.create_session()
 
 
-async def test_a_death_fails_all_sessions(tmp_path: Path) -> None:
+async def test_agent_exit_fails_all_sessions(tmp_path: Path) -> None:
     lines: list[str] = []
     async with open_agent(**_acp(tmp_path), on_stderr=lines.append) as agent:
         first, second = await agent.create_session(), await agent.create_session()
@@ -151,7 +151,7 @@ async def test_wrong_options_are_named(tmp_path: Path) -> None:
             copy.copy(agent)
 
 
-async def test_on_wire_each_session_has_a_process() -> None:
+async def test_wire_sessions_have_own_process() -> None:
     async with open_agent(executable=scripted_agent([[{"text": "You said: {{prompt}}"}]])) as agent:
         first, second = await agent.create_session(), await agent.create_session()
         assert first.pid != second.pid
@@ -163,7 +163,7 @@ async def test_on_wire_each_session_has_a_process() -> None:
     assert (first.state, second.state) == ("closed", "closed")
 
 
-async def test_a_session_keeps_its_agent_and_an_agent_that_is_lost_says_so(tmp_path: Path) -> None:
+async def test_dropped_agent_warns_after_last_session(tmp_path: Path) -> None:
     agent = await open_agent(**_acp(tmp_path))
     session = await agent.create_session()
     with warnings.catch_warnings(record=True) as caught:
@@ -176,7 +176,7 @@ async def test_a_session_keeps_its_agent_and_an_agent_that_is_lost_says_so(tmp_p
     assert [str(warning.message) for warning in caught] == ["<Agent> was never closed"]
 
 
-def test_blocking_sessions_share_a_process(tmp_path: Path) -> None:
+def test_blocking_sessions_share_process(tmp_path: Path) -> None:
     with sync.open_agent(**_acp(tmp_path)) as agent:
         first, second = agent.create_session(), agent.create_session()
         assert first.pid == second.pid

@@ -145,7 +145,7 @@ def nth(at: int) -> Callable[[int, str], bool]:
 
 
 @newest_only
-async def test_a_task_is_cancelled_at_every_await(tmp_path: Path) -> None:
+async def test_task_cancelled_at_any_await_leaves_nothing(tmp_path: Path) -> None:
     at = 0
     while await cancelled(tmp_path / str(at), nth(at)):
         at += 1
@@ -154,5 +154,5 @@ async def test_a_task_is_cancelled_at_every_await(tmp_path: Path) -> None:
 
 @newest_only
 @pytest.mark.parametrize("call", ALWAYS)
-async def test_a_task_is_cancelled_in(call: str, tmp_path: Path) -> None:
+async def test_cancelled_call_cleanup(call: str, tmp_path: Path) -> None:
     assert await cancelled(tmp_path / "folder", lambda _, line: call in line)

@@ -110,7 +110,7 @@ async def prompted(content: Any) -> None:
 
 
 async def answered(answer: Any) -> str:
-    """What is told of a handler of approvals that returns this."""
+    """The report of an approval handler that returns this."""
     async with kimi_agent.create_session(
         executable=scripted_agent(APPROVAL), on_approval=lambda request: answer
     ) as session:
@@ -198,7 +198,7 @@ OUTSIDE: dict[str, Callable[[], Any]] = {"under_trio": under_trio}
 
 
 @pytest.mark.parametrize("language", ["python", "python-sync"])
-def test_every_row_is_played_or_skipped_with_a_reason(language: str) -> None:
+def test_every_row_is_played_or_skipped(language: str) -> None:
     made = {**ASYNC, **OUTSIDE} if language == "python" else BLOCKING
     played = {row["name"] for row in ROWS if language not in row.get("skip", {})}
     generic = {row["name"] for row in ROWS if "how" in row}
@@ -206,7 +206,7 @@ def test_every_row_is_played_or_skipped_with_a_reason(language: str) -> None:
 
 
 @pytest.mark.parametrize("row", rows("python"))
-async def test_error_says_what_the_table_demands(row: dict[str, Any]) -> None:
+async def test_async_error_text_matches_table(row: dict[str, Any]) -> None:
     if row["name"] in OUTSIDE:
         pytest.skip("it needs to have no event loop")
     told: Any = None
@@ -218,14 +218,14 @@ async def test_error_says_what_the_table_demands(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in rows("python") if row.id in OUTSIDE])
-def test_error_without_a_loop_says_what_the_table_demands(row: dict[str, Any]) -> None:
+def test_error_without_loop_has_text_of_table(row: dict[str, Any]) -> None:
     with pytest.raises(KimiAgentError) as caught:
         OUTSIDE[row["name"]]()
     check(row, caught.value)
 
 
 @pytest.mark.parametrize("row", rows("python-sync"))
-def test_blocking_error_says_what_the_table_demands(row: dict[str, Any]) -> None:
+def test_blocking_error_text_matches_table(row: dict[str, Any]) -> None:
     told: Any = None
     try:
         if "how" in row:

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 import kimi_agent
-from kimi_agent import AgentExited, InvalidOption, KimiAgentError, MaxStepsReached, RpcError, TurnInProgress
+from kimi_agent import (
+    AgentExited,
+    InvalidOption,
+    KimiAgentError,
+    MaxStepsReached,
+    PromptResult,
+    RpcError,
+    TokenUsage,
+    TurnInProgress,
+)
 from kimi_agent._errors import from_native
 
 CODES = {
@@ -31,6 +40,7 @@ CODES = {
     "auth_expired": "AuthExpired",
     "turn_cancelled": "TurnCancelled",
     "max_steps_reached": "MaxStepsReached",
+    "budget_exceeded": "BudgetExceeded",
     "internal_error": "KimiAgentError",
 }
 
@@ -46,10 +56,11 @@ def test_every_code_has_its_class(code: str, name: str) -> None:
     assert f"{type(error).__module__}.{type(error).__qualname__}" == f"kimi_agent.{name}"
 
 
-def test_an_unknown_code_is_the_base_class() -> None:
+def test_unknown_code_gives_base_class() -> None:
     assert type(from_native("from_the_future", "x", {"more": 1})) is KimiAgentError
 
 
+NOTHING = PromptResult("cancelled", 0, "", TokenUsage(0, 0, 0, 0))
 ERRORS: list[tuple[KimiAgentError, str]] = [
     (KimiAgentError("x"), "KimiAgentError('x')"),
     (from_native("invalid_option", "no", {"option": "model"}), "InvalidOption('no', option='model')"),
@@ -67,6 +78,10 @@ ERRORS: list[tuple[KimiAgentError, str]] = [
     ),
     (from_native("timeout", "slow", {}), "Timeout('slow')"),
     (from_native("spawn_error", "none", {}), "SpawnError('none')"),
+    (
+        from_native("budget_exceeded", "too much", {"option": "budget", "counter": "steps", "limit": 2, "used": 3}),
+        f"BudgetExceeded('too much', option='budget', counter='steps', limit=2, used=3, result={NOTHING})",
+    ),
     (from_native("max_steps_reached", "enough", {"steps": 3}), "MaxStepsReached('enough', steps=3)"),
 ]
 
@@ -81,7 +96,7 @@ def test_attributes_survive_repr_pickling_and_copying(error: KimiAgentError, tex
         assert again.args == error.args
 
 
-def test_attributes() -> None:
+def test_errors_have_their_attributes() -> None:
     errors: Any = [error for error, _ in ERRORS]
     assert isinstance(errors[1], InvalidOption)
     assert errors[1].option == "model"
@@ -94,7 +109,7 @@ def test_attributes() -> None:
     assert errors[-1].steps == 3
 
 
-def test_errors_derive_from_the_built_in_that_fits() -> None:
+def test_errors_derive_from_matching_built_in() -> None:
     for code, base in (("timeout", TimeoutError), ("invalid_option", ValueError), ("spawn_error", OSError)):
         error: Any = from_native(code, "why", {})
         assert isinstance(error, base)
@@ -105,11 +120,20 @@ def test_errors_derive_from_the_built_in_that_fits() -> None:
             assert (error.errno, error.strerror, error.filename) == (None, None, None)
 
 
+@pytest.mark.parametrize("code", CODES)
+def test_help_links_to_section_of_code(code: str) -> None:
+    error = from_native(code, "what happened", {})
+    for one in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert one.help.endswith(f"/docs/reference/errors.md#{code}")
+        # A note would change the text that `pytest.raises(match=…)` sees, and only from Python 3.11 on.
+        assert not hasattr(one, "__notes__")
+
+
 RETRYABLE = {"agent_exited", "timeout", "turn_in_progress", "llm_service_error"}
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_retryable_is_known_by_class_and_by_error(code: str) -> None:
+def test_retryable_depends_on_class_or_error(code: str) -> None:
     assert from_native(code, "x", {}).retryable is (code in RETRYABLE)
     for retryable in (True, False):
         error = from_native(code, "x", {"retryable": retryable})

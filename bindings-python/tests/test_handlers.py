@@ -60,7 +60,7 @@ def failures(events: list[Event]) -> list[HandlerFailed]:
     return [event for event in events if isinstance(event, HandlerFailed)]
 
 
-async def test_an_approval_is_asked_for_and_happens(tmp_path: Path) -> None:
+async def test_approved_request_is_carried_out(tmp_path: Path) -> None:
     asked: list[ApprovalRequest] = []
 
     async def on_approval(request: ApprovalRequest) -> str:
@@ -75,7 +75,7 @@ async def test_an_approval_is_asked_for_and_happens(tmp_path: Path) -> None:
     assert (tmp_path / "out.txt").read_text() == "x"
 
 
-async def test_wrong_arguments_of_the_model_are_no_failure_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_tool_arguments_error(caplog: pytest.LogCaptureFixture) -> None:
     called: list[int] = []
 
     @tool
@@ -98,7 +98,7 @@ async def test_wrong_arguments_of_the_model_are_no_failure_of_the_handler(caplog
     ("answer", "said"),
     [("reject", ""), (Reject("not there"), "reject"), ("approve_for_session", "approve_for_session")],
 )
-async def test_answers_of_plain_functions(tmp_path: Path, answer: Any, said: str) -> None:
+async def test_plain_function_answers_approval(tmp_path: Path, answer: Any, said: str) -> None:
     threads: list[threading.Thread] = []
 
     def on_approval(request: ApprovalRequest) -> Any:
@@ -116,7 +116,7 @@ async def test_answers_of_plain_functions(tmp_path: Path, answer: Any, said: str
         assert response.feedback == "not there"
 
 
-async def test_answers_by_hand(tmp_path: Path) -> None:
+async def test_manual_requests_are_answered_with_respond(tmp_path: Path) -> None:
     async with open_session(ASKS, QUESTION, work_dir=tmp_path, on_approval="manual", on_question="manual") as session:
         turn = session.prompt("Go")
         async for event in turn:
@@ -136,7 +136,7 @@ async def test_answers_by_hand(tmp_path: Path) -> None:
             await session.respond("nothing-like-it", "approve")
 
 
-async def test_a_request_outside_a_turn() -> None:
+async def test_request_outside_turn_is_answered() -> None:
     background = {
         "id": "a1", "tool_call_id": "c1", "sender": "Shell", "action": "run command", "description": "Run it",
         "source_kind": "background_agent", "source_id": "g1",
@@ -162,7 +162,7 @@ async def test_a_request_outside_a_turn() -> None:
         assert answered.title == "reject not now"
 
 
-async def test_events_outside_come_in_order() -> None:
+async def test_events_outside_turns_come_in_order() -> None:
     noise = [{"event": {"type": "Noise", "payload": {"n": n}}} for n in range(50)]
     got: list[int] = []
     done = asyncio.Event()
@@ -193,7 +193,7 @@ async def test_events_outside_come_in_order() -> None:
         (TextPart("a part"), 'false: [{"type":"text","text":"a part"}]'),
     ],
 )
-async def test_what_a_tool_returns(returned: Any, said: str) -> None:
+async def test_tool_result_reaches_model(returned: Any, said: str) -> None:
     async def handler(arguments: dict[str, Any]) -> Any:
         assert arguments == {"key": "a"}
         return returned
@@ -205,7 +205,7 @@ async def test_what_a_tool_returns(returned: Any, said: str) -> None:
     assert failures(events) == []
 
 
-async def test_a_tool_of_a_function() -> None:
+async def test_decorated_function_is_called_as_tool() -> None:
     @tool
     def lookup(key: str, depth: int = 2) -> dict[str, Any]:
         """Looks up a value.
@@ -224,7 +224,7 @@ async def test_a_tool_of_a_function() -> None:
     assert "key" in texts(events)
 
 
-async def test_plain_tools_run_side_by_side_too() -> None:
+async def test_plain_tools_run_concurrently() -> None:
     barrier = threading.Barrier(3, timeout=60)
 
     def handler(arguments: dict[str, Any]) -> str:
@@ -238,7 +238,7 @@ async def test_plain_tools_run_side_by_side_too() -> None:
     assert failures(events) == []
 
 
-async def test_handlers_see_the_callers_context() -> None:
+async def test_handlers_see_context_of_caller() -> None:
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
     seen: list[str] = []
 
@@ -277,7 +277,7 @@ async def test_handlers_see_the_callers_context() -> None:
         (SystemExit(2), "SystemExit"),
     ],
 )
-async def test_a_tool_that_raises(
+async def test_raising_tool_reports_error(
     kind: str, failure: BaseException, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def asynchronous(arguments: dict[str, Any]) -> Any:
@@ -299,7 +299,7 @@ async def test_a_tool_that_raises(
     assert warning.exc_info is not None
 
 
-async def test_handlers_that_return_nonsense(tmp_path: Path) -> None:
+async def test_invalid_handler_result_default(tmp_path: Path) -> None:
     nonsense: Any = lambda value: object()  # noqa: E731
     hooks = [Hook("PreToolUse", None, nonsense)]
     options: dict[str, Any] = {"on_approval": nonsense, "on_question": nonsense, "hooks": hooks, "work_dir": tmp_path}
@@ -323,8 +323,8 @@ async def test_handlers_that_return_nonsense(tmp_path: Path) -> None:
         (Reject, r"""^invalid option `answer`: got the class Reject, not an object of it: use Reject\("feedback"\)$"""),
     ],
 )
-async def test_respond_with_a_wrong_answer_says_what_was_expected(answer: Any, text: str) -> None:
-    async with open_session(ASKS, on_approval="manual") as session:
+async def test_respond_with_wrong_type_fails(answer: Any, text: str, tmp_path: Path) -> None:
+    async with open_session(ASKS, on_approval="manual", work_dir=tmp_path) as session:
         turn = session.prompt("Go")
         async for event in turn:
             if isinstance(event, ApprovalRequest):
@@ -333,7 +333,16 @@ async def test_respond_with_a_wrong_answer_says_what_was_expected(answer: Any, t
                 await turn.respond(event, "approve")
 
 
-async def test_a_failing_observer_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_approval_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def on_approval(request: Any) -> Any:
+        raise RuntimeError("on purpose")
+
+    async with open_session(ASKS, work_dir=tmp_path, on_approval=on_approval) as session:
+        await session.prompt("Go").result()
+    assert "on_approval failed. The action is rejected. " in caplog.text
+
+
+async def test_failing_observer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     outside: list[Event] = []
 
     def on_event(event: Event) -> None:
@@ -348,7 +357,7 @@ async def test_a_failing_observer_is_told_of_in_the_log(caplog: pytest.LogCaptur
     assert "on_event failed" in caplog.text
 
 
-async def test_a_cancelled_turn_cancels_its_handlers() -> None:
+async def test_cancelled_turn_cancels_its_handlers() -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def handler(arguments: dict[str, Any]) -> str:
@@ -367,7 +376,7 @@ async def test_a_cancelled_turn_cancels_its_handlers() -> None:
         assert (await turn.result()).status == "cancelled"
 
 
-async def test_closing_cancels_handlers() -> None:
+async def test_closing_cancels_handlers(tmp_path: Path) -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def on_approval(request: ApprovalRequest) -> str:
@@ -379,7 +388,7 @@ async def test_closing_cancels_handlers() -> None:
             raise
         return "approve"
 
-    async with open_session(ASKS, on_approval=on_approval) as session:
+    async with open_session(ASKS, on_approval=on_approval, work_dir=tmp_path) as session:
         # Held, or it would be cancelled at once.
         turn = session.prompt("Go")
         await started.wait()
@@ -387,7 +396,7 @@ async def test_closing_cancels_handlers() -> None:
     assert (await turn.result()).status == "cancelled"
 
 
-async def test_a_handler_that_cancels_itself_fails() -> None:
+async def test_self_cancelled_handler_fails() -> None:
     async def handler(arguments: dict[str, Any]) -> str:
         raise asyncio.CancelledError
 
@@ -396,7 +405,7 @@ async def test_a_handler_that_cancels_itself_fails() -> None:
     assert [failed.message for failed in failures(events)] == ["cancelled"]
 
 
-async def test_a_handler_may_use_its_turn() -> None:
+async def test_handler_may_use_its_turn() -> None:
     turns: list[Any] = []
 
     async def handler(arguments: dict[str, Any]) -> str:
@@ -408,7 +417,7 @@ async def test_a_handler_may_use_its_turn() -> None:
         assert (await turns[0].result()).text == "by the way"
 
 
-async def test_a_handler_may_cancel_its_turn() -> None:
+async def test_handler_may_cancel_its_turn() -> None:
     turns: list[Any] = []
 
     async def handler(arguments: dict[str, Any]) -> str:
@@ -440,7 +449,7 @@ async def test_hooks(tmp_path: Path) -> None:
     assert (first.is_error, second.is_error, second.message) == (False, True, "read only")
 
 
-async def test_requests_are_in_the_stream_whoever_answers() -> None:
+async def test_requests_in_stream() -> None:
     async with open_session(CALLS, tools=[lookup(lambda arguments: "ok")]) as session:
         events = await collect(session.prompt("Go"))
     assert sum(isinstance(event, ToolCallRequest) for event in events) == 1

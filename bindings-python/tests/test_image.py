@@ -18,7 +18,7 @@ URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
 
 
 @pytest.mark.parametrize("kind", [str, Path, bytes, bytearray, memoryview])
-def test_image_is_made_of_a_path_or_bytes(kind: Any, tmp_path: Path) -> None:
+def test_image_accepts_path_or_bytes(kind: Any, tmp_path: Path) -> None:
     path = tmp_path / "pictüre.txt"
     path.write_bytes(PNG)
     part = image(kind(path if kind in (str, Path) else PNG))
@@ -26,7 +26,7 @@ def test_image_is_made_of_a_path_or_bytes(kind: Any, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(part)) == part
 
 
-def test_image_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+def test_unusable_image_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     with pytest.raises(
         InvalidOption, match=r'there is no file ".*picture\.png".*; pass the path of an image'
@@ -48,19 +48,19 @@ def test_image_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, ["picture.png"]])
-def test_image_of_a_wrong_type_is_refused(value: Any) -> None:
+def test_image_of_wrong_type_is_refused(value: Any) -> None:
     with pytest.raises(InvalidOption, match="image: expected the path of a file or its bytes, got"):
         image(value)
 
 
-def test_image_in_a_prompt_reaches_the_agent() -> None:
+def test_image_in_prompt_reaches_agent() -> None:
     with sync.create_session(executable=scripted_agent([[{"text": "a picture"}]])) as session:
         begin, *_ = session.prompt(["What is it?", image(PNG)])
     assert isinstance(begin, kimi_agent.TurnBegin)
     assert begin.user_input == [TextPart("What is it?"), ImageURLPart(MediaURL(URL))]
 
 
-def test_image_as_the_result_of_a_tool_stays_a_content_part() -> None:
+def test_image_result_of_tool_stays_content_part() -> None:
     @tool
     def plot() -> ImageURLPart:
         """Draws a picture."""

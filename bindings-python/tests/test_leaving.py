@@ -1,4 +1,4 @@
-"""Reading in part, leaving early, cancelling: what goes on, what stops, and that nothing is in the way afterwards."""
+"""Reading in part, leaving early, cancelling: what continues, what stops, and that the session is usable afterwards."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FRESH = [{"text": "Fresh"}]
 LONG = [{"repeat": {"times": 500, "actions": [{"text": "x"}]}}]
 
 
-async def test_break_keeps_a_turn_that_is_held(tmp_path: Path) -> None:
+async def test_break_keeps_referenced_turn(tmp_path: Path) -> None:
     script = [{"text": "a"}, {"wait_file": "go"}, {"text": ["b", "c"]}]
     async with open_session(script, FRESH, work_dir=tmp_path) as session:
         turn = session.prompt("Go")
@@ -49,13 +49,13 @@ async def test_break_keeps_a_turn_that_is_held(tmp_path: Path) -> None:
         with pytest.raises(TurnInProgress):
             session.prompt("Too soon")
         (tmp_path / "go").touch()
-        # The next reader goes on where the first one stopped.
+        # The next reader continues where the first one stopped.
         rest = await collect(turn)
         assert first.text + texts(rest) == "abc"
         assert isinstance(rest[-1], TurnEnd)
 
 
-async def test_break_lets_go_of_a_turn_that_is_not() -> None:
+async def test_break_cancels_unreferenced_turn() -> None:
     async with open_session(HANGING, FRESH) as session:
         async for event in session.prompt("Go"):
             if isinstance(event, TextPart):
@@ -63,7 +63,7 @@ async def test_break_lets_go_of_a_turn_that_is_not() -> None:
         assert (await session.prompt("Again").result()).text == "Fresh"
 
 
-async def test_break_out_of_a_step() -> None:
+async def test_break_out_of_step_cancels_turn() -> None:
     async with open_session(HANGING, FRESH) as session:
         async for step in session.prompt("Go").steps:
             async for event in step:
@@ -73,7 +73,7 @@ async def test_break_out_of_a_step() -> None:
         assert (await session.prompt("Again").result()).text == "Fresh"
 
 
-async def test_losing_the_last_reference_cancels() -> None:
+async def test_dropping_last_reference_cancels_turn() -> None:
     async with open_session(HANGING, FRESH) as session:
         turn = session.prompt("Go")
         await read_until(turn, TextPart)
@@ -81,13 +81,13 @@ async def test_losing_the_last_reference_cancels() -> None:
         assert texts(await collect(session.prompt("Again"))) == "Fresh"
 
 
-async def test_a_turn_that_nobody_takes_is_cancelled() -> None:
+async def test_unassigned_turn_is_cancelled() -> None:
     async with open_session(HANGING, FRESH) as session:
         session.prompt("Go")
         assert (await session.prompt("Again").result()).text == "Fresh"
 
 
-async def test_a_turn_keeps_its_session() -> None:
+async def test_turn_keeps_its_session_alive() -> None:
     async def begin() -> Turn:
         return (await open_session([{"text": "a"}, {"text": "b"}])).prompt("Go")
 
@@ -97,7 +97,7 @@ async def test_a_turn_keeps_its_session() -> None:
         del turn
 
 
-async def test_leaving_the_block_of_a_turn() -> None:
+async def test_end_of_block_cancels_turn() -> None:
     async with open_session(HANGING, FRESH, HANGING, FRESH) as session:
         async with session.prompt("Go") as turn:
             await read_until(turn, TextPart)
@@ -112,7 +112,7 @@ async def test_leaving_the_block_of_a_turn() -> None:
         assert (await session.prompt("Again").result()).text == "Fresh"
 
 
-async def test_a_turn_is_read_by_one() -> None:
+async def test_second_reader_of_turn_is_refused() -> None:
     async with open_session(HANGING) as session:
         turn = session.prompt("Go")
         async for _ in turn:
@@ -126,7 +126,7 @@ async def test_a_turn_is_read_by_one() -> None:
         await turn.cancel()
 
 
-async def test_two_tasks_with_one_iterator() -> None:
+async def test_second_task_on_one_iterator_is_refused() -> None:
     async with open_session(HANGING) as session:
         turn = session.prompt("Go")
         events = aiter(turn)
@@ -142,7 +142,7 @@ async def test_two_tasks_with_one_iterator() -> None:
             await anext(events)
 
 
-async def test_a_slow_reader_gets_everything() -> None:
+async def test_slow_reader_gets_everything() -> None:
     turn = [{"repeat": {"times": 2000, "actions": [{"text": "{{round}} "}]}}]
     async with open_session(turn, event_buffer_bytes=2048) as session:
         words: list[str] = []
@@ -154,7 +154,7 @@ async def test_a_slow_reader_gets_everything() -> None:
     assert [int(word) for word in words] == list(range(int(words[0]), int(words[0]) + 2000))
 
 
-async def test_cancel_with_everything_unread() -> None:
+async def test_cancel_with_full_buffer_returns() -> None:
     async with open_session([*LONG, {"wait_cancel": True}], FRESH, event_buffer_bytes=1024) as session:
         turn = session.prompt("Go")
         await turn.cancel()
@@ -202,7 +202,9 @@ AWAITS: list[Callable[[Session, Turn], Coroutine[Any, Any, None]]] = [
 
 
 @pytest.mark.parametrize("waits", AWAITS, ids=lambda function: function.__name__.strip("_"))
-async def test_a_task_is_cancelled_at(waits: Callable[[Session, Turn], Coroutine[Any, Any, None]]) -> None:
+async def test_task_cancelled_during_call_keeps_session(
+    waits: Callable[[Session, Turn], Coroutine[Any, Any, None]],
+) -> None:
     session = await open_session(HANGING, FRESH)
     turn = session.prompt("Go")
     with stopped(session.pid):
@@ -215,7 +217,7 @@ async def test_a_task_is_cancelled_at(waits: Callable[[Session, Turn], Coroutine
         with pytest.raises(asyncio.CancelledError):
             await task
     if waits is _close:
-        # What was begun goes on.
+        # Begun operations continue.
         assert gone(session.pid)
     else:
         await turn.cancel()
@@ -223,7 +225,7 @@ async def test_a_task_is_cancelled_at(waits: Callable[[Session, Turn], Coroutine
     await session.close()
 
 
-async def test_a_task_is_cancelled_while_it_opens() -> None:
+async def test_task_cancelled_during_opening_leaves_nothing() -> None:
     before = children()
     opening = open_session(script={"before_handshake": [{"stall": True}]}, close_timeout=0.1)
     task = asyncio.create_task(opening.__aenter__())
@@ -234,7 +236,7 @@ async def test_a_task_is_cancelled_while_it_opens() -> None:
     assert all(gone(pid) for pid in children() - before)
 
 
-async def test_a_task_is_cancelled_in_a_prompt_of_one_call() -> None:
+async def test_cancelled_one_shot_prompt_leaves_nothing() -> None:
     import kimi_agent
     from kimi_agent.testing import scripted_agent
 
@@ -256,7 +258,7 @@ async def test_a_task_is_cancelled_in_a_prompt_of_one_call() -> None:
     assert all(gone(pid) for pid in mine)
 
 
-async def test_an_await_with_a_deadline() -> None:
+async def test_deadline_around_result_keeps_turn() -> None:
     async with open_session(HANGING, FRESH) as session:
         turn = session.prompt("Go")
         await read_until(turn, TextPart)
@@ -266,7 +268,7 @@ async def test_an_await_with_a_deadline() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.001):
                     await collect(turn)
-        # The turn goes on.
+        # The turn continues.
         with pytest.raises(TurnInProgress):
             session.prompt("Again")
         await turn.cancel()
@@ -275,7 +277,7 @@ async def test_an_await_with_a_deadline() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout and TaskGroup came with 3.11")
-async def test_a_deadline_around_a_whole_session() -> None:
+async def test_deadline_around_session_ends_its_agent() -> None:
     if sys.version_info >= (3, 11):  # for mypy
         pids: list[int | None] = []
 
@@ -292,7 +294,7 @@ async def test_a_deadline_around_a_whole_session() -> None:
         assert gone(pids[0])
 
 
-async def test_the_agent_never_ends_a_cancelled_turn() -> None:
+async def test_agent_ignoring_cancel_is_killed() -> None:
     script = [{"text": "x"}, {"ignore_eof": True}, {"stderr": "stalling"}, {"stall": True}]
     said = asyncio.Event()
 
@@ -312,7 +314,7 @@ async def test_the_agent_never_ends_a_cancelled_turn() -> None:
     assert gone(session.pid)
 
 
-async def test_closing_while_somebody_waits(tmp_path: Path) -> None:
+async def test_close_ends_waiting_readers(tmp_path: Path) -> None:
     async with open_session(HANGING, work_dir=tmp_path) as session:
         turn = session.prompt("Go")
         reading = asyncio.create_task(collect(turn))
@@ -324,7 +326,7 @@ async def test_closing_while_somebody_waits(tmp_path: Path) -> None:
         assert events[0] == TurnBegin("Go")
 
 
-async def test_leaving_while_a_tool_runs() -> None:
+async def test_leaving_turn_cancels_its_running_tool() -> None:
     from kimi_agent import ExternalTool
 
     started, ended = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""What outlives what: loops, threads, forks, the collector; and that nothing is left behind."""
+"""Lifetimes: loops, threads, forks, the collector; and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LINUX = sys.platform == "linux"
 
 
 def collect_garbage(things: list[object]) -> None:
-    """Has the collector end what nothing but this list holds: in a cycle, as objects of a program often are. Whoever
-    made the cycle before would have it collected at any moment."""
+    """Lets the collector delete objects that only this list holds. They are in a cycle, like many objects of a program.
+    An earlier cycle could be collected at any moment."""
     circle = [*things]
     circle.append(circle)
     things.clear()
@@ -33,7 +33,7 @@ def collect_garbage(things: list[object]) -> None:
     gc.collect()
 
 
-async def test_a_session_that_is_collected_ends_its_agent() -> None:
+async def test_collected_session_ends_its_agent() -> None:
     session = await open_session(FRESH)
     await session.prompt("Go").result()
     pid = session.pid
@@ -44,7 +44,7 @@ async def test_a_session_that_is_collected_ends_its_agent() -> None:
     assert gone(pid)
 
 
-async def test_a_session_that_is_collected_in_mid_turn_ends_its_agent() -> None:
+async def test_session_collected_during_turn_ends_agent() -> None:
     session = await open_session(HANGING)
     turn = session.prompt("Go")
     await read_until(turn, TextPart)
@@ -56,7 +56,7 @@ async def test_a_session_that_is_collected_in_mid_turn_ends_its_agent() -> None:
     assert gone(pid)
 
 
-def test_a_blocking_session_that_is_collected_ends_its_agent() -> None:
+def test_collected_blocking_session_agent_exit() -> None:
     session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]))
     turn = session.prompt("Go")
     pid = session.pid
@@ -67,7 +67,7 @@ def test_a_blocking_session_that_is_collected_ends_its_agent() -> None:
     assert gone(pid)
 
 
-def test_a_loop_that_is_closed_under_a_session() -> None:
+def test_closed_event_loop_ends_agent() -> None:
     loop = asyncio.new_event_loop()
 
     async def begin() -> tuple[Session, Turn]:
@@ -91,7 +91,7 @@ def test_a_loop_that_is_closed_under_a_session() -> None:
     assert gone(pid)
 
 
-def test_a_loop_that_ends_with_a_handler_running() -> None:
+def test_event_loop_end_during_handler_ends_agent() -> None:
     release = threading.Event()
     ended = threading.Event()
 
@@ -111,12 +111,12 @@ def test_a_loop_that_ends_with_a_handler_running() -> None:
             await turn.cancel()
 
     asyncio.run(main())
-    # It comes back when nobody is there any more: no harm.
+    # It returns when no caller is left, which does no harm.
     release.set()
     assert ended.wait(DEADLINE)
 
 
-def test_a_session_belongs_to_its_loop() -> None:
+def test_session_used_in_another_loop_is_refused() -> None:
     async def main() -> None:
         async with open_session(HANGING) as session:
             turn = session.prompt("Go")
@@ -137,7 +137,7 @@ def test_a_session_belongs_to_its_loop() -> None:
     asyncio.run(main())
 
 
-def test_loops_in_threads() -> None:
+def test_sessions_in_loops_of_several_threads_work() -> None:
     said: list[str] = []
 
     async def main(n: int) -> None:
@@ -152,7 +152,7 @@ def test_loops_in_threads() -> None:
     assert sorted(said) == [f"loop {n}" for n in range(4)]
 
 
-def test_each_loop_logs_what_its_own_sessions_say(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_records_arrive_in_session_loop(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     loops = 4
     all_open = threading.Barrier(loops, timeout=DEADLINE)
@@ -171,7 +171,7 @@ def test_each_loop_logs_what_its_own_sessions_say(caplog: pytest.LogCaptureFixtu
     assert sorted(filter(None, started)) == [f"loop {n}" for n in range(loops)]
 
 
-async def test_sessions_side_by_side() -> None:
+async def test_concurrent_sessions_get_their_own_answers() -> None:
     async def work(n: int) -> str:
         async with open_session([{"text": "{{prompt}}"}]) as session:
             return (await session.prompt(f"session {n}").result()).text
@@ -179,7 +179,7 @@ async def test_sessions_side_by_side() -> None:
     assert await asyncio.gather(*map(work, range(5))) == [f"session {n}" for n in range(5)]
 
 
-def test_no_loop_no_session() -> None:
+def test_session_without_running_loop_is_refused() -> None:
     with pytest.raises(KimiAgentError, match=r"kimi_agent\.sync"):
         kimi_agent.prompt("Go", executable="kimi")
 
@@ -193,7 +193,7 @@ async def _one_session() -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="it counts in /proc")
-def test_nothing_is_left_behind() -> None:
+def test_closed_sessions_leave_no_descriptor_or_thread() -> None:
     def counts() -> tuple[int, int, int]:
         gc.collect()
         descriptors, threads = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -208,13 +208,13 @@ def test_nothing_is_left_behind() -> None:
     asyncio.run(several(10))
     for _ in range(5):
         asyncio.run(_one_session())
-    # What a session leaves to the background may end after it.
+    # Background work of a session may end after it.
     if not waited(lambda: all(now <= then for now, then in zip(counts(), before, strict=True))):
         open_ones = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
         raise AssertionError(f"{counts()} instead of {before}: {open_ones}")
 
 
-async def test_outcomes_that_nobody_asks_for_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unawaited_outcome_brings_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         async with open_session([{"text": "x"}, {"exit": 3}]) as session:
@@ -290,9 +290,9 @@ print("done")
 
 
 @pytest.mark.parametrize("flags", [(), ("-X", "dev"), ("-X", "dev", "-X", "tracemalloc=5")])
-def test_no_warning_in_any_mode(flags: tuple[str, ...], tmp_path: Path) -> None:
+def test_interpreter_flags_bring_no_warning(flags: tuple[str, ...], tmp_path: Path) -> None:
     out, err = program(EVERYTHING, tmp_path, *flags, PYTHONASYNCIODEBUG="1").communicate(timeout=DEADLINE)
-    # asyncio tells of callbacks that are slow, which they are on a loaded machine.
+    # asyncio reports slow callbacks, which occur on a loaded machine.
     lines = [line for line in err.splitlines() if not (line.startswith("Executing <") and line.endswith("seconds"))]
     assert (out.strip(), lines) == ("done", [])
 
@@ -347,7 +347,7 @@ print(session.state)
         "del session, turn, event; import gc; gc.collect(); sys.exit(7 if all(checks) else 1)",
     ],
 )
-def test_a_fork_is_refused_and_does_no_harm(leave: str, tmp_path: Path) -> None:
+def test_use_after_fork_is_refused(leave: str, tmp_path: Path) -> None:
     code = FORK.replace("LEAVE", leave)
     out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
     assert err == ""
@@ -355,7 +355,7 @@ def test_a_fork_is_refused_and_does_no_harm(leave: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_fork_before_the_first_use_is_fine(tmp_path: Path) -> None:
+def test_fork_before_first_use_works(tmp_path: Path) -> None:
     code = """
     pid = os.fork()
     text = kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]])).result().text
@@ -367,7 +367,7 @@ def test_a_fork_before_the_first_use_is_fine(tmp_path: Path) -> None:
     assert (out.split(), err) == (["Hi", "Hi"], "")
 
 
-async def test_noise_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_lines_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     noise = [
         {"raw": "this is no JSON"},
@@ -384,7 +384,7 @@ async def test_noise_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert any(record.levelno == logging.DEBUG and "agent started" in record.getMessage() for record in records)
 
 
-async def test_messages_are_logged_only_if_their_own_logger_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_are_logged_by_wire_logger(caplog: pytest.LogCaptureFixture) -> None:
     def messages() -> list[str]:
         return [record.getMessage() for record in caplog.records if record.name == "kimi_agent.wire"]
 

@@ -1,4 +1,4 @@
-"""A deadline, a cancelled task or Ctrl-C leaves a turn that nobody holds, whatever a traceback still refers to."""
+"""A deadline, a cancelled task or Ctrl-C leaves a turn without references, except those of a traceback."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def named(function: Any) -> str:
 @pytest.mark.parametrize("limit", LIMITS, ids=named)
 @pytest.mark.parametrize("wait", WAITS, ids=named)
 @pytest.mark.parametrize("keep", [False, True], ids=["passed over", "kept"])
-async def test_turn_whose_only_wait_is_cancelled_is_cancelled(
+async def test_turn_is_cancelled_with_only_wait(
     wait: Callable[[Session], Callable[[], Awaitable[Any]]],
     limit: Callable[[Callable[[], Awaitable[Any]]], Awaitable[None]],
     keep: bool,
@@ -119,7 +119,7 @@ async def test_turn_whose_only_wait_is_cancelled_is_cancelled(
         assert (await session.prompt("Again").result()).text == "Fresh"
 
 
-async def test_deadline_in_the_caller_of_result_cancels_the_turn() -> None:
+async def test_deadline_of_caller_of_result_cancels_turn() -> None:
     if sys.version_info >= (3, 11):
         async with open_session(HANGING, FRESH) as session:
             try:
@@ -131,7 +131,7 @@ async def test_deadline_in_the_caller_of_result_cancels_the_turn() -> None:
 
 
 @pytest.mark.parametrize("wait", [named_result, named_loop], ids=named)
-async def test_turn_of_a_task_that_ended_is_cancelled_without_another_prompt(
+async def test_turn_of_ended_task_is_cancelled(
     wait: Callable[[Session], Callable[[], Awaitable[Any]]],
 ) -> None:
     async with open_session(HANGING, FRESH) as session:
@@ -145,7 +145,7 @@ async def test_turn_of_a_task_that_ended_is_cancelled_without_another_prompt(
         assert await eventually(lambda: session.state == "idle")
 
 
-async def test_turn_that_is_held_goes_on_after_a_cancelled_wait(tmp_path: Path) -> None:
+async def test_referenced_turn_after_cancelled_wait(tmp_path: Path) -> None:
     script = [{"text": "a"}, {"wait_file": "go"}, {"text": "b"}]
     turns: list[Turn] = []
 
@@ -195,7 +195,7 @@ async def test_turn_that_is_held_goes_on_after_a_cancelled_wait(tmp_path: Path) 
         (tmp_path / "go").unlink()
 
 
-async def test_turn_that_its_own_coroutine_holds_goes_on_after_a_deadline() -> None:
+async def test_turn_referenced_by_coroutine_survives_deadline() -> None:
     async with open_session([{"text": "a"}, {"wait_steer": True}, {"text": "b"}]) as session:
         turn = session.prompt("Go")
         for _ in range(3):
@@ -207,7 +207,7 @@ async def test_turn_that_its_own_coroutine_holds_goes_on_after_a_deadline() -> N
         assert (await turn.result()).text == "b"
 
 
-async def test_turn_that_somebody_else_waits_for_goes_on(tmp_path: Path) -> None:
+async def test_turn_awaited_by_another_task_continues(tmp_path: Path) -> None:
     async with open_session([{"text": "a"}, {"wait_file": "go"}, {"text": "b"}], work_dir=tmp_path) as session:
 
         async def work() -> None:
@@ -282,14 +282,14 @@ for work in (unnamed, unnamed_steps, unnamed_result, named, named_result):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
-def test_ctrl_c_in_the_blocking_api_leaves_the_turn_although_the_traceback_is_kept(tmp_path: Path) -> None:
+def test_ctrl_c_with_kept_traceback(tmp_path: Path) -> None:
     out, err = program(BLOCKING, tmp_path).communicate(timeout=DEADLINE)
     assert err == ""
     names = ["unnamed", "unnamed_steps", "unnamed_result", "named", "named_result"]
     assert out.splitlines() == [f"{name} Fresh" for name in names]
 
 
-def test_a_turn_that_an_exception_leaves_brings_no_warning(tmp_path: Path) -> None:
+def test_exception_in_loop_brings_no_warning(tmp_path: Path) -> None:
     code = """
     agent = scripted_agent([HANGING, [{"text": "Fresh"}]])
 
@@ -309,7 +309,7 @@ def test_a_turn_that_an_exception_leaves_brings_no_warning(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
-def test_ctrl_c_in_the_blocking_api_keeps_a_turn_that_is_held(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_referenced_turn(tmp_path: Path) -> None:
     code = """
     import threading
     agent = scripted_agent([[{"text": "a"}, {"wait_steer": True}, {"text": "b"}]])

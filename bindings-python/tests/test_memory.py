@@ -13,7 +13,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits 
 
 @linux
 @pytest.mark.parametrize("unit", ["abcdefgh", "abcdefg\\n", "äöü\\n"])
-def test_a_line_that_there_is_no_memory_for_does_not_end_the_program(unit: str, tmp_path: Path) -> None:
+def test_line_exceeding_memory(unit: str, tmp_path: Path) -> None:
     code = f"""
         import os, resource
         from kimi_agent import KimiAgentError, TextPart, sync

@@ -23,7 +23,7 @@ def lookup(handler: Callable[[Any], Any]) -> list[ExternalTool]:
     return [ExternalTool("lookup", "Looks up.", {"type": "object"}, handler)]
 
 
-async def test_a_handler_prompts_another_session() -> None:
+async def test_handler_prompts_another_session() -> None:
     async with open_session([{"text": "inner"}], [{"text": "again"}]) as helper:
 
         async def handler(arguments: Any) -> str:
@@ -45,7 +45,7 @@ async def test_handlers_open_sessions_inside_of_each_other() -> None:
     assert await handler(3) == "3 2 1 0 bottom"
 
 
-def test_a_plain_handler_prompts_another_blocking_session() -> None:
+def test_plain_handler_prompts_another_blocking_session() -> None:
     def handler(arguments: Any) -> str:
         with kimi_agent.sync.create_session(executable=scripted_agent([[{"text": "inner"}]])) as helper:
             return helper.prompt("Help").result().text
@@ -54,7 +54,7 @@ def test_a_plain_handler_prompts_another_blocking_session() -> None:
         assert session.prompt("Go").result().text == "inner"
 
 
-async def test_a_handler_cannot_prompt_its_own_session() -> None:
+async def test_handler_cannot_prompt_its_own_session() -> None:
     async def handler(arguments: Any) -> str:
         with pytest.raises(TurnInProgress):
             session.prompt("Me again")
@@ -64,12 +64,12 @@ async def test_a_handler_cannot_prompt_its_own_session() -> None:
         assert (await session.prompt("Go").result()).text == "ok"
 
 
-async def test_a_handler_cannot_wait_for_its_own_turn() -> None:
+async def test_handler_cannot_wait_for_its_own_turn() -> None:
     turns: list[Turn] = []
     later: list[asyncio.Task[Any]] = []
 
     async def handler(arguments: Any) -> str:
-        # A task that the handler leaves behind is no deadlock.
+        # A task that the handler leaves behind is not a deadlock.
         later.append(asyncio.create_task(turns[-1].result()))
         await asyncio.sleep(0)
         with pytest.raises(TurnInProgress, match="waits for this handler"):
@@ -86,7 +86,7 @@ async def test_a_handler_cannot_wait_for_its_own_turn() -> None:
         assert (await later[1]).text == "ok"
 
 
-async def test_a_handler_may_ask_how_an_earlier_turn_ended() -> None:
+async def test_handler_may_await_earlier_turn() -> None:
     turns: list[Turn] = []
 
     async def handler(arguments: Any) -> str:
@@ -98,7 +98,7 @@ async def test_a_handler_may_ask_how_an_earlier_turn_ended() -> None:
             assert (await turns[-1].result()).text == "first"
 
 
-def test_a_plain_handler_cannot_wait_for_its_own_turn() -> None:
+def test_plain_handler_waiting_for_turn_fails() -> None:
     turns: list[kimi_agent.sync.Turn] = []
     ready = threading.Event()
 
@@ -114,7 +114,7 @@ def test_a_plain_handler_cannot_wait_for_its_own_turn() -> None:
         assert turns[0].result().text == "ok"
 
 
-async def test_a_handler_may_close_its_own_session() -> None:
+async def test_handler_may_close_its_own_session() -> None:
     ended = asyncio.Event()
 
     async def handler(arguments: Any) -> str:
@@ -132,7 +132,7 @@ async def test_a_handler_may_close_its_own_session() -> None:
         assert session.state == "closed"
 
 
-async def test_a_loop_that_is_blocked_loses_nothing(tmp_path: Path) -> None:
+async def test_blocked_event_loop_loses_no_events(tmp_path: Path) -> None:
     words = [f"{n} " for n in range(300)]
 
     async def blocking(arguments: Any) -> str:
@@ -157,7 +157,7 @@ async def test_a_loop_that_is_blocked_loses_nothing(tmp_path: Path) -> None:
     assert result.text == "ok"
 
 
-async def test_plain_handlers_that_block_hold_up_nobody() -> None:
+async def test_blocking_plain_handlers_delay_no_other_session() -> None:
     entered, release = threading.Event(), threading.Event()
 
     def handler(arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the program hands over, on its way to the core: options, input, answers."""
+"""The values of the program on their way to the core: options, input, answers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from kimi_agent.testing import scripted_agent
 
 NAMES = """
     work_dir session_id model thinking yolo config_file config executable env mcp_configs agent_file skills_dir tools
-    max_steps_per_turn max_retries_per_step on_approval on_question hooks on_event on_stderr client_name client_version
-    extra_args dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout max_line_bytes
-    event_buffer_bytes
+    max_steps_per_turn max_retries_per_step policy on_approval on_question on_read_file on_write_file on_terminal hooks
+    on_event on_stderr client_name client_version session_budget
+    extra_args read_session_files dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout
+    max_line_bytes event_buffer_bytes
 """
 PARTS = {"is_error": False, "output": [{"type": "text", "text": "a"}], "message": "", "display": []}
 
@@ -99,7 +100,7 @@ async def test_names_are_checked_before_values() -> None:
             await kimi_agent.create_session(**typing.cast(Any, options))
 
 
-def test_misspelled_timeout_of_a_one_shot_prompt_has_a_suggestion() -> None:
+def test_misspelled_timeout_has_suggestion() -> None:
     with pytest.raises(InvalidOption, match="did you mean `turn_timeout`"):
         sync.prompt("Hi", **typing.cast(Any, {"timout": 1}))
 
@@ -113,14 +114,15 @@ def test_misspelled_timeout_of_a_one_shot_prompt_has_a_suggestion() -> None:
         ("nowhere.json", r"nowhere\.json: can't read it"),
     ],
 )
-def test_wrong_script_is_refused_at_the_call(script: Any, text: str) -> None:
+def test_wrong_script_is_refused_at_call(script: Any, text: str) -> None:
     with pytest.raises(InvalidOption, match=f"^invalid option `script`: .*{text}"):
         scripted_agent(script)
 
 
-def test_the_core_is_told_which_functions_there_are() -> None:
+def test_handlers_are_announced_to_core() -> None:
     found = Handlers({"on_approval": "manual", "on_question": print, "on_event": None}).callbacks()
-    assert found == {"on_approval": "manual", "on_question": True, "on_event": False, "on_stderr": False}
+    unset = dict.fromkeys(("on_event", "on_stderr", "on_read_file", "on_write_file", "on_terminal"), False)
+    assert found == {"on_approval": "manual", "on_question": True, **unset}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,8 @@ def test_the_core_is_told_which_functions_there_are() -> None:
     [
         ({"on_approval": "approve"}, "on_approval", '`on_approval`: expected a function or "manual", got "approve"'),
         ({"on_event": "manual"}, "on_event", '`on_event`: expected a function, got "manual"'),
-        ({"tools": add}, "tools", "`tools`: expected a list of an ExternalTool"),
+        ({"tools": add}, "tools", r"`tools`: expected a list of an ExternalTool.*put it into a list: `tools=\["),
+        ({"hooks": Hook("Stop", None, print)}, "hooks", r"put it into a list: `hooks=\["),
         ({"tools": [add, print]}, "tools", r"tools\[1\]: expected an ExternalTool \(@tool makes one of a function\)"),
         ({"hooks": [3]}, "hooks", r"hooks\[0\]: expected a Hook, got 3"),
         ({"config": {"a": object()}}, "config", "`config`: builtins.object has no JSON form"),
@@ -161,7 +164,7 @@ def test_hooks() -> None:
         ([], []),
     ],
 )
-def test_input(content: Any, wire: Any) -> None:
+def test_input_is_encoded(content: Any, wire: Any) -> None:
     assert encode_input(content) == wire
 
 
@@ -170,6 +173,9 @@ def test_wrong_input_is_named() -> None:
         InvalidOption, match=r"content\[1\]: expected text, a content part .*StepBegin is not a content"
     ):
         encode_input(typing.cast(Any, ["a", kimi_agent.StepBegin(1)]))
+    for content in (pathlib.Path("p.png"), ["a", pathlib.Path("p.png")]):
+        with pytest.raises(InvalidOption, match=r"pass an image as `kimi_agent\.image\(path\)`"):
+            encode_input(typing.cast(Any, content))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +193,7 @@ def test_wrong_input_is_named() -> None:
         ([], "tool", []),
     ],
 )
-def test_answers(value: Any, kind: str, answer: Any) -> None:
+def test_answers_are_encoded(value: Any, kind: str, answer: Any) -> None:
     assert encode_answer(value, kind) == answer
 
 
@@ -208,7 +214,7 @@ def test_answers(value: Any, kind: str, answer: Any) -> None:
         (TextPart("a"), {"type": "text", "text": "a"}),
     ],
 )
-def test_values_as_json(value: Any, json: Any) -> None:
+def test_values_become_json(value: Any, json: Any) -> None:
     found = to_jsonable(value)
     assert (found, type(found)) == (json, type(json))
 
@@ -222,19 +228,19 @@ def test_values_as_json(value: Any, json: Any) -> None:
         (b"raw", "builtins.bytes has no JSON form"),
     ],
 )
-def test_values_without_json_form(value: Any, message: str) -> None:
+def test_values_without_json_form_are_refused(value: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         to_jsonable(value)
 
 
-def test_a_value_that_contains_itself() -> None:
+def test_recursive_value_is_refused() -> None:
     ring: list[Any] = []
     ring.append(ring)
     with pytest.raises(TypeError, match="nested more than 200 deep, or containing itself"):
         to_jsonable(ring)
 
 
-def test_types_of_scripts_and_options_can_be_evaluated() -> None:
+def test_script_and_option_types_are_evaluable() -> None:
     from kimi_agent import _option_types, testing
     from kimi_agent.testing import ScriptObject, ScriptTurn, script
 
@@ -253,21 +259,21 @@ def test_types_of_scripts_and_options_can_be_evaluated() -> None:
     assert {"ScriptAction", "Script"} <= set(testing.__all__)
 
 
-def test_options_that_are_none_are_unset() -> None:
+def test_none_options_are_unset() -> None:
     names = [name for name in get_type_hints(SessionOptions) if name != "executable"]
     options: Any = dict.fromkeys(names)
     with sync.create_session(executable=scripted_agent([]), **options) as session:
         assert session.state == "idle"
 
 
-def test_hook_events_of_the_type_are_those_that_the_agent_knows() -> None:
+def test_hook_events_of_type_match_agent() -> None:
     from kimi_agent._option_types import HookEvent
 
     with sync.create_session(executable=scripted_agent([])) as session:
         assert session.capabilities.hooks == list(get_args(HookEvent))
 
 
-def test_dialects_of_the_type_are_accepted() -> None:
+def test_dialects_of_type_are_accepted() -> None:
     from kimi_agent._option_types import Dialect
 
     for dialect in get_args(Dialect):
@@ -276,7 +282,7 @@ def test_dialects_of_the_type_are_accepted() -> None:
             assert session.state == "idle"
 
 
-def test_code_of_an_error_is_the_one_of_its_type() -> None:
+def test_code_of_error_matches_its_type() -> None:
     import kimi_agent
 
     for kind in vars(kimi_agent).values():

@@ -50,7 +50,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is spawn only")
 @pytest.mark.parametrize(("method", "said"), [("fork", "str"), ("forkserver", "list"), ("spawn", "list")])
-def test_workers_of_multiprocessing(method: str, said: str, tmp_path: Path) -> None:
+def test_multiprocessing_workers_can_use_sessions(method: str, said: str, tmp_path: Path) -> None:
     out, err = program(WORKERS.replace("METHOD", method), tmp_path).communicate(timeout=DEADLINE)
     assert err == ""
     assert out.split() == ["True", said, "0", "ab", "idle"]
@@ -103,7 +103,7 @@ print(kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]])
 STANDARD = ("__future__", "asyncio")
 
 
-def test_the_import_brings_little(tmp_path: Path) -> None:
+def test_import_loads_few_modules(tmp_path: Path) -> None:
     code = f"""
     import sys
     import {", ".join(STANDARD)}
@@ -128,7 +128,7 @@ def test_the_import_brings_little(tmp_path: Path) -> None:
     assert threads == ["MainThread"]
 
 
-def test_an_interpreter_without_its_lock_is_refused(tmp_path: Path) -> None:
+def test_interpreter_without_its_lock_is_refused(tmp_path: Path) -> None:
     code = "import sys; sys._is_gil_enabled = lambda: False; import kimi_agent"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=tmp_path
@@ -182,7 +182,7 @@ UNCAUGHT = {
 
 @oldest_and_newest
 @pytest.mark.parametrize("way", UNCAUGHT)
-def test_an_uncaught_exception_ends_the_program_and_its_agent(way: str, tmp_path: Path) -> None:
+def test_uncaught_exception_ends_program_and_agent(way: str, tmp_path: Path) -> None:
     running = program(UNCAUGHT[way], tmp_path)
     out, err = running.communicate(timeout=DEADLINE)
     assert running.returncode == 1
@@ -226,7 +226,7 @@ def begin(handler):
         pytest.param("kept = begin(asynchronous); sys.exit(3)", 3, marks=newest_only),
     ],
 )
-def test_a_handler_that_blocks_for_ever_does_not_keep_the_program(code: str, status: int, tmp_path: Path) -> None:
+def test_blocked_handler_allows_program_exit(code: str, status: int, tmp_path: Path) -> None:
     running = program(BLOCKED + code, tmp_path)
     out, err = running.communicate(timeout=DEADLINE)
     assert (running.returncode, err) == (status, "")
@@ -234,7 +234,7 @@ def test_a_handler_that_blocks_for_ever_does_not_keep_the_program(code: str, sta
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_fork_in_a_handler(tmp_path: Path) -> None:
+def test_fork_in_handler_keeps_session_usable(tmp_path: Path) -> None:
     code = """
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads, in 3.12 and later
@@ -268,7 +268,7 @@ except SystemExit as ended:
 """
 
 
-def test_the_scripted_agent_starts_without_the_package() -> None:
+def test_scripted_agent_starts_without_package() -> None:
     # Tests start many of them, and importing the package takes several times as long as all else.
     _, site, agent, _ = scripted_agent([])
     ran = subprocess.run(

@@ -26,7 +26,7 @@ async def all_there() -> AsyncGenerator[tuple[Turn, EventIterator], None]:
         yield turn, events
 
 
-async def test_anext_can_be_awaited_in_any_way() -> None:
+async def test_anext_works_directly_and_in_task() -> None:
     async with all_there() as (_, events):
         first = events.__anext__()
         assert isinstance(first, collections.abc.Coroutine)
@@ -84,6 +84,6 @@ async def test_long_text_is_whole(length: int, end: str) -> None:
     async with open_session([{"text": text}]) as session:
         found = [event.text async for event in session.prompt("Go") if isinstance(event, TextPart)]
     assert [len(part) for part in found] == [len(text)]
-    # Shown by nobody: it is long.
+    # Not displayed, because it is long.
     is_whole = found == [text] and hash(found[0]) == hash(text)
     assert is_whole

@@ -1,4 +1,4 @@
-"""What a handler and an outcome are told of tool calls, and handlers that are refused."""
+"""Tool calls in handlers and outcomes, and handlers that are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALL = {
 IMAGE = ImageURLPart(MediaURL("data:image/png;base64,iVBORw0KGgo="))
 
 
-async def test_approval_has_its_tool_call_beside_its_fields() -> None:
+async def test_approval_has_tool_call_outside_payload() -> None:
     requests: list[ApprovalRequest] = []
 
     def decide(request: ApprovalRequest) -> str:
@@ -76,13 +76,13 @@ async def test_outcome_lists_calls_rejections_and_failures() -> None:
         ({"hooks": [Hook("Stop", lambda request: None, "(")]}, "missing \\), unterminated subpattern at position 0"),
     ],
 )
-async def test_handler_that_cannot_work_is_refused_when_the_session_opens(options: dict[str, Any], text: str) -> None:
+async def test_invalid_handler_is_refused_at_opening(options: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidOption, match=text):
         async with open_session([], **options):
             pass
 
 
-def test_hook_takes_its_matcher_behind_or_before_the_handler() -> None:
+def test_hook_accepts_matcher_before_or_after_handler() -> None:
     def no(request: Any) -> Block:
         return Block("no")
 

@@ -1,4 +1,4 @@
-"""What is secret stays so, what is passed on arrives as it is, approvals fail closed; docs/security.md has it all."""
+"""Secrets stay secret, values arrive unchanged, and approvals fail closed: docs/evidence/security.md."""
 
 from __future__ import annotations
 
@@ -39,9 +39,6 @@ from kimi_agent.testing import scripted_agent
 
 SECRETS = {name: f"canary-of-{name}-{os.getpid()}" for name in ("config", "mcp", "env")}
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
-
-
-NOT_ITS_OWN = (types.ModuleType, type, types.FunctionType, types.FrameType, asyncio.AbstractEventLoop)
 
 
 def secretive() -> dict[str, Any]:
@@ -100,9 +97,9 @@ async def failure(**options: Any) -> KimiAgentError:
 
 
 @linux
-async def test_secrets_are_told_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_appear_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    # What the agent echoes in lines that are no messages is logged without the values.
+    # Invalid lines with echoes of the values are logged without the values.
     script = scripted_agent([[{"raw": f"echo {SECRETS}"}, {"text": "fine"}, {"exit": 3}]])
     opening = create_session(executable=script, **secretive())
     assert found_in(shown(opening)) == []
@@ -152,7 +149,7 @@ async def test_secrets_are_told_nobody(caplog: pytest.LogCaptureFixture) -> None
 ESCAPES = "\x1b]52;c;aGk=\x07\x9b31m\u202etxt"
 
 
-async def test_control_characters_of_the_agent_are_escaped_in_logs_and_errors(caplog: pytest.LogCaptureFixture) -> None:
+async def test_control_characters_are_escaped_in_output(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with open_session([{"raw": ESCAPES}, {"text": "fine"}]) as session:
         assert (await session.prompt("go").result()).text == "fine"
@@ -178,11 +175,11 @@ async def test_control_characters_of_the_agent_are_escaped_in_logs_and_errors(ca
         ("übung 🦀 日本", "übung 🦀 日本"),
     ],
 )
-def test_printable(text: str, shown: str) -> None:
+def test_printable_escapes_control_characters(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_printable_takes_text_only() -> None:
+def test_printable_refuses_other_types() -> None:
     with pytest.raises(TypeError, match="expected a str, got bytes"):
         printable(b"x")  # type: ignore[arg-type]
 
@@ -205,7 +202,7 @@ def test_printable_takes_text_only() -> None:
         ("env", {"API_TOKEN": {"a": SECRETS["env"]}}),
     ],
 )
-async def test_what_is_wrong_with_a_secret_is_said_without_it(option: str, value: Any) -> None:
+async def test_error_about_secret_omits_its_value(option: str, value: Any) -> None:
     error = await failure(**{option: value})
     assert isinstance(error, InvalidOption)
     assert error.option == option
@@ -218,7 +215,7 @@ class Leaking:
         self.hidden = {"deep": [secretive()]}
 
 
-def test_these_tests_would_see_a_leak(caplog: pytest.LogCaptureFixture) -> None:
+def test_leak_is_found_by_these_tests(caplog: pytest.LogCaptureFixture) -> None:
     assert found_in(shown(Leaking())) == list(SECRETS)
     assert {name for text in reachable(Leaking()) for name in found_in(text)} == set(SECRETS)
     assert found_in(repr(pickle.dumps(Leaking()))) == list(SECRETS)
@@ -230,7 +227,7 @@ def test_these_tests_would_see_a_leak(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @linux
-async def test_private_files_are_gone_when_close_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_private_files_are_deleted_when_close_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     # The one of this process may stand elsewhere already.
@@ -255,7 +252,7 @@ ODD = "a b\n\"c\" 'd' $(touch owned) `touch owned` ;touch owned; & | * ? ~ \\ --
 
 @linux
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_odd_paths_arrive_as_they_are(tmp_path: Path, blocking: bool) -> None:
+async def test_unusual_paths_arrive_unchanged(tmp_path: Path, blocking: bool) -> None:
     folder = tmp_path / ODD
     skills = folder / "--yolo"
     skills.mkdir(parents=True)
@@ -291,7 +288,7 @@ async def test_odd_paths_arrive_as_they_are(tmp_path: Path, blocking: bool) -> N
 
 
 @linux
-async def test_the_environment_is_the_programs_own_and_env(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agent_inherits_environment_plus_env(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMI_SDK_TEST_SET_AT_RUN_TIME", ODD)
     monkeypatch.setenv("KIMI_SDK_TEST_CHANGED", "before")
     monkeypatch.delenv("KIMI_SDK_TEST_GONE", raising=False)
@@ -377,7 +374,7 @@ DOUBTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("doubt", DOUBTS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_a_doubt_is_a_reject(doubt: str, tmp_path: Path) -> None:
+async def test_ambiguous_approval_is_rejected(doubt: str, tmp_path: Path) -> None:
     async with open_session(ASKS, on_approval=DOUBTS[doubt], work_dir=tmp_path) as session:
         events = [event async for event in session.prompt("go")]
     (resolved,) = [event for event in events if isinstance(event, ApprovalResponse)]
@@ -387,14 +384,14 @@ async def test_a_doubt_is_a_reject(doubt: str, tmp_path: Path) -> None:
     assert not (tmp_path / "out.txt").exists()
 
 
-async def test_a_handler_that_takes_no_argument_is_refused() -> None:
+async def test_handler_without_argument_is_refused() -> None:
     handler: Any = lambda: "approve"  # noqa: E731
     with pytest.raises(InvalidOption, match=r"on_approval.*is called with one argument, the request, and takes"):
         await open_session(ASKS, on_approval=handler)
 
 
 @pytest.mark.parametrize("answer", ["approve", "approve_for_session"])
-async def test_what_is_said_exactly_is_done(answer: str, tmp_path: Path) -> None:
+async def test_exact_approval_is_carried_out(answer: str, tmp_path: Path) -> None:
     async with open_session(ASKS, on_approval=returns(answer), work_dir=tmp_path) as session:
         assert (await session.prompt("go").result()).text == answer
     assert (tmp_path / "out.txt").exists()
@@ -403,19 +400,19 @@ async def test_what_is_said_exactly_is_done(answer: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "answer", [None, True, "yes", "Approve", b"approve", ["approve"], {"approve": True}, object(), 7]
 )
-async def test_an_odd_answer_by_hand_is_refused(answer: Any, tmp_path: Path) -> None:
+async def test_invalid_manual_answer_is_refused(answer: Any, tmp_path: Path) -> None:
     async with open_session(ASKS, on_approval="manual", work_dir=tmp_path) as session:
         turn = session.prompt("go")
         request = await read_until(turn, ApprovalRequest)
         with pytest.raises((InvalidOption, TypeError)):
             await turn.respond(request, answer)
-        # It still waits, and goes with the turn.
+        # It still waits, and ends with the turn.
         await turn.cancel()
         assert (await turn.result()).status == "cancelled"
     assert not (tmp_path / "out.txt").exists()
 
 
-async def test_an_answer_to_a_request_of_another_session_is_refused(tmp_path: Path) -> None:
+async def test_answer_to_foreign_request_is_refused(tmp_path: Path) -> None:
     dirs = [tmp_path / "first", tmp_path / "second"]
     for path in dirs:
         path.mkdir()
@@ -442,7 +439,7 @@ async def test_an_answer_to_a_request_of_another_session_is_refused(tmp_path: Pa
     assert not (dirs[1] / "out.txt").exists()
 
 
-def test_blocking_answers_to_a_request_of_another_session_are_refused(tmp_path: Path) -> None:
+def test_blocking_answer_to_foreign_request_is_refused(tmp_path: Path) -> None:
     agent = scripted_agent([ASKS])
     with (
         sync.create_session(executable=agent, on_approval="manual", work_dir=tmp_path) as first,
@@ -458,7 +455,7 @@ def test_blocking_answers_to_a_request_of_another_session_are_refused(tmp_path: 
     assert not (tmp_path / "out.txt").exists()
 
 
-async def test_a_request_by_hand_that_is_dropped_unanswered_is_no_approval(tmp_path: Path) -> None:
+async def test_manual_request_left_unanswered_is_rejected(tmp_path: Path) -> None:
     async with open_session(ASKS, [{"text": "next"}], on_approval="manual", work_dir=tmp_path) as session:
         turn = session.prompt("go")
         request: ApprovalRequest | None = await read_until(turn, ApprovalRequest)
@@ -470,7 +467,7 @@ async def test_a_request_by_hand_that_is_dropped_unanswered_is_no_approval(tmp_p
     assert not (tmp_path / "out.txt").exists()
 
 
-async def test_closing_while_a_function_is_asked_is_no_approval(tmp_path: Path) -> None:
+async def test_close_during_approval_rejects_it(tmp_path: Path) -> None:
     asked, answer = asyncio.Event(), asyncio.Event()
 
     async def decide(request: ApprovalRequest) -> str:
@@ -490,7 +487,7 @@ async def test_closing_while_a_function_is_asked_is_no_approval(tmp_path: Path) 
     assert not (tmp_path / "out.txt").exists()
 
 
-async def test_a_single_prompt_tells_nobody_either() -> None:
+async def test_one_shot_secrets_appear_in_no_output() -> None:
     turn = prompt("hi", executable=scripted_agent([[{"text": "fine"}]]), **secretive())
     assert found_in(shown(turn)) == []
     assert not [text for text in reachable(turn) if found_in(text)]

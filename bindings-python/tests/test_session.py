@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HANGING, collect, gone, open_session, read_until, texts
+from support import HANGING, children, collect, gone, open_session, read_until, texts
 
 import kimi_agent
 from kimi_agent import (
@@ -42,7 +42,7 @@ from kimi_agent.testing import scripted_agent
 USED = {"input_other": 80, "output": 10, "input_cache_read": 20, "input_cache_creation": 1}
 
 
-async def test_a_turn_streams_its_events() -> None:
+async def test_turn_streams_its_events() -> None:
     async with open_session([{"think": "Hm"}, {"text": ["Hel", "lo"]}]) as session:
         events = await collect(session.prompt("Say hello"))
     assert events == [
@@ -55,7 +55,7 @@ async def test_a_turn_streams_its_events() -> None:
     ]
 
 
-async def test_events_arrive_while_the_turn_runs(tmp_path: Path) -> None:
+async def test_events_arrive_while_turn_runs(tmp_path: Path) -> None:
     async with open_session([{"text": "One"}, {"wait_file": "go"}, {"text": "Two"}], work_dir=tmp_path) as session:
         found: list[str] = []
         async for event in session.prompt("Go"):
@@ -101,7 +101,7 @@ async def test_results_can_be_pickled_and_sessions_cannot() -> None:
                 assert pickle.loads(pickle.dumps(thing, protocol)) == thing
 
 
-async def test_a_result_alone_runs_the_turn_to_its_end() -> None:
+async def test_result_alone_completes_turn() -> None:
     async with open_session([{"text": "Once"}, {"step": None}, {"text": ["Twi", "ce"]}]) as session:
         turn = session.prompt("Go")
         result = await turn.result()
@@ -114,7 +114,7 @@ async def test_a_result_alone_runs_the_turn_to_its_end() -> None:
         assert await collect(turn) == []
 
 
-async def test_result_after_leaving_a_loop_keeps_the_rest_for_another_loop() -> None:
+async def test_result_between_loops_keeps_events() -> None:
     async with open_session([{"text": ["one", "two", "three"], "bulk": True}]) as session:
         everything = len(await collect(session.prompt("Go")))
     async with open_session([{"text": ["one", "two", "three"], "bulk": True}]) as session:
@@ -127,7 +127,7 @@ async def test_result_after_leaving_a_loop_keeps_the_rest_for_another_loop() -> 
 
 
 @pytest.mark.parametrize("buffer", [1024, 256 << 10])
-async def test_result_started_before_the_loop_takes_no_event_away(buffer: int) -> None:
+async def test_result_started_before_loop_takes_no_event(buffer: int) -> None:
     texts_of_a_turn = [f"{n} " for n in range(20)]
     turns = [[{"text": texts_of_a_turn, "bulk": True}]] * 25
     async with open_session(*turns, event_buffer_bytes=buffer) as session:
@@ -137,7 +137,7 @@ async def test_result_started_before_the_loop_takes_no_event_away(buffer: int) -
             assert (texts(events), turn.discarded) == (result.text, 0)
 
 
-async def test_result_alone_with_a_full_buffer_drops_and_counts() -> None:
+async def test_result_with_full_buffer_counts_discarded() -> None:
     async with open_session([{"text": ["word "] * 200, "bulk": True}], event_buffer_bytes=1024) as session:
         turn = session.prompt("Go")
         result = await turn.result()
@@ -148,7 +148,7 @@ async def test_result_alone_with_a_full_buffer_drops_and_counts() -> None:
         assert turn.discarded > 100
 
 
-async def test_going_on_to_the_next_step_passes_over_the_rest() -> None:
+async def test_next_step_skips_rest_of_previous_step() -> None:
     async with open_session([{"text": ["a", "b", "c"]}, {"step": None}, {"text": "d"}]) as session:
         found: list[tuple[int, str]] = []
         turn = session.prompt("Go")
@@ -161,7 +161,7 @@ async def test_going_on_to_the_next_step_passes_over_the_rest() -> None:
         assert (await turn.result()).text == "d"
 
 
-async def test_a_step_belongs_to_its_loop() -> None:
+async def test_step_used_after_its_loop_is_refused() -> None:
     async with open_session([{"text": "One"}]) as session:
         turn = session.prompt("Go")
         kept: Any = None
@@ -172,7 +172,7 @@ async def test_a_step_belongs_to_its_loop() -> None:
             await anext(kept)
 
 
-async def test_usage_of_turn_and_session() -> None:
+async def test_usage_is_counted_for_turn_and_session() -> None:
     turn = [{"text": "Hi"}, {"usage": USED, "context_usage": 0.25}]
     async with open_session(turn, turn) as session:
         first = session.prompt("One")
@@ -186,7 +186,7 @@ async def test_usage_of_turn_and_session() -> None:
         assert session.status.context_usage == 0.25
 
 
-async def test_what_a_session_knows(tmp_path: Path) -> None:
+async def test_session_properties_describe_agent(tmp_path: Path) -> None:
     script = {
         "server": {"name": "an agent", "version": "2.5"},
         "slash_commands": [{"name": "compact", "description": "Shorten", "aliases": ["c"]}],
@@ -203,7 +203,19 @@ async def test_what_a_session_knows(tmp_path: Path) -> None:
         os.kill(session.pid, 0)
         capabilities = session.capabilities
         assert isinstance(capabilities, Capabilities)
-        assert dataclasses.replace(capabilities, hooks=[]) == Capabilities(True, True, True, True, True, True, [])
+        assert dataclasses.replace(capabilities, hooks=[]) == Capabilities(
+            external_tools=True,
+            questions=True,
+            approval_feedback=True,
+            steer=True,
+            plan_mode=True,
+            config_options=False,
+            replay=True,
+            undo=False,
+            fork=False,
+            policy="tool_calls",
+            hooks=[],
+        )
         assert "PreToolUse" in capabilities.hooks
         states: list[str] = [session.state]
         turn = session.prompt("Go")
@@ -215,7 +227,7 @@ async def test_what_a_session_knows(tmp_path: Path) -> None:
     assert session.state == "closed"
 
 
-async def test_plan_mode_and_replay() -> None:
+async def test_plan_mode_and_replay_work() -> None:
     async with open_session([{"text": ["Hel", "lo"]}]) as session:
         await session.prompt("Say hello").result()
         await session.set_plan_mode(True)
@@ -230,7 +242,7 @@ async def test_plan_mode_and_replay() -> None:
             await session.set_plan_mode(nonsense)
 
 
-async def test_input_of_parts() -> None:
+async def test_prompt_takes_content_parts() -> None:
     async with open_session([{"text": "{{prompt}}"}]) as session:
         parts: list[Any] = ["Look: ", TextPart("here"), {"type": "image_url", "image_url": {"url": "data:,x"}}]
         events = await collect(session.prompt(parts))
@@ -239,7 +251,7 @@ async def test_input_of_parts() -> None:
         assert begin.user_input == [TextPart("Look: "), TextPart("here"), ImageURLPart(MediaURL("data:,x"))]
 
 
-async def test_a_prompt_of_one_call() -> None:
+async def test_one_shot_prompt_manages_its_session() -> None:
     agent = scripted_agent([[{"text": "Hi {{prompt}}"}]])
     assert texts(await collect(kimi_agent.prompt("there", executable=agent))) == "Hi there"
     turn = kimi_agent.prompt("you", executable=agent)
@@ -248,7 +260,7 @@ async def test_a_prompt_of_one_call() -> None:
         kimi_agent.prompt("x", executable=agent, work_dirr="typo")  # type: ignore[call-arg] # pyright: ignore
 
 
-async def test_opening_by_hand() -> None:
+async def test_awaited_session_can_be_closed_twice() -> None:
     opening = open_session([{"text": "Hi"}])
     session = await opening
     pid = session.pid
@@ -261,12 +273,18 @@ async def test_opening_by_hand() -> None:
         await opening
 
 
-async def test_nothing_starts_before_it_is_awaited() -> None:
-    # No warning of something that was never awaited, either.
+async def test_session_before_await_starts_no_agent() -> None:
+    linux = sys.platform == "linux"
+    before = children() if linux else set[int]()
+    open_session([{"text": "Hi"}])
     open_session([{"text": "Hi"}], work_dirr="typo")
+    # Agents are started one after the other, so one of the first opening would have been started by now.
+    async with open_session([]) as later:
+        # A warning of an opening that was never awaited would fail the test, too.
+        assert not linux or children() <= before | {later.pid}
 
 
-async def test_a_wrong_option_is_named() -> None:
+async def test_wrong_option_is_named() -> None:
     with pytest.raises(InvalidOption) as caught:
         await open_session([], work_dirr=".")
     assert (caught.value.option, caught.value.code) == ("work_dirr", "invalid_option")
@@ -276,7 +294,7 @@ async def test_a_wrong_option_is_named() -> None:
     assert pickle.loads(pickle.dumps(caught.value)).option == "close_timeout"
 
 
-async def test_an_agent_that_dies_in_a_turn() -> None:
+async def test_agent_exit_fails_turn() -> None:
     turn = [{"text": "I feel "}, {"stderr": "fatal: out of memory"}, {"exit": 3}]
     async with open_session(turn) as session:
         turn_ = session.prompt("Go")
@@ -293,7 +311,7 @@ async def test_an_agent_that_dies_in_a_turn() -> None:
             session.prompt("Again")
 
 
-async def test_a_config_travels_in_a_private_file() -> None:
+async def test_config_is_passed_in_private_file() -> None:
     async with open_session([{"text": "{{argv}}"}], config={"secret": "s3cr3t"}) as session:
         said = (await session.prompt("Go").result()).text
         assert "s3cr3t" not in said
@@ -303,7 +321,7 @@ async def test_a_config_travels_in_a_private_file() -> None:
     assert not Path(name).exists()
 
 
-# What an agent says that speaks ACP: it makes the session's id.
+# Over ACP the agent makes the session's id.
 ACP_AGENT = """
 import json, sys
 for answer in {"protocolVersion": 1}, {"sessionId": "made-by-the-agent"}:
@@ -313,14 +331,14 @@ sys.stdin.read()
 """
 
 
-async def test_a_session_has_the_id_that_the_agent_makes() -> None:
+async def test_session_id_comes_from_agent() -> None:
     agent = [sys.executable, "-c", ACP_AGENT]
     async with kimi_agent.create_session(executable=agent, dialect="acp") as session:
         assert session.id == "made-by-the-agent"
         assert session.protocol_version == "acp-1"
 
 
-async def test_a_turn_is_awaitable_and_its_text_a_stream() -> None:
+async def test_turn_is_awaitable_and_streams_its_text() -> None:
     async with open_session(
         [{"think": "Hm"}, {"text": ["Hel", "lo"]}], [{"text": "Again"}], HANGING, [{"text": "x"}]
     ) as session:
@@ -334,7 +352,7 @@ async def test_a_turn_is_awaitable_and_its_text_a_stream() -> None:
         assert (await session.prompt("Go")).text == "x"
 
 
-async def test_options_of_a_prompt() -> None:
+async def test_prompt_options_override_session_options() -> None:
     async with open_session(HANGING, HANGING, [{"text": "x"}], turn_timeout=3600) as session:
         with pytest.raises(Timeout, match="the prompt's `timeout`"):
             await session.prompt("Go", timeout=0.05)
@@ -345,13 +363,13 @@ async def test_options_of_a_prompt() -> None:
         with pytest.raises(InvalidOption, match="expected a number of seconds"):
             session.prompt("Go", timeout=object())  # type: ignore[arg-type]
         with pytest.raises(InvalidOption, match="`budget`"):
-            session.prompt("Go", budget={})  # type: ignore[call-arg]
+            session.prompt("Go", budget={})
         assert (await session.prompt("Go", timeout=None)).text == "x"
     with pytest.raises(Timeout):
         await kimi_agent.prompt("Go", executable=scripted_agent([HANGING]), timeout=0.05)
 
 
-async def test_session_cancel_ends_what_runs() -> None:
+async def test_session_cancel_ends_running_turn() -> None:
     async with open_session(HANGING, HANGING) as session:
         turn = session.prompt("Go")
         await session.cancel()
@@ -376,7 +394,7 @@ async def test_close_with_timeout_zero_kills_at_once() -> None:
         await turn
 
 
-async def test_a_turn_that_is_lost_unread_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unread_dropped_turn_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with open_session(HANGING, HANGING) as session:
         with caplog.at_level("WARNING", logger="kimi_agent"):
             session.prompt("Go")

@@ -34,7 +34,7 @@ def open_session(*turns: Any, **options: Any) -> sync.Session:
     return sync.create_session(executable=scripted_agent(list(turns)), **options)
 
 
-def test_a_turn_streams_its_events() -> None:
+def test_turn_streams_its_events() -> None:
     with open_session([{"text": ["Hel", "lo"]}]) as session:
         turn = session.prompt("Say hello")
         events = list(turn)
@@ -49,7 +49,7 @@ def test_a_turn_streams_its_events() -> None:
     assert gone(session.pid)
 
 
-def test_break_keeps_a_turn_that_is_held_and_lets_go_of_others() -> None:
+def test_break_cancels_only_unreferenced_turn() -> None:
     with open_session(HANGING, HANGING, FRESH) as session:
         turn = session.prompt("Go")
         for event in turn:
@@ -65,7 +65,7 @@ def test_break_keeps_a_turn_that_is_held_and_lets_go_of_others() -> None:
         assert session.prompt("Again").result().text == "Fresh"
 
 
-def test_a_turn_is_read_by_one() -> None:
+def test_second_reader_of_turn_is_refused() -> None:
     with open_session(HANGING, FRESH) as session, session.prompt("Go") as turn:
         events = iter(turn)
         with pytest.raises(InvalidOption, match="another loop reads its events already"):
@@ -74,7 +74,7 @@ def test_a_turn_is_read_by_one() -> None:
         assert next(iter(turn)) == TurnBegin("Go")
 
 
-def test_handlers_may_use_the_session() -> None:
+def test_handlers_may_use_session() -> None:
     turns: list[sync.Turn] = []
     ready = threading.Event()
 
@@ -90,7 +90,7 @@ def test_handlers_may_use_the_session() -> None:
         assert turns[0].result().text == "by the way"
 
 
-def test_an_async_handler_must_not_block_its_loop() -> None:
+def test_async_handler_must_not_block_its_loop() -> None:
     said: list[str] = []
 
     async def handler(arguments: dict[str, Any]) -> str:
@@ -106,7 +106,7 @@ def test_an_async_handler_must_not_block_its_loop() -> None:
     assert "plain function" in said[0]
 
 
-def test_a_session_for_each_thread() -> None:
+def test_threads_can_have_own_sessions() -> None:
     said: list[str] = []
 
     def work(n: int) -> None:
@@ -121,7 +121,7 @@ def test_a_session_for_each_thread() -> None:
     assert sorted(said) == [f"thread {n}" for n in range(4)]
 
 
-def test_threads_share_an_iterator() -> None:
+def test_threads_can_share_iterator() -> None:
     for _ in range(5):
         seen: list[list[str]] = [[], [], []]
         with open_session([{"text": [str(n) for n in range(200)]}]) as session:
@@ -140,7 +140,7 @@ def test_threads_share_an_iterator() -> None:
 
 
 @pytest.mark.parametrize("way", ["iterator", "session"])
-def test_threads_that_wait_for_an_event_end_with_a_close(way: str) -> None:
+def test_close_ends_threads_waiting_for_events(way: str) -> None:
     with open_session(HANGING) as session:
         turn = session.prompt("Go")
         events = iter(turn)
@@ -166,7 +166,7 @@ def test_threads_that_wait_for_an_event_end_with_a_close(way: str) -> None:
         assert len(ended) == 3
 
 
-def test_a_session_from_another_thread() -> None:
+def test_session_can_be_used_from_another_thread() -> None:
     with open_session([{"text": "a"}], [{"text": "b"}]) as session:
         said: list[str] = []
         thread = threading.Thread(target=lambda: said.append(session.prompt("Go").result().text))
@@ -215,19 +215,19 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
 @pytest.mark.parametrize("code", [*(BLOCKING.replace("WAIT", wait) for wait in WAITS.values()), ASYNC])
-def test_ctrl_c(code: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_program_and_agent(code: str, tmp_path: Path) -> None:
     running = program(code, tmp_path)
     (pid, *rest), err = interrupted(running)
     assert rest == ["left"]
     assert err.strip().endswith("KeyboardInterrupt")
     assert running.returncode == -signal.SIGINT
-    # The agent was told, and it is gone.
+    # The agent got the cancel, and has exited.
     assert (tmp_path / "cancelled").exists()
     assert gone(int(pid))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
-def test_ctrl_c_that_the_program_survives(tmp_path: Path) -> None:
+def test_caught_ctrl_c_keeps_session_usable(tmp_path: Path) -> None:
     code = """
     with kimi_agent.sync.create_session(executable=scripted_agent([HANGING, [{"text": "Fresh"}]])) as session:
         turn = session.prompt("Go")
@@ -247,7 +247,7 @@ def test_ctrl_c_that_the_program_survives(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT is sent otherwise there")
-def test_ctrl_c_while_a_session_opens(tmp_path: Path) -> None:
+def test_ctrl_c_while_opening_ends_agent(tmp_path: Path) -> None:
     code = """
     agent = {"before_handshake": [{"stderr": "here"}, {"stall": True}]}
     said = lambda line: print(line, flush=True)
@@ -260,7 +260,7 @@ def test_ctrl_c_while_a_session_opens(tmp_path: Path) -> None:
     assert running.returncode == -signal.SIGINT
 
 
-def test_the_end_of_the_program(tmp_path: Path) -> None:
+def test_program_exit_ends_agent(tmp_path: Path) -> None:
     code = """
     import atexit
 
@@ -282,7 +282,7 @@ def test_the_end_of_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit])
-def test_async_handler_that_raises_what_ends_programs_fails_like_any_other(
+def test_async_handler_raising_system_exit_fails(
     failure: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[Any] = []
@@ -311,7 +311,7 @@ def test_async_handler_that_raises_what_ends_programs_fails_like_any_other(
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit])
-def test_task_of_an_async_handler_does_not_end_the_shared_loop(
+def test_task_of_async_handler_keeps_shared_loop(
     failure: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     tasks: list[Any] = []
@@ -334,7 +334,7 @@ def test_task_of_an_async_handler_does_not_end_the_shared_loop(
     ]
 
 
-def test_text_is_read_piece_by_piece_and_left_early() -> None:
+def test_text_stream_may_be_left_early() -> None:
     with open_session([{"text": ["Hel", "lo"]}]) as session:
         turn = session.prompt("Go")
         stream = turn.text_stream

@@ -63,7 +63,7 @@ class Model(pydantic.BaseModel):
     next: Optional[Model] = None  # noqa: UP045
 
 
-def test_signature_becomes_a_schema() -> None:
+def test_signature_becomes_schema() -> None:
     @tool
     def search(query: str, filters: Filters, tags: list[str] | None = None, *, exact: bool = False) -> str:
         """Searches the records.
@@ -156,7 +156,7 @@ def test_docstring_describes_function_and_parameters(text: str, caplog: pytest.L
     assert not caplog.records
 
 
-def test_notes_of_a_docstring_stay() -> None:
+def test_docstring_notes_stay_in_description() -> None:
     @tool
     def find() -> None:
         """Finds things.
@@ -186,7 +186,7 @@ def test_notes_of_a_docstring_stay() -> None:
         ([], r"expected an object, got \[\]$"),
     ],
 )
-def test_wrong_arguments_are_named_and_the_function_is_not_called(arguments: Any, message: str) -> None:
+def test_invalid_arguments_are_named_without_call(arguments: Any, message: str) -> None:
     called: list[Any] = []
 
     @tool
@@ -220,12 +220,12 @@ def test_many_mistakes_are_listed_in_part() -> None:
         (Model, {"size": 2, "next": {"size": "1"}}, Model(size=2, next=Model(size=1))),
     ],
 )
-def test_arguments_arrive_as_the_declared_type(kind: Any, value: Any, converted: Any) -> None:
+def test_arguments_arrive_as_declared_type(kind: Any, value: Any, converted: Any) -> None:
     found = call(parameter(kind), value=value)
     assert (found, type(found)) == (converted, type(converted))
 
 
-def test_names_in_a_named_tuple_are_kept_and_other_titles_left_out() -> None:
+def test_named_tuple_schema_keeps_field_names() -> None:
     window = parameter(Window).parameters["$defs"]["Window"]
     assert [item["title"] for item in window["prefixItems"]] == ["width", "height"]
     for kind in (Color, Movie, Model):
@@ -234,7 +234,7 @@ def test_names_in_a_named_tuple_are_kept_and_other_titles_left_out() -> None:
         assert all("title" not in item for item in body.get("properties", {}).values())
 
 
-def test_local_types_are_found_in_annotations_given_as_text() -> None:
+def test_local_types_are_found_in_string_annotations() -> None:
     @dataclass
     class Leaf:
         n: int
@@ -251,7 +251,7 @@ def test_local_types_are_found_in_annotations_given_as_text() -> None:
     assert call(count, tree={"children": [{"children": [], "leaf": {"n": 1}}]}).endswith("leaf=None)")
 
 
-def test_error_of_the_type_itself_is_an_argument_error() -> None:
+def test_error_of_argument_type_is_argument_error() -> None:
     @dataclass
     class Span:
         start: int
@@ -302,7 +302,7 @@ class Store:
         return f"{self.value}!{key}"
 
 
-def test_methods_partials_and_callable_objects() -> None:
+def test_methods_partials_and_callable_objects_become_tools() -> None:
     store = Store("s")
     assert list(Store.read.parameters["properties"]) == ["key"]
     assert call(store.read, key="k") == "s:k"
@@ -327,7 +327,7 @@ def test_methods_partials_and_callable_objects() -> None:
     assert call(bound, to="you", body="b") == "wire you hi b"
 
 
-def test_wrapped_function_shows_the_inner_signature() -> None:
+def test_wrapped_function_shows_inner_signature() -> None:
     def logged(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -345,7 +345,7 @@ def test_wrapped_function_shows_the_inner_signature() -> None:
     assert call(double, n=2) == ("logged", 4)
 
 
-def test_positional_only_and_further_arguments() -> None:
+def test_positional_only_and_variable_arguments_are_passed() -> None:
     @tool
     def add(a: int, b: int = 2, /, c: int = 3, **more: int) -> tuple[int, int, int, dict[str, int]]:
         return a, b, c, more
@@ -364,7 +364,7 @@ def test_parameters_may_have_names_of_pydantic() -> None:
     assert call(take, schema="a", model_config=1, _hidden=True, values=2, self=3) == "a 1 True 2 3"
 
 
-def test_annotated_text_wins_over_the_docstring() -> None:
+def test_annotated_text_wins_over_docstring() -> None:
     @tool
     def greet(
         name: Annotated[str, "whom"],
@@ -384,7 +384,7 @@ def test_annotated_text_wins_over_the_docstring() -> None:
     assert properties["size"] == {"type": "integer", "description": "how big", "default": 1, "minimum": 1}
 
 
-def test_defaults_that_json_cannot_say_are_left_out() -> None:
+def test_defaults_without_json_form_are_left_out() -> None:
     unset = object()
 
     @tool
@@ -427,12 +427,12 @@ def _callable(f: Callable[[], int]) -> None: ...
         (lambda: tool(Store), r"^@tool needs a function, got <class"),
     ],
 )
-def test_function_that_cannot_be_a_tool_is_refused(make: Callable[[], Any], message: str) -> None:
+def test_unusable_tool_function_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make()
 
 
-def test_unresolvable_annotation_of_the_result_does_not_matter() -> None:
+def test_unresolvable_result_annotation_is_ignored() -> None:
     @tool
     def f(x: int) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
         return x
@@ -441,7 +441,7 @@ def test_unresolvable_annotation_of_the_result_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("missing", ["pydantic", "griffe"])
-def test_tool_without_its_packages_says_what_to_install(missing: str, tmp_path: Path) -> None:
+def test_missing_tool_package_error_names_install(missing: str, tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.modules[{missing!r}] = None
@@ -458,7 +458,7 @@ except ImportError as error:
     assert ran.stdout.startswith('@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]"')
 
 
-def test_external_tool_by_hand() -> None:
+def test_external_tool_needs_no_decorator() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     made = ExternalTool("add", "Adds.", schema, lambda arguments: arguments["a"], timeout=3)
     assert (made.name, made.description, made.parameters, made.timeout) == ("add", "Adds.", schema, 3)
@@ -483,7 +483,7 @@ def test_wrong_external_tool_is_refused(arguments: tuple[Any, ...], message: str
         ExternalTool(*arguments)
 
 
-def test_timeout_may_be_a_timedelta() -> None:
+def test_timeout_may_be_timedelta() -> None:
     @tool(timeout=datetime.timedelta(minutes=1))
     def wait() -> None:
         """Waits."""

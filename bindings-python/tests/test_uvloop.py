@@ -37,7 +37,7 @@ ASK: dict[str, Any] = {"tool_call": {"name": "Shell", "approve": True, "result":
 FRESH = [{"text": "Fresh"}]
 
 
-def test_events_and_handlers() -> None:
+def test_uvloop_delivers_events_and_calls_handlers() -> None:
     async def lookup(arguments: Any) -> str:
         await asyncio.sleep(0)
         return "found"
@@ -57,7 +57,7 @@ def test_events_and_handlers() -> None:
     uvloop.run(main())
 
 
-def test_many_events_and_sessions_side_by_side() -> None:
+def test_uvloop_runs_concurrent_sessions_with_many_events() -> None:
     async def work(n: int) -> str:
         async with open_session([{"repeat": {"times": 500, "actions": [{"text": f"{n}"}]}}]) as session:
             return texts(await collect(session.prompt("Go")))
@@ -68,7 +68,7 @@ def test_many_events_and_sessions_side_by_side() -> None:
     assert uvloop.run(main()) == [str(n) * 500 for n in range(4)]
 
 
-def test_leaving_and_cancelling() -> None:
+def test_uvloop_turns_can_be_left_and_cancelled() -> None:
     async def main() -> None:
         async with open_session(HANGING, HANGING, HANGING, FRESH) as session:
             async for event in session.prompt("Go"):
@@ -92,7 +92,7 @@ def test_leaving_and_cancelling() -> None:
     uvloop.run(main())
 
 
-def test_a_loop_that_is_closed_under_a_session() -> None:
+def test_closed_event_loop_ends_agent() -> None:
     async def begin() -> tuple[Session, Turn]:
         session = await open_session(HANGING)
         turn = session.prompt("Go")
@@ -113,7 +113,7 @@ def test_a_loop_that_is_closed_under_a_session() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it counts in /proc")
-def test_nothing_is_left_behind() -> None:
+def test_closed_sessions_leave_no_descriptor_or_thread() -> None:
     async def main() -> None:
         async with open_session([ASK], on_approval=lambda request: "approve") as session:
             await collect(session.prompt("Go"))
@@ -126,7 +126,7 @@ def test_nothing_is_left_behind() -> None:
     before = descriptors()
     for _ in range(3):
         uvloop.run(main())
-    # What a session leaves to the background may end after it.
+    # Background work of a session may end after it.
     assert waited(lambda: descriptors() <= before)
 
 
@@ -145,7 +145,7 @@ uvloop.run(main())
 @pytest.mark.parametrize(
     ("leave", "status", "said"), [("sys.exit(3)", 3, ""), ("raise LookupError('on purpose')", 1, "on purpose")]
 )
-def test_the_end_of_the_program(leave: str, status: int, said: str, tmp_path: Path) -> None:
+def test_program_exit_ends_agent(leave: str, status: int, said: str, tmp_path: Path) -> None:
     running = program(READING.replace("LEAVE", leave), tmp_path)
     out, err = running.communicate(timeout=DEADLINE)
     assert running.returncode == status, err
@@ -154,7 +154,7 @@ def test_the_end_of_the_program(leave: str, status: int, said: str, tmp_path: Pa
     assert gone(int(out))
 
 
-def test_ctrl_c(tmp_path: Path) -> None:
+def test_ctrl_c_ends_program_and_agent(tmp_path: Path) -> None:
     running = program(READING.replace("LEAVE", "pass"), tmp_path)
     (pid, *rest), err = interrupted(running)
     assert rest == []

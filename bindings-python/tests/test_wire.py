@@ -123,7 +123,7 @@ def pickled(thing: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("event", "wire"), EVENTS, ids=[repr(event)[:40] for event, _ in EVENTS])
-def test_objects_and_their_wire_form(event: Any, wire: dict[str, Any]) -> None:
+def test_objects_convert_to_wire_and_back(event: Any, wire: dict[str, Any]) -> None:
     assert event.to_dict() == wire
     assert list(event.to_dict()["payload"]) == list(wire["payload"]) if isinstance(wire["payload"], dict) else True
     assert event_from_dict(wire) == event
@@ -134,7 +134,7 @@ def test_objects_and_their_wire_form(event: Any, wire: dict[str, Any]) -> None:
         assert again.to_dict() == wire
 
 
-def test_matching() -> None:
+def test_events_can_be_matched_by_pattern() -> None:
     match event_from_dict(TEXT):
         case TextPart(text=text):
             assert text == "hi"
@@ -156,12 +156,12 @@ def test_equality_is_by_type_and_fields() -> None:
     assert len({TextPart("a"), TextPart("a"), TurnBegin([TextPart("a")])}) == 2
 
 
-def test_repr_says_what_is_there() -> None:
+def test_repr_shows_only_set_fields() -> None:
     assert repr(StatusUpdate(0.5)) == "StatusUpdate(context_usage=0.5)"
     assert repr(TextPart("a", {"x": 1})) == "TextPart(text='a', extra={'x': 1})"
 
 
-def test_objects_never_change() -> None:
+def test_objects_are_immutable() -> None:
     event = TextPart("a")
     with pytest.raises(AttributeError, match="TextPart does not change: 'text' cannot be set"):
         event.text = "b"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
@@ -184,7 +184,7 @@ def test_unknown_fields_are_kept() -> None:
         ({"type": "TurnBegin", "payload": {"user_input": 3}}, "expected a list, got 3"),
     ],
 )
-def test_a_known_type_with_a_wrong_payload_is_unknown(data: dict[str, Any], error: str) -> None:
+def test_known_type_with_invalid_payload_is_unknown(data: dict[str, Any], error: str) -> None:
     assert event_from_dict(data) == UnknownEvent(data["type"], data["payload"], error)
 
 
@@ -201,7 +201,7 @@ UNREADABLE: dict[str, Any] = {
 }
 
 
-def test_unreadable_item_degrades_alone_and_nothing_is_lost() -> None:
+def test_unreadable_item_degrades_alone() -> None:
     event: Any = event_from_dict({"type": "ToolResult", "payload": UNREADABLE})
     assert isinstance(event, ToolResult)
     assert event.return_value.output == [
@@ -215,7 +215,7 @@ def test_unreadable_item_degrades_alone_and_nothing_is_lost() -> None:
     assert isinstance(part, UnknownEvent)
 
 
-async def test_event_with_an_unreadable_item_stays_typed() -> None:
+async def test_event_with_unreadable_item_stays_typed() -> None:
     script = [[{"event": {"type": "ToolResult", "payload": UNREADABLE}}]]
     async with create_session(executable=scripted_agent(script)) as session:
         [result] = [event async for event in session.prompt("go") if isinstance(event, ToolResult)]
@@ -224,7 +224,7 @@ async def test_event_with_an_unreadable_item_stays_typed() -> None:
     assert result.to_dict() == {"type": "ToolResult", "payload": UNREADABLE}
 
 
-async def test_extra_that_cannot_be_read_stays_as_it_came() -> None:
+async def test_unreadable_extra_field_is_kept_unchanged() -> None:
     payload = '{"n":7,"huge":1e999,"half":"\\ud800"}'
     line = '{"jsonrpc":"2.0","method":"event","params":{"type":"StepBegin","payload":%s}}' % payload  # noqa: UP031
     async with create_session(executable=scripted_agent([[{"raw": line}]])) as session:
@@ -232,14 +232,14 @@ async def test_extra_that_cannot_be_read_stays_as_it_came() -> None:
     assert steps[-1] == StepBegin(7, {"huge": float("inf"), "half": "\ud800"})
 
 
-def test_what_is_no_event_is_refused() -> None:
+def test_invalid_event_dict_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected {'type': …, 'payload': …}, got {}"):
         event_from_dict({})
     with pytest.raises(ValueError, match="TextPart: expected"):
         TextPart.from_dict({"type": "StepBegin", "payload": {"n": 1}})
 
 
-def test_sums_and_short_forms() -> None:
+def test_usage_and_tool_results_have_shorthands() -> None:
     usage = TokenUsage(1, 2, 3, 4)
     assert (usage.input, usage.total) == (8, 10)
     assert ToolReturnValue.ok({"a": "ö"}) == ToolReturnValue(False, '{"a": "ö"}', "", [])
@@ -261,7 +261,7 @@ def test_every_class_is_documented_and_exported() -> None:
         assert names == ["self", *each._fields, "extra", *each._added]
 
 
-def test_what_agents_of_acp_add_is_read_by_properties() -> None:
+def test_acp_fields_are_properties() -> None:
     payload: dict[str, Any] = {
         "id": "1",
         "sender": "Shell",

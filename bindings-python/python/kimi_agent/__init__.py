@@ -1,12 +1,16 @@
-"""Drive Kimi's coding agent from Python: sessions, streamed turns, approvals, tools.
+"""Drive coding agents such as Kimi Code from Python: sessions, streamed turns, approvals, tools.
 
 >>> import kimi_agent
->>> async def main():
-...     async with kimi_agent.create_session(work_dir=".") as session:
-...         async for event in session.prompt("What is in this directory?"):
-...             match event:
-...                 case kimi_agent.TextPart(text=text):
-...                     print(text, end="")
+>>> async with kimi_agent.create_session(work_dir=".") as session:
+...     async for event in session.prompt("What is in this directory?"):
+...         match event:
+...             case kimi_agent.TextPart(text=text):
+...                 print(text)
+There are 3 files.
+
+Examples are written as for `python -m asyncio`, which accepts `await` outside of functions. In a program they stand in
+an `async def`. They use the names of `kimi_agent` without an import. If an example does not say where `agent`,
+`session` and `turn` come from, they are an `Agent`, a `Session` and a `Turn` of it.
 
 The same without coroutines is in `kimi_agent.sync`, an agent for tests in `kimi_agent.testing`.
 """
@@ -19,9 +23,11 @@ from typing import TYPE_CHECKING
 
 from . import _native
 from ._agent import Agent, AgentOpening, open_agent
+from ._answers import Block, Reject
 from ._errors import (
     AgentExited,
     AuthExpired,
+    BudgetExceeded,
     EventBufferFull,
     HandshakeError,
     InvalidOption,
@@ -40,8 +46,8 @@ from ._errors import (
     TurnInProgress,
     Unsupported,
 )
+from ._hook import Hook
 from ._loop import in_this_process as _in_this_process
-from ._options import Block, Hook, Reject
 from ._printable import printable
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps, TextStream
@@ -77,9 +83,11 @@ from ._wire import (
     MediaURL,
     Notification,
     PlanDisplay,
+    PolicyDecision,
     Question,
     QuestionOption,
     QuestionRequest,
+    ReadFileRequest,
     RejectedTool,
     Request,
     ServerInfo,
@@ -91,6 +99,8 @@ from ._wire import (
     StepInterrupted,
     StepRetry,
     SubagentEvent,
+    TerminalRequest,
+    TerminalResult,
     TextPart,
     ThinkPart,
     TodoDisplayBlock,
@@ -108,15 +118,19 @@ from ._wire import (
     UnknownDisplayBlock,
     UnknownEvent,
     VideoURLPart,
+    WriteFileRequest,
     event_from_dict,
 )
 
 if TYPE_CHECKING:
+    from . import sync as sync
+    from . import testing as testing
     from ._function_tool import FunctionTool, tool
     from ._image import image
     from ._option_types import (
         AgentOptions,
         Approval,
+        Budget,
         HookAnswer,
         OneShotOptions,
         PromptOptions,
@@ -124,8 +138,11 @@ if TYPE_CHECKING:
         SessionOptions,
         UserInput,
     )
+    from ._policy import Policy, PolicyVerdict
     from ._results import (
         Capabilities,
+        ConfigChoice,
+        ConfigOption,
         HandlerFailure,
         PromptResult,
         RejectedApproval,
@@ -150,9 +167,13 @@ __all__ = [
     "BriefDisplayBlock",
     "BtwBegin",
     "BtwEnd",
+    "Budget",
+    "BudgetExceeded",
     "Capabilities",
     "CompactionBegin",
     "CompactionEnd",
+    "ConfigChoice",
+    "ConfigOption",
     "Content",
     "ContentPart",
     "DiffDisplayBlock",
@@ -190,6 +211,9 @@ __all__ = [
     "Notification",
     "OneShotOptions",
     "PlanDisplay",
+    "Policy",
+    "PolicyDecision",
+    "PolicyVerdict",
     "PromptOptions",
     "PromptResult",
     "ProtocolError",
@@ -197,6 +221,7 @@ __all__ = [
     "QuestionAnswer",
     "QuestionOption",
     "QuestionRequest",
+    "ReadFileRequest",
     "Reject",
     "RejectedApproval",
     "RejectedTool",
@@ -220,6 +245,8 @@ __all__ = [
     "StepRetry",
     "Steps",
     "SubagentEvent",
+    "TerminalRequest",
+    "TerminalResult",
     "TextPart",
     "TextStream",
     "ThinkPart",
@@ -246,6 +273,7 @@ __all__ = [
     "Unsupported",
     "UserInput",
     "VideoURLPart",
+    "WriteFileRequest",
     "__version__",
     "create_session",
     "event_from_dict",
@@ -256,15 +284,18 @@ __all__ = [
     "tool",
 ]
 
-# What a first session has no need of, by the module that it is in.
+# Names that a first session does not need, by module.
 _LATER = {
     **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
     "image": "_image",
+    "Policy": "_policy",
+    "PolicyVerdict": "_policy",
     **dict.fromkeys(
         (
             "AgentOptions",
             "QuestionAnswer",
             "Approval",
+            "Budget",
             "HookAnswer",
             "OneShotOptions",
             "PromptOptions",
@@ -274,14 +305,28 @@ _LATER = {
         "_option_types",
     ),
     **dict.fromkeys(
-        ("Capabilities", "HandlerFailure", "PromptResult", "RejectedApproval", "SessionInfo", "ToolCallRecord"),
+        (
+            "Capabilities",
+            "ConfigChoice",
+            "ConfigOption",
+            "HandlerFailure",
+            "PromptResult",
+            "RejectedApproval",
+            "SessionInfo",
+            "ToolCallRecord",
+        ),
         "_results",
     ),
 }
 
+# Modules that `import kimi_agent` alone makes reachable.
+_MODULES = ("sync", "testing")
+
 if not TYPE_CHECKING:
 
     def __getattr__(name):
+        if name in _MODULES:
+            return _importlib.import_module(f".{name}", __name__)
         module = _LATER.get(name)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -290,7 +335,7 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})
 
 
 @_atexit.register

@@ -23,7 +23,17 @@ __all__ = ["Agent", "AgentOpening", "open_agent"]
 
 
 class Agent(Owner[_native.Agent]):
-    """An agent with any number of sessions at the same time. `open_agent` opens it."""
+    """An agent with any number of sessions at the same time. `open_agent` opens it.
+
+    >>> async with open_agent() as agent:
+    ...     first = await agent.create_session(work_dir=".")
+    ...     second = await agent.create_session(work_dir=".")
+    ...     for turn in [first.prompt("What is in this directory?"), second.prompt("What is it for?")]:
+    ...         result = await turn.result()
+    ...         print(result.text)
+    There are 3 files.
+    There are 3 files.
+    """
 
     __slots__ = ()
 
@@ -35,8 +45,16 @@ class Agent(Owner[_native.Agent]):
         Args:
             options: The options of `create_session` without those of the agent's process.
 
+        Returns:
+            The session, once it is awaited or entered.
+
         Raises:
             InvalidOption: An option is wrong, or belongs to `open_agent`.
+
+        >>> async with agent.create_session(work_dir=".") as session:
+        ...     result = await session.prompt("What is in this directory?").result()
+        >>> result.text
+        'There are 3 files.'
         """
         return SessionOpening(options, _Origin(self))
 
@@ -46,6 +64,19 @@ class Agent(Owner[_native.Agent]):
         Args:
             session_id: The id of the session.
             options: The options of `create_session`.
+
+        Returns:
+            The session, once it is awaited or entered.
+
+        Raises:
+            InvalidOption: An option is wrong, or belongs to `open_agent`.
+
+        >>> session = await agent.create_session(work_dir=".")
+        >>> session_id = session.id
+        >>> await session.close()
+        >>> async with agent.resume(session_id, work_dir=".") as session:
+        ...     print(session.id == session_id)
+        True
         """
         return SessionOpening(options, _Origin(self, resume=session_id))
 
@@ -56,8 +87,16 @@ class Agent(Owner[_native.Agent]):
             session_id: The id of the other session.
             options: The options of `create_session`.
 
+        Returns:
+            The session, once it is awaited or entered. It has an id of its own.
+
         Raises:
             Unsupported: The agent cannot fork sessions. Over Wire no agent can.
+
+        >>> session = await agent.create_session(work_dir=".")
+        >>> async with agent.fork(session.id, work_dir=".") as other:
+        ...     print(other.id == session.id)
+        False
         """
         return SessionOpening(options, _Origin(self, fork=session_id))
 
@@ -69,6 +108,9 @@ class Agent(Owner[_native.Agent]):
 
         Raises:
             Unsupported: The agent cannot list sessions. Over Wire no agent can.
+
+        >>> for info in await agent.list_sessions():
+        ...     print(info.id, info.title)
         """
         within = None if work_dir is None else os.fspath(work_dir)
         found = await self._mailbox.call(self._native.list_sessions, within)
@@ -76,12 +118,35 @@ class Agent(Owner[_native.Agent]):
 
         return [SessionInfo(**session) for session in found]
 
+    async def delete_session(self, session_id: str, /) -> None:
+        """Deletes a stored session with its messages. If it is open in this program, close it first.
+
+        Args:
+            session_id: The id of the session.
+
+        Raises:
+            InvalidOption: The id is empty.
+            Unsupported: The agent cannot delete sessions. Over Wire no agent can.
+            RpcError: The agent refuses, for example because the session does not exist.
+
+        >>> session = await agent.create_session(work_dir=".")
+        >>> await session.close()
+        >>> await agent.delete_session(session.id)
+        """
+        await self._mailbox.call(self._native.delete_session, session_id)
+
     async def close(self, timeout: Seconds = None) -> None:
         """Closes all sessions and waits until no process is left. Does nothing if the agent is closed.
 
         Args:
-            timeout: The longest wait for the sessions and the processes, in seconds or as a `timedelta`. 0 kills the
-                processes at once. Default: the option `close_timeout`.
+            timeout: The longest wait for the sessions and the processes, in seconds or as a `timedelta`. With 0 the
+                processes are killed at once. Default: the option `close_timeout`.
+
+        >>> agent = await open_agent()
+        >>> session = await agent.create_session(work_dir=".")
+        >>> await agent.close()
+        >>> session.state
+        'closed'
         """
         await super().close(timeout)
 
@@ -111,7 +176,12 @@ class _Origin:
 
 
 class AgentOpening(Opening[_native.Agent, Agent]):
-    """What `open_agent` returns: to await, or to enter with `async with`."""
+    """The result of `open_agent`: await it, or enter it with `async with`.
+
+    >>> opening = open_agent()
+    >>> async with opening as agent:
+    ...     session = await agent.create_session(work_dir=".")
+    """
 
     __slots__ = ()
 
@@ -134,17 +204,16 @@ def open_agent(**options: Unpack[AgentOptions]) -> AgentOpening:
     Args:
         options: The options of `AgentOptions`.
 
+    Returns:
+        The agent, once it is awaited or entered.
+
     Raises:
         InvalidOption: An option is wrong, or belongs to `Agent.create_session`.
 
-    >>> import asyncio
-    >>> from kimi_agent.testing import scripted_agent
-    >>> async def main():
-    ...     async with open_agent(executable=scripted_agent([[{"text": "Hello!"}]])) as agent:
-    ...         session = await agent.create_session(work_dir=".")
-    ...         result = await session.prompt("Say hello").result()
-    ...         return result.text
-    >>> asyncio.run(main())
-    'Hello!'
+    >>> async with open_agent() as agent:
+    ...     session = await agent.create_session(work_dir=".")
+    ...     result = await session.prompt("What is in this directory?").result()
+    >>> result.text
+    'There are 3 files.'
     """
     return AgentOpening(options)

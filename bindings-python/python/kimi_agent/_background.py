@@ -21,7 +21,7 @@ __all__ = ["block", "run", "run_call"]
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
 _PATIENCE = 1.0
-# A signal handler may call this module while its thread is here.
+# Reentrant: a signal handler may call this module while its own thread holds the lock.
 _lock = threading.RLock()
 _current: _Background | None = None
 
@@ -69,7 +69,7 @@ class _Background:
                 _logger.error("%s in a task of a handler is ignored", type(failure).__name__, exc_info=failure)
 
     def stop(self) -> None:
-        """Joins the thread, so that it does not run Python code while the interpreter goes down."""
+        """Joins the thread, so that it does not run Python code while the interpreter shuts down."""
         if self.process == os.getpid():
             self.stopping = True
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -89,11 +89,10 @@ def _background() -> _Background:
     global _current
     check_process()
     with _lock:
-        # A fork before the first use of the core leaves no thread, and no harm.
         if not _is_usable(_current):
             made = _Background()
             if _is_usable(_current):
-                # A signal handler has been faster.
+                # A signal handler of this thread has made one meanwhile.
                 made.stop()
             else:
                 _current = made
@@ -139,7 +138,7 @@ class _Call(Generic[T]):
             return
         task = self._loop.create_task(self._work)
         task.add_done_callback(self._settle)
-        # Without a reference to the call itself, which would be a cycle that keeps the result.
+        # Not a method: a reference to `self` would be a cycle that keeps the result in memory.
         self.future.add_done_callback(partial(_pass_on_cancel, self._loop, task))
 
     def _settle(self, task: asyncio.Task[T]) -> None:
@@ -185,7 +184,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             work.close()
         elif not call.future.done():
             call.cancel()
-        # Nobody gets the result, and a traceback must not keep it.
+        # The result is not delivered, and a traceback must not keep it.
         del call, work
         if background is not None and background.stopping and isinstance(error, concurrent.futures.CancelledError):
             _too_late()

@@ -7,12 +7,13 @@ import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from . import _agent, _native, _session, _stream
 from ._background import block, run, run_call
 from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
+from ._hints import no_attribute
 from ._holders import abandon_if_lost
 from ._loop import in_this_process
 
@@ -45,7 +46,11 @@ class EventIterator:
     """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
 
     Several threads may take events from one iterator: each event goes to one of them, and all of them end with the
-    turn, or with `close()`.
+    turn, or with `close()`. `for event in turn` makes it.
+
+    >>> events = iter(turn)
+    >>> next(events)
+    TurnBegin(user_input='What is in this directory?')
     """
 
     __slots__ = ("__weakref__", "_lock", "_open", "_stream")
@@ -89,7 +94,17 @@ class EventIterator:
         raise StopIteration
 
     def close(self) -> None:
-        """Stops reading."""
+        """Stops reading. The events that were not read stay for a later reader.
+
+        >>> events = iter(turn)
+        >>> first = next(events)
+        >>> events.close()
+        >>> for event in turn:
+        ...     print(event)
+        StepBegin(n=1)
+        TextPart(text='There are 3 files.')
+        TurnEnd()
+        """
         if self._open:
             self._open = False
             self._stream._stop_reading(self)
@@ -101,7 +116,14 @@ class EventIterator:
 
 
 class TextStream:
-    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents."""
+    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents.
+
+    `Turn.text_stream` returns it.
+
+    >>> for piece in turn.text_stream:
+    ...     print(piece)
+    There are 3 files.
+    """
 
     __slots__ = ("_events", "_stream", "_text_part")
 
@@ -129,13 +151,28 @@ class TextStream:
             raise
 
     def close(self) -> None:
-        """Stops reading."""
+        """Stops reading. The events that were not read stay for a later reader.
+
+        >>> texts = turn.text_stream
+        >>> next(texts)
+        'There are 3 files.'
+        >>> texts.close()
+        """
         if self._events is not None:
             self._events.close()
 
 
 class Step:
-    """One step of a turn; `for` gives its events."""
+    """One step of a turn: a call of the model, and the tools that it asked for. `for` gives its events.
+
+    `Turn.steps` gives the steps.
+
+    >>> for step in turn.steps:
+    ...     for event in step:
+    ...         if isinstance(event, TextPart):
+    ...             print(step.n, event.text)
+    1 There are 3 files.
+    """
 
     __slots__ = ("_step",)
 
@@ -144,7 +181,7 @@ class Step:
 
     @property
     def n(self) -> int:
-        """The agent's number for it, from 1."""
+        """The agent's number for the step, from 1."""
         return self._step.n
 
     def __repr__(self) -> str:
@@ -163,7 +200,14 @@ class Step:
 
 
 class Steps:
-    """The steps of a turn, one by one. Going on to the next one passes over what was not read of the last."""
+    """The steps of a turn, one by one. The next step passes over the unread events of the step before it.
+
+    `Turn.steps` returns it.
+
+    >>> for step in turn.steps:
+    ...     print("Step", step.n)
+    Step 1
+    """
 
     __slots__ = ("_steps",)
 
@@ -213,7 +257,7 @@ class Readable(_Blocking[Stream]):
 
 
 class Waiter(Readable[_session.Turn]):
-    """What only a turn has."""
+    """Methods of a turn alone."""
 
     __slots__ = ()
 
@@ -237,6 +281,11 @@ class Waiter(Readable[_session.Turn]):
     def _abandon(self) -> None:
         self._inner._abandon()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, wait="")
+
 
 class Owner(_Blocking[Owned]):
     """A session or an agent, which `with` closes."""
@@ -256,7 +305,7 @@ class Owner(_Blocking[Owned]):
 
 
 class Prompter(Owner[_session.Session]):
-    """What only a session has."""
+    """Methods of a session alone."""
 
     __slots__ = ("_latest",)
 
@@ -278,6 +327,11 @@ class Prompter(Owner[_session.Session]):
             if not abandon_if_lost(self._latest):
                 raise
         return run_call(prompt, content)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, wait="")
 
 
 def opened(opening: Awaitable[Inner]) -> Inner:

@@ -6,11 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from ._errors_page import ERRORS_PAGE
+
+if TYPE_CHECKING:
+    from ._results import PromptResult
 
 __all__ = [
     "AgentExited",
     "AuthExpired",
+    "BudgetExceeded",
     "EventBufferFull",
     "HandshakeError",
     "InvalidOption",
@@ -44,6 +50,15 @@ class KimiAgentError(Exception):
 
     The class itself is raised for a wrong use of the package (a session in another event loop, a task of trio, a forked
     process), or for a defect of the package.
+
+    Args:
+        message: The text of the error. Default: empty.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except KimiAgentError as error:
+    ...     print(error.code, "- retry" if error.retryable else "- give up")
+    llm_service_error - retry
     """
 
     code: ClassVar[str] = "internal_error"
@@ -55,6 +70,11 @@ class KimiAgentError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
+
+    @property
+    def help(self) -> str:
+        """The address of the documentation of this kind of error: its causes, what to check, and remedies."""
+        return f"{ERRORS_PAGE}#{self.code}"
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -72,7 +92,14 @@ class KimiAgentError(Exception):
 
 
 class InvalidOption(KimiAgentError, ValueError):
-    """An option or an argument has a wrong name or value. Also a `ValueError`."""
+    """An option or an argument has a wrong name or value. Also a `ValueError`.
+
+    >>> try:
+    ...     session = await create_session(work_dir=".", max_steps_per_turn=0)
+    ... except InvalidOption as error:
+    ...     print(f"{error.option}: {error}")
+    max_steps_per_turn: invalid option `max_steps_per_turn`: expected a whole number from 1 on, got 0
+    """
 
     code: ClassVar[Literal["invalid_option"]] = "invalid_option"
     _attributes = ("option",)
@@ -87,19 +114,41 @@ class SpawnError(KimiAgentError, OSError):
     """The agent cannot be started. The text says which program was looked for, and where. Also an `OSError`.
 
     `errno` is None.
+
+    >>> try:
+    ...     session = await create_session(executable="no-such-agent")
+    ... except SpawnError:
+    ...     print("Install the agent, or set `executable` to its path.")
+    Install the agent, or set `executable` to its path.
     """
 
     code: ClassVar[Literal["spawn_error"]] = "spawn_error"
 
 
 class HandshakeError(KimiAgentError):
-    """The agent refused the handshake, or did not answer as an agent should."""
+    """The agent refused the handshake, or did not answer as an agent should.
+
+    The text quotes what the program printed.
+
+    >>> try:
+    ...     session = await create_session(executable=["echo", "Not an agent"], dialect="1.10")
+    ... except HandshakeError:
+    ...     print("`executable` is not an agent.")
+    `executable` is not an agent.
+    """
 
     code: ClassVar[Literal["handshake_error"]] = "handshake_error"
 
 
 class AgentExited(KimiAgentError):
-    """The agent exited. All pending calls fail with this error, and the session is closed."""
+    """The agent exited. All pending calls fail with this error, and the session is closed.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except AgentExited as error:
+    ...     print(error.exit_code, error.stderr.strip())
+    7 out of memory
+    """
 
     code: ClassVar[Literal["agent_exited"]] = "agent_exited"
     retryable = True
@@ -110,7 +159,7 @@ class AgentExited(KimiAgentError):
     ) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-        """The exit code. None if a signal ended the agent."""
+        """The exit code. None if a signal ended the agent, or if the system does not report it."""
         self.signal = signal
         """The name of the signal that ended the agent, for example "SIGKILL"."""
         self.stderr = stderr
@@ -118,25 +167,57 @@ class AgentExited(KimiAgentError):
 
 
 class ProtocolError(KimiAgentError):
-    """The agent violated the protocol, for example with a line that is too long. The session is closed."""
+    """The agent violated the protocol, for example with a line that is too long. The session is closed.
+
+    >>> async with create_session(work_dir=".", max_line_bytes=4096) as session:
+    ...     try:
+    ...         result = await session.prompt("Print a large file").result()
+    ...     except ProtocolError:
+    ...         print("Raise `max_line_bytes`.")
+    Raise `max_line_bytes`.
+    """
 
     code: ClassVar[Literal["protocol_error"]] = "protocol_error"
 
 
 class Unsupported(KimiAgentError):
-    """The agent does not have this feature."""
+    """The agent does not have this feature. `Session.capabilities` lists the features that it has.
+
+    >>> try:
+    ...     await session.undo()
+    ... except Unsupported:
+    ...     print("This agent cannot undo turns.")
+    This agent cannot undo turns.
+    """
 
     code: ClassVar[Literal["unsupported"]] = "unsupported"
 
 
 class SessionClosed(KimiAgentError):
-    """The session is closed. Open a new one with the same `session_id` to continue the conversation."""
+    """The session is closed. Open a new one with the same `session_id` to continue the conversation.
+
+    >>> await session.close()
+    >>> try:
+    ...     turn = session.prompt("What is in this directory?")
+    ... except SessionClosed:
+    ...     session = await create_session(session_id=session.id)
+    >>> session.state
+    'idle'
+    >>> await session.close()
+    """
 
     code: ClassVar[Literal["session_closed"]] = "session_closed"
 
 
 class Timeout(KimiAgentError, TimeoutError):
-    """A deadline was exceeded. The text names the call and the option. Also a `TimeoutError`."""
+    """A deadline was exceeded. The text names the call and the option. Also a `TimeoutError`.
+
+    >>> try:
+    ...     result = await session.prompt("Write a book", timeout=0.1).result()
+    ... except Timeout:
+    ...     print("The turn took too long.")
+    The turn took too long.
+    """
 
     code: ClassVar[Literal["timeout"]] = "timeout"
     retryable = True
@@ -147,13 +228,32 @@ class EventBufferFull(KimiAgentError):
 
     Raised if a call inside the loop over a turn waits for an answer behind too many unread events. Also raised if a
     session that shares its process leaves too many events unread; that session is closed.
+
+    >>> async for event in turn:
+    ...     try:
+    ...         await session.set_plan_mode(True)
+    ...     except EventBufferFull:
+    ...         print("Read more events before the next call.")
     """
 
     code: ClassVar[Literal["event_buffer_full"]] = "event_buffer_full"
 
 
 class RpcError(KimiAgentError):
-    """The agent answered a call with an error."""
+    """The agent answered a call with an error.
+
+    Args:
+        message: The agent's text. Default: empty.
+        rpc_code: The JSON-RPC error code from the agent. Default: None.
+        data: The agent's further data about the error. Default: None.
+        hint: Advice of the SDK. Default: None.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except RpcError as error:
+    ...     print(error.rpc_code, error.message)
+    -32050 the disk is full
+    """
 
     code: ClassVar[RpcErrorCode] = "rpc_error"
     _attributes = ("rpc_code", "message", "data", "hint")
@@ -178,51 +278,110 @@ class RpcError(KimiAgentError):
 
 
 class TurnInProgress(RpcError):
-    """Another turn is running."""
+    """Another turn of this session runs, or a handler waits for the turn that waits for this handler.
+
+    >>> turn = session.prompt("What is in this directory?")
+    >>> try:
+    ...     second = session.prompt("What is it for?")
+    ... except TurnInProgress:
+    ...     await turn.cancel()
+    """
 
     code: ClassVar[Literal["turn_in_progress"]] = "turn_in_progress"
     retryable = True
 
 
 class NoActiveTurn(RpcError):
-    """There is no running turn to steer."""
+    """No turn is running that could be steered.
+
+    >>> result = await turn.result()
+    >>> try:
+    ...     await turn.steer("Only the tests")
+    ... except NoActiveTurn:
+    ...     turn = session.prompt("Only the tests")
+    """
 
     code: ClassVar[Literal["no_active_turn"]] = "no_active_turn"
 
 
 class LlmNotSet(RpcError):
-    """No model is configured."""
+    """The agent has no login and no model, or kimi-cli does not know the name in `model`.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except LlmNotSet:
+    ...     print("Log in with `kimi login`, or set `model`.")
+    Log in with `kimi login`, or set `model`.
+    """
 
     code: ClassVar[Literal["llm_not_set"]] = "llm_not_set"
 
 
 class LlmNotSupported(RpcError):
-    """The model does not support the request."""
+    """The model lacks an ability that the prompt needs, for example to read images.
+
+    >>> try:
+    ...     result = await session.prompt(["What is wrong here?", image("screenshot.png")]).result()
+    ... except LlmNotSupported:
+    ...     print("This model cannot read images.")
+    This model cannot read images.
+    """
 
     code: ClassVar[Literal["llm_not_supported"]] = "llm_not_supported"
 
 
 class LlmServiceError(RpcError):
-    """The model's service failed. Not `retryable` if it refuses the request, for example because of a wrong key."""
+    """The model's service failed. Not `retryable` if it refuses the request, for example because of a wrong key.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except LlmServiceError as error:
+    ...     print("Retry later." if error.retryable else "Check the key.")
+    Retry later.
+    """
 
     code: ClassVar[Literal["llm_service_error"]] = "llm_service_error"
     retryable = True
 
 
 class AuthExpired(RpcError):
-    """The login has expired."""
+    """The agent's login has expired or is missing.
+
+    >>> try:
+    ...     result = await session.prompt("What is in this directory?").result()
+    ... except AuthExpired:
+    ...     print("Log in again with `kimi login`.")
+    Log in again with `kimi login`.
+    """
 
     code: ClassVar[Literal["auth_expired"]] = "auth_expired"
 
 
 class TurnCancelled(KimiAgentError):
-    """The turn was cancelled. `PromptResult.raise_for_status()` raises it."""
+    """The turn was cancelled. `PromptResult.raise_for_status()` raises it.
+
+    >>> await turn.cancel()
+    >>> result = await turn.result()
+    >>> try:
+    ...     print(result.raise_for_status().text)
+    ... except TurnCancelled:
+    ...     print("cancelled")
+    cancelled
+    """
 
     code: ClassVar[Literal["turn_cancelled"]] = "turn_cancelled"
 
 
 class MaxStepsReached(KimiAgentError):
-    """The turn reached its limit of steps. `PromptResult.raise_for_status()` raises it."""
+    """The turn reached its limit of steps. `PromptResult.raise_for_status()` raises it.
+
+    >>> result = await turn.result()
+    >>> try:
+    ...     print(result.raise_for_status().text)
+    ... except MaxStepsReached as error:
+    ...     print(f"not finished after {error.steps} steps")
+    not finished after 5 steps
+    """
 
     code: ClassVar[Literal["max_steps_reached"]] = "max_steps_reached"
     _attributes = ("steps",)
@@ -231,6 +390,46 @@ class MaxStepsReached(KimiAgentError):
         super().__init__(message)
         self.steps = steps
         """The number of steps, if the agent says it."""
+
+
+class BudgetExceeded(KimiAgentError):
+    """The turn, or all turns of its session, used more than a budget allows. The turn is cancelled.
+
+    >>> try:
+    ...     result = await session.prompt("Fix the tests", budget={"steps": 2}).result()
+    ... except BudgetExceeded as error:
+    ...     print(f"{error.used} of {error.limit} {error.counter}:", error.result.text)
+    3 of 2 steps: Second step.
+    """
+
+    code: ClassVar[Literal["budget_exceeded"]] = "budget_exceeded"
+    _attributes = ("option", "counter", "limit", "used", "result")
+
+    def __init__(
+        self,
+        message: str = "",
+        option: Literal["budget", "session_budget"] = "budget",
+        counter: Literal["tokens", "output_tokens", "steps", "tool_calls", "seconds"] = "tokens",
+        limit: float = 0,
+        used: float = 0,
+        result: PromptResult | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.option = option
+        """The option with the limit. After "session_budget" every further prompt of the session fails, too."""
+        self.counter = counter
+        """The name of the limit."""
+        self.limit = limit
+        """The limit."""
+        self.used = used
+        """The amount that was used."""
+        if result is None:
+            from ._results import PromptResult
+            from ._wire import TokenUsage
+
+            result = PromptResult("cancelled", 0, "", TokenUsage(0, 0, 0, 0))
+        self.result = result
+        """The result of the turn up to its end: its tool calls, its tokens, and the last text that it said."""
 
 
 def _classes(base: type[KimiAgentError]) -> dict[str, type[KimiAgentError]]:
@@ -243,7 +442,7 @@ def _classes(base: type[KimiAgentError]) -> dict[str, type[KimiAgentError]]:
 _BY_CODE = _classes(KimiAgentError)
 
 for _class in _BY_CODE.values():
-    # A traceback names what programs import.
+    # So that a traceback shows the name that programs import.
     _class.__module__ = "kimi_agent"
 
 
@@ -254,7 +453,12 @@ def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgent
     if issubclass(kind, RpcError):
         found = kind(fields.get("message", message), fields.get("rpc_code"), fields.get("data"), fields.get("hint"))
     else:
-        found = kind(message, **{name: fields[name] for name in kind._attributes if name in fields})
+        given = {name: fields[name] for name in kind._attributes if name in fields}
+        if "result" in given:
+            from ._results import result_of
+
+            given["result"] = result_of(given["result"])
+        found = kind(message, **given)
     retryable = fields.get("retryable", kind.retryable)
     if retryable != kind.retryable:
         found.retryable = retryable

@@ -20,9 +20,9 @@ __all__ = ["FunctionSchema", "read_docstring", "read_parameters"]
 
 # As strict as the JSON Schema: "3" is not an integer, and unknown names are refused. Models keep their own rules.
 _CONFIG = ConfigDict(extra="forbid", strict=True, val_json_bytes="base64", defer_build=True)
-# What pydantic and annotations raise for a type without a JSON Schema.
+# The errors of pydantic and of annotations for a type without a JSON Schema.
 _NOT_DESCRIBED = (PydanticUserError, NameError, SyntaxError, TypeError, ValueError)
-# Types stand in the signature, so a docstring without them is no reason for a warning.
+# The signature has the types, so a docstring without types needs no warning.
 _GRIFFE_OPTIONS: Any = {
     "google": {"warnings": False, "returns_multiple_items": False, "returns_named_value": False},
     "numpy": {"warnings": False},
@@ -118,9 +118,9 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
 
 
 class _JsonSchema(GenerateJsonSchema):
-    """Leaves out titles that repeat a name: they tell the model nothing and cost tokens in every request."""
+    """Leaves out titles that repeat a name: they do not help the model and cost tokens in every request."""
 
-    # Such a default is used all the same.
+    # No warning for a default that is not in the schema: the function gets it, and only the model does not see it.
     ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}
 
     def get_title_from_name(self, name: str) -> str:

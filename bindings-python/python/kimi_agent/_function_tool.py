@@ -26,6 +26,17 @@ class FunctionTool(ExternalTool, Generic[P, R]):
     """An `ExternalTool` made by `tool`; it can still be called like the function.
 
     As a method it is bound when it is looked up on an instance: `tools=[store.read]`.
+
+    >>> class Store:
+    ...     @tool
+    ...     def read(self, key: str) -> str:
+    ...         '''Returns the value of a key.'''
+    ...         return f"value of {key}"
+    >>> store = Store()
+    >>> store.read
+    FunctionTool('read')
+    >>> store.read("color")
+    'value of color'
     """
 
     __slots__ = ("__wrapped__", "_is_unbound", "_schema")
@@ -93,7 +104,8 @@ def tool(
     Needs pydantic and griffe: `pip install "kimi-agent[tools]"`.
 
     Args:
-        function: A plain or async function, a method, a `functools.partial` or an object with `__call__`.
+        function: A plain or async function, a method, a `functools.partial` or an object with `__call__`. Default:
+            the function that the decorator stands before.
         name: The tool's name. Default: the function's name.
         description: The tool's description. Default: the docstring without its parameters and exceptions.
         timeout: The longest time of a call, in seconds or as a `timedelta`. Default: none.

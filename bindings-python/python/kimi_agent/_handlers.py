@@ -15,10 +15,11 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._answers import Block, Reject
 from ._encode import kind_of, to_jsonable
 from ._errors import InvalidOption
+from ._hook import Hook
 from ._message import Message
-from ._options import Block, Hook, Reject
 from ._threads import in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import TextPart, ToolReturnValue
@@ -32,16 +33,27 @@ _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
 _RESPONDERS = ("on_approval", "on_question")
 _OBSERVERS = ("on_event", "on_stderr")
+_SERVICES = ("on_read_file", "on_write_file", "on_terminal")
 _OBSERVED = ("event", "stderr")
 # In a handler that a turn waits for: the id of its job, and the task or thread that the handler runs in.
 _serving: contextvars.ContextVar[tuple[int, weakref.ref[Any]] | None] = contextvars.ContextVar(
     "kimi_agent_serving", default=None
 )
-# From Python 3.12 on a task can begin at once.
 # Texts of failures that were logged with their traceback; the core reports them as well.
 _logged: collections.deque[str] = collections.deque(maxlen=16)
+# From Python 3.12 on a task can begin at once.
 _EAGER: Any = asyncio.Task if sys.version_info >= (3, 12) else None
-_NAMES = {"approval": "on_approval", "question": "on_question", "event": "on_event", "stderr": "on_stderr"}
+_NAMES = {
+    "approval": "on_approval",
+    "question": "on_question",
+    "event": "on_event",
+    "stderr": "on_stderr",
+    "read_file": "on_read_file",
+    "write_file": "on_write_file",
+    "terminal": "on_terminal",
+}
+# The answers that the agent gets if these handlers fail, for the log.
+_DEFAULT_ANSWERS = {"on_approval": "The action is rejected. ", "on_question": "The question is dismissed. "}
 
 
 class _Handler:
@@ -116,7 +128,7 @@ class Handlers:
         self.context = contextvars.copy_context()
         self.turn_context: contextvars.Context | None = None
         self.functions: dict[str, Any] = {}
-        for name in (*_RESPONDERS, *_OBSERVERS):
+        for name in (*_RESPONDERS, *_OBSERVERS, *_SERVICES):
             self.functions[name] = _function(name, options.get(name))
             _check_parameters(name, self.functions[name])
         made = "an ExternalTool (@tool makes one of a function)"
@@ -134,7 +146,7 @@ class Handlers:
     @staticmethod
     def options() -> frozenset[str]:
         """The options that are functions or hold functions."""
-        return frozenset({*_RESPONDERS, *_OBSERVERS, "tools", "hooks"})
+        return frozenset({*_RESPONDERS, *_OBSERVERS, *_SERVICES, "tools", "hooks"})
 
     def callbacks(self) -> Callbacks:
         """Returns which handlers there are, for the core."""
@@ -143,6 +155,9 @@ class Handlers:
             "on_question": self._responder("on_question"),
             "on_event": self.functions["on_event"] is not None,
             "on_stderr": self.functions["on_stderr"] is not None,
+            "on_read_file": self.functions["on_read_file"] is not None,
+            "on_write_file": self.functions["on_write_file"] is not None,
+            "on_terminal": self.functions["on_terminal"] is not None,
         }
 
     def _responder(self, name: str) -> Any:
@@ -176,11 +191,11 @@ class Handlers:
 
 
 def serving_job() -> int | None:
-    """Returns the job of the handler that calls this. Waiting for its turn would wait for ever."""
+    """Returns the job of the handler that calls this. Waiting for its turn would never end."""
     serving = _serving.get()
     if serving is None:
         return None
-    # A task or thread that the handler has started inherits the context, but can wait, because the handler goes on.
+    # A task or thread that the handler has started inherits the context, but can wait, because the handler continues.
     handler = serving[1]()
     own = handler is not None and handler in (_current_task(), threading.current_thread())
     return serving[0] if own else None
@@ -232,7 +247,7 @@ def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
     try:
         job.loop.call_soon_threadsafe(lambda: job.start(context, work) if job.awaited else work.close())
     except RuntimeError:
-        # The loop is closed, so nobody waits.
+        # The loop is closed, so the answer is not needed.
         work.close()
         _logger.debug("a handler ended after its event loop")
 
@@ -280,6 +295,9 @@ def _report_failure(job: Job, handler: _Handler, kind: str, failure: BaseExcepti
         # The mistake is the model's, which reads the text; the handler has not failed.
         _logger.info("%s: %s", handler.name, failure)
         job.finish(ToolReturnValue.error(str(failure)).to_payload(), None)
+    elif kind == "read_file" and isinstance(failure, FileNotFoundError):
+        # An answer, and no failure: agents look for files that are optional.
+        job.finish(None, None)
     else:
         job.finish(None, _failed(handler, failure))
 
@@ -293,7 +311,8 @@ def _failed(handler: _Handler, failure: BaseException) -> str:
         handler.has_failed = True
         _logged.append(said)
         further = "HandlerFailed events report each failure, this log only the first"
-        _logger.warning("%s failed. %s", handler.name, further, exc_info=failure)
+        answer = _DEFAULT_ANSWERS.get(handler.name, "")
+        _logger.warning("%s failed. %s%s", handler.name, answer, further, exc_info=failure)
     return said
 
 
@@ -348,7 +367,7 @@ async def _observe_in_thread(function: Callable[[Any], Any], payload: Any) -> An
         try:
             loop.call_soon_threadsafe(settle, value, failure)
         except RuntimeError:
-            # The loop is closed, so nobody waits.
+            # The loop is closed, so the answer is not needed.
             _logger.debug("a handler ended after its event loop")
 
     in_thread(work)
@@ -360,6 +379,8 @@ _EXPECTED = {
     "question": "answers by the text of the question, or None",
     "hook": 'None, "allow" or a Block',
     "tool": "text, a JSON value, content parts or a ToolReturnValue",
+    "read_file": "the text of the file, or None if the file does not exist",
+    "terminal": "a TerminalResult",
 }
 
 
@@ -374,7 +395,7 @@ def encode_answer(value: Any, kind: str | None = None) -> Any:
         TypeError: The answer has a wrong type.
     """
     got = "got" if kind is None else "the handler returned"
-    if kind in _OBSERVED:
+    if kind in _OBSERVED or kind == "write_file":
         return None
     if type(value) is str:
         return value
@@ -452,7 +473,9 @@ def _instances(name: str, values: Sequence[Any] | None, kind: type, expected: st
     if values is None:
         return []
     if isinstance(values, kind) or not isinstance(values, Sequence) or isinstance(values, str):
-        raise InvalidOption(f"invalid option `{name}`: expected a list of {expected}, got {kind_of(values)}", name)
+        remedy = f"; put it into a list: `{name}=[…]`" if isinstance(values, kind) else ""
+        problem = f"expected a list of {expected}, got {kind_of(values)}{remedy}"
+        raise InvalidOption(f"invalid option `{name}`: {problem}", name)
     for at, value in enumerate(values):
         if not isinstance(value, kind):
             raise InvalidOption(

@@ -27,7 +27,7 @@ def is_lost(reference: weakref.ref[Any]) -> bool:
     target = reference()
     if target is None:
         return False
-    # Few programs come here.
+    # Imported here, because few programs need it.
     import gc
 
     references = sys.getrefcount(target) - _own_references()
@@ -58,7 +58,7 @@ class Waits:
 
     def __init__(self) -> None:
         task = _current_task()
-        # A deadline may cancel a task that only waits; the one that began the turn may end with it.
+        # `asyncio.wait_for` cancels a task of its own, and the task that began the turn can end because of that.
         self._starter = None if task is None else weakref.ref(task)
         self._watched: weakref.WeakSet[asyncio.Task[Any]] | None = None
 
@@ -84,7 +84,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 
 
 def _own_references() -> int:
-    """What `sys.getrefcount` says of an object that one local variable holds."""
+    """The result of `sys.getrefcount` for an object that one local variable holds."""
     target = object()
     return sys.getrefcount(target)
 

@@ -17,25 +17,24 @@ __all__ = ["image"]
 
 
 def image(source: StrPath | bytes | bytearray | memoryview) -> ImageURLPart:
-    """Makes a content part from an image: for a prompt, for `steer()`, or as the result of a tool.
+    r"""Makes a content part from an image: for a prompt, for `steer()`, or as the result of a tool.
 
-    The image travels inside the message as a `data:` URL. Its media type is found out from its first bytes, not from
-    a file's name: PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF and HEIC are recognized. A model may accept fewer types.
+    The image travels inside the message as a `data:` URL. The first bytes decide about its media type, not the
+    name of the file: PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF and HEIC are recognized. A model may accept fewer types.
 
     Args:
-        source: the path of an image file, or the file's bytes. A file is read at once.
+        source: The path of an image file, or the file's bytes. A file is read at once.
 
     Returns:
         The part, whose `image_url.url` is the `data:` URL.
 
     Raises:
-        InvalidOption: there is no such file, it can't be read, is a directory or empty, or is not an image of a known
+        InvalidOption: There is no such file, it cannot be read, is a directory or empty, or is not an image of a known
             type.
 
-    >>> image(b"GIF89a\\x01\\x00\\x01\\x00\\x00\\x00\\x00;").image_url.url
+    >>> turn = session.prompt(["What is wrong here?", image("screenshot.png")])
+    >>> image(b"GIF89a\x01\x00\x01\x00\x00\x00\x00;").image_url.url
     'data:image/gif;base64,R0lGODlhAQABAAAAADs='
-
-    `session.prompt(["What is wrong here?", image("screenshot.png")])` asks about a file.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         return called(_native.image_bytes, bytes(source))

@@ -27,15 +27,16 @@ Delivery: TypeAlias = Union[
     tuple[Literal["cancel_job"], int],
     tuple[Literal["log"], int, str, str],
 ]
-"""What a mailbox delivers:
+"""The deliveries of a mailbox:
 
 - `("done", ticket, value, None)` or `("done", ticket, None, error)`: an operation has ended.
 - `("readable", stream_key)`: a stream whose `wait` returned False has something, or has ended.
 - `("job", job_id, session_key, kind, index, payload, in_turn)`: a function of the program is to be called, and
-  `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event" or "stderr";
-  `index` the place in the options' `tools` or `hooks`; `payload` the request as an object of `_wire`, for a tool its
-  arguments as a dict, for "event" the event, for "stderr" a line. `in_turn`: it belongs to the running turn.
-- `("cancel_job", job_id)`: nobody waits for the job any more.
+  `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event", "stderr",
+  "read_file", "write_file" or "terminal"; `index` the place in the options' `tools` or `hooks`; `payload` the request
+  as an object of `_wire`, for a tool its arguments as a dict, for "event" the event, for "stderr" a line. `in_turn`: it
+  belongs to the running turn.
+- `("cancel_job", job_id)`: the job was withdrawn.
 - `("log", level, target, message)`: a record for `logging`; the level is `logging`'s number.
 """
 
@@ -47,6 +48,9 @@ class Callbacks(TypedDict):
     on_question: bool | Literal["manual"]
     on_event: bool
     on_stderr: bool
+    on_read_file: bool
+    on_write_file: bool
+    on_terminal: bool
 
 
 class Info(TypedDict):
@@ -54,6 +58,7 @@ class Info(TypedDict):
 
     server: ServerInfo | None
     capabilities: dict[str, Any]
+    config_options: list[dict[str, Any]]
     slash_commands: list[SlashCommand]
     external_tools: ExternalToolsResult
 
@@ -70,4 +75,4 @@ class Outcome(TypedDict):
 B = TypeVar("B")
 
 Begin: TypeAlias = Callable[[_native.Mailbox, int, Mapping[str, Any], Callbacks], B]
-"""What the core begins with options, in the mailbox of an event loop, whose jobs the key names."""
+"""An operation of the core that takes options. The key names its jobs in the mailbox of the event loop."""

@@ -27,7 +27,7 @@ _wire_logger = logging.getLogger("kimi_agent.wire")
 _shows_messages = False
 _used = False
 _forked = False
-# A signal handler or the garbage collector may call this module while its thread is here.
+# Reentrant: a signal handler or the garbage collector may call this module while its own thread holds the lock.
 _lock = threading.RLock()
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[LoopMailbox]] = weakref.WeakKeyDictionary()
 
@@ -35,7 +35,7 @@ _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Loo
 class Wakeable(Protocol):
     """A reader that waits for "readable"."""
 
-    def wake(self) -> None: ...
+    def _wake(self) -> None: ...
 
 
 def in_this_process() -> bool:
@@ -86,7 +86,7 @@ def current_mailbox() -> LoopMailbox:
         if found is None:
             found = LoopMailbox(loop)
             _used = True
-            # The loop keeps the mailbox, as its reader; a strong value here would keep the loop for ever.
+            # The loop keeps the mailbox, as its reader; a strong value here would keep the loop alive.
             _mailboxes[loop] = weakref.ref(found)
     return found
 
@@ -100,7 +100,7 @@ def _without_loop() -> str:
                 "`trio.to_thread.run_sync(…)`, or run this with asyncio (with anyio: `anyio.run(…, backend='asyncio')`)"
             )
     except (AttributeError, RuntimeError):
-        # trio is imported and not running here.
+        # trio is imported, but does not run in this thread.
         pass
     return "no event loop is running here: call this from a coroutine, or use `kimi_agent.sync` without coroutines"
 
@@ -192,7 +192,7 @@ class LoopMailbox:
         if delivery[0] == "readable":
             stream = self._streams.get(delivery[1])
             if stream is not None:
-                stream.wake()
+                stream._wake()
         elif delivery[0] == "done":
             self._done(delivery[1], delivery[2], delivery[3])
         elif delivery[0] == "job":
@@ -254,7 +254,7 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         while (mailbox := self._mailbox()) is not None and not self._loop.is_closed():
-            # Comes back now and then to see whether the loop is gone.
+            # The timeout lets the thread see that the loop has been closed or collected.
             readable, _, _ = select.select([mailbox.native.fileno()], [], [], 1.0)
             if not readable:
                 continue

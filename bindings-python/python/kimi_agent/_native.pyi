@@ -24,10 +24,12 @@ __all__ = [
     "Session",
     "Turn",
     "check_names",
+    "check_policy",
     "check_script",
     "image_bytes",
     "image_file",
     "printable",
+    "read_policy",
     "run_scripted_agent",
     "set_wire_log",
     "shutdown",
@@ -39,7 +41,7 @@ class NativeError(Exception):
 
 @final
 class Mailbox:
-    """Where the core leaves what an event loop is to know; wakes are coalesced."""
+    """The core's deliveries to an event loop. Wakes are coalesced."""
 
     def __new__(cls) -> Mailbox: ...
     def fileno(self) -> int:
@@ -62,6 +64,7 @@ class Agent:
         self, key: int, resume: str | None, fork: str | None, options: Mapping[str, Any], callbacks: Callbacks
     ) -> tuple[Session, int]:
         """Opens a session, as `Session.open` does; with the id of another to go on with, or to begin with its past."""
+    def delete_session(self, session_id: str) -> int: ...
     def list_sessions(self, work_dir: str | None) -> int:
         """A ticket, done with a list of dicts, whose fields are those of `SessionInfo`."""
     def close(self, timeout: object) -> int:
@@ -108,10 +111,15 @@ class Session:
         """Begins a turn, with options of its own. Raises for a wrong one."""
     def replay(self) -> Turn:
         """A stream of past events; has neither outcome text nor usage."""
+    def set_config_option(self, id: str, value: object) -> int:
+        """Starts to set an option of the session. The mailbox delivers the outcome under the returned number."""
+
     def set_plan_mode(self, on: object) -> int:
         """A ticket, done with None."""
+    def undo(self, count: object) -> int:
+        """Removes the last turns. Returns a ticket, which ends with None."""
     def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
-        """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
+        """Answers a request: a ticket, done with None. Fails for a wrong answer, or if no such request is open."""
     def cancel(self) -> int:
         """Cancels the turn that runs: a ticket, done with None when it has ended."""
     def close(self, timeout: object) -> int:
@@ -136,6 +144,10 @@ class Turn:
 
         Raises `StopAsyncIteration` after the last event, and once `NativeError` if the turn failed.
         """
+    def next_batch(self) -> list[Event] | None:
+        """Returns the next events, at least one, as `next` does. The program has got the batch before it."""
+    def take_batch(self, count: int) -> None:
+        """Reports that the program has got the first `count` events of the batch."""
     def next_of(self, step: int) -> Event | None:
         """Returns the next event of a step, as `next` does. A step that is not being read has no events."""
     def next_step(self) -> tuple[int, int] | None:
@@ -149,8 +161,10 @@ class Turn:
     def interrupt(self) -> None:
         """Ends a `block` on another thread, if there is one."""
     def block(self, seen: int) -> None:
-        """Waits on this thread, with the GIL released, until there is an event or the end, or until there are more
-        `interrupts` than were `seen`. Signals interrupt it."""
+        """Waits on this thread, with the GIL released, until there is an event or the end.
+
+        It also returns when there are more `interrupts` than were `seen`. Signals interrupt it.
+        """
     def outcome(self) -> Outcome | ErrorTuple | None:
         """None while the turn runs."""
     def usage(self) -> TokenUsage: ...
@@ -163,7 +177,7 @@ class Turn:
     def steer(self, content: str | list[dict[str, Any]]) -> int:
         """A ticket, done with None."""
     def respond(self, request: tuple[str, tuple[int, int] | None], answer: Any) -> int:
-        """Answers a request: a ticket, done with None. Fails for a wrong answer, or where nobody waits for one."""
+        """Answers a request: a ticket, done with None. Fails for a wrong answer, or if no such request is open."""
     def note_used(self) -> None:
         """The program knows that it loses the turn, which then brings no warning."""
     def abandon(self) -> None:
@@ -191,6 +205,12 @@ def image_file(path: str) -> ImageURLPart:
 
 def image_bytes(bytes: bytes) -> ImageURLPart:
     """An image part from the bytes of an image file."""
+
+def read_policy(given: Any) -> dict[str, Any]:
+    """Reads a policy, a path or a mapping; returns it as `policy`, and its `warnings`."""
+
+def check_policy(policy: Mapping[str, Any], call: Any, work_dir: str) -> dict[str, Any]:
+    """Decides about a tool call by a policy that was read."""
 
 def check_names(names: list[str]) -> None:
     """Raises for the first name that is no option."""

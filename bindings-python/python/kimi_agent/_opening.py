@@ -1,4 +1,4 @@
-"""What sessions and agents have in common: they are opened with options, and closed."""
+"""The base of sessions and agents: both are opened with options, and closed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Owner(Generic[N]):
         unclosed = None if self._has_ended() else f"{self!r} was never closed"
         native.abandon()
         if unclosed:
-            # Last, because a warning can be an error.
+            # Last, because a filter can turn the warning into an exception.
             warnings.warn(unclosed, ResourceWarning, stacklevel=1, source=self)
 
     def __reduce__(self) -> NoReturn:
@@ -114,7 +114,7 @@ class Opening(Generic[B, T]):
             raise TypeError(f"{self._by}() is entered with `async with`: {self._forms()}")
 
         def __exit__(self, *_: object) -> None:
-            # Without this method, the error of `with` would name it.
+            # Python looks for `__exit__` before it calls `__enter__`, whose error is clearer.
             pass
 
     def _forms(self) -> str:

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Literal, TypedDict, Union
 
-from ._options import Block, Hook, Reject
+from ._answers import Reject
+from ._hook import Hook
+from ._hook_types import HookAnswer, HookEvent, HookHandler, Seconds
+from ._policy import Policy
 from ._tool import ExternalTool
-from ._wire import ApprovalRequest, ContentPart, Event, HookRequest, QuestionRequest
+from ._wire import (
+    ApprovalRequest,
+    ContentPart,
+    Event,
+    QuestionRequest,
+    ReadFileRequest,
+    TerminalRequest,
+    TerminalResult,
+    WriteFileRequest,
+)
 
 __all__ = [
     "AgentOptions",
     "AgentSessionOptions",
     "Approval",
     "ApprovalHandler",
+    "Budget",
     "Dialect",
     "EventHandler",
     "HookAnswer",
@@ -25,42 +37,62 @@ __all__ = [
     "PromptOptions",
     "QuestionAnswer",
     "QuestionHandler",
+    "ReadFileHandler",
+    "Seconds",
     "SessionOptions",
     "StderrHandler",
     "StrPath",
+    "TerminalHandler",
     "UserInput",
+    "WriteFileHandler",
 ]
 
 StrPath = Union[str, "os.PathLike[str]"]
 
 UserInput = Union[str, ContentPart, Sequence[Union[str, ContentPart, Mapping[str, Any]]]]
-"""What a prompt is made of: text, or content parts (as objects, or as the wire's own JSON)."""
+"""The content of a prompt: text, or content parts (as objects, or as the JSON of the wire)."""
 
 Approval = Union[Literal["approve", "approve_for_session", "reject"], Reject]
 """The answer to an `ApprovalRequest`."""
 
 QuestionAnswer = Mapping[str, Union[str, Sequence[str]]]
-"""Answers to a `QuestionRequest` by the text of the question; a list where several may be chosen."""
+"""Answers to a `QuestionRequest` by the text of the question. The answer is a list if several may be chosen."""
 
-Dialect = Literal["auto", "acp", "legacy", "1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "1.10"]
-"""A version of Wire, "legacy" for the protocol before it, "acp" for the Agent Client Protocol, or "auto"."""
 
-HookEvent = Literal[
-    "PreToolUse", "PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "Stop", "StopFailure", "SessionStart",
-    "SessionEnd", "SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Notification",
+class Budget(TypedDict, total=False):
+    """Limits for a turn (`budget`) or for all turns of a session (`session_budget`). Subagents count.
+
+    A turn that exceeds a limit is cancelled, and fails with `BudgetExceeded`.
+
+    >>> limits: Budget = {"tokens": 200_000, "steps": 30, "seconds": 600}
+    >>> result = await session.prompt("Fix the tests", budget=limits).result()
+    """
+
+    tokens: int | None
+    """Tokens of the input and the output, those from a cache included."""
+    output_tokens: int | None
+    """Tokens of the output."""
+    steps: int | None
+    """Steps: calls of the model."""
+    tool_calls: int | None
+    """Tool calls. With 0 the first call exceeds the budget."""
+    seconds: float | None
+    """Seconds since the turn began, waits for handlers included."""
+
+
+Dialect = Literal[
+    "auto", "acp", "kimi-web", "legacy", "1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7", "1.8", "1.9", "1.10"
 ]  # fmt: skip
-"""The events that kimi-cli has hooks for; `session.capabilities.hooks` lists those of the agent at hand."""
-
-HookAnswer = Union[Block, Literal["allow", True], None]
-"""What a hook decides: a `Block`, or anything else here to go on."""
-
-Seconds = Union[float, timedelta, None]
+"""A version of Wire, "legacy" for the protocol before it, "acp" for the Agent Client Protocol, "kimi-web" for Kimi
+Code's own server, or "auto"."""
 
 ApprovalHandler = Callable[[ApprovalRequest], Union[Approval, Awaitable[Approval]]]
 QuestionHandler = Callable[[QuestionRequest], Union[QuestionAnswer, Awaitable[Union[QuestionAnswer, None]], None]]
-HookHandler = Callable[[HookRequest], Union[HookAnswer, Awaitable[HookAnswer]]]
 EventHandler = Callable[[Event], object]
 StderrHandler = Callable[[str], object]
+ReadFileHandler = Callable[[ReadFileRequest], Union[str, Awaitable[Union[str, None]], None]]
+WriteFileHandler = Callable[[WriteFileRequest], object]
+TerminalHandler = Callable[[TerminalRequest], Union[TerminalResult, Awaitable[TerminalResult]]]
 
 # Generated from here on by tools/generate_options.py; changes belong in core/protocol/src/options.rs.
 
@@ -81,7 +113,7 @@ class AgentSessionOptions(TypedDict, total=False):
     yolo: bool | None
     """Whether the agent acts without asking for approval. Default: False."""
     config_file: StrPath | None
-    """The path of a configuration file: JSON if its name ends with `.json`, otherwise TOML. Not together with `config`.
+    """The path of a configuration file: JSON if its name ends with `.json`, else TOML. Not together with `config`.
     Default: the user's own file."""
     config: Mapping[str, Any] | None
     """The agent's configuration itself. It may hold keys, so the agent reads it from a private file. Not together with
@@ -96,20 +128,37 @@ class AgentSessionOptions(TypedDict, total=False):
     tools: Sequence[ExternalTool] | None
     """Tools of this program that the model can call. Default: none."""
     max_steps_per_turn: int | None
-    """The largest number of steps in a turn, at least 1. Default: as the agent is configured."""
+    """The largest number of steps in a turn, at least 1. Over ACP only Kimi Code takes it, for a session with a process
+    of its own. Default: as the agent is configured."""
     max_retries_per_step: int | None
     """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
     no retry. Default: as the agent is configured."""
+    policy: Mapping[str, Any] | Policy | StrPath | None
+    """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see
+    calls that need no approval. Default: none."""
     on_approval: ApprovalHandler | Literal["manual"] | None
     """Answers approval requests. With `"manual"` the reader of the events answers them with `respond()`. It has no
-    deadline. Default: with `yolo` every request is approved, otherwise every request is rejected."""
+    deadline. Default: with `yolo` every request is approved, else every request is rejected."""
     on_question: QuestionHandler | Literal["manual"] | None
     """Answers the agent's questions. With `"manual"` the reader of the events answers them with `respond()`. It has no
     deadline. Default: the agent cannot ask questions."""
+    on_read_file: ReadFileHandler | None
+    """Reads a file for the agent. Only over ACP, and only some agents use it. Sessions of an agent share a process if
+    they set the same handlers of files and terminals. Default: the agent reads files itself."""
+    on_write_file: WriteFileHandler | None
+    """Writes a file for the agent. Only over ACP, and only some agents use it. Default: the agent writes files
+    itself."""
+    on_terminal: TerminalHandler | None
+    """Runs a command for the agent. Only over ACP, and only some agents use it. Default: the agent runs commands
+    itself."""
     hooks: Sequence[Hook] | None
     """Functions that the agent calls before or after an action, such as a tool call. Default: none."""
     on_event: EventHandler | None
     """Gets the events outside of turns, one after the other. Default: they are dropped."""
+    read_session_files: bool | None
+    """Whether the SDK reads the session's files, in which Kimi Code writes the tokens, the steps and the failure of a
+    turn. ACP does not report these. The end of a turn waits up to a second for them. Other agents have no such files.
+    Default: True."""
     handshake_timeout: Seconds
     """The time for the agent to start and to open the session, and later to answer `steer()` and `set_plan_mode()`.
     Also the longest silence in a `replay()`. In seconds. Default: 60."""
@@ -123,6 +172,10 @@ class AgentSessionOptions(TypedDict, total=False):
     not count. In seconds. Default: no limit."""
     turn_timeout: Seconds
     """The time for a whole turn. In seconds. Default: no limit."""
+    session_budget: Budget | None
+    """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
+    `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
+    Default: no limit."""
     max_line_bytes: int | None
     """The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
     1024. Default: 268,435,456 (256 MiB)."""
@@ -132,8 +185,15 @@ class AgentSessionOptions(TypedDict, total=False):
 
 
 class SessionOptions(AgentSessionOptions, total=False):
-    """All options of `create_session()` and `prompt()`. Only options that are set are passed on to the agent. None is
-    the same as leaving an option out."""
+    """All options of `create_session()` and `prompt()`.
+
+    Only options that are set are passed on to the agent. None is the same as leaving an option out.
+
+    >>> options: SessionOptions = {"work_dir": ".", "yolo": True, "turn_timeout": 600}
+    >>> async with create_session(**options) as session:
+    ...     print(session.state)
+    idle
+    """
 
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:
@@ -155,7 +215,11 @@ class SessionOptions(AgentSessionOptions, total=False):
 
 
 class PromptOptions(TypedDict, total=False):
-    """All options of `session.prompt()`. They override the session's."""
+    """All options of `session.prompt()`. They override the session's.
+
+    >>> limits: PromptOptions = {"timeout": 600, "idle_timeout": 60}
+    >>> turn = session.prompt("Fix the tests", **limits)
+    """
 
     timeout: Seconds
     """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
@@ -163,19 +227,37 @@ class PromptOptions(TypedDict, total=False):
     idle_timeout: Seconds
     """The longest time without a message from the agent. Time in which the agent waits for this program does not count.
     In seconds. Default: the session's `idle_timeout`."""
+    budget: Budget | None
+    """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds
+    it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
 
 
 class OneShotOptions(SessionOptions, total=False):
-    """All options of `prompt()`, which has a session of its own."""
+    """All options of `prompt()`, which has a session of its own.
+
+    >>> options: OneShotOptions = {"work_dir": ".", "timeout": 600}
+    >>> result = await prompt("What is in this directory?", **options).result()
+    >>> result.text
+    'There are 3 files.'
+    """
 
     timeout: Seconds
     """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
     `turn_timeout`."""
+    budget: Budget | None
+    """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds
+    it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
 
 
 class AgentOptions(TypedDict, total=False):
-    """All options of `open_agent()`. The other options are those of its sessions. None is the same as leaving an option
-    out."""
+    """All options of `open_agent()`. The other options are those of its sessions.
+
+    None is the same as leaving an option out.
+
+    >>> options: AgentOptions = {"client_name": "my program"}
+    >>> async with open_agent(**options) as agent:
+    ...     session = await agent.create_session(work_dir=".")
+    """
 
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:

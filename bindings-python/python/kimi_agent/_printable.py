@@ -10,12 +10,18 @@ __all__ = ["printable"]
 def printable(text: str) -> str:
     r"""Returns the text with control and bidirectional characters written as escapes, such as `\x1b` and `\u202e`.
 
-    What an agent sends (descriptions of approvals, outputs of tools, text) may hold what a model, a web page or a file
-    made up. Printed as it is, it can move the cursor, change the clipboard or show words in another order. Call
-    this before such text is shown in a terminal. The SDK does so for its own errors and log records.
+    Text from an agent (descriptions of approvals, outputs of tools, answers) may come from a model, a web page or a
+    file. In a terminal such text can move the cursor, change the clipboard or show words in another order. Call this
+    function before you print it. The SDK escapes its own errors and log records in this way.
 
     Line breaks and tabs stay; `\r\n` becomes `\n`. Backslashes are not escaped, so the text cannot be recovered from
-    the result. A lone surrogate is escaped as well. Raises `TypeError` if `text` is not a `str`.
+    the result. A lone surrogate is escaped as well.
+
+    Args:
+        text: The text, of any origin.
+
+    Raises:
+        TypeError: `text` is not a `str`.
 
     >>> printable("ls\x1b[2J \u202etxt.exe")
     'ls\\x1b[2J \\u202etxt.exe'

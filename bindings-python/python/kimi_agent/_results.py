@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Capabilities",
+    "ConfigChoice",
+    "ConfigOption",
     "HandlerFailure",
     "PromptResult",
     "RejectedApproval",
@@ -24,7 +26,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ToolCallRecord:
-    """One tool call of a turn, in `PromptResult.tool_calls`."""
+    """One tool call of a turn, in `PromptResult.tool_calls`.
+
+    >>> result = await turn.result()
+    >>> for call in result.tool_calls:
+    ...     print(call.name, call.arguments, "failed" if call.is_error else call.output)
+    Shell {'command': 'ls'} README.md
+    """
 
     id: str
     """The id of the call, which the model has chosen."""
@@ -44,7 +52,13 @@ class ToolCallRecord:
 
 @dataclass(frozen=True)
 class RejectedApproval:
-    """An approval that was rejected, in `PromptResult.rejected`."""
+    """An approval that was rejected, in `PromptResult.rejected`.
+
+    >>> result = await turn.result()
+    >>> for rejection in result.rejected:
+    ...     print(rejection.description, "-", rejection.by)
+    Run `make` - no_handler
+    """
 
     tool_call: ToolCallInfo | None
     """The tool call that needed the approval. None if the agent never named the call."""
@@ -57,9 +71,18 @@ class RejectedApproval:
 
 @dataclass(frozen=True)
 class HandlerFailure:
-    """A handler that failed, in `PromptResult.handler_failures`."""
+    """A handler that failed, in `PromptResult.handler_failures`.
 
-    handler: Literal["approval", "question", "tool", "hook", "event"] | str
+    >>> def decide(request):
+    ...     raise RuntimeError("the approver is out")
+    >>> async with create_session(work_dir=".", on_approval=decide) as session:
+    ...     result = await session.prompt("Build it").result()
+    >>> for failure in result.handler_failures:
+    ...     print(failure.handler, "-", failure.message)
+    approval - the approver is out
+    """
+
+    handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str
     """The kind of handler."""
     tool_call: ToolCallInfo | None
     """The tool call of the request. None if there is none, or if the agent never named the call."""
@@ -69,7 +92,12 @@ class HandlerFailure:
 
 @dataclass(frozen=True)
 class PromptResult:
-    """The outcome of a turn."""
+    """The outcome of a turn. `Turn.result` returns it.
+
+    >>> result = await turn.result()
+    >>> print(result.status, result.steps, result.text)
+    finished 1 There are 3 files.
+    """
 
     status: Literal["finished", "cancelled", "max_steps_reached"]
     """How the turn ended."""
@@ -93,6 +121,10 @@ class PromptResult:
         Raises:
             TurnCancelled: The turn was cancelled.
             MaxStepsReached: The turn reached its limit of steps.
+
+        >>> result = await turn.result()
+        >>> print(result.raise_for_status().text)
+        There are 3 files.
         """
         if self.status == "cancelled":
             raise TurnCancelled("the turn was cancelled before it was finished; the session can still be used")
@@ -117,27 +149,107 @@ def result_of(outcome: dict[str, Any]) -> PromptResult:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The features that an agent has."""
+    """The features that an agent has, in `Session.capabilities`. Check these, not versions.
+
+    >>> if session.capabilities.steer:
+    ...     print("This agent can be steered.")
+    This agent can be steered.
+    """
 
     external_tools: bool
-    """The program can offer tools."""
+    """Whether the program can offer tools: from Wire 1.1 on, and over ACP if the agent accepts MCP servers by HTTP."""
     questions: bool
-    """The agent can ask questions."""
+    """Whether the agent can ask questions: from Wire 1.4 on, over ACP, and with Kimi Code's server."""
     approval_feedback: bool
-    """A rejection can have feedback, which the model reads."""
+    """Whether the model reads the feedback of a rejection: from Wire 1.6 on, and with Kimi Code's server."""
     steer: bool
-    """A running turn can be steered."""
+    """Whether a running turn can be steered: from Wire 1.4 on, and with Kimi Code's server."""
     plan_mode: bool
-    """The agent has plan mode."""
+    """Whether the agent has plan mode: from Wire 1.4 on, with Kimi Code's server, and over ACP if the agent says so."""
+    config_options: bool
+    """Whether the session has options that can be set while it is open: only over ACP."""
     replay: bool
-    """The agent can replay a session's events."""
+    """Whether the agent can replay a session's events: from Wire 1.3 on, and with Kimi Code's server."""
+    undo: bool
+    """Whether the last turns of a session can be undone: only with Kimi Code's server."""
+    fork: bool
+    """Whether a session can begin with the history of another: with Kimi Code's server, and over ACP if the agent says
+    so."""
     hooks: list[str]
-    """The events that hooks can be set on. Empty if the agent has no hooks."""
+    """The events that hooks can be set on, from Wire 1.8 on. Empty if the agent has no hooks."""
+    policy: Literal["approvals", "tool_calls"] = "approvals"
+    """The tool calls that a policy sees: "approvals" (those that the agent asks about), or "tool_calls" (from Wire 1.8
+    on, where rules that deny see every call)."""
+    files: bool = False
+    """Whether the program can offer to read and write files for the agent: only over ACP. Some agents do not use it."""
+    terminals: bool = False
+    """Whether the program can offer to run commands for the agent: only over ACP. Some agents do not use it."""
+
+
+@dataclass(frozen=True)
+class ConfigChoice:
+    """A value to choose for a `ConfigOption`.
+
+    >>> for option in session.config_options:
+    ...     print(option.id, [choice.value for choice in option.choices])
+    model ['scripted']
+    thinking ['off', 'on']
+    mode ['default', 'plan', 'auto', 'yolo']
+    """
+
+    value: str
+    """The value, for `set_config_option`."""
+    name: str
+    """The name, for people."""
+    description: str | None
+    """The description, if the agent sends one."""
+
+
+@dataclass(frozen=True)
+class ConfigOption:
+    """An option of a session that can be set while the session is open, in `Session.config_options`.
+
+    >>> for option in session.config_options:
+    ...     print(option.id, option.value)
+    model scripted
+    thinking off
+    mode default
+    """
+
+    id: str
+    """The id, for `set_config_option`."""
+    name: str
+    """The name, for people."""
+    description: str | None
+    """The description, if the agent sends one."""
+    category: Literal["model", "thought_level", "mode"] | str | None
+    """The category, if the agent names one."""
+    value: str | bool
+    """The current value."""
+    choices: list[ConfigChoice]
+    """The values to choose from. Empty if the option is on or off."""
+
+
+def config_option_of(told: dict[str, Any]) -> ConfigOption:
+    """Makes an option from what the core reports."""
+    choices = [ConfigChoice(**choice) for choice in told["choices"]]
+    return ConfigOption(
+        id=told["id"],
+        name=told["name"],
+        description=told["description"],
+        category=told["category"],
+        value=told["value"],
+        choices=choices,
+    )
 
 
 @dataclass(frozen=True)
 class SessionInfo:
-    """A session that an agent has stored."""
+    """A session that an agent has stored. `Agent.list_sessions` returns a list of them.
+
+    >>> for info in await agent.list_sessions(work_dir="."):
+    ...     session = await agent.resume(info.id)
+    """
 
     id: str
     """The session's id. `Agent.resume` continues the session."""

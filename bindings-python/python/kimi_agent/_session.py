@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import weakref
 from collections.abc import Generator, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from . import _native
 from ._encode import kind_of, seconds, to_jsonable
 from ._errors import InvalidOption, KimiAgentError, TurnInProgress
 from ._handlers import Handlers, encode_answer, serving_job
+from ._hints import no_attribute, not_iterable
 from ._holders import abandon_if_lost
 from ._loop import LoopMailbox, called, show_messages
 from ._message import Message
@@ -25,20 +27,32 @@ if TYPE_CHECKING:
 
     from ._interface import Answer, Begin, Callbacks, Request
     from ._option_types import OneShotOptions, PromptOptions, Seconds, SessionOptions, UserInput
-    from ._results import Capabilities, PromptResult
+    from ._results import Capabilities, ConfigOption, PromptResult
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
 __all__ = ["Replay", "Session", "SessionOpening", "Turn", "create_session", "prompt"]
 
 
 class Turn(Stream):
-    """The agent's answer to a prompt. It runs from the start, also if nobody reads it.
+    """The agent's answer to a prompt. It runs from the start, even if no loop reads it.
 
-    `async for event in turn` gives its events as they come, `turn.steps` the same step by step, `turn.text_stream` only
-    the answer's text. `await turn.result()` alone runs it to its end. A turn that still runs is cancelled when its
-    `async with` block ends, and when the program drops the last reference to it.
+    `Session.prompt` and `prompt` return it. `async for event in turn` gives its events as they come, `turn.steps` the
+    same step by step, `turn.text_stream` only the answer's text. `await turn.result()` alone runs it to its end. A turn
+    that still runs is cancelled when its `async with` block ends, and when the program drops the last reference to it.
 
     Awaiting a turn is the same as awaiting `turn.result()`.
+
+    >>> turn = session.prompt("What is in this directory?")
+    >>> async for event in turn:
+    ...     match event:
+    ...         case TextPart(text=text):
+    ...             print(text)
+    ...         case ToolCall(function=function):
+    ...             print("Tool:", function.name)
+    There are 3 files.
+    >>> result = await turn.result()
+    >>> result.status
+    'finished'
     """
 
     __slots__ = ("_handlers", "_session")
@@ -65,7 +79,7 @@ class Turn(Stream):
     def discarded(self) -> int:
         """The number of events that were dropped because the buffer (`event_buffer_bytes`) was full.
 
-        Events are dropped only while `result()` waits and nobody reads, and after `cancel()`.
+        Events are dropped only while `result()` waits without a reader, and after `cancel()`.
         """
         return self._native.discarded
 
@@ -92,6 +106,9 @@ class Turn(Stream):
     async def result(self) -> PromptResult:
         """Waits for the end of the turn and returns its outcome.
 
+        A turn that was cancelled or reached its limit of steps has a result, too. `PromptResult.raise_for_status`
+        raises for it.
+
         It can be called again, and takes no events away from a reader: they wait in the buffer, also for a loop that
         starts later. If the buffer is full and nobody reads, further events are dropped and counted in `discarded`, so
         that the turn always ends. If nobody reads, a request that waits for `respond()` is rejected after one second (a
@@ -100,9 +117,16 @@ class Turn(Stream):
         Cancelling the wait does not end a turn that the program still holds. Any other turn is cancelled, unless
         something else reads it or waits for it.
 
+        Returns:
+            The status, the text of the last step, the tokens and the tool calls.
+
         Raises:
             TurnInProgress: A handler of this turn calls this, and the two would wait for each other.
             KimiAgentError: The error that ended the turn, for example `AgentExited` or an `RpcError`.
+
+        >>> result = await session.prompt("What is in this directory?").result()
+        >>> result.status, result.text
+        ('finished', 'There are 3 files.')
         """
         try:
             return await self._result(serving_job())
@@ -131,15 +155,35 @@ class Turn(Stream):
 
         Raises:
             Timeout: The agent does not answer within `cancel_timeout`. The session is closed.
+
+        >>> turn = session.prompt("Write a book")
+        >>> await turn.cancel()
+        >>> result = await turn.result()
+        >>> result.status
+        'cancelled'
         """
+        # The events that the program has got leave capacity for those that follow.
+        self._report()
         await self._mailbox.call(self._native.cancel)
 
     async def steer(self, content: UserInput) -> None:
-        """Says something to the model while the turn runs (from Wire 1.4 on).
+        """Says something to the model while the turn runs (from Wire 1.4 on; over ACP no agent can be steered).
+
+        A `SteerInput` event says that it has reached the model.
+
+        Args:
+            content: Text, a content part, or a list of texts and parts.
 
         Raises:
             NoActiveTurn: The turn has ended.
-            Unsupported: The agent cannot be steered.
+            Unsupported: The agent cannot be steered. `session.capabilities.steer` is then False.
+            InvalidOption: The content is wrong.
+
+        >>> turn = session.prompt("Fix the tests")
+        >>> await turn.steer("Only the unit tests")
+        >>> result = await turn.result()
+        >>> result.text
+        'You said: Only the unit tests'
         """
         await self._mailbox.call(self._native.steer, encode_input(content))
 
@@ -148,10 +192,18 @@ class Turn(Stream):
 
         Args:
             request: The request, or its id.
-            answer: What the handler would return. Default of a question: None, which dismisses it.
+            answer: The value that the handler would return. None dismisses a question.
 
         Raises:
             InvalidOption: The answer does not fit, or there is no such request. The request still waits.
+
+        >>> async with create_session(work_dir=".", on_approval="manual") as session:
+        ...     turn = session.prompt("Build it")
+        ...     async for event in turn:
+        ...         if isinstance(event, ApprovalRequest):
+        ...             print(event.description)
+        ...             await turn.respond(event, "approve")
+        Run `make`
         """
         await self._mailbox.call(self._native.respond, request_reference(request), given_answer(answer))
 
@@ -166,16 +218,32 @@ class Turn(Stream):
         try:
             await self.cancel()
         except KimiAgentError:
-            # The program has left; what is wrong with the session its next call will say.
+            # The block was left by another exception, or the turn has ended: the next call reports what is wrong.
             if error is None and self._native.outcome() is None:
                 raise
 
     def __repr__(self) -> str:
         return f"<Turn {self.id}>"
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name)
+
 
 class Replay(Stream):
-    """The events of a session's past: `async for event in session.replay()`. Its requests need no answer."""
+    """The events of a session's past: `async for event in session.replay()`. Its requests need no answer.
+
+    `Session.replay` returns it.
+
+    >>> result = await session.prompt("What is in this directory?").result()
+    >>> async for event in session.replay():
+    ...     print(event)
+    TurnBegin(user_input='What is in this directory?')
+    StepBegin(n=1)
+    TextPart(text='There are 3 files.')
+    TurnEnd()
+    """
 
     __slots__ = ("_session",)
 
@@ -186,9 +254,24 @@ class Replay(Stream):
     def __aiter__(self) -> EventIterator:
         return EventIterator(self)
 
+    if not TYPE_CHECKING:
+
+        def __await__(self) -> NoReturn:
+            not_iterable(self, "`async for`; for a list: `[event async for event in session.replay()]`")
+
 
 class Session(Owner[_native.Session]):
-    """A conversation with an agent. `create_session` opens it."""
+    """A conversation with an agent. `create_session` opens it.
+
+    One turn runs at a time. The session keeps the conversation until it is closed.
+
+    >>> async with create_session(work_dir=".") as session:
+    ...     for question in ("What is in this directory?", "What is it for?"):
+    ...         result = await session.prompt(question).result()
+    ...         print(result.text)
+    There are 3 files.
+    There are 3 files.
+    """
 
     __slots__ = ("_latest", "_origin")
 
@@ -219,7 +302,7 @@ class Session(Owner[_native.Session]):
 
     @property
     def protocol_version(self) -> str | None:
-        """The version of the protocol that the agent speaks, for example "1.10" or "acp-1". None before Wire 1.0."""
+        """The protocol that the agent speaks: a version of Wire such as "1.10", "legacy", "acp-1" or "kimi-web-2"."""
         return self._native.protocol_version
 
     @property
@@ -242,6 +325,16 @@ class Session(Owner[_native.Session]):
         gets an `available_commands_update`.
         """
         return self._native.info()["slash_commands"]
+
+    @property
+    def config_options(self) -> list[ConfigOption]:
+        """The options of the session that can be set while it is open, with their current values.
+
+        Empty if the agent has none. Agents that speak ACP have them, for example for the model, thinking and the mode.
+        """
+        from ._results import config_option_of
+
+        return [config_option_of(option) for option in self._native.info()["config_options"]]
 
     @property
     def external_tools(self) -> ExternalToolsResult:
@@ -271,11 +364,22 @@ class Session(Owner[_native.Session]):
             timeout: The longest time of this turn, in seconds or as a `timedelta`. Default: the session's
                 `turn_timeout`.
             idle_timeout: The longest time in which the agent sends nothing, likewise. Default: the session's.
+            budget: The most that this turn may use, as a `Budget`. Default: no limit.
+            options: All options of `PromptOptions`. Default: those of the session.
+
+        Returns:
+            The turn, which runs already.
 
         Raises:
             TurnInProgress: Another turn runs, and the program holds it.
             InvalidOption: An option or the content is wrong.
+            Unsupported: The agent does not report what the budget limits.
             KimiAgentError: The session is closed: the error that closed it.
+
+        >>> turn = session.prompt(["What is wrong here?", image("screenshot.png")], timeout=600)
+        >>> async for piece in turn.text_stream:
+        ...     print(piece)
+        There are 3 files.
         """
         self._mailbox.check()
         show_messages()
@@ -299,7 +403,13 @@ class Session(Owner[_native.Session]):
 
         Raises:
             TurnInProgress: A turn runs.
-            Unsupported: The agent cannot replay.
+            Unsupported: The agent cannot replay. `session.capabilities.replay` is then False.
+
+        >>> result = await session.prompt("What is in this directory?").result()
+        >>> async for event in session.replay():
+        ...     if isinstance(event, TurnBegin):
+        ...         print("You:", event.user_input)
+        You: What is in this directory?
         """
         self._mailbox.check()
         return Replay(called(self._native.replay), self._mailbox, self)
@@ -307,20 +417,70 @@ class Session(Owner[_native.Session]):
     async def set_plan_mode(self, on: bool) -> None:
         """Switches plan mode on or off (from Wire 1.4 on). In plan mode the agent plans and changes nothing.
 
+        Args:
+            on: True for on, False for off.
+
         Raises:
-            Unsupported: The agent has no plan mode.
+            Unsupported: The agent has no plan mode. `session.capabilities.plan_mode` is then False.
+
+        >>> await session.set_plan_mode(True)
+        >>> session.status.plan_mode
+        True
         """
         await self._mailbox.call(self._native.set_plan_mode, on)
+
+    async def set_config_option(self, id: str, value: str | bool) -> None:
+        """Sets one of `config_options`, for example the model. A turn that runs may continue with the old value.
+
+        Args:
+            id: The id of the option.
+            value: One of the values of its `choices`, or a bool if the option is on or off.
+
+        Raises:
+            InvalidOption: The agent lists no such option or value; the error names those that it lists.
+            Unsupported: The agent has no such options. Over Wire no agent has.
+
+        >>> await session.set_config_option("mode", "plan")
+        >>> for option in session.config_options:
+        ...     print(option.id, option.value)
+        model scripted
+        thinking off
+        mode plan
+        """
+        await self._mailbox.call(self._native.set_config_option, id, value)
+
+    async def undo(self, count: int = 1) -> None:
+        """Removes the last turns from the conversation. Their changes to files stay.
+
+        Args:
+            count: The number of turns, at least 1. Default: 1.
+
+        Raises:
+            TurnInProgress: A turn runs.
+            Unsupported: The agent cannot undo turns. Only Kimi Code's server can (`dialect="kimi-web"`).
+
+        >>> result = await session.prompt("What is in this directory?").result()
+        >>> await session.undo()
+        """
+        await self._mailbox.call(self._native.undo, count)
 
     async def respond(self, request: Request, answer: Answer) -> None:
         """Answers a request that came outside a turn, if `on_approval` or `on_question` is "manual".
 
+        Such requests reach `on_event`. `Turn.respond` answers those of a turn.
+
         Args:
             request: The request, or its id.
-            answer: What the handler would return. Default of a question: None, which dismisses it.
+            answer: The value that the handler would return. None dismisses a question.
 
         Raises:
             InvalidOption: The answer does not fit, or there is no such request. The request still waits.
+
+        >>> try:
+        ...     await session.respond("request-1", "reject")
+        ... except InvalidOption:
+        ...     print("The agent does not wait for this answer.")
+        The agent does not wait for this answer.
         """
         await self._mailbox.call(self._native.respond, request_reference(request), given_answer(answer))
 
@@ -331,6 +491,11 @@ class Session(Owner[_native.Session]):
 
         Raises:
             Timeout: The agent does not answer within `cancel_timeout`. The session is closed.
+
+        >>> turn = session.prompt("Write a book")
+        >>> await session.cancel()
+        >>> session.state
+        'idle'
         """
         await self._mailbox.call(self._native.cancel)
 
@@ -338,8 +503,16 @@ class Session(Owner[_native.Session]):
         """Cancels the running turn and ends the agent. Does nothing if the session is closed.
 
         Args:
-            timeout: The longest wait for the agent to exit, in seconds or as a `timedelta`. 0 kills the agent at once,
-                and a running turn fails with `SessionClosed`. Default: the option `close_timeout`.
+            timeout: The longest wait for the agent to exit, in seconds or as a `timedelta`. With 0 the agent is killed
+                at once, and a running turn fails with `SessionClosed`. Default: the option `close_timeout`.
+
+        Raises:
+            Timeout: The agent still runs five seconds after SIGKILL, for example because it runs as another user.
+
+        >>> session = await create_session(work_dir=".")
+        >>> await session.close()
+        >>> session.state
+        'closed'
         """
         await super().close(timeout)
 
@@ -349,9 +522,14 @@ class Session(Owner[_native.Session]):
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.state}>"
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name)
+
 
 class Origin(Protocol):
-    """What opens a session other than one of its own agent."""
+    """Opens a session of a shared agent."""
 
     def open(
         self, mailbox: _native.Mailbox, key: int, options: Mapping[str, Any], callbacks: Callbacks
@@ -359,7 +537,13 @@ class Origin(Protocol):
 
 
 class SessionOpening(Opening[tuple[_native.Session, int], Session]):
-    """What `create_session` returns: to await, or to enter with `async with`. Nothing starts before that."""
+    """The result of `create_session`: await it, or enter it with `async with`. Nothing starts before that.
+
+    >>> opening = create_session(work_dir=".")
+    >>> async with opening as session:
+    ...     print(session.state)
+    idle
+    """
 
     __slots__ = ("_origin",)
 
@@ -392,24 +576,27 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
     Args:
         options: The options of `SessionOptions`. Only options that are set reach the agent.
 
+    Returns:
+        The session, once it is awaited or entered.
+
     Raises:
         InvalidOption: An option is unknown or has a wrong value.
         SpawnError: The agent cannot be started.
         HandshakeError: The agent does not answer as an agent should.
 
-    >>> import asyncio
-    >>> from kimi_agent.testing import scripted_agent
-    >>> async def main():
-    ...     async with create_session(executable=scripted_agent([[{"text": "Hello!"}]])) as session:
-    ...         async for event in session.prompt("Say hello"):
-    ...             print(event)
-    >>> asyncio.run(main())
-    TurnBegin(user_input='Say hello')
+    >>> async with create_session(work_dir=".") as session:
+    ...     async for event in session.prompt("What is in this directory?"):
+    ...         print(event)
+    TurnBegin(user_input='What is in this directory?')
     StepBegin(n=1)
-    TextPart(text='Hello!')
+    TextPart(text='There are 3 files.')
     TurnEnd()
     """
     return SessionOpening(options)
+
+
+# The options of a prompt that a session has under no or under another name.
+ONE_SHOT = ("timeout", "budget")
 
 
 def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
@@ -419,22 +606,21 @@ def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
 
     Args:
         content: Text, a content part, or a list of texts and parts.
-        options: The options of `create_session`, and `timeout`: the longest time of the turn, in seconds or as a
-            `timedelta`. The start of the agent does not count.
+        options: The options of `create_session`, and two of `Session.prompt`: `timeout`, the longest time of the turn,
+            and `budget`, the most that it may use. The start of the agent does not count.
+
+    Returns:
+        The turn, which runs already.
 
     Raises:
         InvalidOption: An option or the content is wrong. The turn raises all other errors.
 
-    >>> import asyncio
-    >>> from kimi_agent.testing import scripted_agent
-    >>> async def main():
-    ...     result = await prompt("Say hello", executable=scripted_agent([[{"text": "Hello!"}]])).result()
-    ...     return result.raise_for_status().text
-    >>> asyncio.run(main())
-    'Hello!'
+    >>> result = await prompt("What is in this directory?", work_dir=".").result()
+    >>> result.raise_for_status().text
+    'There are 3 files.'
     """
-    rest: dict[str, Any] = {name: value for name, value in options.items() if name != "timeout"}
-    own = encode_prompt_options({"timeout": options.get("timeout")})
+    rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ONE_SHOT}
+    own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
     try:
         native, mailbox, handlers = begun(rest, partial(_native.Session.one_shot, encode_input(content), own))
     finally:
@@ -457,12 +643,12 @@ def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
-    """What the program says, as text or as the wire's content parts."""
+    """The input of the program as text or as content parts of the wire."""
     if isinstance(content, str):
         return content
     if isinstance(content, (Message, Mapping)):
         parts: Any = [content]
-    elif isinstance(content, (bytes, bytearray, memoryview)) or not isinstance(content, Iterable):
+    elif isinstance(content, (bytes, bytearray, memoryview, Stream)) or not isinstance(content, Iterable):
         raise _wrong_content(content)
     else:
         parts = content
@@ -486,6 +672,8 @@ def _wrong_content(got: object, place: str = "") -> InvalidOption:
     expected = "expected text, a content part such as TextPart(…), or a list of these"
     if isinstance(got, (bytes, bytearray, memoryview)):
         hint = "; decode text first, or pass an image as `kimi_agent.image(…)`"
+    elif isinstance(got, os.PathLike):
+        hint = "; read the file's text first, or pass an image as `kimi_agent.image(path)`"
     elif isinstance(got, Message):
         hint = f"; a {type(got).__name__} is not a content part"
     else:

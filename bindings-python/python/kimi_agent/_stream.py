@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import length_hint
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from . import _native
 from ._errors import KimiAgentError, from_native
+from ._hints import not_iterable
 from ._holders import Waits
 from ._loop import LoopMailbox, called, in_this_process
 
@@ -32,9 +34,12 @@ class Stream:
 
     __slots__ = (
         "__weakref__",
+        "_batch",
+        "_last",
         "_mailbox",
         "_native",
         "_reader",
+        "_size",
         "_waiter",
         "_waits",
     )
@@ -42,34 +47,66 @@ class Stream:
     def __init__(self, native: _native.Turn, mailbox: LoopMailbox) -> None:
         self._native = native
         self._mailbox = mailbox
+        # The events of the last batch that the program has not taken. A later reader continues with them.
+        self._batch: Iterator[Event] = iter(())
+        self._last: Event | None = None
+        self._size = 0
         self._reader: object = None
         self._waiter: asyncio.Future[None] | None = None
         self._waits = Waits()
         mailbox.add_stream(native.key, self)
 
     def __del__(self) -> None:
-        # The program has dropped the turn, or it has ended, when this does nothing.
+        # The program has dropped the turn, which is then cancelled. Does nothing if the turn has ended.
         native = getattr(self, "_native", None)
         if native is not None and in_this_process():
             native.abandon()
 
     def _abandon(self) -> None:
-        """Leaves it after an exception, which only is why it is lost; once it has ended this does nothing."""
+        """Cancels a turn that the program lost by an exception, without a warning. Does nothing after the end."""
         self._native.note_used()
+        self._report()
+        self._batch, self._last = iter(()), None
         self._native.abandon()
 
     def _wait_cancelled(self) -> None:
-        """A wait for it was cancelled; its caller lets go of it."""
+        """A coroutine that waited for the stream was cancelled, and releases it."""
         self._waits.cancelled(weakref.ref(self))
 
     def __reduce__(self) -> NoReturn:
         # The end of a copy would end the turn.
         raise TypeError(f"a {type(self).__name__} can be neither copied nor pickled")
 
-    def wake(self) -> None:
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            not_iterable(self, "`async for`; plain `for` needs the blocking API, `kimi_agent.sync`")
+
+    def _wake(self) -> None:
         """There is something to fetch."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _fetch(self) -> Event | None:
+        """Returns the next event after those in `_batch`, with the next batch if need be. None: there is none yet."""
+        last, self._last = self._last, None
+        if last is None:
+            batch = self._native.next_batch()
+            if batch is None:
+                return None
+            last = batch.pop()
+            self._size = len(batch) + 1
+            if batch:
+                self._batch, self._last = iter(batch), last
+                return next(self._batch)
+        # A handler may wait until the program has got the events before its request.
+        self._native.take_batch(self._size)
+        return last
+
+    def _report(self) -> None:
+        """Reports how many events of the batch the program has got."""
+        if self._last is not None:
+            self._native.take_batch(self._size - 1 - length_hint(self._batch))
 
     def _start_reading(self, reader: object, *, by_step: bool) -> None:
         # Raises if another loop reads the events.
@@ -79,6 +116,7 @@ class Stream:
     def _stop_reading(self, reader: object) -> None:
         if self._reader == id(reader):
             self._reader = None
+            self._report()
             self._native.leave()
 
     async def _until(self, poll: Callable[[], T | None], leave: Callable[[], None]) -> T:
@@ -106,7 +144,14 @@ class Stream:
 
 
 class EventIterator:
-    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader."""
+    """The events of a turn or a replay, one by one. Leaving it leaves the events to a later reader.
+
+    `async for event in turn` makes it.
+
+    >>> events = aiter(turn)
+    >>> await anext(events)
+    TurnBegin(user_input='What is in this directory?')
+    """
 
     __slots__ = ("__weakref__", "_stream")
 
@@ -122,9 +167,11 @@ class EventIterator:
         stream = self._stream
         if stream is None:
             raise StopAsyncIteration
+        for ready in stream._batch:
+            return ready
         try:
             # Not by `_until`, which would cost another coroutine for each event.
-            while (event := stream._native.next()) is None:
+            while (event := stream._fetch()) is None:
                 await stream._wait()
             return event
         except asyncio.CancelledError:
@@ -139,7 +186,17 @@ class EventIterator:
             raise
 
     async def aclose(self) -> None:
-        """Stops reading."""
+        """Stops reading. The events that were not read stay for a later reader.
+
+        >>> events = aiter(turn)
+        >>> first = await anext(events)
+        >>> await events.aclose()
+        >>> async for event in turn:
+        ...     print(event)
+        StepBegin(n=1)
+        TextPart(text='There are 3 files.')
+        TurnEnd()
+        """
         self._leave()
 
     def __del__(self) -> None:
@@ -153,7 +210,14 @@ class EventIterator:
 
 
 class TextStream:
-    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents."""
+    """The answer's text, piece by piece, as plain strings: neither thoughts nor text of subagents.
+
+    `Turn.text_stream` returns it.
+
+    >>> async for piece in turn.text_stream:
+    ...     print(piece)
+    There are 3 files.
+    """
 
     __slots__ = ("_events", "_stream", "_text_part")
 
@@ -181,13 +245,26 @@ class TextStream:
             raise
 
     async def aclose(self) -> None:
-        """Stops reading."""
+        """Stops reading. The events that were not read stay for a later reader.
+
+        >>> texts = turn.text_stream
+        >>> await anext(texts)
+        'There are 3 files.'
+        >>> await texts.aclose()
+        """
         if self._events is not None:
             await self._events.aclose()
 
 
 class Steps:
-    """The steps of a turn, one by one. The next step passes over the unread events of the step before it."""
+    """The steps of a turn, one by one. The next step passes over the unread events of the step before it.
+
+    `Turn.steps` returns it.
+
+    >>> async for step in turn.steps:
+    ...     print("Step", step.n)
+    Step 1
+    """
 
     __slots__ = ("__weakref__", "_is_reading", "_left", "_stream")
 
@@ -217,7 +294,13 @@ class Steps:
             raise
 
     async def aclose(self) -> None:
-        """Stops reading."""
+        """Stops reading. The events that were not read stay for a later reader.
+
+        >>> steps = turn.steps
+        >>> await anext(steps)
+        Step(1)
+        >>> await steps.aclose()
+        """
         self._leave()
 
     def __del__(self) -> None:
@@ -232,7 +315,16 @@ class Steps:
 
 
 class Step:
-    """One step of a turn: a call of the model, and the tools that it asked for. `async for` gives its events."""
+    """One step of a turn: a call of the model, and the tools that it asked for. `async for` gives its events.
+
+    `Turn.steps` gives the steps.
+
+    >>> async for step in turn.steps:
+    ...     async for event in step:
+    ...         if isinstance(event, TextPart):
+    ...             print(step.n, event.text)
+    1 There are 3 files.
+    """
 
     __slots__ = ("_index", "_n", "_steps")
 
@@ -269,7 +361,14 @@ class Step:
         return steps
 
     def take(self) -> Event | None:
-        """Returns the next event of the step if it is there already."""
+        """Returns the next event of the step if it is there already. None: there is none yet, or the step has ended.
+
+        Raises:
+            KimiAgentError: The loop over the steps has been left, or the turn failed.
+
+        >>> async for step in turn.steps:
+        ...     event = step.take()
+        """
         steps = self._reading()
         try:
             return called(steps._stream._native.next_of, self._index)
@@ -280,7 +379,19 @@ class Step:
             raise
 
     async def take_later(self) -> Event | None:
-        """Returns the next event of the step; None after its last one."""
+        """Returns the next event of the step; None after its last one.
+
+        Raises:
+            KimiAgentError: The loop over the steps has been left, or the turn failed.
+
+        >>> async for step in turn.steps:
+        ...     while event := await step.take_later():
+        ...         print(event)
+        TurnBegin(user_input='What is in this directory?')
+        StepBegin(n=1)
+        TextPart(text='There are 3 files.')
+        TurnEnd()
+        """
         try:
             return await self.__anext__()
         except StopAsyncIteration:

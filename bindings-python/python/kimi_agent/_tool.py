@@ -16,15 +16,27 @@ __all__ = ["ExternalTool", "ToolArgumentError", "is_async"]
 
 
 class ToolArgumentError(ValueError):
-    """The model called a tool with arguments that do not fit. The model reads the text."""
+    """The model called a tool with arguments that do not fit. The model reads the text.
+
+    A handler can raise it for a value that a JSON Schema cannot exclude. It is not a failure of the handler.
+
+    >>> @tool
+    ... def read_page(number: int) -> str:
+    ...     '''Returns a page of the manual.'''
+    ...     if not 1 <= number <= 20:
+    ...         raise ToolArgumentError("number: the manual has the pages 1 to 20")
+    ...     return f"Page {number}"
+    >>> read_page(3)
+    'Page 3'
+    """
 
 
 class ExternalTool:
-    """A tool that the agent's model can call. `tool` makes one from a function's signature.
+    """A tool that the agent's model can call (from Wire 1.1 on). `tool` makes one from a function's signature.
 
     Args:
         name: The tool's name. It must differ from the names of the agent's own tools.
-        description: Tells the model what the tool does and when to use it.
+        description: The description for the model: the purpose of the tool, and when to use it.
         parameters: A JSON Schema of type "object" for the arguments. Arguments are not checked against it.
         handler: A plain or async function that takes the arguments as a dict. It returns text, a JSON value, content
             parts or a `ToolReturnValue`. If it raises, the model receives an error. Plain functions run in threads of

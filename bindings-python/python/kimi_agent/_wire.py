@@ -50,9 +50,11 @@ __all__ = [
     "MediaURL",
     "Notification",
     "PlanDisplay",
+    "PolicyDecision",
     "Question",
     "QuestionOption",
     "QuestionRequest",
+    "ReadFileRequest",
     "RejectedTool",
     "Request",
     "ServerInfo",
@@ -64,6 +66,8 @@ __all__ = [
     "StepInterrupted",
     "StepRetry",
     "SubagentEvent",
+    "TerminalRequest",
+    "TerminalResult",
     "TextPart",
     "ThinkPart",
     "TodoDisplayBlock",
@@ -81,6 +85,7 @@ __all__ = [
     "UnknownDisplayBlock",
     "UnknownEvent",
     "VideoURLPart",
+    "WriteFileRequest",
     "event_from_dict",
 ]
 
@@ -110,9 +115,15 @@ def _content(value: Any) -> Any:
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
-    """An event from its wire form, the opposite of its `to_dict()`.
+    """Returns an event from its wire form, the opposite of its `to_dict()`.
 
-    What is unknown, or does not have the form of its type, becomes an `UnknownEvent`.
+    An event of an unknown type, and an event whose payload does not fit its type, becomes an `UnknownEvent`.
+
+    Args:
+        data: The wire form, `{"type": …, "payload": …}`.
+
+    Raises:
+        ValueError: The wire form is not an object, or has no `type`.
 
     >>> event_from_dict({"type": "ContentPart", "payload": {"type": "text", "text": "hi"}})
     TextPart(text='hi')
@@ -131,9 +142,15 @@ def event_from_dict(data: Mapping[str, Any]) -> Event:
 
 
 class TextPart(Message):
-    """A piece of text.
+    """A part that is text.
 
     Since Wire 1.0.
+
+    >>> async for event in turn:
+    ...     match event:
+    ...         case TextPart(text=text):
+    ...             print(text)
+    There are 3 files.
     """
 
     __slots__ = ("text",)
@@ -153,18 +170,24 @@ class TextPart(Message):
 
 
 class ThinkPart(Message):
-    """A piece of the model's thinking.
+    """A part of the model's thinking.
 
     Since Wire 1.0.
+
+    >>> event = ThinkPart("First a list.")
+    >>> match event:
+    ...     case ThinkPart(think=text):
+    ...         print(text)
+    First a list.
     """
 
     __slots__ = ("think", "encrypted")
     __match_args__ = ("think", "encrypted")
 
     think: str
-    """The thinking."""
+    """The text of the thinking."""
     encrypted: str | None
-    """Its encrypted form or signature, where a provider sends one."""
+    """Its encrypted form or signature, if the provider sends one."""
 
     _tag = "think"
     _wire_type = "ContentPart"
@@ -178,18 +201,21 @@ class ThinkPart(Message):
 
 
 class MediaURL(Message):
-    """The address of an image, a sound or a video.
+    """The address of an image, an audio recording or a video.
 
     Since Wire 1.0.
+
+    >>> address = MediaURL("https://example.com/screenshot.png")
+    >>> turn = session.prompt(["What is wrong here?", ImageURLPart(address)])
     """
 
     __slots__ = ("url", "id")
     __match_args__ = ("url", "id")
 
     url: str
-    """A URL; a data URI (`data:image/png;base64,…`) carries the bytes themselves."""
+    """A URL. A data URI (`data:image/png;base64,…`) contains the bytes."""
     id: str | None
-    """Tells apart several of the same kind."""
+    """An identifier that distinguishes several media of one kind, if the agent sends one."""
 
     _fields = {"url": None, "id": None}
     _required = frozenset({"url"})
@@ -204,13 +230,16 @@ class ImageURLPart(Message):
     """An image.
 
     Since Wire 1.0.
+
+    >>> ImageURLPart(MediaURL("https://example.com/screenshot.png")).image_url.url
+    'https://example.com/screenshot.png'
     """
 
     __slots__ = ("image_url",)
     __match_args__ = ("image_url",)
 
     image_url: MediaURL
-    """Where it is."""
+    """The address, with the data in it if it is a data URI."""
 
     _tag = "image_url"
     _wire_type = "ContentPart"
@@ -223,16 +252,19 @@ class ImageURLPart(Message):
 
 
 class AudioURLPart(Message):
-    """A sound.
+    """An audio recording.
 
     Since Wire 1.0.
+
+    >>> AudioURLPart(MediaURL("https://example.com/call.mp3")).audio_url.url
+    'https://example.com/call.mp3'
     """
 
     __slots__ = ("audio_url",)
     __match_args__ = ("audio_url",)
 
     audio_url: MediaURL
-    """Where it is."""
+    """The address, with the data in it if it is a data URI."""
 
     _tag = "audio_url"
     _wire_type = "ContentPart"
@@ -248,13 +280,16 @@ class VideoURLPart(Message):
     """A video.
 
     Since Wire 1.0.
+
+    >>> VideoURLPart(MediaURL("https://example.com/demo.mp4")).video_url.url
+    'https://example.com/demo.mp4'
     """
 
     __slots__ = ("video_url",)
     __match_args__ = ("video_url",)
 
     video_url: MediaURL
-    """Where it is."""
+    """The address, with the data in it if it is a data URI."""
 
     _tag = "video_url"
     _wire_type = "ContentPart"
@@ -267,17 +302,24 @@ class VideoURLPart(Message):
 
 
 class UnknownContentPart(UnknownItemMethods):
-    """A content part of a type that this SDK does not know, or of a known type that it could not read; its fields are
-    in `extra`.
+    """A content part of a type that this SDK does not know, or of a known type that it could not read.
+
+    Its fields are in `extra`.
 
     Made by the SDK.
+
+    >>> event = event_from_dict({"type": "ContentPart", "payload": {"type": "hologram", "depth": 3}})
+    >>> match event:
+    ...     case UnknownContentPart(type=kind, extra=fields):
+    ...         print(kind, fields["depth"])
+    hologram 3
     """
 
     __slots__ = ("type",)
     __match_args__ = ("type",)
 
     type: str
-    """The type that it says it is; empty if it says none."""
+    """The value of the message's `type` field. Empty if the message has none."""
 
     _wire_type = "ContentPart"
     _fields = {"type": None}
@@ -289,16 +331,19 @@ class UnknownContentPart(UnknownItemMethods):
 
 
 class BriefDisplayBlock(Message):
-    """One line that says it all.
+    """A summary in one line.
 
     Since Wire 1.0.
+
+    >>> BriefDisplayBlock("3 files changed").text
+    '3 files changed'
     """
 
     __slots__ = ("text",)
     __match_args__ = ("text",)
 
     text: str
-    """The line."""
+    """The summary."""
 
     _tag = "brief"
     _fields = {"text": None}
@@ -313,23 +358,27 @@ class DiffDisplayBlock(Message):
     """A change of a file.
 
     Since Wire 1.0.
+
+    >>> block = DiffDisplayBlock("notes.txt", old_text="one", new_text="two", old_start=1, new_start=1)
+    >>> print(f"{block.path}:{block.new_start}: {block.old_text} -> {block.new_text}")
+    notes.txt:1: one -> two
     """
 
     __slots__ = ("path", "old_text", "new_text", "old_start", "new_start", "is_summary")
     __match_args__ = ("path", "old_text", "new_text", "old_start", "new_start", "is_summary")
 
     path: str
-    """The file."""
+    """The path of the file."""
     old_text: str
-    """The text before."""
+    """The text before the change."""
     new_text: str
-    """The text after."""
+    """The text after the change."""
     old_start: int | None
     """The line at which `old_text` starts, from 1. Since Wire 1.8."""
     new_start: int | None
     """The line at which `new_text` starts, from 1. Since Wire 1.8."""
     is_summary: bool | None
-    """Whether the texts only sum up the change. Since Wire 1.8."""
+    """Whether `old_text` and `new_text` only summarise the change. Since Wire 1.8."""
 
     _tag = "diff"
     _fields = {
@@ -362,18 +411,22 @@ class DiffDisplayBlock(Message):
 
 
 class TodoDisplayItem(Message):
-    """A thing to do.
+    """An item of a to-do list.
 
     Since Wire 1.0.
+
+    >>> item = TodoDisplayItem("Write tests", "done")
+    >>> print("[x]" if item.status == "done" else "[ ]", item.title)
+    [x] Write tests
     """
 
     __slots__ = ("title", "status")
     __match_args__ = ("title", "status")
 
     title: str
-    """What."""
+    """The text of the item, for example `Write tests`."""
     status: Literal["pending", "in_progress", "done"] | str
-    """How far it is."""
+    """The progress of the item."""
 
     _fields = {"title": None, "status": None}
     _required = frozenset({"title", "status"})
@@ -390,16 +443,20 @@ class TodoDisplayItem(Message):
 
 
 class TodoDisplayBlock(Message):
-    """A list of things to do.
+    """A to-do list.
 
     Since Wire 1.0.
+
+    >>> block = TodoDisplayBlock([TodoDisplayItem("Write tests", "done"), TodoDisplayItem("Fix them", "pending")])
+    >>> [item.title for item in block.items if item.status != "done"]
+    ['Fix them']
     """
 
     __slots__ = ("items",)
     __match_args__ = ("items",)
 
     items: list[TodoDisplayItem]
-    """The things."""
+    """The items, in order."""
 
     _tag = "todo"
     _fields = {"items": listed(TodoDisplayItem.from_payload)}
@@ -413,13 +470,17 @@ class ShellDisplayBlock(Message):
     """A command for a shell.
 
     Since Wire 1.1.
+
+    >>> block = ShellDisplayBlock("bash", "make test")
+    >>> print("$", printable(block.command))
+    $ make test
     """
 
     __slots__ = ("language", "command")
     __match_args__ = ("language", "command")
 
     language: str
-    """For highlighting: `bash`, `powershell`."""
+    """The language of the command, for highlighting: for example `bash` or `powershell`."""
     command: str
     """The command."""
 
@@ -437,19 +498,23 @@ class BackgroundTaskDisplayBlock(Message):
     """A task in the background.
 
     Since Wire 1.5.
+
+    >>> block = BackgroundTaskDisplayBlock("bash-1", "bash", "running", "Run the tests")
+    >>> print(f"{block.task_id}: {block.description} ({block.status})")
+    bash-1: Run the tests (running)
     """
 
     __slots__ = ("task_id", "kind", "status", "description")
     __match_args__ = ("task_id", "kind", "status", "description")
 
     task_id: str
-    """The task."""
+    """The id of the task."""
     kind: str
-    """What kind of task."""
+    """The kind of task, as the agent names it."""
     status: str
-    """How far it is."""
+    """The status of the task, as the agent names it."""
     description: str
-    """What it does."""
+    """A description of the task."""
 
     _tag = "background_task"
     _fields = {"task_id": None, "kind": None, "status": None, "description": None}
@@ -471,17 +536,22 @@ class BackgroundTaskDisplayBlock(Message):
 
 
 class UnknownDisplayBlock(UnknownItemMethods):
-    """A display block of a type that this SDK does not know, or of a known type that it could not read; its fields are
-    in `extra`.
+    """A display block of a type that this SDK does not know, or of a known type that it could not read.
+
+    Its fields are in `extra`.
 
     Made by the SDK.
+
+    >>> block = UnknownDisplayBlock("chart", {"bars": [1, 2]})
+    >>> block.type, block.extra["bars"]
+    ('chart', [1, 2])
     """
 
     __slots__ = ("type",)
     __match_args__ = ("type",)
 
     type: str
-    """The type that it says it is; empty if it says none."""
+    """The value of the message's `type` field. Empty if the message has none."""
 
     _fields = {"type": None}
     _required = frozenset({"type"})
@@ -495,15 +565,20 @@ class TurnBegin(Message):
     """A turn began.
 
     Since Wire 1.0.
+
+    >>> async for event in turn:
+    ...     if isinstance(event, TurnBegin):
+    ...         print("You:", event.user_input)
+    You: What is in this directory?
     """
 
     __slots__ = ("user_input", "synthesized")
     __match_args__ = ("user_input", "synthesized")
 
     user_input: Content
-    """What the user said."""
+    """The user's input."""
     synthesized: bool | None
-    """Set where the agent sent no such event and the SDK made it."""
+    """True if the SDK made the event because the agent sent none."""
 
     _wire_type = "TurnBegin"
     _fields = {"user_input": _content, "synthesized": None}
@@ -524,13 +599,18 @@ class TurnEnd(Message):
     """A turn ended. Events of the turn may still follow; only the turn's outcome ends the stream.
 
     Since Wire 1.2.
+
+    >>> async for event in turn:
+    ...     if isinstance(event, TurnEnd):
+    ...         print("The turn has ended.")
+    The turn has ended.
     """
 
     __slots__ = ("synthesized",)
     __match_args__ = ("synthesized",)
 
     synthesized: bool | None
-    """Set where the agent sent no such event and the SDK made it."""
+    """True if the SDK made the event because the agent sent none."""
 
     _wire_type = "TurnEnd"
     _fields = {"synthesized": None}
@@ -541,16 +621,19 @@ class TurnEnd(Message):
 
 
 class SteerInput(Message):
-    """Something the user said while the turn ran has reached the model.
+    """A message that the user sent while the turn ran has reached the model.
 
     Since Wire 1.5.
+
+    >>> SteerInput("Only the unit tests").user_input
+    'Only the unit tests'
     """
 
     __slots__ = ("user_input",)
     __match_args__ = ("user_input",)
 
     user_input: Content
-    """What the user said."""
+    """The user's message."""
 
     _wire_type = "SteerInput"
     _fields = {"user_input": _content}
@@ -565,13 +648,18 @@ class StepBegin(SynthesizedMethods):
     """A step began: one call of the model, and the tools that it asks for.
 
     Since Wire 1.0.
+
+    >>> async for event in turn:
+    ...     if isinstance(event, StepBegin):
+    ...         print("Step", event.n)
+    Step 1
     """
 
     __slots__ = ("n",)
     __match_args__ = ("n",)
 
     n: int
-    """Its number in the turn, from 1."""
+    """The number of the step in the turn, from 1."""
 
     _wire_type = "StepBegin"
     _fields = {"n": None}
@@ -583,9 +671,15 @@ class StepBegin(SynthesizedMethods):
 
 
 class StepInterrupted(Message):
-    """The step was broken off.
+    """The step was interrupted, for example by a cancel.
 
     Since Wire 1.0.
+
+    >>> event = StepInterrupted()
+    >>> match event:
+    ...     case StepInterrupted():
+    ...         print("The step was interrupted.")
+    The step was interrupted.
     """
 
     __slots__ = ()
@@ -594,26 +688,30 @@ class StepInterrupted(Message):
 
 
 class StepRetry(Message):
-    """The step's call of the model failed and is tried again.
+    """The step's call of the model failed, and the agent will retry it.
 
     Since Wire 1.10.
+
+    >>> event = StepRetry(1, 2, 3, wait_s=0.5, error_type="APIStatusError", status_code=429)
+    >>> print(f"attempt {event.next_attempt} of {event.max_attempts} in {event.wait_s} s: {event.status_code}")
+    attempt 2 of 3 in 0.5 s: 429
     """
 
     __slots__ = ("n", "next_attempt", "max_attempts", "wait_s", "error_type", "status_code")
     __match_args__ = ("n", "next_attempt", "max_attempts", "wait_s", "error_type", "status_code")
 
     n: int
-    """The step's number."""
+    """The number of the step in the turn, from 1."""
     next_attempt: int
-    """Which attempt comes, from 1."""
+    """The number of the next attempt, from 1."""
     max_attempts: int
-    """How many there are at the most."""
+    """The largest number of attempts."""
     wait_s: float
-    """Seconds until then."""
+    """The time until the next attempt, in seconds."""
     error_type: str
-    """The name of the error."""
+    """The type of the error, as the agent names it."""
     status_code: int | None
-    """The HTTP status, if there was one."""
+    """The HTTP status of the failed call, if it had one."""
 
     _wire_type = "StepRetry"
     _fields = {
@@ -649,6 +747,12 @@ class CompactionBegin(Message):
     """The context is being compacted.
 
     Since Wire 1.0.
+
+    >>> event = CompactionBegin()
+    >>> match event:
+    ...     case CompactionBegin():
+    ...         print("Compacting the context …")
+    Compacting the context …
     """
 
     __slots__ = ()
@@ -660,6 +764,12 @@ class CompactionEnd(Message):
     """The context has been compacted.
 
     Since Wire 1.0.
+
+    >>> event = CompactionEnd()
+    >>> match event:
+    ...     case CompactionEnd():
+    ...         print("The context has been compacted.")
+    The context has been compacted.
     """
 
     __slots__ = ()
@@ -671,6 +781,12 @@ class MCPLoadingBegin(Message):
     """MCP servers are being connected.
 
     Since Wire 1.3.
+
+    >>> event = MCPLoadingBegin()
+    >>> match event:
+    ...     case MCPLoadingBegin():
+    ...         print("Connecting to MCP servers …")
+    Connecting to MCP servers …
     """
 
     __slots__ = ()
@@ -682,6 +798,12 @@ class MCPLoadingEnd(Message):
     """MCP servers have been connected, or have failed.
 
     Since Wire 1.3.
+
+    >>> event = MCPLoadingEnd()
+    >>> match event:
+    ...     case MCPLoadingEnd():
+    ...         print(session.status.mcp_status)
+    None
     """
 
     __slots__ = ()
@@ -690,22 +812,26 @@ class MCPLoadingEnd(Message):
 
 
 class TokenUsage(TokenUsageMethods):
-    """Tokens that were used.
+    """Numbers of tokens that were used.
 
     Since Wire 1.0.
+
+    >>> usage = TokenUsage(input_other=200, output=50, input_cache_read=800, input_cache_creation=0)
+    >>> usage.input, usage.total
+    (1000, 1050)
     """
 
     __slots__ = ("input_other", "output", "input_cache_read", "input_cache_creation")
     __match_args__ = ("input_other", "output", "input_cache_read", "input_cache_creation")
 
     input_other: int
-    """Input that came neither from a cache nor went into one."""
+    """Input tokens that were neither read from a cache nor written to one."""
     output: int
-    """Output."""
+    """Output tokens."""
     input_cache_read: int
-    """Input read from a cache."""
+    """Input tokens that were read from a cache."""
     input_cache_creation: int
-    """Input that went into a cache."""
+    """Input tokens that were written to a cache."""
 
     _fields = {"input_other": None, "output": None, "input_cache_read": None, "input_cache_creation": None}
     _required = frozenset({"input_other", "output", "input_cache_read", "input_cache_creation"})
@@ -729,17 +855,21 @@ class MCPServer(Message):
     """An MCP server.
 
     Since Wire 1.5.
+
+    >>> server = MCPServer("docs", "connected", ["search"])
+    >>> print(server.name, server.status, server.tools)
+    docs connected ['search']
     """
 
     __slots__ = ("name", "status", "tools")
     __match_args__ = ("name", "status", "tools")
 
     name: str
-    """Its name in the configuration."""
+    """The name of the server in the agent's configuration."""
     status: Literal["pending", "connecting", "connected", "failed", "unauthorized"] | str
-    """How far it is."""
+    """The state of the connection."""
     tools: list[str]
-    """The names of its tools."""
+    """The names of the server's tools."""
 
     _fields = {"name": None, "status": None, "tools": listed()}
     _required = frozenset({"name", "status"})
@@ -758,24 +888,28 @@ class MCPServer(Message):
 
 
 class MCPStatus(Message):
-    """How far the MCP servers are.
+    """The state of the MCP servers.
 
     Since Wire 1.5.
+
+    >>> status = MCPStatus(loading=False, connected=1, total=2, tools=5)
+    >>> print(f"{status.connected} of {status.total} MCP servers, {status.tools} tools")
+    1 of 2 MCP servers, 5 tools
     """
 
     __slots__ = ("loading", "connected", "total", "tools", "servers")
     __match_args__ = ("loading", "connected", "total", "tools", "servers")
 
     loading: bool
-    """Whether some are still being connected."""
+    """Whether servers are still being connected."""
     connected: int
-    """How many are connected."""
+    """The number of servers that are connected."""
     total: int
-    """How many there are."""
+    """The number of all servers."""
     tools: int
-    """How many tools they offer."""
+    """The number of tools that the servers offer."""
     servers: list[MCPServer]
-    """Each of them."""
+    """The servers."""
 
     _fields = {
         "loading": None,
@@ -804,9 +938,14 @@ class MCPStatus(Message):
 
 
 class StatusUpdate(Message):
-    """How things stand. A field that is absent has not changed.
+    """The state of the session has changed. A field that is absent has not changed.
 
     Since Wire 1.0.
+
+    >>> event = StatusUpdate(context_usage=0.25, context_tokens=32_000, max_context_tokens=128_000)
+    >>> if event.context_usage is not None:
+    ...     print(f"{event.context_usage:.0%} of the context is used")
+    25% of the context is used
     """
 
     __slots__ = (
@@ -829,19 +968,19 @@ class StatusUpdate(Message):
     )
 
     context_usage: float | None
-    """How full the context is, from 0 to 1."""
+    """The part of the context that is in use, from 0 to 1."""
     context_tokens: int | None
-    """Tokens in the context. Since Wire 1.3."""
+    """The number of tokens in the context. Since Wire 1.3."""
     max_context_tokens: int | None
-    """Tokens that fit in the context. Since Wire 1.3."""
+    """The largest number of tokens that the context can hold. Since Wire 1.3."""
     token_usage: TokenUsage | None
-    """Tokens that the current step took."""
+    """The tokens that the current step used."""
     message_id: str | None
-    """The model's message of the current step."""
+    """The id of the model's message in the current step."""
     plan_mode: bool | None
     """Whether plan mode is on. Since Wire 1.4."""
     mcp_status: MCPStatus | None
-    """How far the MCP servers are. Since Wire 1.5."""
+    """The state of the MCP servers. Since Wire 1.5."""
 
     _wire_type = "StatusUpdate"
     _fields = {
@@ -876,9 +1015,15 @@ class StatusUpdate(Message):
 
 
 class Notification(Message):
-    """A notice for whoever watches.
+    """A notification for observers.
 
     Since Wire 1.5.
+
+    >>> async for event in turn:
+    ...     match event:
+    ...         case Notification(title=title, severity=severity):
+    ...             print(f"{severity}: {title}")
+    success: Tests passed
     """
 
     __slots__ = (
@@ -907,25 +1052,25 @@ class Notification(Message):
     )
 
     id: str
-    """The notice."""
+    """The id of the notification."""
     category: str
-    """What area it is from."""
+    """The category of the sender."""
     type: str
-    """What kind it is."""
+    """The kind of notification."""
     source_kind: str
-    """What kind of thing sent it."""
+    """The kind of sender."""
     source_id: str
-    """Which of them."""
+    """The id of the sender."""
     title: str
-    """A headline."""
+    """The title of the notification."""
     body: str
-    """The text."""
+    """The text of the notification."""
     severity: str
-    """How grave it is."""
+    """The severity, as the agent names it."""
     created_at: float
-    """When, in seconds since 1970."""
+    """The time of the notification, in seconds since 1970-01-01 UTC."""
     payload: dict[str, Any] | None
-    """More about it."""
+    """Further data."""
 
     _wire_type = "Notification"
     _fields = {
@@ -972,9 +1117,13 @@ class Notification(Message):
 
 
 class PlanDisplay(Message):
-    """A plan to show.
+    """The agent shows a plan.
 
     Since Wire 1.7.
+
+    >>> event = PlanDisplay("# Plan", file_path="/home/me/plan.md")
+    >>> print(event.content)
+    # Plan
     """
 
     __slots__ = ("content", "file_path")
@@ -983,7 +1132,7 @@ class PlanDisplay(Message):
     content: str
     """The plan, in Markdown."""
     file_path: str
-    """The file that holds it."""
+    """The path of the file with the plan."""
 
     _wire_type = "PlanDisplay"
     _fields = {"content": None, "file_path": None}
@@ -999,17 +1148,21 @@ class HookTriggered(Message):
     """Hooks are running.
 
     Since Wire 1.8.
+
+    >>> event = HookTriggered("PreToolUse", target="Shell", hook_count=2)
+    >>> print(f"{event.hook_count} hooks before {event.target}")
+    2 hooks before Shell
     """
 
     __slots__ = ("event", "target", "hook_count")
     __match_args__ = ("event", "target", "hook_count")
 
     event: str
-    """The hook's event, as `PreToolUse`."""
+    """The hook's event, for example `PreToolUse`."""
     target: str | None
-    """What it is about: for tool hooks the tool's name."""
+    """The target of the event. For hooks on tools, the name of the tool."""
     hook_count: int | None
-    """How many run."""
+    """The number of hooks that run."""
 
     _wire_type = "HookTriggered"
     _fields = {"event": None, "target": None, "hook_count": None}
@@ -1032,21 +1185,26 @@ class HookResolved(Message):
     """Hooks have run.
 
     Since Wire 1.8.
+
+    >>> event = HookResolved("PreToolUse", target="Shell", action="block", reason="Not today.", duration_ms=12)
+    >>> if event.action == "block":
+    ...     print(event.target, "was blocked:", event.reason)
+    Shell was blocked: Not today.
     """
 
     __slots__ = ("event", "target", "action", "reason", "duration_ms")
     __match_args__ = ("event", "target", "action", "reason", "duration_ms")
 
     event: str
-    """The hook's event, as `PreToolUse`."""
+    """The hook's event, for example `PreToolUse`."""
     target: str | None
-    """What it is about: for tool hooks the tool's name."""
+    """The target of the event. For hooks on tools, the name of the tool."""
     action: Literal["allow", "block"] | str | None
-    """`block` if any of them said so."""
+    """`block` if at least one hook blocked the action."""
     reason: str | None
-    """Why, if blocked."""
+    """The reason, if a hook blocked the action."""
     duration_ms: int | None
-    """How long they took, in milliseconds."""
+    """The time that the hooks took, in milliseconds."""
 
     _wire_type = "HookResolved"
     _fields = {"event": None, "target": None, "action": None, "reason": None, "duration_ms": None}
@@ -1073,13 +1231,16 @@ class BtwBegin(Message):
     """A side question is being answered.
 
     Since Wire 1.9.
+
+    >>> BtwBegin("btw-1", "Which tests are slow?").question
+    'Which tests are slow?'
     """
 
     __slots__ = ("id", "question")
     __match_args__ = ("id", "question")
 
     id: str
-    """Pairs it with its `BtwEnd`."""
+    """The id of the question, which its `BtwEnd` has too."""
     question: str
     """The question."""
 
@@ -1094,20 +1255,24 @@ class BtwBegin(Message):
 
 
 class BtwEnd(Message):
-    """A side question has been answered, or not.
+    """A side question has been answered, or has failed.
 
     Since Wire 1.9.
+
+    >>> event = BtwEnd("btw-1", response="Those of the scheduler.")
+    >>> print(event.response or event.error)
+    Those of the scheduler.
     """
 
     __slots__ = ("id", "response", "error")
     __match_args__ = ("id", "response", "error")
 
     id: str
-    """Pairs it with its `BtwBegin`."""
+    """The id of the question, which its `BtwBegin` has too."""
     response: str | None
-    """The answer."""
+    """The answer, if there is one."""
     error: str | None
-    """Why there is none."""
+    """The reason for the missing answer."""
 
     _wire_type = "BtwEnd"
     _fields = {"id": None, "response": None, "error": None}
@@ -1127,20 +1292,24 @@ class BtwEnd(Message):
 
 
 class ApprovalResponse(Message):
-    """An approval request has been resolved, by whomever.
+    """An approval request has been resolved, by the program or by the agent.
 
     Since Wire 1.1.
+
+    >>> event = ApprovalResponse("request-1", "reject", feedback="Call it two.txt.")
+    >>> print(event.response, "-", event.feedback)
+    reject - Call it two.txt.
     """
 
     __slots__ = ("request_id", "response", "feedback")
     __match_args__ = ("request_id", "response", "feedback")
 
     request_id: str
-    """Which request."""
+    """The id of the request."""
     response: Literal["approve", "approve_for_session", "reject"] | str
-    """How."""
+    """The decision."""
     feedback: str | None
-    """What was said with a reject. Since Wire 1.6."""
+    """The feedback of a rejection. Since Wire 1.6."""
 
     _wire_type = "ApprovalResponse"
     _fields = {"request_id": None, "response": None, "feedback": None}
@@ -1160,22 +1329,28 @@ class ApprovalResponse(Message):
 
 
 class SubagentEvent(Message):
-    """Something happened in a subagent.
+    """An event of a subagent.
 
     Since Wire 1.0.
+
+    >>> event = SubagentEvent("call-1", "a1", "explore", TextPart("Found it."))
+    >>> match event:
+    ...     case SubagentEvent(subagent_type=kind, event=TextPart(text=text)):
+    ...         print(f"{kind}: {text}")
+    explore: Found it.
     """
 
     __slots__ = ("parent_tool_call_id", "agent_id", "subagent_type", "event")
     __match_args__ = ("parent_tool_call_id", "agent_id", "subagent_type", "event")
 
     parent_tool_call_id: str | None
-    """The tool call that started the subagent. Since Wire 1.6."""
+    """The id of the tool call that started the subagent. Since Wire 1.6."""
     agent_id: str | None
-    """The subagent. Since Wire 1.6."""
+    """The id of the subagent. Since Wire 1.6."""
     subagent_type: str | None
-    """What kind of subagent. Since Wire 1.6."""
+    """The kind of subagent, as the agent names it. Since Wire 1.6."""
     event: Event
-    """What happened."""
+    """The subagent's event."""
 
     _wire_type = "SubagentEvent"
     _fields = {"parent_tool_call_id": None, "agent_id": None, "subagent_type": None, "event": event_from_dict}
@@ -1201,17 +1376,23 @@ class UnknownEvent(UnknownEventMethods):
     """An event of a type that this SDK does not know, or one that it knows with a payload that it could not read.
 
     Made by the SDK.
+
+    >>> event = event_from_dict({"type": "Weather", "payload": {"sky": "clear"}})
+    >>> match event:
+    ...     case UnknownEvent(type=kind, payload=payload):
+    ...         print(kind, payload)
+    Weather {'sky': 'clear'}
     """
 
     __slots__ = ("type", "payload", "error")
     __match_args__ = ("type", "payload", "error")
 
     type: str
-    """The type that it says it is."""
+    """The name of the type in the message."""
     payload: Any
-    """What it carried, as it came."""
+    """The payload as it was received."""
     error: str | None
-    """For a known type: what was wrong with the payload, and where."""
+    """For a known type: the problem of the payload, and its place."""
 
     _fields = {"type": None, "payload": None, "error": None}
     _required = frozenset({"type"})
@@ -1229,23 +1410,113 @@ class UnknownEvent(UnknownEventMethods):
         keep(self, "extra", extra or _NOTHING)
 
 
-class HandlerFailed(Message):
-    """One of the program's own functions failed; the agent got a safe answer and goes on. Made by the SDK.
+class ToolCallInfo(Message):
+    """A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent.
+
+    The SDK makes it.
 
     Made by the SDK.
+
+    >>> call = ToolCallInfo("call-1", "Shell", arguments={"command": "ls"})
+    >>> print(call.name, call.arguments)
+    Shell {'command': 'ls'}
+    """
+
+    __slots__ = ("id", "name", "arguments", "kind")
+    __match_args__ = ("id", "name", "arguments", "kind")
+
+    id: str
+    """The id of the call. The model makes it, and it may repeat in later turns."""
+    name: str
+    """The name of the tool."""
+    arguments: dict[str, Any] | None
+    """The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB."""
+    kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"] | str | None
+    """The kind of the tool, over ACP and if the agent sends it."""
+
+    _fields = {"id": None, "name": None, "arguments": None, "kind": None}
+    _required = frozenset({"id", "name"})
+
+    def __init__(
+        self,
+        id: str,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"]
+        | str
+        | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "id", id)
+        keep(self, "name", name)
+        keep(self, "arguments", arguments)
+        keep(self, "kind", kind)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class PolicyDecision(Message):
+    """A rule of the session's policy, or its default, decided about a tool call. The SDK makes this event.
+
+    Made by the SDK.
+
+    >>> call = ToolCallInfo("call-1", "Shell", arguments={"command": "rm -rf build"})
+    >>> event = PolicyDecision(call, "deny", rule="execute(rm *)", source="policy.toml:2")
+    >>> print(f"{event.tool_call.name}: {event.decision} by {event.rule}")
+    Shell: deny by execute(rm *)
+    """
+
+    __slots__ = ("tool_call", "decision", "rule", "source")
+    __match_args__ = ("tool_call", "decision", "rule", "source")
+
+    tool_call: ToolCallInfo
+    """The tool call. Of a call that the agent never named, only the name of the tool is known."""
+    decision: Literal["allow", "ask", "deny"] | str
+    """The decision. With `ask`, `on_approval` decides."""
+    rule: str | None
+    """The rule. Absent if the default decided, or if a part of the call cannot be decided."""
+    source: str | None
+    """The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`."""
+
+    _wire_type = "PolicyDecision"
+    _fields = {"tool_call": ToolCallInfo.from_payload, "decision": None, "rule": None, "source": None}
+    _required = frozenset({"tool_call", "decision"})
+
+    def __init__(
+        self,
+        tool_call: ToolCallInfo,
+        decision: Literal["allow", "ask", "deny"] | str,
+        rule: str | None = None,
+        source: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "tool_call", tool_call)
+        keep(self, "decision", decision)
+        keep(self, "rule", rule)
+        keep(self, "source", source)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class HandlerFailed(Message):
+    """A handler of the program failed. The agent got the default answer and continues. The SDK makes this event.
+
+    Made by the SDK.
+
+    >>> event = HandlerFailed("tool", "get_price", "call-1", message="KeyError: 'no such product'")
+    >>> print(f"{event.handler} {event.name}: {event.message}")
+    tool get_price: KeyError: 'no such product'
     """
 
     __slots__ = ("handler", "name", "request_id", "message")
     __match_args__ = ("handler", "name", "request_id", "message")
 
-    handler: Literal["approval", "question", "tool", "hook", "event"] | str
-    """Which kind of function."""
+    handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str
+    """The kind of handler."""
     name: str | None
-    """The tool's name or the hook's event."""
+    """The name of the tool, or the event of the hook."""
     request_id: str | None
-    """The request that it was to answer."""
+    """The id of the request that the handler was called for."""
     message: str
-    """What went wrong."""
+    """The text of the error."""
 
     _wire_type = "HandlerFailed"
     _fields = {"handler": None, "name": None, "request_id": None, "message": None}
@@ -1253,7 +1524,7 @@ class HandlerFailed(Message):
 
     def __init__(
         self,
-        handler: Literal["approval", "question", "tool", "hook", "event"] | str,
+        handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str,
         name: str | None,
         request_id: str | None,
         message: str,
@@ -1267,18 +1538,21 @@ class HandlerFailed(Message):
 
 
 class FunctionCall(Message):
-    """A tool's name and arguments.
+    """The name of a tool, and its arguments.
 
     Since Wire 1.0.
+
+    >>> FunctionCall("Shell", arguments='{"command": "ls"}').name
+    'Shell'
     """
 
     __slots__ = ("name", "arguments")
     __match_args__ = ("name", "arguments")
 
     name: str
-    """The tool."""
+    """The name of the tool."""
     arguments: str | None
-    """The arguments as JSON text; the rest follows as `ToolCallPart`s."""
+    """The beginning of the arguments as JSON text. The rest follows in `ToolCallPart` events."""
 
     _fields = {"name": None, "arguments": None}
     _required = frozenset({"name"})
@@ -1293,17 +1567,23 @@ class ToolCall(SynthesizedMethods):
     """The model calls a tool.
 
     Since Wire 1.0.
+
+    >>> event = ToolCall("call-1", FunctionCall("Shell", arguments=""))
+    >>> match event:
+    ...     case ToolCall(function=FunctionCall(name=name)):
+    ...         print("Tool:", name)
+    Tool: Shell
     """
 
     __slots__ = ("id", "function", "extras")
     __match_args__ = ("id", "function", "extras")
 
     id: str
-    """The call; the model's own id, which may repeat in later turns."""
+    """The id of the call. The model makes it, and it may repeat in later turns."""
     function: FunctionCall
-    """Which tool, with what."""
+    """The tool and its arguments."""
     extras: dict[str, Any] | None
-    """More about it."""
+    """Further data."""
 
     _tag = "function"
     _wire_type = "ToolCall"
@@ -1327,13 +1607,17 @@ class ToolCallPart(Message):
     """The next piece of the arguments of the last `ToolCall`.
 
     Since Wire 1.0.
+
+    >>> parts = [ToolCallPart('{"command": '), ToolCallPart('"ls"}')]
+    >>> "".join(part.arguments_part or "" for part in parts)
+    '{"command": "ls"}'
     """
 
     __slots__ = ("arguments_part",)
     __match_args__ = ("arguments_part",)
 
     arguments_part: str | None
-    """The piece."""
+    """The next piece of JSON text."""
 
     _wire_type = "ToolCallPart"
     _fields = {"arguments_part": None}
@@ -1344,24 +1628,31 @@ class ToolCallPart(Message):
 
 
 class ToolReturnValue(ToolReturnValueMethods):
-    """What comes of a tool call.
+    """The result of a tool call.
 
     Since Wire 1.0.
+
+    >>> def read_page(arguments):
+    ...     if arguments["number"] > 20:
+    ...         return ToolReturnValue.error("the manual has 20 pages")
+    ...     return ToolReturnValue.ok("Welcome.", message="page 1 of 20")
+    >>> read_page({"number": 21}).is_error
+    True
     """
 
     __slots__ = ("is_error", "output", "message", "display", "extras")
     __match_args__ = ("is_error", "output", "message", "display", "extras")
 
     is_error: bool
-    """Whether it failed."""
+    """Whether the call failed."""
     output: Content
-    """What the model gets to read."""
+    """The output, which the model reads."""
     message: str
-    """A note on it for the model."""
+    """A note on the result, for the model."""
     display: list[DisplayBlock]
-    """Blocks for display."""
+    """Blocks that show the result."""
     extras: dict[str, Any] | None
-    """More about it."""
+    """Further data."""
 
     _fields = {"is_error": None, "output": _content, "message": None, "display": listed(_block), "extras": None}
     _required = frozenset({"is_error", "output", "message"})
@@ -1387,15 +1678,19 @@ class ToolResult(Message):
     """A tool call has ended.
 
     Since Wire 1.0.
+
+    >>> event = ToolResult("call-1", ToolReturnValue.ok("README.md"))
+    >>> print("failed" if event.return_value.is_error else event.return_value.output)
+    README.md
     """
 
     __slots__ = ("tool_call_id", "return_value", "tool_call")
     __match_args__ = ("tool_call_id", "return_value")
 
     tool_call_id: str
-    """Which call."""
+    """The id of the tool call."""
     return_value: ToolReturnValue
-    """What came of it."""
+    """The result."""
     tool_call: ToolCallInfo | None
     """The tool call that this is about, with its complete arguments; None if the agent never named the call. The SDK
     adds it: it is not part of `to_dict()`, of pickles and of equality.
@@ -1419,49 +1714,16 @@ class ToolResult(Message):
         keep(self, "tool_call", tool_call)
 
 
-class ToolCallInfo(Message):
-    """A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. Made by the
-    SDK.
-
-    Made by the SDK.
-    """
-
-    __slots__ = ("id", "name", "arguments", "kind")
-    __match_args__ = ("id", "name", "arguments", "kind")
-
-    id: str
-    """The call; the model's own id, which may repeat in later turns."""
-    name: str
-    """The tool."""
-    arguments: dict[str, Any] | None
-    """The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB."""
-    kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"] | str | None
-    """What the tool does, over ACP and if the agent says."""
-
-    _fields = {"id": None, "name": None, "arguments": None, "kind": None}
-    _required = frozenset({"id", "name"})
-
-    def __init__(
-        self,
-        id: str,
-        name: str,
-        arguments: dict[str, Any] | None = None,
-        kind: Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"]
-        | str
-        | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        keep(self, "id", id)
-        keep(self, "name", name)
-        keep(self, "arguments", arguments)
-        keep(self, "kind", kind)
-        keep(self, "extra", extra or _NOTHING)
-
-
 class ApprovalRequest(ApprovalRequestMethods):
-    """The agent wants to do something and asks whether it may.
+    """The agent asks for approval of an action.
 
     Since Wire 1.0.
+
+    >>> def decide(request: ApprovalRequest) -> Approval:
+    ...     print(printable(request.description))
+    ...     return "approve" if request.tool_call and request.tool_call.name == "ReadFile" else "reject"
+    >>> session = await create_session(work_dir=".", on_approval=decide)
+    >>> await session.close()
     """
 
     __slots__ = (
@@ -1493,27 +1755,27 @@ class ApprovalRequest(ApprovalRequestMethods):
     )
 
     id: str
-    """The request."""
+    """The id of the request."""
     tool_call_id: str
-    """The tool call that wants it."""
+    """The id of the tool call."""
     sender: str
-    """Who asks: the tool's name."""
+    """The name of the tool that asks."""
     action: str
-    """What kind of action."""
+    """The kind of action, for example `run command` or `edit file`. Compare it exactly; unknown values are possible."""
     description: str
-    """What exactly."""
+    """The action in detail, for example the command."""
     source_kind: Literal["foreground_turn", "background_agent"] | str | None
     """Whether a turn or an agent in the background asks. Since Wire 1.6."""
     source_id: str | None
-    """Which of them. Since Wire 1.6."""
+    """The id of the turn or agent that asks. Since Wire 1.6."""
     agent_id: str | None
-    """The subagent that asks. Since Wire 1.6."""
+    """The id of the subagent that asks. Since Wire 1.6."""
     subagent_type: str | None
-    """What kind of subagent. Since Wire 1.6."""
+    """The kind of subagent, as the agent names it. Since Wire 1.6."""
     source_description: str | None
-    """More about who asks. Since Wire 1.6."""
+    """A description of the source. Since Wire 1.6."""
     display: list[DisplayBlock]
-    """Blocks for display."""
+    """Blocks that show the action, for example a diff."""
     tool_call: ToolCallInfo | None
     """The tool call that this is about, with its complete arguments; None if the agent never named the call. The SDK
     adds it: it is not part of `to_dict()`, of pickles and of equality.
@@ -1571,15 +1833,19 @@ class ToolCallRequest(Message):
     """The model calls a tool that the program registered.
 
     Since Wire 1.1.
+
+    >>> event = ToolCallRequest("call-1", "search", arguments='{"query": "tea"}')
+    >>> print(event.name, event.arguments)
+    search {"query": "tea"}
     """
 
     __slots__ = ("id", "name", "arguments")
     __match_args__ = ("id", "name", "arguments")
 
     id: str
-    """The tool call; the model's own id, which may repeat in later turns."""
+    """The id of the tool call. The model makes it, and it may repeat in later turns."""
     name: str
-    """The tool."""
+    """The name of the tool."""
     arguments: str | None
     """The arguments as JSON text."""
 
@@ -1601,18 +1867,22 @@ class ToolCallRequest(Message):
 
 
 class QuestionOption(Message):
-    """A choice.
+    """An option of a question.
 
     Since Wire 1.3.
+
+    >>> option = QuestionOption("Rust", description="fast")
+    >>> print(f"{option.label} ({option.description})")
+    Rust (fast)
     """
 
     __slots__ = ("label", "description")
     __match_args__ = ("label", "description")
 
     label: str
-    """The choice; this text is the answer."""
+    """The text of the option, which is also the answer."""
     description: str | None
-    """What it means."""
+    """The meaning of the option."""
 
     _fields = {"label": None, "description": None}
     _required = frozenset({"label"})
@@ -1624,28 +1894,32 @@ class QuestionOption(Message):
 
 
 class Question(Message):
-    """A question with its choices.
+    """A question with its options.
 
     Since Wire 1.3.
+
+    >>> question = Question("Which language?", options=[QuestionOption("Python"), QuestionOption("Rust")])
+    >>> print(question.question, [option.label for option in question.options])
+    Which language? ['Python', 'Rust']
     """
 
     __slots__ = ("question", "header", "options", "multi_select", "body", "other_label", "other_description")
     __match_args__ = ("question", "header", "options", "multi_select", "body", "other_label", "other_description")
 
     question: str
-    """The question; the answer is given under this text."""
+    """The text of the question. The answer is given under this text."""
     header: str | None
-    """A short label."""
+    """A short label for the question."""
     options: list[QuestionOption]
-    """The choices."""
+    """The options to choose from."""
     multi_select: bool | None
-    """Whether several may be chosen."""
+    """Whether several options may be chosen."""
     body: str | None
-    """More to show above the choices, in Markdown."""
+    """Markdown to show above the options."""
     other_label: str | None
-    """A label for an answer in one's own words."""
+    """The label of the option to type an own answer."""
     other_description: str | None
-    """What such an answer would mean."""
+    """The description of the option to type an own answer."""
 
     _fields = {
         "question": None,
@@ -1680,18 +1954,23 @@ class Question(Message):
 
 
 class QuestionRequest(Message):
-    """The agent asks the user something.
+    """The agent asks the user one or more questions.
 
     Since Wire 1.3.
+
+    >>> def answer(request: QuestionRequest) -> QuestionAnswer:
+    ...     return {question.question: question.options[0].label for question in request.questions}
+    >>> session = await create_session(work_dir=".", on_question=answer)
+    >>> await session.close()
     """
 
     __slots__ = ("id", "tool_call_id", "questions")
     __match_args__ = ("id", "tool_call_id", "questions")
 
     id: str
-    """The request."""
+    """The id of the request."""
     tool_call_id: str
-    """The tool call that asks."""
+    """The id of the tool call that asks."""
     questions: list[Question]
     """The questions."""
 
@@ -1713,24 +1992,28 @@ class QuestionRequest(Message):
 
 
 class HookRequest(Message):
-    """The agent asks a hook of the program's.
+    """The agent calls a hook of the program.
 
     Since Wire 1.8.
+
+    >>> def check(request: HookRequest) -> HookAnswer:
+    ...     return Block("Delete nothing.") if "rm -rf" in str(request.input_data) else None
+    >>> hook = Hook("PreToolUse", check, matcher="Shell")
     """
 
     __slots__ = ("id", "subscription_id", "event", "target", "input_data")
     __match_args__ = ("id", "subscription_id", "event", "target", "input_data")
 
     id: str
-    """The request."""
+    """The id of the request."""
     subscription_id: str
-    """Which of the session's hooks."""
+    """The id of the hook in this session."""
     event: str
-    """The hook's event, as `PreToolUse`."""
+    """The hook's event, for example `PreToolUse`."""
     target: str | None
-    """What it is about: for tool hooks the tool's name."""
+    """The target of the event. For hooks on tools, the name of the tool."""
     input_data: dict[str, Any] | None
-    """All about it."""
+    """The details of the event."""
 
     _wire_type = "HookRequest"
     _fields = {"id": None, "subscription_id": None, "event": None, "target": None, "input_data": None}
@@ -1753,19 +2036,178 @@ class HookRequest(Message):
         keep(self, "extra", extra or _NOTHING)
 
 
+class ReadFileRequest(Message):
+    """The agent reads a file through `on_read_file`. Only over ACP.
+
+    >>> files = {"/project/notes.txt": "buy milk"}
+    >>> def read_file(request: ReadFileRequest) -> str | None:
+    ...     return files.get(request.path)
+    >>> read_file(ReadFileRequest("1", "/project/notes.txt"))
+    'buy milk'
+    """
+
+    __slots__ = ("id", "path", "line", "limit")
+    __match_args__ = ("id", "path", "line", "limit")
+
+    id: str
+    """The request."""
+    path: str
+    """The absolute path of the file, as the agent names it."""
+    line: int | None
+    """The first line that the agent wants, from 1 on. The SDK cuts the lines out of the text."""
+    limit: int | None
+    """The number of lines that the agent wants. The SDK cuts the lines out of the text."""
+
+    _wire_type = "ReadFileRequest"
+    _fields = {"id": None, "path": None, "line": None, "limit": None}
+    _required = frozenset({"id", "path"})
+
+    def __init__(
+        self,
+        id: str,
+        path: str,
+        line: int | None = None,
+        limit: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "id", id)
+        keep(self, "path", path)
+        keep(self, "line", line)
+        keep(self, "limit", limit)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class WriteFileRequest(Message):
+    """The agent writes a file through `on_write_file`. Only over ACP.
+
+    >>> files: dict[str, str] = {}
+    >>> def write_file(request: WriteFileRequest) -> None:
+    ...     files[request.path] = request.content
+    >>> write_file(WriteFileRequest("1", "/project/notes.txt", "buy milk"))
+    >>> files
+    {'/project/notes.txt': 'buy milk'}
+    """
+
+    __slots__ = ("id", "path", "content")
+    __match_args__ = ("id", "path", "content")
+
+    id: str
+    """The request."""
+    path: str
+    """The absolute path of the file, as the agent names it."""
+    content: str
+    """The whole new content of the file."""
+
+    _wire_type = "WriteFileRequest"
+    _fields = {"id": None, "path": None, "content": None}
+    _required = frozenset({"id", "path", "content"})
+
+    def __init__(self, id: str, path: str, content: str, extra: Mapping[str, Any] | None = None) -> None:
+        keep(self, "id", id)
+        keep(self, "path", path)
+        keep(self, "content", content)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class TerminalRequest(Message):
+    """The agent runs a command through `on_terminal`. Only over ACP.
+
+    >>> def run(request: TerminalRequest) -> TerminalResult:
+    ...     return TerminalResult(f"{request.command} is not available", 127)
+    >>> run(TerminalRequest("1", "make", args=["test"], env={}, cwd="/project")).output
+    'make is not available'
+    """
+
+    __slots__ = ("id", "command", "args", "env", "cwd", "output_byte_limit")
+    __match_args__ = ("id", "command", "args", "env", "cwd", "output_byte_limit")
+
+    id: str
+    """The terminal, and the request."""
+    command: str
+    """The program to run. Agents often pass a whole command line to a shell."""
+    args: list[str]
+    """The arguments of the program."""
+    env: dict[str, Any]
+    """Environment variables for the command, in addition to those that it has anyway."""
+    cwd: str
+    """The absolute path of the directory to run it in."""
+    output_byte_limit: int | None
+    """How much of the end of the output the agent wants, in bytes. The SDK cuts the output."""
+
+    _wire_type = "TerminalRequest"
+    _fields = {"id": None, "command": None, "args": listed(), "env": None, "cwd": None, "output_byte_limit": None}
+    _required = frozenset({"id", "command", "env", "cwd"})
+
+    def __init__(
+        self,
+        id: str,
+        command: str,
+        args: list[str],
+        env: dict[str, Any],
+        cwd: str,
+        output_byte_limit: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "id", id)
+        keep(self, "command", command)
+        keep(self, "args", args)
+        keep(self, "env", env)
+        keep(self, "cwd", cwd)
+        keep(self, "output_byte_limit", output_byte_limit)
+        keep(self, "extra", extra or _NOTHING)
+
+
+class TerminalResult(Message):
+    """The outcome of a command, which `on_terminal` returns.
+
+    >>> result = TerminalResult("3 tests passed", 0)
+    >>> print(result.output, result.exit_code)
+    3 tests passed 0
+    """
+
+    __slots__ = ("output", "exit_code", "signal")
+    __match_args__ = ("output", "exit_code", "signal")
+
+    output: str
+    """The text that the command has written to stdout and stderr."""
+    exit_code: int | None
+    """The exit code. A negative number is that of the signal which ended the command, as Python reports it."""
+    signal: str | None
+    """The name of the signal that ended the command, for example `SIGTERM`."""
+
+    _fields = {"output": None, "exit_code": None, "signal": None}
+    _required = frozenset({"output"})
+
+    def __init__(
+        self,
+        output: str,
+        exit_code: int | None = None,
+        signal: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        keep(self, "output", output)
+        keep(self, "exit_code", exit_code)
+        keep(self, "signal", signal)
+        keep(self, "extra", extra or _NOTHING)
+
+
 class ServerInfo(Message):
-    """Name and version of the agent.
+    """The name and the version of the agent.
 
     Since Wire 1.1.
+
+    >>> if session.server is not None:
+    ...     print(session.server.name)
+    kimi-scripted-agent
     """
 
     __slots__ = ("name", "version")
     __match_args__ = ("name", "version")
 
     name: str
-    """Its name."""
+    """The name of the agent."""
     version: str
-    """Its version."""
+    """The version of the agent."""
 
     _fields = {"name": None, "version": None}
     _required = frozenset({"name", "version"})
@@ -1777,20 +2219,23 @@ class ServerInfo(Message):
 
 
 class SlashCommand(Message):
-    """A command that a prompt may begin with, as `/compact`.
+    """A command that a prompt may begin with, for example `/compact`.
 
     Since Wire 1.1.
+
+    >>> for command in session.slash_commands:
+    ...     print(f"/{command.name}: {command.description}")
     """
 
     __slots__ = ("name", "description", "aliases")
     __match_args__ = ("name", "description", "aliases")
 
     name: str
-    """Its name, without the slash."""
+    """The name of the command, without the slash."""
     description: str
-    """What it does."""
+    """A description of the command."""
     aliases: list[str]
-    """Other names."""
+    """Other names of the command, without the slash."""
 
     _fields = {"name": None, "description": None, "aliases": listed()}
     _required = frozenset({"name", "description"})
@@ -1812,15 +2257,19 @@ class RejectedTool(Message):
     """A tool that the agent refused.
 
     Since Wire 1.1.
+
+    >>> rejected = RejectedTool("Shell", "the agent has a tool of this name")
+    >>> print(rejected.name, "-", rejected.reason)
+    Shell - the agent has a tool of this name
     """
 
     __slots__ = ("name", "reason")
     __match_args__ = ("name", "reason")
 
     name: str
-    """Its name."""
+    """The name of the tool."""
     reason: str
-    """Why."""
+    """The reason of the agent."""
 
     _fields = {"name": None, "reason": None}
     _required = frozenset({"name", "reason"})
@@ -1832,18 +2281,21 @@ class RejectedTool(Message):
 
 
 class ExternalToolsResult(Message):
-    """What became of the program's tools.
+    """The accepted and the rejected tools of the program.
 
     Since Wire 1.1.
+
+    >>> for rejected in session.external_tools.rejected:
+    ...     print(rejected.name, "-", rejected.reason)
     """
 
     __slots__ = ("accepted", "rejected")
     __match_args__ = ("accepted", "rejected")
 
     accepted: list[str]
-    """The names of those that the model can call."""
+    """The names of the tools that the model can call."""
     rejected: list[RejectedTool]
-    """Those it cannot."""
+    """The rejected tools."""
 
     _fields = {"accepted": listed(), "rejected": listed(RejectedTool.from_payload)}
 
@@ -1859,9 +2311,13 @@ class ExternalToolsResult(Message):
 
 
 class HooksInfo(Message):
-    """Which hooks there are.
+    """The hooks of the agent.
 
     Since Wire 1.8.
+
+    >>> hooks = HooksInfo(supported_events=["PreToolUse", "Stop"])
+    >>> "Stop" in hooks.supported_events
+    True
     """
 
     __slots__ = ("supported_events", "configured")
@@ -1870,7 +2326,7 @@ class HooksInfo(Message):
     supported_events: list[str]
     """The events that hooks can be set on."""
     configured: dict[str, Any] | None
-    """How many are set on each event."""
+    """The number of hooks on each event."""
 
     _fields = {"supported_events": listed(), "configured": None}
 
@@ -1889,23 +2345,27 @@ class InitializeResult(Message):
     """The agent's answer to `initialize`.
 
     Since Wire 1.1.
+
+    >>> result = InitializeResult("1.10", ServerInfo("Kimi Code CLI", "1.50"))
+    >>> result.server.version
+    '1.50'
     """
 
     __slots__ = ("protocol_version", "server", "slash_commands", "external_tools", "hooks", "capabilities")
     __match_args__ = ("protocol_version", "server", "slash_commands", "external_tools", "hooks", "capabilities")
 
     protocol_version: str
-    """The version that it speaks."""
+    """The version of Wire that the agent speaks."""
     server: ServerInfo
-    """What it is."""
+    """The agent's name and version."""
     slash_commands: list[SlashCommand]
     """Commands that a prompt may begin with."""
     external_tools: ExternalToolsResult | None
-    """What became of the program's tools."""
+    """The accepted and the rejected tools of the program."""
     hooks: HooksInfo | None
-    """Which hooks there are; absent where there are none at all. Since Wire 1.8."""
+    """The hooks of the agent; absent if it has none. Since Wire 1.8."""
     capabilities: dict[str, Any] | None
-    """What the agent can do. Since Wire 1.3."""
+    """The agent's capabilities. Since Wire 1.3."""
 
     _fields = {
         "protocol_version": None,
@@ -1947,7 +2407,7 @@ ContentPart = Union[
 """A part of a message: of the user's input, of the model's answer, or of a tool's output."""
 
 Content = Union[str, list[ContentPart]]
-"""What a user says or a tool puts out: text, or a list of parts."""
+"""The content of a prompt or of a tool output: text, or a list of parts."""
 
 DisplayBlock = Union[
     BriefDisplayBlock,
@@ -1957,15 +2417,18 @@ DisplayBlock = Union[
     BackgroundTaskDisplayBlock,
     UnknownDisplayBlock,
 ]
-"""A block for display, beside what the model sees."""
+"""A block for display. The model does not see it."""
 
 Request = Union[
     ApprovalRequest,
     ToolCallRequest,
     QuestionRequest,
     HookRequest,
+    ReadFileRequest,
+    WriteFileRequest,
+    TerminalRequest,
 ]
-"""What the agent asks; in the stream of events, for display."""
+"""A request of the agent; in the stream of events it is for display."""
 
 Event = Union[
     TextPart,
@@ -1996,14 +2459,18 @@ Event = Union[
     ToolResult,
     ApprovalResponse,
     SubagentEvent,
+    PolicyDecision,
     HandlerFailed,
     ApprovalRequest,
     ToolCallRequest,
     QuestionRequest,
     HookRequest,
+    ReadFileRequest,
+    WriteFileRequest,
+    TerminalRequest,
     UnknownEvent,
 ]
-"""Whatever can come out of a session's stream."""
+"""Any event of a session."""
 
 _CONTENT_PARTS: Mapping[str, type[Message]] = {
     "text": TextPart,
@@ -2043,9 +2510,13 @@ _EVENTS: Mapping[str, Callable[[Any], Any]] = {
     "ToolResult": ToolResult.from_payload,
     "ApprovalResponse": ApprovalResponse.from_payload,
     "SubagentEvent": SubagentEvent.from_payload,
+    "PolicyDecision": PolicyDecision.from_payload,
     "HandlerFailed": HandlerFailed.from_payload,
     "ApprovalRequest": ApprovalRequest.from_payload,
     "ToolCallRequest": ToolCallRequest.from_payload,
     "QuestionRequest": QuestionRequest.from_payload,
     "HookRequest": HookRequest.from_payload,
+    "ReadFileRequest": ReadFileRequest.from_payload,
+    "WriteFileRequest": WriteFileRequest.from_payload,
+    "TerminalRequest": TerminalRequest.from_payload,
 }

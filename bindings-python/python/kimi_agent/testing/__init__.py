@@ -1,10 +1,13 @@
 """An agent for tests: it follows a script, needs no key and no network, and is started like the real one.
 
 >>> from kimi_agent.testing import scripted_agent
->>> executable = scripted_agent([[{"text": "Hello!"}]])
+>>> async with create_session(executable=scripted_agent([[{"text": "Hello!"}]])) as session:
+...     result = await session.prompt("Say hello").result()
+>>> result.text
+'Hello!'
 
-`executable` is what goes into the option of that name. A script is a list of turns, a turn a list of actions, one
-turn for each prompt; `docs/testing.md` describes them all.
+A script is a list of turns, a turn a list of actions, one turn for each prompt. `docs/reference/scripted-agent.md`
+describes them all.
 """
 
 from __future__ import annotations
@@ -50,11 +53,20 @@ def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os
     """Returns the value of the option `executable` with which an agent follows a script.
 
     Args:
-        script: A list of turns, each a list of actions; an object that holds the turns and says more; or the path of a
-            JSON file with either.
+        script: A list of turns, each a list of actions. Or an object that holds the turns and further fields. Or the
+            path of a JSON file with one of these.
 
     Raises:
         InvalidOption: The script is wrong; the text names the place. Or its file cannot be read.
+
+    >>> from kimi_agent.testing import scripted_agent
+    >>> executable = scripted_agent([[{"think": "A greeting."}, {"text": "Hello!"}], [{"text": "Bye."}]])
+    >>> async with create_session(executable=executable) as session:
+    ...     for question in ("Good morning", "Good night"):
+    ...         result = await session.prompt(question).result()
+    ...         print(result.text)
+    Hello!
+    Bye.
     """
     path = _checked(os.path.abspath(script)) if isinstance(script, (str, os.PathLike)) else _written(script)
     # Without `site`, and as a file: it needs nothing of this environment but the native module.
@@ -64,7 +76,7 @@ def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
 
 
-# It goes at the end of the process, or where that is killed, when a later one opens a session.
+# It is deleted at the end of the process. If the process is killed, a later one deletes it when it opens a session.
 _folder = _native.PrivateFolder()
 _numbers = itertools.count(1)
 atexit.register(_folder.remove)

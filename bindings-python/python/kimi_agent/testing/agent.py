@@ -37,7 +37,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Runs it on this process's stdin and stdout."""
+    """Runs the scripted agent on stdin and stdout of this process. Returns the exit code."""
     # Python's own handler would only note the signal, for a bytecode that never comes.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.run_scripted_agent(sys.argv[1:])

@@ -1,30 +1,16 @@
-"""`Hook`, and the answers `Reject` and `Block`."""
+"""`Hook`: a handler that the agent calls before or after an action."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._encode import seconds
 from ._errors import InvalidOption
 
 if TYPE_CHECKING:
-    from ._option_types import HookEvent, HookHandler, Seconds
+    from ._hook_types import HookEvent, HookHandler, Seconds
 
-__all__ = ["Block", "Hook", "Reject"]
-
-
-class Reject(NamedTuple):
-    """Rejects an approval request with feedback. The model reads it and continues (from Wire 1.6 on)."""
-
-    feedback: str
-    """The text that the model reads."""
-
-
-class Block(NamedTuple):
-    """Blocks the action that a hook was asked about."""
-
-    reason: str
-    """The reason, which the model reads."""
+__all__ = ["Hook"]
 
 
 class Hook:

@@ -1,0 +1,129 @@
+"""Rules that decide about tool calls. Loaded when a program makes a policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native
+from ._encode import to_jsonable
+from ._errors import InvalidOption
+from ._loop import called
+
+if TYPE_CHECKING:
+    from ._option_types import StrPath
+    from ._wire import ToolCallInfo
+
+__all__ = ["Policy", "PolicyVerdict"]
+
+
+@dataclass(frozen=True)
+class PolicyVerdict:
+    """A decision and its reason, from `Policy.check()`.
+
+    >>> verdict = Policy({"deny": ["execute(rm *)"]}).check({"name": "Shell", "arguments": {"command": "rm x"}})
+    >>> print(verdict.decision, verdict.rule)
+    deny execute(rm *)
+    """
+
+    decision: Literal["allow", "ask", "deny"]
+    """The decision."""
+    rule: str | None = None
+    """The rule that decided. None if the default decided, or if a part of the call cannot be decided."""
+    source: str | None = None
+    """The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`."""
+
+
+class Policy:
+    """Rules that decide which tool calls an agent may make, for the option `policy`.
+
+    The order is deny, ask, allow, default. Each part of a compound command needs a decision of its own, and the
+    strictest one counts.
+
+    Args:
+        rules: A mapping with the keys `default` ("ask", "deny" or "allow"), `deny`, `ask` and `allow` (lists of rules).
+
+    Raises:
+        InvalidOption: A rule is wrong. The text names it.
+
+    >>> policy = Policy({"allow": ["read", "execute(git status)"]})
+    >>> call = {"name": "Shell", "arguments": {"command": "git status && rm -rf ~"}}
+    >>> policy.check(call).decision
+    'ask'
+    """
+
+    __slots__ = ("_rules", "_warnings")
+
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        if not isinstance(rules, Mapping):
+            raise InvalidOption(f"policy: expected a mapping with rules, got {rules!r}", "policy")
+        self._read(to_jsonable(rules))
+
+    def _read(self, given: Any) -> None:
+        read = called(_native.read_policy, given)
+        self._rules: dict[str, Any] = read["policy"]
+        self._warnings: list[str] = read["warnings"]
+
+    @classmethod
+    def load(cls, path: StrPath) -> Policy:
+        """Reads the file of a policy: JSON if its name ends with `.json`, else TOML.
+
+        Args:
+            path: The path of the file.
+
+        Returns:
+            The policy.
+
+        Raises:
+            InvalidOption: The file cannot be read, or a rule is wrong. The text names the file, the line and the rule.
+
+        >>> with open("policy.toml", "w") as file:
+        ...     print('deny = ["execute(rm *)"]', file=file)
+        >>> Policy.load("policy.toml").warnings
+        []
+        """
+        policy = cls.__new__(cls)
+        policy._read(os.fspath(path))
+        return policy
+
+    @property
+    def warnings(self) -> list[str]:
+        """Rules that can never decide, because they match nothing or because another rule decides first.
+
+        >>> Policy({"deny": ["execute"], "allow": ["execute(ls)"]}).warnings
+        ['allow[0]: allow "execute(ls)": it has no effect, because deny "execute" decides first']
+        """
+        return list(self._warnings)
+
+    def check(self, tool_call: ToolCallInfo | Mapping[str, Any], work_dir: StrPath = ".") -> PolicyVerdict:
+        """Decides about a tool call, without an agent.
+
+        Args:
+            tool_call: The call: `request.tool_call`, or a mapping with `name`, and optionally `kind` and `arguments`.
+            work_dir: The directory that the agent would work in. Default: the current directory.
+
+        Returns:
+            The decision, and the rule that decided.
+
+        Raises:
+            InvalidOption: This is not a tool call.
+
+        >>> Policy({"allow": ["edit(src/**)"]}).check({"name": "WriteFile", "arguments": {"path": "src/a.py"}}).decision
+        'allow'
+        """
+        verdict = called(_native.check_policy, self._rules, to_jsonable(tool_call), os.fspath(work_dir))
+        return PolicyVerdict(**verdict)
+
+    def to_payload(self) -> dict[str, Any]:
+        """Returns the rules as JSON, with their places.
+
+        >>> Policy({"deny": ["mcp"]}).to_payload()["deny"]
+        ['mcp']
+        """
+        return self._rules
+
+    def __repr__(self) -> str:
+        lists = ", ".join(f"{key}={len(self._rules[key])}" for key in ("deny", "ask", "allow"))
+        return f"<Policy default={self._rules['default']} {lists}>"

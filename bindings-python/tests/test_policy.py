@@ -1,0 +1,51 @@
+"""Policies without an agent: hostile calls, files, errors and warnings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kimi_agent import InvalidOption, Policy, PolicyVerdict, ToolCallInfo
+
+HOSTILE: dict[str, Any] = json.loads((Path(__file__).parents[2] / "tests/policy/hostile.json").read_text("utf-8"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its paths and links are those of POSIX")
+def test_hostile_calls_get_their_decisions(tmp_path: Path) -> None:
+    for file in HOSTILE["files"]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    for link, target in HOSTILE["links"].items():
+        (tmp_path / link).symlink_to(target)
+    policy = Policy(HOSTILE["policy"])
+    wrong = [call for call in HOSTILE["calls"] if policy.check(call, tmp_path).decision != call["expect"]]
+    assert not wrong
+    assert len(HOSTILE["calls"]) >= 200
+
+
+def test_policy_of_a_file_names_places(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text('\ndeny = ["execute(rm *)"]\n', "utf-8")
+    call = ToolCallInfo("c1", "Shell", arguments={"command": "rm x"})
+    assert Policy.load(path).check(call) == PolicyVerdict("deny", "execute(rm *)", f"{path}:2")
+
+
+def test_wrong_policy_names_the_rule(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"policy.*deny\[0\]"):
+        Policy({"deny": ["execute("]})
+    with pytest.raises(InvalidOption, match="expected a mapping"):
+        Policy(["read"])  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="cannot be read"):
+        Policy.load(tmp_path / "none.toml")
+    with pytest.raises(InvalidOption, match="expected a tool call"):
+        Policy({}).check({})
+
+
+def test_warnings_and_repr_tell_about_the_rules() -> None:
+    policy = Policy({"deny": ["execute"], "allow": ["execute(ls)"]})
+    assert len(policy.warnings) == 1
+    assert repr(policy) == "<Policy default=ask deny=1, ask=0, allow=1>"
