@@ -3,9 +3,12 @@ import { defineConfig } from "eslint/config";
 import globals from "globals";
 import tseslint from "typescript-eslint";
 
+import documentation from "./eslint.docs.js";
+
 export default defineConfig(
   { ignores: ["dist/", "target/", "lib/addon.ts"] },
   eslint.configs.recommended,
+  documentation,
   {
     files: ["**/*.ts", "**/*.mts", "**/*.cts"],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],

@@ -7,7 +7,8 @@ import { checkedOptions, optionJson, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import { callNative } from "./errors.js";
 import { Handlers } from "./handlers.js";
-import { type AgentOptions, type AgentSessionOptions, type PreparedOptions, prepareOptions } from "./options.js";
+import type { AgentOptions, AgentSessionOptions } from "./option-types.js";
+import { type PreparedOptions, prepareOptions } from "./options.js";
 import { type CloseOptions, Session } from "./session.js";
 import { takeSignal } from "./signal.js";
 
@@ -19,7 +20,7 @@ export interface SessionInfo {
   workDir: string;
   /** The agent's title for the session, if it has one. */
   title: string | null;
-  /** When something last happened in the session, in ISO 8601, if the agent reports it. */
+  /** The time of the last activity in ISO 8601, if the agent reports it. */
   updatedAt: string | null;
 }
 
@@ -41,8 +42,15 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
 });
 
 /**
- * An agent with any number of sessions at once. They share one process if the agent's protocol allows it; otherwise each
- * session gets its own. Close the agent, or declare it with `await using`.
+ * An agent with any number of sessions at the same time. Over ACP they share one process; over Wire each session has a process
+ * of its own. Close the agent, or declare it with `await using`.
+ *
+ * @example
+ * ```ts
+ * await using agent = await openAgent();
+ * const session = await agent.createSession({ workDir: "." });
+ * const { text } = await session.prompt("What is in this directory?").result();
+ * ```
  */
 export class Agent implements AsyncDisposable {
   readonly #bridge: Bridge;
@@ -71,10 +79,16 @@ export class Agent implements AsyncDisposable {
   }
 
   /**
-   * Opens a session.
+   * Opens a session. The first session starts the agent's process.
    *
-   * @param options - The session's options; see {@link AgentSessionOptions}.
-   * @throws {@link InvalidOption} for a wrong option, and for an option of the agent's process, such as `executable`.
+   * @param options - The session's options; see {@link AgentSessionOptions}. Default: none.
+   * @returns The session, when the agent is ready.
+   * @throws {InvalidOption} if an option is wrong, or belongs to the agent's process, such as `executable`.
+   * @throws {SpawnError} if the agent cannot be started.
+   * @throws {HandshakeError} if the agent does not open the session.
+   * @throws {AgentExited} if the agent exits before the session is open.
+   * @throws {Timeout} if the opening takes longer than `handshakeTimeout`.
+   * @throws {SessionClosed} if the agent has been closed.
    *
    * @example
    * ```ts
@@ -89,8 +103,16 @@ export class Agent implements AsyncDisposable {
    * Opens a session that continues an earlier one.
    *
    * @param sessionId - The id of the earlier session, from `session.id` or {@link Agent.listSessions}.
-   * @param options - The session's options.
-   * @throws {@link InvalidOption} for a wrong option, or without an id.
+   * @param options - The session's options. Default: none.
+   * @returns The session, when the agent is ready.
+   * @throws {InvalidOption} if an option is wrong, or the id is empty or no text.
+   * @throws {KimiAgentError} if the session cannot be opened, with the errors of {@link Agent.createSession}.
+   *
+   * @example
+   * ```ts
+   * const [latest] = await agent.listSessions({ workDir: "." });
+   * if (latest) await agent.resume(latest.id, { workDir: latest.workDir });
+   * ```
    */
   async resume(sessionId: string, options: Omit<AgentSessionOptions, "sessionId"> = {}): Promise<Session> {
     return this.#open(existingSession("resume", sessionId), null, options);
@@ -99,10 +121,18 @@ export class Agent implements AsyncDisposable {
   /**
    * Opens a new session that begins with the messages of another, which stays as it is.
    *
-   * @param sessionId - The id of the other session.
-   * @param options - The new session's options.
-   * @throws {@link Unsupported} if the agent cannot fork sessions. Agents that speak Wire cannot.
-   * @throws {@link InvalidOption} for a wrong option, or without an id.
+   * @param sessionId - The id of the other session, from `session.id` or {@link Agent.listSessions}.
+   * @param options - The new session's options. Default: none.
+   * @returns The new session, when the agent is ready.
+   * @throws {Unsupported} if the agent cannot fork sessions. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if an option is wrong, or the id is empty or no text.
+   * @throws {KimiAgentError} if the session cannot be opened, with the errors of {@link Agent.createSession}.
+   *
+   * @example
+   * ```ts
+   * const variant = await agent.fork(session.id, { workDir: session.workDir });
+   * await variant.prompt("Try the other approach.").result();
+   * ```
    */
   async fork(sessionId: string, options: Omit<AgentSessionOptions, "sessionId"> = {}): Promise<Session> {
     return this.#open(null, existingSession("fork", sessionId), options);
@@ -111,8 +141,15 @@ export class Agent implements AsyncDisposable {
   /**
    * Lists the sessions that the agent keeps, also those of other processes.
    *
-   * @param options - `workDir`: list only sessions of this directory. Default: all.
-   * @throws {@link Unsupported} if the agent cannot list sessions. Agents that speak Wire cannot.
+   * @param options - `workDir`: list only sessions of this directory. Default: the sessions of all directories.
+   * @returns The sessions.
+   * @throws {Unsupported} if the agent cannot list sessions. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if `workDir` is not text.
+   *
+   * @example
+   * ```ts
+   * for (const { id, title } of await agent.listSessions({ workDir: "." })) console.log(id, title);
+   * ```
    */
   async listSessions({ workDir }: { workDir?: string | undefined } = {}): Promise<SessionInfo[]> {
     const given: unknown = workDir;
@@ -124,10 +161,36 @@ export class Agent implements AsyncDisposable {
   }
 
   /**
+   * Deletes a session that the agent keeps, with its messages. If the session is open in this program, close it first.
+   *
+   * @param sessionId - The id of the session, from `session.id` or {@link Agent.listSessions}.
+   * @throws {Unsupported} if the agent cannot delete sessions. Agents that speak Wire cannot.
+   * @throws {InvalidOption} if the id is empty or no text.
+   * @throws {RpcError} if the agent refuses.
+   *
+   * @example
+   * ```ts
+   * await session.close();
+   * await agent.deleteSession(session.id);
+   * ```
+   */
+  async deleteSession(sessionId: string): Promise<void> {
+    const id = existingSession("deleteSession", sessionId);
+    await this.#bridge.run(() => this.#native.deleteSession(id), this);
+  }
+
+  /**
    * Closes all sessions and waits until no process is left. Can be called again.
    *
-   * @param options - `timeout`, in milliseconds, overrides `closeTimeout`; 0 kills the processes at once.
-   * @throws {@link Timeout} if a process cannot be ended.
+   * @param options - `timeout`, in milliseconds, overrides `closeTimeout`; 0 kills the processes at once. Default:
+   * `closeTimeout`.
+   * @throws {Timeout} if a process cannot be ended.
+   * @throws {InvalidOption} if `timeout` is not a number of milliseconds.
+   *
+   * @example
+   * ```ts
+   * await agent.close({ timeout: 2_000 });
+   * ```
    */
   async close(options: CloseOptions = {}): Promise<void> {
     const { timeout } = checkedOptions("close()", options);
@@ -135,6 +198,11 @@ export class Agent implements AsyncDisposable {
     await this.#bridge.run(() => this.#native.close(optionJson("timeout", timeout ?? null)), keep);
   }
 
+  /**
+   * Closes the agent at the end of the block that declares it with `await using`.
+   *
+   * @returns When no process is left.
+   */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
@@ -162,9 +230,10 @@ function existingSession(method: string, id: unknown): string {
 /**
  * Opens an agent. No process is started before its first session.
  *
- * @param options - The options of the agent's process; see {@link AgentOptions}.
- * @throws {@link InvalidOption} for a wrong option.
- * @throws {@link SpawnError} if the agent's program does not exist.
+ * @param options - The options of the agent's process; see {@link AgentOptions}. Default: none.
+ * @returns The agent.
+ * @throws {InvalidOption} if an option is wrong.
+ * @throws {SpawnError} if the agent's program does not exist.
  *
  * @example
  * ```ts

@@ -19,7 +19,7 @@ interface Pending {
   reject: (error: Error) => void;
   /** Kept from being collected while the call is pending. */
   owner: object | undefined;
-  /** Where the program called. */
+  /** The caller's stack, for the error. */
   site: CallSite;
 }
 
@@ -50,7 +50,7 @@ export class Bridge {
     log.onLevel = (level) => {
       this.native.setLogLevel(level);
     };
-    if (log.level) this.native.setLogLevel(log.level);
+    if (log.logger !== undefined) this.native.setLogLevel(log.level);
   }
 
   static #instance: Bridge | undefined;
@@ -60,7 +60,7 @@ export class Bridge {
     if (this.#instance) return this.#instance;
     const module = loadNative();
     if (workerThreads.isMainThread) {
-      // Agents that are left get the chance to end in order, instead of dying with this process.
+      // Closes the sessions that the program has not closed, so that their agents are not killed with this process.
       process.once("exit", () => {
         module.shutdown();
       });
@@ -121,7 +121,7 @@ export class Bridge {
   }
 
   #drain(): void {
-    // What comes meanwhile wakes again.
+    // A delivery that arrives during the loop causes another wake-up.
     for (const delivery of this.native.drain()) this.#deliver(delivery);
     this.#updateRef();
   }
@@ -174,7 +174,7 @@ export class Bridge {
     const context = new JobContext();
     this.#jobs.set(id, context);
     handlers.run(job, context, (outcome) => {
-      // A job that was cancelled is known no more, and may belong to a session that is closed.
+      // A cancelled job is not in the map any more, and its session may be closed.
       if (this.#jobs.delete(id)) this.#endJob(id, outcome);
       this.#updateRef();
     });

@@ -1,4 +1,4 @@
-/** What prompts consist of: text, content parts, images. */
+/** The content of prompts: text, content parts, images. */
 
 import { kindOf, show, toJson, wrongOption } from "./arguments.js";
 import { callNative, type InvalidOption } from "./errors.js";
@@ -6,7 +6,7 @@ import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
 import type { ContentPart, ImageURLPart } from "./wire.js";
 
-/** What a prompt consists of: text, a content part, or a list of both. */
+/** The content of a prompt: text, a content part, or a list of both. */
 export type UserInput = string | ContentPart | readonly (string | ContentPart)[];
 
 /** The JSON of a prompt. The core checks parts; only what JSON would change is refused here. */
@@ -33,7 +33,7 @@ export function contentJson(content: UserInput): string {
  *
  * @param pathOrBytes - The path of a file, which is read at once, a `file:` URL, or the bytes of a file.
  * @returns A part for {@link Session.prompt}, alone or in a list with text.
- * @throws {@link InvalidOption} if the file cannot be read, is empty, or is not an image of a known type.
+ * @throws {InvalidOption} if the file cannot be read, is empty, or is not an image of a known type.
  *
  * @example
  * ```ts

@@ -1,6 +1,9 @@
 /** The classes of errors. Each has a stable `code`, the same in every language of the SDK. */
 
 import type { NativeError } from "./addon.js";
+import type { BudgetCounter } from "./budget.js";
+import { ERRORS_PAGE } from "./errors-page.js";
+import { PromptResult, type ResultFields } from "./result.js";
 
 /** The stable name of an error. */
 export type ErrorCode =
@@ -22,7 +25,8 @@ export type ErrorCode =
   | "llm_service_error"
   | "auth_expired"
   | "turn_cancelled"
-  | "max_steps_reached";
+  | "max_steps_reached"
+  | "budget_exceeded";
 
 /** The codes of errors that come as an agent's answer to a call. */
 export type RpcErrorCode =
@@ -34,7 +38,19 @@ export type RpcErrorCode =
   | "llm_service_error"
   | "auth_expired";
 
-/** The base of all errors of this package. */
+/**
+ * The base of all errors of this package.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof KimiAgentError)) throw error;
+ *   console.error(error.code, error.message, error.retryable ? "Try again later." : "");
+ * }
+ * ```
+ */
 export class KimiAgentError extends Error {
   /** The stable name of the error: unlike the message, it does not change between releases or languages. */
   readonly code: ErrorCode = "internal_error";
@@ -43,39 +59,118 @@ export class KimiAgentError extends Error {
    * exited, a deadline was exceeded, or another turn was running.
    */
   readonly retryable: boolean = false;
+  /** The address of the documentation of this kind of error: its causes, what to check, and remedies. */
+  declare readonly help: string;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param message - The problem. Default: empty.
+   * @param options - `cause`: the error behind this one. Default: none.
+   */
+  constructor(message?: string, options?: ErrorOptions) {
+    super(message, options);
+    // An own property, which Node prints behind the stack.
+    Object.assign(this, { help: this.help });
+  }
 }
 
-/** An option is wrong or unknown; nothing was started. */
+/**
+ * An option is wrong or unknown; nothing was started.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await createSession({ workDir: process.argv[2] });
+ * } catch (error) {
+ *   if (!(error instanceof InvalidOption)) throw error;
+ *   console.error(`wrong option ${error.option}: ${error.message}`);
+ * }
+ * ```
+ */
 export class InvalidOption extends KimiAgentError {
   override readonly code = "invalid_option";
   /** The option's name, as it is written in Node. */
   readonly option: string;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param option - The name of the option.
+   * @param message - The problem, and what was expected.
+   * @param options - `cause`: the error behind this one. Default: none.
+   */
   constructor(option: string, message: string, options?: ErrorOptions) {
     super(message, options);
     this.option = option;
   }
 }
 
-/** The agent could not be started. */
+/**
+ * The agent could not be started.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await createSession({ executable: "kimi" });
+ * } catch (error) {
+ *   if (!(error instanceof SpawnError)) throw error;
+ *   console.error("Install the agent, or set KIMI_AGENT_EXECUTABLE:", error.message);
+ * }
+ * ```
+ */
 export class SpawnError extends KimiAgentError {
   override readonly code = "spawn_error";
 }
 
-/** The agent did not open the session, or speaks no protocol that this SDK knows. */
+/**
+ * The agent did not open the session, or speaks no protocol that this SDK knows.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await createSession();
+ * } catch (error) {
+ *   if (!(error instanceof HandshakeError)) throw error;
+ *   console.error("This agent cannot be used:", error.message);
+ * }
+ * ```
+ */
 export class HandshakeError extends KimiAgentError {
   override readonly code = "handshake_error";
 }
 
-/** The agent's process ended while the session was open or opening. */
+/**
+ * The agent's process ended while the session was open or opening.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof AgentExited)) throw error;
+ *   console.error(error.exitCode ?? error.signal, error.stderr);
+ * }
+ * ```
+ */
 export class AgentExited extends KimiAgentError {
   override readonly code = "agent_exited";
   override readonly retryable: boolean = true;
-  /** The exit code; null when a signal ended the process or nobody knows. */
+  /** The exit code; null if a signal ended the process, or if the system does not report it. */
   readonly exitCode: number | null;
   /** The signal that ended the process, such as `"SIGKILL"`. */
   readonly signal: string | null;
   /** The end of what the agent wrote to stderr. */
   readonly stderr: string;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param message - The description of the end.
+   * @param exitCode - The exit code. Default: null.
+   * @param signal - The name of the signal. Default: null.
+   * @param stderr - The end of what the agent wrote to stderr. Default: empty.
+   */
   constructor(message: string, exitCode: number | null = null, signal: string | null = null, stderr = "") {
     super(message);
     this.exitCode = exitCode;
@@ -84,36 +179,107 @@ export class AgentExited extends KimiAgentError {
   }
 }
 
-/** The agent violated the protocol, for example with an oversized line. The session is closed. */
+/**
+ * The agent violated the protocol, for example with an oversized line. The session is closed.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof ProtocolError)) throw error;
+ *   console.error("A new session is needed:", error.message);
+ * }
+ * ```
+ */
 export class ProtocolError extends KimiAgentError {
   override readonly code = "protocol_error";
 }
 
-/** The agent cannot do this. */
+/**
+ * The agent cannot do this.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.undo();
+ * } catch (error) {
+ *   if (!(error instanceof Unsupported)) throw error;
+ *   console.error("This agent cannot undo turns.");
+ * }
+ * ```
+ */
 export class Unsupported extends KimiAgentError {
   override readonly code = "unsupported";
 }
 
-/** The session is closed. */
+/**
+ * The session is closed.
+ *
+ * @example
+ * ```ts
+ * let open = session;
+ * try {
+ *   await open.prompt("Go on.").result();
+ * } catch (error) {
+ *   if (!(error instanceof SessionClosed)) throw error;
+ *   open = await createSession({ sessionId: session.id, workDir: session.workDir });
+ * }
+ * ```
+ */
 export class SessionClosed extends KimiAgentError {
   override readonly code = "session_closed";
 }
 
-/** A deadline was exceeded. */
+/**
+ * A deadline was exceeded.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.", { timeout: 60_000 }).result();
+ * } catch (error) {
+ *   if (!(error instanceof Timeout)) throw error;
+ *   console.error("It took longer than a minute.");
+ * }
+ * ```
+ */
 export class Timeout extends KimiAgentError {
   override readonly code = "timeout";
   override readonly retryable: boolean = true;
 }
 
 /**
- * A call from inside the reader's own loop waited behind more unread events than may be kept; or a session that shares its
- * process left too much unread while others went on, and is over.
+ * The buffer of unread events is full. A call inside the loop over a turn waits for an answer behind too many unread events, or
+ * a session that shares its process leaves too many events unread. The shared session is then closed.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof EventBufferFull)) throw error;
+ *   console.error("Read the events faster, or raise eventBufferBytes:", error.message);
+ * }
+ * ```
  */
 export class EventBufferFull extends KimiAgentError {
   override readonly code = "event_buffer_full";
 }
 
-/** The agent answered a call with an error. */
+/**
+ * The agent answered a call with an error.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof RpcError)) throw error;
+ *   console.error(error.code, error.rpcCode, error.data);
+ * }
+ * ```
+ */
 export class RpcError extends KimiAgentError {
   override readonly code: RpcErrorCode = "rpc_error";
   /**
@@ -121,10 +287,19 @@ export class RpcError extends KimiAgentError {
    * itself, without asking the agent.
    */
   readonly rpcCode: number | null;
-  /** What the agent attached to its error. */
+  /** The data that the agent attached to its error. */
   readonly data: unknown;
-  /** What to do about it, if the SDK knows; `message` ends with it. */
+  /** A hint for the solution, if the SDK has one; `message` ends with it. */
   readonly hint: string | null;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param message - The message, without the hint.
+   * @param rpcCode - The number in the agent's answer. Default: null.
+   * @param data - The data that the agent attached. Default: null.
+   * @param hint - The hint, which is appended to the message. Default: null.
+   */
   constructor(message: string, rpcCode: number | null = null, data: unknown = null, hint: string | null = null) {
     super(hint === null ? message : `${message}; ${hint}`);
     this.rpcCode = rpcCode;
@@ -133,84 +308,249 @@ export class RpcError extends KimiAgentError {
   }
 }
 
-/** A turn is running in this session, or waits for the handler that called. */
+/**
+ * Another turn of this session runs, or a handler waits for the turn that waits for this handler.
+ *
+ * @example
+ * ```ts
+ * const first = session.prompt("Fix the failing test.");
+ * try {
+ *   await session.prompt("Update the changelog.").result();
+ * } catch (error) {
+ *   if (!(error instanceof TurnInProgress)) throw error;
+ *   await first.result();
+ * }
+ * ```
+ */
 export class TurnInProgress extends RpcError {
   override readonly code = "turn_in_progress";
   override readonly retryable: boolean = true;
 }
 
-/** No turn is running in this session. */
+/**
+ * No turn is running in this session.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await turn.steer("Leave the tests as they are.");
+ * } catch (error) {
+ *   if (!(error instanceof NoActiveTurn)) throw error;
+ *   await session.prompt("Leave the tests as they are.").result();
+ * }
+ * ```
+ */
 export class NoActiveTurn extends RpcError {
   override readonly code = "no_active_turn";
 }
 
-/** The agent has no model configured. */
+/**
+ * The agent has no login and no model, or kimi-cli does not know the name in `model`.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof LlmNotSet)) throw error;
+ *   console.error("Log in, or choose a model in the configuration:", error.hint);
+ * }
+ * ```
+ */
 export class LlmNotSet extends RpcError {
   override readonly code = "llm_not_set";
 }
 
-/** The agent cannot use the configured model. */
+/**
+ * The model lacks an ability that the prompt needs, for example to read images.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof LlmNotSupported)) throw error;
+ *   console.error("Choose another model:", error.message);
+ * }
+ * ```
+ */
 export class LlmNotSupported extends RpcError {
   override readonly code = "llm_not_supported";
 }
 
-/** The model's service failed or refused the request. */
+/**
+ * The model's service failed or refused the request.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof LlmServiceError)) throw error;
+ *   if (error.retryable) await session.prompt("Go on.").result();
+ * }
+ * ```
+ */
 export class LlmServiceError extends RpcError {
   override readonly code = "llm_service_error";
   override readonly retryable: boolean = true;
 }
 
-/** The login of the agent has expired. */
+/**
+ * The agent's login has expired or is missing.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.").result();
+ * } catch (error) {
+ *   if (!(error instanceof AuthExpired)) throw error;
+ *   console.error("Log in again:", error.hint);
+ * }
+ * ```
+ */
 export class AuthExpired extends RpcError {
   override readonly code = "auth_expired";
 }
 
-/** From `result.raiseForStatus()`: the turn was cancelled. */
+/**
+ * From `result.raiseForStatus()`: the turn was cancelled.
+ *
+ * @example
+ * ```ts
+ * const result = await turn.result();
+ * try {
+ *   console.log(result.raiseForStatus().text);
+ * } catch (error) {
+ *   if (!(error instanceof TurnCancelled)) throw error;
+ *   console.log("cancelled:", error.cause);
+ * }
+ * ```
+ */
 export class TurnCancelled extends KimiAgentError {
   override readonly code = "turn_cancelled";
 }
 
-/** From `result.raiseForStatus()`: the turn was ended by its limit of steps. */
+/**
+ * From `result.raiseForStatus()`: the turn was ended by its limit of steps.
+ *
+ * @example
+ * ```ts
+ * const result = await turn.result();
+ * try {
+ *   console.log(result.raiseForStatus().text);
+ * } catch (error) {
+ *   if (!(error instanceof MaxStepsReached)) throw error;
+ *   await session.prompt("Go on.").result();
+ * }
+ * ```
+ */
 export class MaxStepsReached extends KimiAgentError {
   override readonly code = "max_steps_reached";
   /** How many steps there were, if the agent said so. */
   readonly steps: number | null;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param message - The message.
+   * @param steps - The number of steps. Default: null.
+   */
   constructor(message: string, steps: number | null = null) {
     super(message);
     this.steps = steps;
   }
 }
 
-// Not `constructor.name`, which minifiers change.
-const NAMED = {
-  KimiAgentError,
-  InvalidOption,
-  SpawnError,
-  HandshakeError,
-  AgentExited,
-  ProtocolError,
-  Unsupported,
-  SessionClosed,
-  Timeout,
-  EventBufferFull,
-  RpcError,
-  TurnInProgress,
-  NoActiveTurn,
-  LlmNotSet,
-  LlmNotSupported,
-  LlmServiceError,
-  AuthExpired,
-  TurnCancelled,
-  MaxStepsReached,
+/** The result of a turn in which nothing happened. */
+const NOTHING: ResultFields = {
+  status: "cancelled",
+  steps: 0,
+  text: "",
+  usage: { input_other: 0, output: 0, input_cache_read: 0, input_cache_creation: 0 },
+  tool_calls: [],
+  rejected: [],
+  handler_failures: [],
 };
-for (const [name, { prototype }] of Object.entries(NAMED)) prototype.name = name;
+
+/**
+ * The turn, or all turns of its session, used more than a budget allows. The turn is cancelled.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await session.prompt("Fix the failing test.", { budget: { tokens: 200_000, steps: 30 } }).result();
+ * } catch (error) {
+ *   if (!(error instanceof BudgetExceeded)) throw error;
+ *   console.error(`${error.used} of ${error.limit} ${error.counter}:`, error.result.text);
+ * }
+ * ```
+ */
+export class BudgetExceeded extends KimiAgentError {
+  override readonly code = "budget_exceeded";
+  /** The option with the limit. After `"sessionBudget"` every further prompt of the session fails, too. */
+  readonly option: "budget" | "sessionBudget";
+  /** The name of the limit. */
+  readonly counter: BudgetCounter;
+  /** The limit. */
+  readonly limit: number;
+  /** The amount that was used. */
+  readonly used: number;
+  /** The result of the turn up to its end: its tool calls, its tokens, and the last text that it said. */
+  readonly result: PromptResult;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param message - The message.
+   * @param fields - The properties. Default: a budget of no tokens, and an empty result.
+   */
+  constructor(message: string, fields: Partial<Pick<BudgetExceeded, "option" | "counter" | "limit" | "used" | "result">> = {}) {
+    super(message);
+    this.option = fields.option ?? "budget";
+    this.counter = fields.counter ?? "tokens";
+    this.limit = fields.limit ?? 0;
+    this.used = fields.used ?? 0;
+    this.result = fields.result ?? new PromptResult(NOTHING);
+  }
+}
+
+// Not `constructor.name`, which minifiers change.
+const CLASSES: Readonly<Record<ErrorCode, readonly [name: string, { readonly prototype: KimiAgentError }]>> = {
+  internal_error: ["KimiAgentError", KimiAgentError],
+  invalid_option: ["InvalidOption", InvalidOption],
+  spawn_error: ["SpawnError", SpawnError],
+  handshake_error: ["HandshakeError", HandshakeError],
+  agent_exited: ["AgentExited", AgentExited],
+  protocol_error: ["ProtocolError", ProtocolError],
+  unsupported: ["Unsupported", Unsupported],
+  session_closed: ["SessionClosed", SessionClosed],
+  timeout: ["Timeout", Timeout],
+  event_buffer_full: ["EventBufferFull", EventBufferFull],
+  rpc_error: ["RpcError", RpcError],
+  turn_in_progress: ["TurnInProgress", TurnInProgress],
+  no_active_turn: ["NoActiveTurn", NoActiveTurn],
+  llm_not_set: ["LlmNotSet", LlmNotSet],
+  llm_not_supported: ["LlmNotSupported", LlmNotSupported],
+  llm_service_error: ["LlmServiceError", LlmServiceError],
+  auth_expired: ["AuthExpired", AuthExpired],
+  turn_cancelled: ["TurnCancelled", TurnCancelled],
+  max_steps_reached: ["MaxStepsReached", MaxStepsReached],
+  budget_exceeded: ["BudgetExceeded", BudgetExceeded],
+};
+for (const [code, [name, { prototype }]] of Object.entries(CLASSES)) {
+  Object.assign(prototype, { name, help: `${ERRORS_PAGE}#${code}` });
+}
 
 /**
  * All classes of errors that this package raises. Their `code` tells them apart: after
  * {@link isKimiAgentError}, `switch (error.code)` narrows to the class.
  */
 export type AnyKimiAgentError =
-  | (KimiAgentError & { readonly code: "internal_error" })
+  | (KimiAgentError & {
+      /** The stable name of an error of the SDK itself. */
+      readonly code: "internal_error";
+    })
   | InvalidOption
   | SpawnError
   | HandshakeError
@@ -220,7 +560,10 @@ export type AnyKimiAgentError =
   | SessionClosed
   | Timeout
   | EventBufferFull
-  | (RpcError & { readonly code: "rpc_error" })
+  | (RpcError & {
+      /** The stable name of an answer that has no class of its own. */
+      readonly code: "rpc_error";
+    })
   | TurnInProgress
   | NoActiveTurn
   | LlmNotSet
@@ -228,12 +571,14 @@ export type AnyKimiAgentError =
   | LlmServiceError
   | AuthExpired
   | TurnCancelled
-  | MaxStepsReached;
+  | MaxStepsReached
+  | BudgetExceeded;
 
 /**
  * Returns whether a value is an error of this package. TypeScript then narrows it by its `code`.
  *
- * @param error - What a call threw.
+ * @param error - The value that a call threw.
+ * @returns Whether the value is an error of this package.
  *
  * @example
  * ```ts
@@ -289,7 +634,16 @@ function withoutRetryable(native: NativeError): KimiAgentError {
   }
   if (code === "invalid_option") return new InvalidOption(native.option ?? "", message);
   if (code === "agent_exited") return new AgentExited(message, native.exitCode, native.signal, native.stderr);
+  if (code === "budget_exceeded") return budgetExceeded(native);
   return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);
+}
+
+function budgetExceeded({ message, option, budget }: NativeError): BudgetExceeded {
+  if (budget === undefined) return new BudgetExceeded(message);
+  const { counter, limit, used, resultJson } = budget;
+  const result = new PromptResult(JSON.parse(resultJson) as ResultFields);
+  const properties = { option, counter, limit, used, result } as Partial<BudgetExceeded>;
+  return new BudgetExceeded(message, properties);
 }
 
 /** Calls the addon. Throws its error as the public error, with the stack of `site` if that is given. */

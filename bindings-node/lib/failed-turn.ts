@@ -44,7 +44,7 @@ export class FailedTurn implements TurnHandle {
   }
 
   took(): void {
-    // There is no batch.
+    // A failed turn has no batch.
   }
 
   startLoop(): void {

@@ -2,10 +2,21 @@
 
 import type { Delivery } from "./addon.js";
 import { toJson, wrongOption } from "./arguments.js";
+import { Block, type HandlerContext, Reject } from "./handler-types.js";
+import { log } from "./log.js";
 import { revealEvent, revealToolCall } from "./messages.js";
 import { asyncHooks } from "./node.js";
-import { Block, type HandlerContext, type HandlerFunctions, Reject } from "./options.js";
-import type { ApprovalRequest, Event, HookRequest, JsonObject, QuestionRequest } from "./wire.js";
+import type { HandlerFunctions } from "./options.js";
+import type {
+  ApprovalRequest,
+  Event,
+  HookRequest,
+  JsonObject,
+  QuestionRequest,
+  ReadFileRequest,
+  TerminalRequest,
+  WriteFileRequest,
+} from "./wire.js";
 
 /** A call of a handler. */
 export interface Job {
@@ -37,14 +48,14 @@ export class JobContext implements HandlerContext {
     return this.#controller.signal;
   }
 
-  /** Nobody waits for the answer any more. */
+  /** Withdraws a request whose answer is not needed any more. */
   abort(): void {
     this.#aborted = true;
     this.#controller?.abort();
   }
 }
 
-/** What came of a job: an answer, or the text of what was thrown. */
+/** The outcome of a job: an answer, or the text of the thrown error. */
 export type JobOutcome = { answerJson: string } | { failure: string };
 
 /** The JSON of an answer: {@link Reject} and {@link Block} become objects, undefined becomes null. */
@@ -97,20 +108,33 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, contex
       return functions.event?.(revealEvent(payload as Event), context);
     case "stderr":
       return functions.stderr?.(payload as string, context);
+    case "read_file":
+      return functions.readFile?.(payload as ReadFileRequest, context);
+    case "write_file":
+      return functions.writeFile?.(payload as WriteFileRequest, context);
+    case "terminal":
+      return functions.terminal?.(payload as TerminalRequest, context);
   }
 }
 
-function failed(thrown: unknown): JobOutcome {
+function failed(job: Job, thrown: unknown): JobOutcome {
+  // An answer, and no failure: agents look for files that are optional.
+  if (job.kind === "read_file" && isNotFound(thrown)) return { answerJson: "null" };
+  log.handlerThrew(thrown);
   return { failure: errorText(thrown) };
 }
 
+function isNotFound(thrown: unknown): boolean {
+  return thrown instanceof Error && (thrown as { code?: unknown }).code === "ENOENT";
+}
+
 function answered(job: Job, answer: unknown): JobOutcome {
-  const ignored = job.kind === "event" || job.kind === "stderr";
+  const ignored = job.kind === "event" || job.kind === "stderr" || job.kind === "write_file";
   try {
     if (ignored) return { answerJson: "null" };
     return { answerJson: job.kind === "tool" ? answerJson(answer) : decisionJson(answer) };
   } catch (thrown) {
-    return failed(thrown);
+    return failed(job, thrown);
   }
 }
 
@@ -151,7 +175,7 @@ export class Handlers {
       answer = scope.runInAsyncScope(job.inTurn ? callServing : call, undefined, job, this.#functions, context);
       if (isThenable(answer)) pending = Promise.resolve(answer);
     } catch (thrown) {
-      done(failed(thrown));
+      done(failed(job, thrown));
       return;
     }
     if (pending === undefined) {
@@ -162,7 +186,7 @@ export class Handlers {
       done(answered(job, value));
     };
     const onFailure = (thrown: unknown): void => {
-      done(failed(thrown));
+      done(failed(job, thrown));
     };
     pending.then(onAnswer, onFailure);
   }

@@ -1,9 +1,9 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
 /**
- * Drive Kimi Code and kimi-cli from a program: sessions, streamed turns, approvals and tools of your own.
+ * Drive coding agents such as Kimi Code from Node: sessions, streamed turns, approvals, tools.
  *
- * @packageDocumentation
+ * @module kimi-agent
  */
 
 export { Agent, openAgent, type SessionInfo } from "./agent.js";
@@ -11,6 +11,7 @@ export {
   AgentExited,
   type AnyKimiAgentError,
   AuthExpired,
+  BudgetExceeded,
   type ErrorCode,
   EventBufferFull,
   HandshakeError,
@@ -32,11 +33,10 @@ export {
   TurnInProgress,
   Unsupported,
 } from "./errors.js";
+export type { Budget, BudgetCounter } from "./budget.js";
 export { image, type UserInput } from "./content.js";
-export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";
+export { Policy, type PolicyDecisionKind, type PolicyRules, type PolicyVerdict } from "./policy.js";
 export {
-  type AgentOptions,
-  type AgentSessionOptions,
   type ApprovalAnswer,
   type ApprovalHandler,
   Block,
@@ -51,32 +51,31 @@ export {
   type HookHandler,
   type QuestionAnswer,
   type QuestionHandler,
+  type ReadFileHandler,
   Reject,
   reject,
-  type SessionOptions,
-} from "./options.js";
+  type TerminalHandler,
+  type TerminalOutcome,
+  type WriteFileHandler,
+} from "./handler-types.js";
+export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";
 export type { RequestReference, Usage } from "./messages.js";
+export type { AgentOptions, AgentSessionOptions, SessionOptions } from "./option-types.js";
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
 export type { WireVersion } from "./script.js";
-export { type Capabilities, type CloseOptions, createSession, prompt, type PromptOptions, Session } from "./session.js";
 export {
-  type AnyObject,
-  type ExternalTool,
-  type JsonSchema,
-  type StandardSchema,
-  tool,
-  type ToolArguments,
-  type ToolDescription,
-  type ToolOutcome,
-} from "./tool.js";
-export {
-  type HandlerFailure,
-  PromptResult,
-  type RejectedApproval,
-  Replay,
-  type ToolCallRecord,
-  Turn,
-  type TurnStatus,
-} from "./turn.js";
+  type Capabilities,
+  type CloseOptions,
+  type ConfigChoice,
+  type ConfigOption,
+  createSession,
+  prompt,
+  type PromptOptions,
+  Session,
+} from "./session.js";
+export { type ExternalTool, tool, type ToolArguments, type ToolDescription, type ToolOutcome } from "./tool.js";
+export type { AnyObject, JsonSchema, StandardSchema } from "./tool-schema.js";
+export { type HandlerFailure, PromptResult, type RejectedApproval, type ToolCallRecord, type TurnStatus } from "./result.js";
+export { Replay, Turn } from "./turn.js";
 export type * from "./wire.js";

@@ -1,35 +1,83 @@
-/** The SDK's own log, which goes nowhere until the program sets a logger. */
+/** The SDK's own log. Until the program sets a logger, its warnings and errors are warnings of the process. */
 
 import { show, wrongOption } from "./arguments.js";
 
 /** The severity of a log record. */
 export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
 
-/** A record of the SDK's log. */
+/** A record of the SDK's log: an event of the SDK, with its severity and its source. */
 export interface LogRecord {
   /** The severity. */
   level: LogLevel;
   /** The part of the SDK that wrote the record. */
   target: string;
-  /** What happened. */
+  /** The event and its fields, for example `invalid JSON-RPC message dropped`. */
   message: string;
 }
 
-/** Gets the records of the log. */
+/** Gets the records of the log, one call for each. If it throws, the process emits a `KimiAgentWarning`. */
 export type Logger = (record: LogRecord) => void;
 
 /** The severest first. */
 const LEVELS: readonly LogLevel[] = ["error", "warn", "info", "debug", "trace"];
 
+/** The type of all warnings of this package. */
+const WARNING = "KimiAgentWarning";
+
+/** The records about handlers that fail, are missing or take long. */
+const HANDLERS = "kimi_agent.handlers";
+
+/** Of so many causes at most there is a warning: a program may run for months. */
+const MAX_WARNINGS = 100;
+
+/** So many thrown errors are kept until the core reports them. */
+const MAX_THROWN = 16;
+
 function warn(error: unknown): void {
-  process.emitWarning(`the logger of kimi-agent failed: ${String(error)}`, "KimiAgentWarning");
+  process.emitWarning(`the logger of kimi-agent failed: ${String(error)}`, { type: WARNING, code: "KIMI_AGENT_LOGGER" });
 }
 
-/** Where records go in this JavaScript environment, and who must know that it changed. */
+/** Without a logger: one warning of the process for each cause. */
+class ProcessWarnings {
+  readonly #emitted = new Set<string>();
+  /** The errors that handlers threw, by their texts. */
+  readonly #thrown = new Map<string, Error>();
+
+  /** A handler has thrown this. The core's record has only its text; the warning gets the stack. */
+  thrown(error: Error): void {
+    const [text = ""] = (error.message || error.name).split("\n", 1);
+    if (this.#thrown.size >= MAX_THROWN) this.#thrown.clear();
+    this.#thrown.set(text, error);
+  }
+
+  write({ level, target, message }: LogRecord): void {
+    if (LEVELS.indexOf(level) > LEVELS.indexOf("warn")) return;
+    if (this.#emitted.has(message) || this.#emitted.size >= MAX_WARNINGS) return;
+    this.#emitted.add(message);
+    const code = target === HANDLERS ? "KIMI_AGENT_HANDLER" : "KIMI_AGENT_WARNING";
+    const detail = this.#stackOf(message);
+    process.emitWarning(message, { type: WARNING, code, ...(detail === undefined ? {} : { detail }) });
+  }
+
+  #stackOf(message: string): string | undefined {
+    if (!message.startsWith("a handler failed;")) return undefined;
+    const plain = message.replaceAll('\\"', '"');
+    for (const [text, error] of this.#thrown) {
+      if (!plain.includes(`error="${text}`)) continue;
+      this.#thrown.delete(text);
+      return error.stack;
+    }
+    return undefined;
+  }
+}
+
+/** The recipient of log records in this JavaScript environment, and the listeners to its change. */
 class Log {
-  logger: Logger | null = null;
-  level: LogLevel | null = null;
+  /** Undefined until the program sets it; null if the program has turned the log off. */
+  logger: Logger | null | undefined;
+  level: LogLevel | null = "warn";
   onLevel: (level: LogLevel | null) => void = () => undefined;
+  readonly #warnings = new ProcessWarnings();
 
   set(logger: Logger | null, level: LogLevel): void {
     this.logger = logger;
@@ -37,8 +85,17 @@ class Log {
     this.onLevel(this.level);
   }
 
+  /** A handler has thrown this. */
+  handlerThrew(thrown: unknown): void {
+    if (this.logger === undefined && thrown instanceof Error) this.#warnings.thrown(thrown);
+  }
+
   /** An error of the logger becomes a warning: it must not end the program. */
   write(record: LogRecord): void {
+    if (this.logger === undefined) {
+      this.#warnings.write(record);
+      return;
+    }
     if (this.level === null || LEVELS.indexOf(record.level) > LEVELS.indexOf(this.level)) return;
     try {
       const result: unknown = this.logger?.(record);
@@ -54,10 +111,11 @@ export const log = new Log();
 
 /**
  * Sends the SDK's log records to a function. There is one logger in each JavaScript environment; the last call counts.
+ * Until the first call, warnings and errors are emitted by `process.emitWarning()` as `KimiAgentWarning`, each cause once.
  *
- * @param logger - Gets each record. `null` turns the log off, which is the default.
+ * @param logger - Gets each record. `null` turns the log off, with its warnings.
  * @param level - The least severe level to send: `"error"`, `"warn"`, `"info"`, `"debug"` or `"trace"`. Default: `"info"`.
- * @throws {@link InvalidOption} for a logger that is not a function, or an unknown level; the log then stays as it was.
+ * @throws {InvalidOption} if the logger is not a function, or the level is unknown; the log then stays as it was.
  *
  * @example
  * ```ts

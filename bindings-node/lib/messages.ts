@@ -1,8 +1,8 @@
-/** What the SDK adds to the agent's messages: the tool call, the session of a request, and sums of tokens. */
+/** The additions of the SDK to the agent's messages: the tool call, the session of a request, and sums of tokens. */
 
 import type { RequestOrigin } from "./addon.js";
 import { show, wrongOption } from "./arguments.js";
-import type { Event, RequestEvent, TokenUsage, ToolCallInfo } from "./wire.js";
+import type { Event, EventOf, TokenUsage, ToolCallInfo } from "./wire.js";
 
 /** The tokens of a turn or of a session. */
 export interface Usage extends TokenUsage {
@@ -45,8 +45,11 @@ export function revealEvent(event: Event): Event {
   return event;
 }
 
-/** A request that is to be answered: its event, its payload, or its id. */
-export type RequestReference = RequestEvent | { readonly id: string } | string;
+/** A request that is to be answered: its event, its payload, or its id. `T` is the type of the request. */
+export type RequestReference<T extends Answerable = Answerable> = EventOf<T> | EventOf<T>["payload"] | string;
+
+/** The types of requests that `respond()` answers. */
+type Answerable = "ApprovalRequest" | "QuestionRequest";
 
 /** Which session a delivered request belongs to. A copy of the request is not in here: only its id says which one it is. */
 const origins = new WeakMap<object, RequestOrigin>();

@@ -2,20 +2,25 @@
 
 import { KimiAgentError, SpawnError } from "./errors.js";
 import { fs, nodeModule, path } from "./node.js";
+import { type Platform, platformFile, platformName, platformPackage, PLATFORMS } from "./platforms.js";
 import { VERSION } from "./version.js";
 
 /** The addon. */
 export type NativeModule = typeof import("./addon.js");
 
-const TRIPLETS: Partial<Record<NodeJS.Platform, (arch: string) => string>> = {
-  linux: (arch) => `linux-${arch}-${usesMusl() ? "musl" : "gnu"}`,
-  win32: (arch) => `win32-${arch}-msvc`,
-};
+/** The system that this runs on, and the main program. Tests pass others. */
+export interface Host extends Platform {
+  main: string | undefined;
+}
+
+function thisHost(): Host {
+  const { platform: os, arch: cpu } = process;
+  return { os, cpu, ...(os === "linux" && { libc: usesMusl() ? "musl" : "glibc" }), main: process.argv[1] };
+}
 
 /** The name of the addon's file for the machine that this runs on. */
 export function nativeFileName(): string {
-  const triplet = TRIPLETS[process.platform] ?? ((arch: string) => `${process.platform}-${arch}`);
-  return `kimi-agent.${triplet(process.arch)}.node`;
+  return platformFile(platformName(thisHost()));
 }
 
 function usesMusl(): boolean {
@@ -23,10 +28,19 @@ function usesMusl(): boolean {
   return fs.existsSync(`/lib/ld-musl-${loader}.so.1`) && !hasGlibc();
 }
 
-/** A glibc machine may have musl's loader installed beside its own. */
+/** A glibc machine may have musl's loader installed next to its own. */
 function hasGlibc(): boolean {
-  const report = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
-  return report.header?.glibcVersionRuntime !== undefined;
+  const report = process.report as typeof process.report & { excludeNetwork?: boolean };
+  const before = report.excludeNetwork;
+  // The report would look up the names of all hosts that the program is connected to.
+  report.excludeNetwork = true;
+  try {
+    const { header } = report.getReport() as { header?: { glibcVersionRuntime?: string } };
+    return header?.glibcVersionRuntime !== undefined;
+  } finally {
+    if (before === undefined) delete report.excludeNetwork;
+    else report.excludeNetwork = before;
+  }
 }
 
 let loaded: NativeModule | undefined;
@@ -34,71 +48,155 @@ let loaded: NativeModule | undefined;
 /** Loads the addon, once. */
 export function loadNative(): NativeModule {
   if (loaded) return loaded;
-  const file = installedFile(nativeFileName(), "its native module");
+  const host = thisHost();
+  const file = findNative(host);
   try {
     // Not a plain `require`, which bundlers replace.
     loaded = nodeModule.createRequire(file)(file) as NativeModule;
   } catch (error) {
-    const platform = `${process.platform}-${process.arch}`;
-    const text = `kimi-agent could not load its native module for ${platform}, ${file}: ${String(error)}`;
-    // The package is intact. The call can be repeated when there are descriptors again.
-    if (text.includes("Too many open files")) {
-      throw new SpawnError(`${text}; close files or sessions, or raise the limit (\`ulimit -n\`)`, { cause: error });
-    }
-    throw new KimiAgentError(`${text}; install the package again on this machine: \`npm install kimi-agent\``, { cause: error });
+    throw loadError(platformName(host), file, error);
   }
   return loaded;
 }
 
+/** Returns the error for a native file that is there and cannot be loaded. */
+export function loadError(name: string, file: string, error: unknown): KimiAgentError {
+  const text = `kimi-agent could not load its native module for ${name}, ${file}: ${String(error)}`;
+  // The package is intact. The call can be repeated when there are descriptors again.
+  if (text.includes("Too many open files")) {
+    return new SpawnError(`${text}; close files or sessions, or raise the limit (\`ulimit -n\`)`, { cause: error });
+  }
+  const oldGlibc = /version [`'](GLIBC_[\d.]+)' not found/.exec(text)?.[1];
+  const remedy =
+    oldGlibc === undefined
+      ? `${REINSTALL}: \`npm install kimi-agent\``
+      : `the C library of this system is older than ${oldGlibc.replace("_", " ")}; use a newer release of the system`;
+  return new KimiAgentError(`${text}; ${remedy}`, { cause: error });
+}
+
 const NAME = "kimi-agent";
+const REINSTALL = "delete node_modules and install the package again on this machine";
+const EXTERNAL =
+  "If this program is a bundle, keep the package out of it: `external: [\"kimi-agent\"]` (esbuild, Rollup), " +
+  "`externals: { \"kimi-agent\": \"commonjs kimi-agent\" }` (webpack), `ssr: { external: [\"kimi-agent\"] }` (Vite) or " +
+  "`serverExternalPackages: [\"kimi-agent\"]` (Next.js); and install it where the bundle runs.";
 
 /** The folder of this file, or in a bundle that of the bundle. Bundlers put a constant here, or nothing at all. */
 const here = typeof __dirname === "string" ? __dirname : undefined;
+
+/**
+ * Finds the native file: in a folder that may hold files of the package, then in the package for this system.
+ *
+ * @throws {@link KimiAgentError} with the system, its package, and what to do.
+ */
+export function findNative(host: Host): string {
+  const name = platformName(host);
+  const places = [...folders(host.main)].map((folder) => path.join(folder, platformFile(name)));
+  const local = places.find((place) => fs.existsSync(place));
+  if (local !== undefined) return local;
+
+  let other: string | undefined;
+  for (const { folder, version } of installed(platformPackage(name), host.main)) {
+    const file = path.join(folder, platformFile(name));
+    if (version === VERSION && fs.existsSync(file)) return file;
+    if (version !== VERSION) other ??= version;
+  }
+  throw new KimiAgentError(
+    `kimi-agent cannot find its native module for ${name}: ${cause(host, name, other)}. ${missing(places)}. ${EXTERNAL}`,
+  );
+}
+
+/** Says why the package for this system is not there, as far as can be seen, and what to do. */
+function cause(host: Host, name: string, otherVersion: string | undefined): string {
+  const wanted = platformPackage(name);
+  if (!(name in PLATFORMS)) {
+    return `there is no package for this system. There are packages for ${list(Object.keys(PLATFORMS))}`;
+  }
+  if (otherVersion !== undefined) {
+    const both = `the package ${wanted} has version ${otherVersion}, and kimi-agent has ${VERSION}`;
+    return `${both}. Install the same version of both: \`npm install kimi-agent@${VERSION}\``;
+  }
+  const others = Object.keys(PLATFORMS).filter((other) => !installed(platformPackage(other), host.main).next().done);
+  const absent = `the package ${wanted} ${VERSION} is not installed`;
+  if (others.length === 0) {
+    return (
+      `${absent}. It is an optional dependency of kimi-agent: install without \`--omit=optional\` (npm), \`--no-optional\` (pnpm) and ` +
+      "`--ignore-optional` (yarn). If the lock file was written on another system, delete it and node_modules, and run `npm install kimi-agent`"
+    );
+  }
+  const { os, cpu, libc } = host;
+  const sameButLibc = others.some((other) => PLATFORMS[other]?.os === os && PLATFORMS[other].cpu === cpu);
+  const difference = sameButLibc ? `another C library: this Node uses ${String(libc)}` : "another system";
+  return (
+    `${absent}, but ${list(others.map(platformPackage))} for ${difference}. ` +
+    "Delete node_modules and the lock file, and run `npm install kimi-agent` on the system that runs the program"
+  );
+}
 
 /**
  * Finds a file of the installed package, also from a program that was bundled with this code.
  *
  * @param name - The path of the file in the package, such as `dist/index.js`.
  * @param what - What the file is, for the error.
- * @throws {@link KimiAgentError} with the places that were searched, and how a bundler is told to leave the package alone.
+ * @throws {KimiAgentError} with the places that were searched, and how a bundler is told to leave the package alone.
  */
 export function installedFile(name: string, what: string): string {
-  const places = new Set<string>();
-  for (const folder of folders()) {
-    const place = path.join(folder, name);
-    if (fs.existsSync(place)) return place;
-    places.add(place);
-  }
-  const missing = [...places].join(" and ") + (places.size === 1 ? " is" : " are") + " missing";
-  const platform = `${process.platform}-${process.arch}`;
+  const places = [...folders(process.argv[1])].map((folder) => path.join(folder, name));
+  const file = places.find((place) => fs.existsSync(place));
+  if (file !== undefined) return file;
   throw new KimiAgentError(
-    `kimi-agent cannot find ${what} for ${platform}: ${missing}. ` +
-      "If this program is a bundle, keep the package out of it: `external: [\"kimi-agent\"]` (esbuild, Rollup), " +
-      "`externals: { \"kimi-agent\": \"commonjs kimi-agent\" }` (webpack), `ssr: { external: [\"kimi-agent\"] }` (Vite) or " +
-      "`serverExternalPackages: [\"kimi-agent\"]` (Next.js); and install it where the bundle runs. " +
-      "If it is not, install the package again on this machine: `npm install kimi-agent`",
+    `kimi-agent cannot find ${what}: ${missing(places)}. ${EXTERNAL} If it is not, ${REINSTALL}: \`npm install kimi-agent\``,
   );
+}
+
+function missing(places: string[]): string {
+  const distinct = [...new Set(places)];
+  return `${list(distinct)} ${distinct.length === 1 ? "is" : "are"} missing`;
+}
+
+function list(items: string[]): string {
+  return items.length < 2 ? items.join() : `${items.slice(0, -1).join(", ")} and ${String(items.at(-1))}`;
 }
 
 /**
  * Folders that may hold the package's files: the package, if this code is not in a bundle; the package that the main program
- * finds; the folders of the bundle and of the main program. Never the current directory: its files may be anybody's.
+ * finds; the folders of the bundle and of the main program. Never the current directory, because it may contain files of strangers.
  */
-function* folders(): Generator<string> {
+function* folders(main: string | undefined): Generator<string> {
   if (here !== undefined) yield path.join(here, "..");
-  const main = process.argv[1];
-  if (main !== undefined) yield* resolvedFrom(main);
+  if (main !== undefined) yield* packageOf(main);
   if (here !== undefined) yield here;
   if (main !== undefined) yield path.dirname(main);
 }
 
-/** The package of this version, as a file resolves it. */
-function resolvedFrom(file: string): string[] {
+/** The folder of kimi-agent in this version, as a file resolves it. */
+function packageOf(file: string): string[] {
+  const found = resolved(NAME, file);
+  return found?.version === VERSION ? [found.folder] : [];
+}
+
+interface Installed {
+  folder: string;
+  version: string;
+}
+
+/** Where a package is installed, for this file, for the kimi-agent of the main program, and for the main program. */
+function* installed(name: string, main: string | undefined): Generator<Installed> {
+  const files = here === undefined ? [] : [path.join(here, "native.js")];
+  if (main !== undefined) files.push(...packageOf(main).map((folder) => path.join(folder, "package.json")), main);
+  for (const file of files) {
+    const found = resolved(name, file);
+    if (found) yield found;
+  }
+}
+
+function resolved(name: string, file: string): Installed | undefined {
   try {
-    const description = nodeModule.createRequire(fs.realpathSync(file)).resolve(`${NAME}/package.json`);
+    const from = fs.existsSync(file) ? fs.realpathSync(file) : file;
+    const description = nodeModule.createRequire(from).resolve(`${name}/package.json`);
     const { version } = JSON.parse(fs.readFileSync(description, "utf8")) as { version: string };
-    return version === VERSION ? [path.dirname(description)] : [];
+    return { folder: path.dirname(description), version };
   } catch {
-    return [];
+    return undefined;
   }
 }

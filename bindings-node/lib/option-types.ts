@@ -2,8 +2,20 @@
 
 /** The options of sessions, prompts and agents. */
 
-import type { ApprovalHandler, Dialect, HandlerContext, HookDefinition, QuestionHandler } from "./options.js";
-import type { AnyObject, ExternalTool } from "./tool.js";
+import type { Budget } from "./budget.js";
+import type {
+  ApprovalHandler,
+  Dialect,
+  HandlerContext,
+  HookDefinition,
+  QuestionHandler,
+  ReadFileHandler,
+  TerminalHandler,
+  WriteFileHandler,
+} from "./handler-types.js";
+import type { Policy, PolicyRules } from "./policy.js";
+import type { ExternalTool } from "./tool.js";
+import type { AnyObject } from "./tool-schema.js";
 import type { Event } from "./wire.js";
 
 /**
@@ -28,7 +40,7 @@ export interface SessionOptions {
   /** Whether the agent acts without asking for approval. Default: `false`. */
   yolo?: boolean | undefined;
   /**
-   * The path of a configuration file: JSON if its name ends with `.json`, otherwise TOML. Not together with `config`.
+   * The path of a configuration file: JSON if its name ends with `.json`, else TOML. Not together with `config`.
    * Default: the user's own file.
    */
   configFile?: string | undefined;
@@ -58,7 +70,10 @@ export interface SessionOptions {
   skillsDir?: string | undefined;
   /** Tools of this program that the model can call. Default: none. */
   tools?: readonly ExternalTool[] | undefined;
-  /** The largest number of steps in a turn, at least 1. Default: as the agent is configured. */
+  /**
+   * The largest number of steps in a turn, at least 1. Over ACP only Kimi Code takes it, for a session with a process
+   * of its own. Default: as the agent is configured.
+   */
   maxStepsPerTurn?: number | undefined;
   /**
    * The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
@@ -66,8 +81,13 @@ export interface SessionOptions {
    */
   maxRetriesPerStep?: number | undefined;
   /**
+   * Rules that decide about approval requests before `onApproval`. If the agent has hooks, rules that deny also see
+   * calls that need no approval. Default: none.
+   */
+  policy?: PolicyRules | Policy | string | undefined;
+  /**
    * Answers approval requests. With `"manual"` the reader of the events answers them with `respond()`. It has no
-   * deadline. Default: with `yolo` every request is approved, otherwise every request is rejected.
+   * deadline. Default: with `yolo` every request is approved, else every request is rejected.
    */
   onApproval?: ApprovalHandler | "manual" | undefined;
   /**
@@ -75,6 +95,19 @@ export interface SessionOptions {
    * deadline. Default: the agent cannot ask questions.
    */
   onQuestion?: QuestionHandler | "manual" | undefined;
+  /**
+   * Reads a file for the agent. Only over ACP, and only some agents use it. Sessions of an agent share a process if
+   * they set the same handlers of files and terminals. Default: the agent reads files itself.
+   */
+  onReadFile?: ReadFileHandler | undefined;
+  /**
+   * Writes a file for the agent. Only over ACP, and only some agents use it. Default: the agent writes files itself.
+   */
+  onWriteFile?: WriteFileHandler | undefined;
+  /**
+   * Runs a command for the agent. Only over ACP, and only some agents use it. Default: the agent runs commands itself.
+   */
+  onTerminal?: TerminalHandler | undefined;
   /** Functions that the agent calls before or after an action, such as a tool call. Default: none. */
   hooks?: readonly HookDefinition[] | undefined;
   /** Gets the events outside of turns, one after the other. Default: they are dropped. */
@@ -90,6 +123,12 @@ export interface SessionOptions {
   clientVersion?: string | undefined;
   /** Further arguments for the agent, after all others. Default: none. */
   extraArgs?: readonly string[] | undefined;
+  /**
+   * Whether the SDK reads the session's files, in which Kimi Code writes the tokens, the steps and the failure of a
+   * turn. ACP does not report these. The end of a turn waits up to a second for them. Other agents have no such files.
+   * Default: `true`.
+   */
+  readSessionFiles?: boolean | undefined;
   /** The protocol to speak. `"auto"` finds out what the agent speaks. Default: `"auto"`. */
   dialect?: Dialect | undefined;
   /**
@@ -111,6 +150,12 @@ export interface SessionOptions {
   idleTimeout?: number | undefined;
   /** The time for a whole turn. In milliseconds. Default: no limit. */
   turnTimeout?: number | undefined;
+  /**
+   * The most that all turns of the session may use together: `tokens`, `outputTokens`, `steps`, `toolCalls`, `seconds`.
+   * The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`. Default: no
+   * limit.
+   */
+  sessionBudget?: Budget | undefined;
   /**
    * The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
    * 1024. Default: 268,435,456 (256 MiB).

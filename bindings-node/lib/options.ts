@@ -1,166 +1,22 @@
-/** The options of sessions and agents, and what handlers may answer. */
+/** Divides the options of sessions and agents into data for the core and functions of the program. */
 
 import type { Callbacks } from "./addon.js";
-import { objectJson, optionJson, show, wrongOption } from "./arguments.js";
+import { kindOf, objectJson, optionJson, show, wrongOption } from "./arguments.js";
 import { callNative } from "./errors.js";
-import { loadNative } from "./native.js";
-import type { AgentOptions, AgentSessionOptions, SessionOptions } from "./option-types.js";
-import type { WireVersion } from "./script.js";
-import { checkDefinition, type ExternalTool, isStandardSchema, tool } from "./tool.js";
 import type {
-  ApprovalRequest,
-  Event,
-  HookRequest,
-  JsonObject,
-  QuestionRequest,
-} from "./wire.js";
-
-/** The second argument of a handler. */
-export interface HandlerContext {
-  /** Aborted when the answer is not needed any more: the turn ended, or the handler's time is over. */
-  readonly signal: AbortSignal;
-}
-
-/** A rejection with feedback to the model, which then continues. A plain `"reject"` ends the turn. */
-export class Reject {
-  /** The text that the model reads. */
-  readonly feedback: string;
-  constructor(feedback: string) {
-    this.feedback = feedback;
-  }
-}
-
-/**
- * Returns `new Reject(feedback)`, an answer to an approval request.
- *
- * @param feedback - The text that the model reads.
- *
- * @example
- * ```ts
- * const session = await createSession({ onApproval: () => reject("ask me again tomorrow") });
- * ```
- */
-export function reject(feedback: string): Reject {
-  return new Reject(feedback);
-}
-
-/** The decision of a hook to block what it was called for. */
-export class Block {
-  /** The reason, which the model reads. */
-  readonly reason: string;
-  constructor(reason = "") {
-    this.reason = reason;
-  }
-}
-
-/**
- * Returns `new Block(reason)`, an answer of a hook.
- *
- * @param reason - The reason, which the model reads. Default: empty.
- */
-export function block(reason?: string): Block {
-  return new Block(reason);
-}
-
-/** An answer to an approval request. */
-export type ApprovalAnswer = "approve" | "approve_for_session" | "reject" | Reject;
-
-/** The answers to questions, by the text of the question. Null and undefined dismiss the questions. */
-export type QuestionAnswer = Readonly<Record<string, string | readonly string[]>> | null | undefined;
-
-/** The decision of a hook. Null and undefined allow. */
-export type HookAnswer = "allow" | Block | null | undefined;
-
-type MaybePromise<T> = T | Promise<T>;
-
-/** Answers an approval request. */
-export type ApprovalHandler = (request: ApprovalRequest, context: HandlerContext) => MaybePromise<ApprovalAnswer>;
-
-/** Answers questions of the agent. */
-export type QuestionHandler = (
-  request: QuestionRequest,
-  context: HandlerContext,
-  // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing dismisses
-) => MaybePromise<QuestionAnswer | void>;
-
-/** Decides for a hook. */
-export type HookHandler = (
-  request: HookRequest,
-  context: HandlerContext,
-  // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing allows
-) => MaybePromise<HookAnswer | void>;
-
-/** The events that hooks can be set on. `session.capabilities.hooks` lists those that the agent knows. */
-export type HookEvent =
-  | "PreToolUse"
-  | "PostToolUse"
-  | "PostToolUseFailure"
-  | "UserPromptSubmit"
-  | "Stop"
-  | "StopFailure"
-  | "SessionStart"
-  | "SessionEnd"
-  | "SubagentStart"
-  | "SubagentStop"
-  | "PreCompact"
-  | "PostCompact"
-  | "Notification";
-
-/** A value of the option `dialect`: a protocol, or a version of Wire. */
-export type Dialect = "auto" | "acp" | "legacy" | WireVersion;
-
-/** A hook: a function that the agent calls before or after an action, such as a tool call. */
-export interface HookDefinition {
-  /** When the hook is called. An event that the agent does not know fails the opening with {@link Unsupported}. */
-  event: HookEvent;
-  /**
-   * A regular expression, in Python's syntax, for what the event is about: the tool's name, or the prompt's text. Default:
-   * everything.
-   */
-  matcher?: string | undefined;
-  /** Returns `"allow"` or nothing to allow, or a {@link Block}. */
-  handler: HookHandler;
-  /** How long the handler may take, in milliseconds. Default: 30,000. */
-  timeout?: number | undefined;
-  /** The decision if the handler throws, returns something else or takes too long. Default: `"allow"`. */
-  onError?: "allow" | "block" | undefined;
-}
-
-/** A hook as an object. A plain {@link HookDefinition} has the same effect. */
-export class Hook implements HookDefinition {
-  readonly event: HookEvent;
-  readonly matcher: string | undefined;
-  readonly handler: HookHandler;
-  readonly timeout: number | undefined;
-  readonly onError: "allow" | "block" | undefined;
-  constructor(definition: HookDefinition) {
-    this.event = definition.event;
-    this.matcher = definition.matcher;
-    this.handler = definition.handler;
-    this.timeout = definition.timeout;
-    this.onError = definition.onError;
-  }
-}
-
-/**
- * Returns `new Hook(definition)`, for the option `hooks`.
- *
- * @param definition - The event, and the handler that decides.
- *
- * @example
- * ```ts
- * const noDeletes = hook({
- *   event: "PreToolUse",
- *   matcher: "Shell",
- *   handler: ({ input_data }) => (JSON.stringify(input_data).includes("rm ") ? block("nothing is deleted here") : "allow"),
- * });
- * ```
- */
-export function hook(definition: HookDefinition): Hook {
-  return new Hook(definition);
-}
-
-export type { AgentOptions, AgentSessionOptions, SessionOptions };
+  ApprovalHandler,
+  HandlerContext,
+  HookDefinition,
+  QuestionHandler,
+  ReadFileHandler,
+  TerminalHandler,
+  WriteFileHandler,
+} from "./handler-types.js";
+import { loadNative } from "./native.js";
+import type { SessionOptions } from "./option-types.js";
+import { checkDefinition, type ExternalTool, tool } from "./tool.js";
+import { isStandardSchema } from "./tool-schema.js";
+import type { Event, JsonObject } from "./wire.js";
 
 /** The functions among the options. */
 export interface HandlerFunctions {
@@ -168,6 +24,9 @@ export interface HandlerFunctions {
   question?: QuestionHandler;
   event?: (event: Event, context: HandlerContext) => unknown;
   stderr?: (line: string, context: HandlerContext) => unknown;
+  readFile?: ReadFileHandler;
+  writeFile?: WriteFileHandler;
+  terminal?: TerminalHandler;
   tools: readonly ExternalTool[];
   hooks: readonly HookDefinition[];
 }
@@ -193,6 +52,7 @@ export function prepareOptions(options: SessionOptions): PreparedOptions {
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     if (value === undefined || takeFunction(name, value, functions)) continue;
     if (HAVE_NO_JSON.has(typeof value)) callNative(() => native.wrongType(name, show(value)));
+    if (name === "tools" || name === "hooks") checkList(name, value);
     const json = (name === "tools" || name === "hooks") && Array.isArray(value) ? definitions(name, value, functions) : undefined;
     data.push(`${JSON.stringify(name)}:${json ?? optionJson(name, value)}`);
   }
@@ -201,6 +61,9 @@ export function prepareOptions(options: SessionOptions): PreparedOptions {
     onQuestion: functions.question !== undefined,
     onEvent: functions.event !== undefined,
     onStderr: functions.stderr !== undefined,
+    onReadFile: functions.readFile !== undefined,
+    onWriteFile: functions.writeFile !== undefined,
+    onTerminal: functions.terminal !== undefined,
   };
   return { optionsJson: `{${data.join(",")}}`, callbacks, functions };
 }
@@ -221,11 +84,26 @@ function takeFunction(name: string, value: unknown, functions: HandlerFunctions)
     case "onStderr":
       functions.stderr = value as NonNullable<SessionOptions["onStderr"]>;
       break;
+    case "onReadFile":
+      functions.readFile = value as ReadFileHandler;
+      break;
+    case "onWriteFile":
+      functions.writeFile = value as WriteFileHandler;
+      break;
+    case "onTerminal":
+      functions.terminal = value as TerminalHandler;
+      break;
     default:
       return false;
   }
   checkParameters(name, value, "the function");
   return true;
+}
+
+/** Refuses a single tool or hook; the core refuses other values that are not lists. */
+function checkList(name: "tools" | "hooks", value: unknown): void {
+  if (typeof value !== "object" || value === null || !("handler" in value)) return;
+  throw wrongOption(name, `expected a list of ${name}, got an object; put it into a list: \`${name}: […]\``);
 }
 
 /** Takes the handlers of tools or hooks out of the options. Returns the JSON of the rest. */
@@ -267,11 +145,11 @@ function checkHookKeys(hook: JsonObject, name: string): void {
 /** A tool or a hook. A tool that was written as a plain object may have a zod schema, too. */
 function definition(option: string, item: unknown): JsonObject {
   if (option === "tools") checkDefinition(item);
-  if (typeof item !== "object" || item === null) throw wrongOption(option, `there is ${String(item)} in it`);
+  if (typeof item !== "object" || item === null) throw wrongOption(option, `expected a list of objects, got ${kindOf(item)} in it`);
   const given = item as JsonObject;
   const name = String(given["name"] ?? given["event"]);
   if (option === "hooks") checkHookKeys(given, name);
-  if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is no function`);
+  if (typeof given["handler"] !== "function") throw wrongOption(option, `the handler of \`${name}\` is not a function; got ${kindOf(given["handler"])}`);
   checkParameters(option, given["handler"], `the handler of \`${name}\``);
   const { parameters } = given;
   if (option !== "tools" || !isStandardSchema(parameters)) return given;

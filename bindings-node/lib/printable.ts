@@ -6,7 +6,7 @@ import { loadNative } from "./native.js";
 /**
  * Returns the text with control and bidirectional characters written as escapes, such as `\x1b` and `\u202e`.
  *
- * What an agent sends (descriptions of approvals, outputs of tools, text) may hold what a model, a web page or a file made up.
+ * Text from an agent (descriptions of approvals, outputs of tools, text) can contain what a model, a web page or a file made up.
  * Printed as it is, it can move the cursor, change the clipboard or show words in another order. Call this before such text is
  * shown in a terminal. The SDK does so for its own errors and log records.
  *
@@ -14,7 +14,8 @@ import { loadNative } from "./native.js";
  * result. A lone surrogate becomes U+FFFD.
  *
  * @param text - The text, for example the description of an approval request.
- * @throws {@link InvalidOption} if `text` is not a string.
+ * @returns The text that is safe to show.
+ * @throws {InvalidOption} if `text` is not a string.
  *
  * @example
  * ```js

@@ -14,9 +14,18 @@ type Result<T> = IteratorResult<T, undefined>;
 
 const DONE: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
-/** One step of a turn: a call of the model, and the tools that the model called. Iterates over the step's events. */
+/**
+ * One step of a turn: a call of the model, and the tools that the model called. Iterates over the step's events.
+ *
+ * @example
+ * ```ts
+ * for await (const step of turn.steps) {
+ *   for await (const event of step) console.log(step.n, event.type);
+ * }
+ * ```
+ */
 export class Step implements AsyncIterableIterator<Event> {
-  /** The step's number in the turn, from 1. 0 if the agent sent events before the first step. */
+  /** The agent's number of the step, from 1. It can start again within a turn, after a `Stop` hook. */
   readonly n: number;
   readonly #reader: Reader;
   readonly #index: number;
@@ -28,22 +37,55 @@ export class Step implements AsyncIterableIterator<Event> {
     this.#index = index;
   }
 
-  /** Returns the next event of the step, or `done` after the last one. */
+  /**
+   * Returns the next event of the step, or `done` after the last one.
+   *
+   * @returns The next event. `done` is true after the last one, and when a later step is read.
+   * @throws {KimiAgentError} if an error ended the turn.
+   *
+   * @example
+   * ```ts
+   * for await (const step of turn.steps) {
+   *   const { value: first } = await step.next();
+   *   console.log(step.n, first?.type);
+   * }
+   * ```
+   */
   next(): Promise<Result<Event>> {
     return this.#reader.nextEventOf(this.#index);
   }
 
-  /** Leaves the step. Its other events are skipped, and the turn goes on. */
+  /**
+   * Leaves the step. Its other events are skipped, and the turn continues.
+   *
+   * @returns `done`.
+   *
+   * @example
+   * ```ts
+   * for await (const step of turn.steps) await step.return(); // counts the steps only
+   * ```
+   */
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leaveStep(this.#index);
     return Promise.resolve(DONE);
   }
 
+  /**
+   * Leaves the step, as {@link Step.return} does.
+   *
+   * @param error - The reason.
+   * @returns A promise that is rejected with `error`.
+   */
   throw(error: unknown): Promise<Result<Event>> {
     this.#reader.leaveStep(this.#index);
     return Promise.reject(error);
   }
 
+  /**
+   * Iterates over the events of the step.
+   *
+   * @returns The step itself.
+   */
   [Symbol.asyncIterator](): this {
     return this;
   }
@@ -99,12 +141,12 @@ export class Reader {
   readonly #owner: object;
   readonly #onEnd: () => void;
   #mode: "events" | "steps" | undefined;
-  /** The loop that reads. Undefined if there is none; then `next()` of the turn itself may read. */
+  /** The loop that reads. Undefined without a loop; then `next()` of the turn itself may read. */
   #loop: object | undefined;
   /** No event follows: the turn was left, read to its end, or failed. */
   #over = false;
   #left = false;
-  /** Where the program began to read, for the stack of an error that ends the turn. */
+  /** The place where the program began to read, for the stack of an error that ends the turn. */
   #site: CallSite = {};
   #waiters: Waiter[] = [];
   /** The step that is being read, by its place in the turn. */
@@ -119,6 +161,10 @@ export class Reader {
   #longTexts: string[] = [];
 
   /**
+   * Reads a turn.
+   *
+   * @param bridge - The connection to the core.
+   * @param native - The turn in the core.
    * @param owner - Kept from being collected while a call of `next()` waits.
    * @param onEnd - Called when all events have been read.
    */
@@ -167,7 +213,7 @@ export class Reader {
   /** No more events of the step are wanted. */
   leaveStep(step: number | undefined): void {
     if (step === undefined || step !== this.#step) return;
-    this.#report();
+    this.report();
     this.#clear();
     this.#step = undefined;
     this.pump();
@@ -179,11 +225,16 @@ export class Reader {
    */
   leave(loop?: object): void {
     if (this.#over || (loop !== undefined && this.#loop !== undefined && this.#loop !== loop)) return;
-    this.#report();
+    this.report();
     this.#clear();
     this.#over = this.#left = true;
     this.#native.abandon();
     this.pump();
+  }
+
+  /** Reports how many events of the batch the program has got. Fetching the next batch reports the rest. */
+  report(): void {
+    if (this.#next > 0) this.#native.took(this.#next);
   }
 
   /** There may be something to read. */
@@ -292,17 +343,12 @@ export class Reader {
     this.#longTexts = [];
   }
 
-  /** Reports how many events of the batch the program has got. Fetching the next batch reports the rest. */
-  #report(): void {
-    if (this.#next > 0) this.#native.took(this.#next);
-  }
-
   /** The next event of the batch, which has one. */
   #take(): IteratorYieldResult<Event> {
     const packed = this.#batch[this.#next] as Packed;
     this.#next += 1;
     // A handler may wait until the program has got the events before its request.
-    if (this.#next === this.#batch.length) this.#report();
+    if (this.#next === this.#batch.length) this.report();
     return { done: false, value: typeof packed === "object" && packed !== null ? revealEvent(packed) : this.#textPart(packed) };
   }
 

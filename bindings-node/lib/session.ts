@@ -3,20 +3,18 @@
 import "./dispose.js";
 
 import type { NativeSession, Opening } from "./addon.js";
-import { checkedOptions, objectJson, optionJson } from "./arguments.js";
+import { checkedOptions, objectJson, optionJson, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
+import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
 import { callNative } from "./errors.js";
 import { FailedTurn, type TurnHandle } from "./failed-turn.js";
+import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, Handlers } from "./handlers.js";
+import { hintAt } from "./hints.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
-import {
-  type ApprovalAnswer,
-  type PreparedOptions,
-  prepareOptions,
-  type QuestionAnswer,
-  type SessionOptions,
-} from "./options.js";
+import type { SessionOptions } from "./option-types.js";
+import { type PreparedOptions, prepareOptions } from "./options.js";
 import { takeSignal, whenAborted } from "./signal.js";
 import { Replay, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
@@ -29,6 +27,8 @@ export interface PromptOptions {
   timeout?: number | undefined;
   /** Milliseconds that the agent may send nothing. Default: the session's `idleTimeout`. */
   idleTimeout?: number | undefined;
+  /** The most that the turn may use. A turn that exceeds it is cancelled and fails with {@link BudgetExceeded}. Default: no limit. */
+  budget?: Budget | undefined;
 }
 
 /** The options of `close()`. */
@@ -37,7 +37,7 @@ export interface CloseOptions {
   timeout?: number | undefined;
 }
 
-/** What the agent can do, by its handshake and by the protocol that it speaks. */
+/** The agent's capabilities, by its handshake and its protocol. */
 export interface Capabilities {
   /** Whether the program can offer tools. */
   externalTools: boolean;
@@ -49,10 +49,50 @@ export interface Capabilities {
   steer: boolean;
   /** Whether plan mode can be switched. */
   planMode: boolean;
+  /** Whether the session has options that can be set while it is open. */
+  configOptions: boolean;
   /** Whether the session's messages can be replayed. */
   replay: boolean;
+  /** Whether the last turns of a session can be undone. */
+  undo: boolean;
+  /** Whether a session can begin with the past of another. */
+  fork: boolean;
   /** The events that hooks can be set on. Empty if the agent has no hooks. */
   hooks: string[];
+  /** Whether the program can offer to read and write files for the agent. Some agents do not use it. */
+  files: boolean;
+  /** Whether the program can offer to run commands for the agent. Some agents do not use it. */
+  terminals: boolean;
+  /**
+   * The tool calls that a policy sees: those that the agent asks about, or every call, for rules that deny.
+   */
+  policy: "approvals" | "tool_calls";
+}
+
+/** A value to choose for a {@link ConfigOption}. */
+export interface ConfigChoice {
+  /** The value, for {@link Session.setConfigOption}. */
+  value: string;
+  /** The name, for people. */
+  name: string;
+  /** The description; null if the agent does not send one. */
+  description: string | null;
+}
+
+/** An option of a session that can be set while the session is open. */
+export interface ConfigOption {
+  /** The id, for {@link Session.setConfigOption}. */
+  id: string;
+  /** The name, for people. */
+  name: string;
+  /** The description; null if the agent does not send one. */
+  description: string | null;
+  /** The category: `"model"`, `"thought_level"`, `"mode"` or another; null if the agent names none. */
+  category: string | null;
+  /** The current value. */
+  value: string | boolean;
+  /** The values to choose from. Empty if the option is on or off. */
+  choices: ConfigChoice[];
 }
 
 /** The agent that opens a session, unless the session has an agent of its own. */
@@ -78,6 +118,12 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
 /**
  * A session with an agent. Close it, or declare it with `await using`. If it is garbage collected, its agent is ended. An
  * open session in which nothing happens does not keep the process alive.
+ *
+ * @example
+ * ```ts
+ * await using session = await createSession({ workDir: "." });
+ * for await (const piece of session.prompt("What is in this directory?").textStream) process.stdout.write(piece);
+ * ```
  */
 export class Session implements AsyncDisposable {
   readonly #bridge: Bridge;
@@ -113,7 +159,7 @@ export class Session implements AsyncDisposable {
     );
     try {
       await bridge.run(() => ticket, handlers);
-      // The abort may have come after the session was open, but before this program was told.
+      // The abort may have come after the session was open, but before this program was notified.
       throwIfAborted();
     } catch (error) {
       bridge.removeSession(session.key);
@@ -136,12 +182,12 @@ export class Session implements AsyncDisposable {
     return this.#native.workDir;
   }
 
-  /** `active` while a turn is running, `closed` after the end of the session, otherwise `idle`. */
+  /** `active` while a turn runs, `closed` after the end of the session, `idle` in all other cases. */
   get state(): "idle" | "active" | "closed" {
     return this.#native.state;
   }
 
-  /** The version of the protocol, Wire or ACP, that the agent speaks. */
+  /** The protocol that the agent speaks: a version of Wire such as "1.10", "legacy", "acp-1" or "kimi-web-2". */
   get protocolVersion(): string {
     return this.#native.protocolVersion;
   }
@@ -156,7 +202,7 @@ export class Session implements AsyncDisposable {
     return JSON.parse(this.#native.serverJson()) as ServerInfo | null;
   }
 
-  /** What the agent can do. */
+  /** The agent's capabilities. */
   get capabilities(): Capabilities {
     return this.#native.capabilities() as Capabilities;
   }
@@ -167,6 +213,14 @@ export class Session implements AsyncDisposable {
    */
   get slashCommands(): SlashCommand[] {
     return JSON.parse(this.#native.slashCommandsJson()) as SlashCommand[];
+  }
+
+  /**
+   * The options of the session that can be set while it is open, with their current values. Empty if the agent has none.
+   * Agents that speak ACP have them, for example for the model, thinking and the mode.
+   */
+  get configOptions(): ConfigOption[] {
+    return JSON.parse(this.#native.configOptionsJson()) as ConfigOption[];
   }
 
   /** Which of the program's tools the agent accepted, and why it rejected others. */
@@ -190,7 +244,8 @@ export class Session implements AsyncDisposable {
    * options, and the error that ended the session if the session is closed.
    *
    * @param content - Text, a content part, or a list of both.
-   * @param options - The signal and the timeouts of this turn.
+   * @param options - The signal, the timeouts in milliseconds and the budget of this turn. Default: the session's timeouts.
+   * @returns The turn, which begins at once.
    *
    * @example
    * ```ts
@@ -211,16 +266,23 @@ export class Session implements AsyncDisposable {
    * Cancels the running turn and waits until it has ended, also if the program has left it. Does nothing without a turn, or
    * if the session is closed.
    *
-   * @throws {@link Timeout} if the agent does not answer within `cancelTimeout`. The session is then closed.
+   * @throws {Timeout} if the agent does not answer within `cancelTimeout`. The session is then closed.
+   *
+   * @example
+   * ```ts
+   * process.once("SIGINT", () => void session.cancel());
+   * ```
    */
   async cancel(): Promise<void> {
     await this.#bridge.run(() => this.#native.cancel(), this);
   }
 
   /**
-   * Replays the messages of the session so far.
+   * Replays the messages of the session so far. Never throws: an error comes out of the replay. It is an
+   * {@link Unsupported} if the agent cannot replay messages, a {@link TurnInProgress} while a turn runs, and the error that
+   * ended the session if the session is closed.
    *
-   * @throws {@link Unsupported} if the agent cannot replay messages, {@link TurnInProgress} while a turn is running.
+   * @returns The events of the messages, in order.
    *
    * @example
    * ```ts
@@ -234,21 +296,97 @@ export class Session implements AsyncDisposable {
   /**
    * Switches plan mode, in which the agent plans and changes nothing.
    *
-   * @param on - Whether plan mode is to be on.
-   * @throws {@link Unsupported} if the agent has no plan mode.
+   * @param on - `true` to switch plan mode on, `false` to switch it off.
+   * @throws {Unsupported} if the agent has no plan mode.
+   * @throws {Timeout} if the agent does not answer within `handshakeTimeout`.
+   *
+   * @example
+   * ```ts
+   * if (session.capabilities.planMode) await session.setPlanMode(true);
+   * ```
    */
   async setPlanMode(on: boolean): Promise<void> {
     await this.#bridge.run(() => this.#native.setPlanMode(optionJson("on", on)), this);
   }
 
   /**
-   * Answers a request that came outside of turns, if `onApproval` or `onQuestion` is `"manual"`. For a request of a turn,
-   * use {@link Turn.respond}.
+   * Sets one of {@link Session.configOptions}, for example the model. A running turn may continue with the earlier value.
+   *
+   * @param id - The id of the option.
+   * @param value - One of the values of its `choices`, or a boolean if the option is on or off.
+   * @throws {InvalidOption} if the agent lists no such option or value; the error names those that it lists.
+   * @throws {Unsupported} if the agent has no such options. Agents that speak Wire have none.
+   *
+   * @example
+   * ```ts
+   * const model = session.configOptions.find(({ category }) => category === "model");
+   * const choice = model?.choices[0];
+   * if (model && choice) await session.setConfigOption(model.id, choice.value);
+   * ```
+   */
+  async setConfigOption(id: string, value: string | boolean): Promise<void> {
+    const option: unknown = id;
+    if (typeof option !== "string") throw wrongOption("id", `expected the id of an option as text, got ${show(option)}`);
+    await this.#bridge.run(() => this.#native.setConfigOption(option, optionJson("value", value)), this);
+  }
+
+  /**
+   * Removes the last `count` turns from the conversation. Their changes to files stay.
+   *
+   * @param count - The number of turns, at least 1. Default: 1.
+   * @throws {TurnInProgress} while a turn runs.
+   * @throws {Unsupported} if the agent cannot undo turns. Only Kimi Code's server can (`dialect: "kimi-web"`).
+   * @throws {InvalidOption} if `count` is not a whole number of at least 1.
+   *
+   * @example
+   * ```ts
+   * if (session.capabilities.undo) await session.undo();
+   * ```
+   */
+  async undo(count = 1): Promise<void> {
+    await this.#bridge.run(() => this.#native.undo(optionJson("count", count)), this);
+  }
+
+  /**
+   * Answers an approval request that came outside of turns, if `onApproval` is `"manual"`. For a request of a turn, use
+   * {@link Turn.respond}. An answer to a request that was resolved meanwhile is ignored.
    *
    * @param request - The event of the request, its payload, or its id.
-   * @param answer - The decision, or the answers to the questions.
-   * @throws {@link InvalidOption} if the answer does not fit the request.
+   * @param answer - The decision.
+   * @returns When the answer is on its way to the agent.
+   * @throws {InvalidOption} if the answer does not fit the request, or this session has no such request.
+   *
+   * @example
+   * ```ts
+   * const session: Session = await createSession({
+   *   onApproval: "manual",
+   *   onEvent: async (event) => {
+   *     if (event.type === "ApprovalRequest") await session.respond(event, "reject");
+   *   },
+   * });
+   * ```
    */
+  respond(request: RequestReference<"ApprovalRequest">, answer: ApprovalAnswer): Promise<void>;
+  /**
+   * Answers questions that came outside of turns, if `onQuestion` is `"manual"`. For questions of a turn, use
+   * {@link Turn.respond}.
+   *
+   * @param request - The event of the request, its payload, or its id.
+   * @param answer - The answers, by the texts of the questions; null dismisses the questions.
+   * @returns When the answer is on its way to the agent.
+   * @throws {InvalidOption} if the answer does not fit the request, or this session has no such request.
+   *
+   * @example
+   * ```ts
+   * const session: Session = await createSession({
+   *   onQuestion: "manual",
+   *   onEvent: async (event) => {
+   *     if (event.type === "QuestionRequest") await session.respond(event, null);
+   *   },
+   * });
+   * ```
+   */
+  respond(request: RequestReference<"QuestionRequest">, answer: QuestionAnswer): Promise<void>;
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
     await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
   }
@@ -257,26 +395,42 @@ export class Session implements AsyncDisposable {
    * Cancels the running turn, ends the agent and waits until its process has exited. Can be called again.
    *
    * @param options - `timeout`, in milliseconds, overrides `closeTimeout`. 0 kills the agent at once; a running turn then
-   * fails with {@link SessionClosed}.
-   * @throws {@link Timeout} if the process cannot be ended.
+   * fails with {@link SessionClosed}. Default: `closeTimeout`.
+   * @throws {Timeout} if the process cannot be ended.
+   * @throws {InvalidOption} if `timeout` is not a number of milliseconds.
+   *
+   * @example
+   * ```ts
+   * await session.close({ timeout: 2_000 });
+   * ```
    */
   async close(options: CloseOptions = {}): Promise<void> {
     const { timeout } = checkedOptions("close()", options);
     await this.#bridge.run(() => this.#native.close(optionJson("timeout", timeout ?? null)), this);
   }
 
+  /**
+   * Closes the session at the end of the block that declares it with `await using`.
+   *
+   * @returns When the agent's process has exited.
+   */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 }
 
+hintAt(Session, { steer: "a steer is for a running turn: `const turn = session.prompt(…)`, then `await turn.steer(…)`" });
+
 /**
  * Opens a session with an agent of its own: starts the agent and waits until it is ready.
  *
- * @param options - See {@link SessionOptions}.
- * @throws {@link InvalidOption} for a wrong option; nothing is started then.
- * @throws {@link SpawnError} if the agent cannot be started, {@link HandshakeError} or {@link AgentExited} if the agent does
- * not open the session, {@link Timeout} if that takes longer than `handshakeTimeout`.
+ * @param options - The options of the session and of its agent; see {@link SessionOptions}. Default: none.
+ * @returns The session, when the agent is ready.
+ * @throws {InvalidOption} if an option is wrong; nothing is started then.
+ * @throws {SpawnError} if the agent cannot be started.
+ * @throws {HandshakeError} if the agent does not open the session, or speaks an unknown protocol.
+ * @throws {AgentExited} if the agent exits before the session is open.
+ * @throws {Timeout} if the opening takes longer than `handshakeTimeout`.
  *
  * @example
  * ```ts
@@ -293,7 +447,9 @@ export async function createSession(options: SessionOptions = {}): Promise<Sessi
  * option, comes out of the turn.
  *
  * @param content - Text, a content part, or a list of both.
- * @param options - The options of the session and of the prompt. `timeout` is for the turn, without the start of the agent.
+ * @param options - The options of the session and of the prompt. `timeout`, in milliseconds, is for the turn, without the
+ * start of the agent. Default: none.
+ * @returns The turn.
  *
  * @example
  * ```ts
@@ -307,11 +463,11 @@ export function prompt(content: UserInput, options: SessionOptions & PromptOptio
 /** @internal */
 export function promptOnce(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions): Turn {
   return begin(bridge, () => {
-    const { signal: given, timeout, ...rest } = checkedOptions("prompt()", options);
+    const { signal: given, timeout, budget, ...rest } = checkedOptions("prompt()", options);
     const signal = takeSignal(given);
     const { optionsJson, callbacks, functions } = prepareOptions(rest);
     const handlers = new Handlers(functions);
-    const promptJson = objectJson({ timeout });
+    const promptJson = objectJson({ timeout, budget });
     const { turn, sessionKey } = callNative(() =>
       bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), promptJson, optionsJson, callbacks),
     );

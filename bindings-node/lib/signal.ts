@@ -18,7 +18,7 @@ interface Listener {
   readonly onAbort: () => void;
 }
 
-/** One listener for each signal, however much depends on it: Node warns of more than ten, as of a leak. */
+/** One listener for each signal, for any number of turns: Node warns of a leak if a signal has more than ten listeners. */
 const listeners = new WeakMap<AbortSignal, Listener>();
 
 function listen(signal: AbortSignal): Listener {

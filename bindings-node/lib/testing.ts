@@ -2,7 +2,7 @@
  * The scripted agent: an agent that follows a script, needs no key and no network, and is started as a process like the
  * real one.
  *
- * @packageDocumentation
+ * @module kimi-agent/testing
  */
 
 import type { PrivateFolder } from "./addon.js";
@@ -37,8 +37,8 @@ let scripts = 0;
  * @param script - The script, or the path of a JSON file that holds it.
  * @returns The command line of the agent. A script that is not a file is written to a private file, which is deleted when
  * this process exits.
- * @throws {@link InvalidOption} for `script`, with the place and the problem, if the script is wrong or cannot be read.
- * {@link Unsupported} in a program that `deno compile` made. Under Deno, the program itself needs `deno run -A`.
+ * @throws {InvalidOption} if the script is wrong or cannot be read; the message has the place and the problem.
+ * @throws {Unsupported} if `deno compile` made the program. Under Deno, the program itself needs `deno run -A`.
  *
  * @example
  * ```ts

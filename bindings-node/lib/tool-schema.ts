@@ -1,10 +1,55 @@
-/** Converts a tool's Standard Schema to the JSON Schema that the model gets. */
+/** The schemas of a tool's parameters: their types, and the conversion to the JSON Schema that the model gets. */
 
 import { wrongOption } from "./arguments.js";
 import type { InvalidOption } from "./errors.js";
 import { nodeModule } from "./node.js";
-import type { JsonSchema, StandardSchema } from "./tool.js";
 import type { JsonObject } from "./wire.js";
+
+/**
+ * A JSON Schema, as an object: a literal, or a value of a library's type, such as `JSONSchema7` or a TypeBox schema.
+ * Schemas of zod and other libraries with Standard Schema are not JSON Schemas: `tool()` converts them.
+ */
+export type JsonSchema = AnyObject & {
+  /** Absent: this is not a Standard Schema. */
+  readonly "~standard"?: never;
+  /** Absent: this is not a schema of zod. */
+  readonly safeParse?: never;
+};
+
+/** Any object: `object` accepts values of interface types, and the index signature accepts literals. */
+export type AnyObject = Readonly<Record<string, unknown>> | object;
+
+/** The part of the Standard Schema interface that checks arguments. Schemas of zod, valibot, arktype and others have it. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  /** The interface that libraries of schemas share. */
+  readonly "~standard": {
+    /** The version of the interface. */
+    readonly version: 1;
+    /** The name of the library, for example `zod`. */
+    readonly vendor: string;
+    /** Checks a value. Returns the converted value, or the problems. */
+    readonly validate: (value: unknown) => Checked<Output> | Promise<Checked<Output>>;
+    /** The types of the schema, for TypeScript only. */
+    readonly types?:
+      | {
+          /** The type of a value before the check. */
+          readonly input: Input;
+          /** The type of a value after the check. */
+          readonly output: Output;
+        }
+      | undefined;
+  };
+}
+
+type Checked<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] };
+
+/** A problem of a value that a schema found. */
+export interface SchemaIssue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
 
 interface ConvertibleSchema {
   readonly "~standard": StandardSchema["~standard"] & {
@@ -81,4 +126,36 @@ function zod4Core(): Zod4Core {
     }
   }
   throw new Error("this release of zod has its converter in a module that cannot be found here; use zod 4.2 or later");
+}
+
+/** Returns the problem of a schema object of a library without Standard Schema. As JSON it would be meaningless. */
+export function foreignSchema(parameters: object): string | undefined {
+  if (isStandardSchema(parameters)) return undefined;
+  const schema = parameters as Record<string, unknown>;
+  const has = (method: string): boolean => typeof schema[method] === "function";
+  if (has("safeParse") && "_def" in schema) {
+    const upgrade = 'install zod 4, or with zod 3.25 import `z` from "zod/v4"';
+    return `a schema of zod 3.23 or older, which has no JSON Schema; ${upgrade}`;
+  }
+  const shape = Object.keys(schema).find((key) => isStandardSchema(schema[key]) || isZod3(schema[key]));
+  if (shape !== undefined) {
+    const wrap = "wrap it in z.object({…})";
+    return `a plain object with a schema in \`${shape}\`, not a schema; ${wrap}`;
+  }
+  if (has("safeParse") || has("validate") || has("parse")) {
+    const accepted = "a zod 4 schema, another Standard Schema with a JSON Schema converter, or a plain JSON Schema";
+    return `a schema object of an unknown library; expected ${accepted}`;
+  }
+  return undefined;
+}
+
+/** Whether a value is a schema of a zod that has no Standard Schema. */
+function isZod3(value: unknown): boolean {
+  return typeof value === "object" && value !== null && "_def" in value && "safeParse" in value;
+}
+
+/** Whether a value is a Standard Schema, as zod's are. */
+export function isStandardSchema(value: unknown): value is StandardSchema {
+  // Some libraries' schemas are functions.
+  return value !== null && (typeof value === "object" || typeof value === "function") && "~standard" in value;
 }

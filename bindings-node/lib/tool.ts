@@ -2,37 +2,17 @@
 
 import { kindOf, show, wrongOption } from "./arguments.js";
 import type { InvalidOption } from "./errors.js";
-import type { HandlerContext } from "./options.js";
+import type { HandlerContext } from "./handler-types.js";
+import {
+  type AnyObject,
+  foreignSchema,
+  isStandardSchema,
+  type JsonSchema,
+  type SchemaIssue,
+  type StandardSchema,
+  toolSchema,
+} from "./tool-schema.js";
 import type { Content, DisplayBlock, JsonObject } from "./wire.js";
-import { toolSchema } from "./tool-schema.js";
-
-/**
- * A JSON Schema, as an object: a literal, or a value of a library's type, such as `JSONSchema7` or a TypeBox schema.
- * Schemas of zod and other libraries with Standard Schema are not JSON Schemas: {@link tool} converts them.
- */
-export type JsonSchema = AnyObject & { readonly "~standard"?: never; readonly safeParse?: never };
-
-/** Any object: `object` accepts values of interface types, and the index signature accepts literals. */
-export type AnyObject = Readonly<Record<string, unknown>> | object;
-
-/** The part of the Standard Schema interface that checks arguments. Schemas of zod, valibot, arktype and others have it. */
-export interface StandardSchema<Input = unknown, Output = Input> {
-  readonly "~standard": {
-    readonly version: 1;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => Checked<Output> | Promise<Checked<Output>>;
-    readonly types?: { readonly input: Input; readonly output: Output } | undefined;
-  };
-}
-
-type Checked<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly SchemaIssue[] };
-
-interface SchemaIssue {
-  readonly message: string;
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
-}
 
 /** The type of a handler's arguments: the output of its schema. */
 export type ToolArguments<S extends StandardSchema> = NonNullable<S["~standard"]["types"]>["output"];
@@ -55,7 +35,7 @@ export interface ToolOutcome {
 export interface ExternalTool {
   /** The tool's name: at most 64 letters, digits, `_` and `-`. No other tool of the agent may have it. */
   name: string;
-  /** What the tool does and when to use it. The model reads this. */
+  /** The purpose of the tool and when to use it. The model reads this. */
   description: string;
   /** The JSON Schema of the arguments. */
   parameters: JsonSchema;
@@ -64,6 +44,8 @@ export interface ExternalTool {
    * throws, the model gets the error's text, and the turn continues.
    *
    * @param args - The arguments as the model sent them. Only a tool made by {@link tool} with a schema checks them.
+   * @param context - The signal that is aborted when the result is not needed any more.
+   * @returns The result, or a promise of it.
    */
   handler(args: JsonObject, context: HandlerContext): unknown;
   /** How long the handler may take, in milliseconds. Default: no limit. */
@@ -78,8 +60,10 @@ export type ToolDescription = Pick<ExternalTool, "name" | "description" | "timeo
  * arguments have the schema's type and are checked before the handler is called. If they are invalid, the model is told
  * every problem and its place.
  *
- * @param definition - The tool. `parameters` is the schema of an object with one property for each argument.
- * @throws {@link InvalidOption} if the definition is incomplete, has an unknown key, or its schema cannot be converted.
+ * @param definition - The tool. `parameters` is the schema of an object with one property for each argument. `timeout`, in
+ * milliseconds, limits the handler. Default: no limit.
+ * @returns The tool, for the option `tools`.
+ * @throws {InvalidOption} if the definition is incomplete, has an unknown key, or its schema cannot be converted.
  *
  * @example
  * ```ts
@@ -102,8 +86,21 @@ export function tool<S extends StandardSchema>(
  * Makes a tool from a JSON Schema. The arguments are parsed, but not checked against the schema; `Args` is the type that
  * you expect.
  *
- * @param definition - The tool. `parameters` is a JSON Schema of type `object`.
- * @throws {@link InvalidOption} if the definition is incomplete or has an unknown key.
+ * @param definition - The tool. `parameters` is a JSON Schema of type `object`. `timeout`, in milliseconds, limits the
+ * handler. Default: no limit.
+ * @returns The tool, for the option `tools`.
+ * @throws {InvalidOption} if the definition is incomplete or has an unknown key.
+ *
+ * @example
+ * ```ts
+ * const now = tool({
+ *   name: "now",
+ *   description: "Returns the current time.",
+ *   parameters: { type: "object", properties: {} },
+ *   handler: () => new Date().toISOString(),
+ * });
+ * const session = await createSession({ tools: [now] });
+ * ```
  */
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller says what is expected
 export function tool<Args = JsonObject>(
@@ -179,44 +176,14 @@ export function checkDefinition(given: unknown): void {
     const none = 'for a tool without arguments, write `parameters: { type: "object", properties: {} }`';
     throw wrongTool(`${what} needs \`parameters\`, a zod schema or a JSON Schema; got ${kindOf(parameters)}; ${none}`);
   }
-  refuseOtherSchemas(what, parameters);
+  const problem = foreignSchema(parameters);
+  if (problem !== undefined) throw wrongTool(`the parameters of ${what} are ${problem}`);
   if (typeof handler !== "function") {
     throw wrongTool(`${what} needs a \`handler\`, the function to call; got ${kindOf(handler)}`);
   }
   if (timeout !== undefined && timeout !== null && (typeof timeout !== "number" || !(timeout > 0))) {
     throw wrongTool(`the \`timeout\` of ${what} must be a number of milliseconds above 0; got ${show(timeout)}`);
   }
-}
-
-/** Refuses schema objects of libraries without Standard Schema: as JSON they would be meaningless. */
-function refuseOtherSchemas(what: string, parameters: object): void {
-  if (isStandardSchema(parameters)) return;
-  const schema = parameters as Record<string, unknown>;
-  const has = (method: string): boolean => typeof schema[method] === "function";
-  if (has("safeParse") && "_def" in schema) {
-    const upgrade = 'install zod 4, or with zod 3.25 import `z` from "zod/v4"';
-    throw wrongTool(`the parameters of ${what} are a schema of zod 3.23 or older, which has no JSON Schema; ${upgrade}`);
-  }
-  const shape = Object.keys(schema).find((key) => isStandardSchema(schema[key]) || isZod3(schema[key]));
-  if (shape !== undefined) {
-    const wrap = "wrap it in z.object({…})";
-    throw wrongTool(`the parameters of ${what} are a plain object with a schema in \`${shape}\`, not a schema; ${wrap}`);
-  }
-  if (has("safeParse") || has("validate") || has("parse")) {
-    const accepted = "a zod 4 schema, another Standard Schema with a JSON Schema converter, or a plain JSON Schema";
-    throw wrongTool(`the parameters of ${what} are a schema object of an unknown library; expected ${accepted}`);
-  }
-}
-
-/** Whether a value is a schema of a zod that has no Standard Schema. */
-function isZod3(value: unknown): boolean {
-  return typeof value === "object" && value !== null && "_def" in value && "safeParse" in value;
-}
-
-/** Whether a value is a Standard Schema, as zod's are. */
-export function isStandardSchema(value: unknown): value is StandardSchema {
-  // Some libraries' schemas are functions.
-  return value !== null && (typeof value === "object" || typeof value === "function") && "~standard" in value;
 }
 
 function describe(issues: readonly SchemaIssue[]): string {

@@ -4,14 +4,16 @@ import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
 import { contentJson, type UserInput } from "./content.js";
-import { callSite, MaxStepsReached, TurnCancelled } from "./errors.js";
+import { callSite } from "./errors.js";
 import { FailedTurn, type TurnHandle } from "./failed-turn.js";
+import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, servingJob } from "./handlers.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
-import type { ApprovalAnswer, QuestionAnswer } from "./options.js";
+import { hintAt } from "./hints.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
+import { PromptResult, type ResultFields } from "./result.js";
 import { whenAborted } from "./signal.js";
-import type { Content, Event, HandlerFailed, JsonObject, TokenUsage, ToolCallInfo } from "./wire.js";
+import type { Event, TokenUsage } from "./wire.js";
 
 /** Taken when the module is loaded, so that fake timers of a test do not stop a turn. */
 const defer = setImmediate;
@@ -27,122 +29,7 @@ async function nextText(reader: Reader, loop: object): Promise<IteratorResult<st
   }
 }
 
-/** How a turn ended that did not fail. */
-export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
-
-/** One tool call of a turn, in {@link PromptResult.toolCalls}. */
-export interface ToolCallRecord {
-  /** The id of the call, as the model made it. */
-  id: string;
-  /** The name of the tool. */
-  name: string;
-  /** The arguments, parsed. Absent if they are not a JSON object or did not fit. */
-  arguments?: JsonObject;
-  /**
-   * The tool's output; of a result without output, its message. Absent if the turn ended before the call did. An output
-   * above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
-   */
-  output?: Content;
-  /** Whether the tool failed; absent if the turn ended before the call did. */
-  is_error?: boolean;
-  /**
-   * Milliseconds from the last piece of the arguments to the result, including the wait for an approval. Absent if the turn
-   * ended before the call did.
-   */
-  duration?: number;
-}
-
-/** An approval that was rejected, in {@link PromptResult.rejected}. */
-export interface RejectedApproval {
-  /** The tool call that needed the approval; absent if the agent never named the call. */
-  tool_call?: ToolCallInfo;
-  /** What the agent wanted to do, from its request. Above 4 KiB it is cut. */
-  description: string;
-  /**
-   * Who rejected it: `no_handler`, nobody could answer; `handler`, `onApproval` or `respond()`; `handler_failed`,
-   * `onApproval` failed; `policy`, a rule; `cancelled`, the turn was cancelled or ended before there was an answer.
-   */
-  by: "no_handler" | "handler" | "handler_failed" | "policy" | "cancelled";
-}
-
-/** A handler that failed, in {@link PromptResult.handlerFailures}. */
-export interface HandlerFailure {
-  /** The kind of handler. */
-  handler: HandlerFailed["handler"];
-  /** The tool call that it was called for; absent if there is none, or if the agent never named the call. */
-  tool_call?: ToolCallInfo;
-  /** What went wrong. Above 4 KiB it is cut. */
-  message: string;
-}
-
-interface ResultFields {
-  status: TurnStatus;
-  steps: number;
-  text: string;
-  usage: TokenUsage;
-  tool_calls: ToolCallRecord[];
-  rejected: RejectedApproval[];
-  handler_failures: HandlerFailure[];
-}
-
-/** The outcome of a turn. */
-export class PromptResult {
-  /** How the turn ended. */
-  readonly status: TurnStatus;
-  /** How many steps it took. */
-  readonly steps: number;
-  /** The text of the last step. */
-  readonly text: string;
-  /** The tokens of this turn; the session's sum is `session.usage`. */
-  readonly usage: Usage;
-  /**
-   * The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
-   * together take at most 4 MiB, and what does not fit is left out of the list's entries.
-   */
-  readonly toolCalls: readonly ToolCallRecord[];
-  /** The approvals that were rejected, in order; at most the first 1,000. */
-  readonly rejected: readonly RejectedApproval[];
-  /** The handlers that failed while the turn ran, in order; at most the first 1,000. */
-  readonly handlerFailures: readonly HandlerFailure[];
-
-  /** For the error of {@link raiseForStatus}: why the turn was cancelled, if a signal says so. */
-  readonly #cancelled: ErrorOptions | undefined;
-
-  /** @internal */
-  constructor(fields: ResultFields, cancelled?: ErrorOptions) {
-    const { status, steps, text, usage, tool_calls, rejected, handler_failures } = fields;
-    this.#cancelled = cancelled;
-    this.status = status;
-    this.steps = steps;
-    this.text = text;
-    this.usage = withTotal(usage);
-    this.toolCalls = tool_calls;
-    this.rejected = rejected;
-    this.handlerFailures = handler_failures;
-  }
-
-  /**
-   * Returns the result itself if the turn finished.
-   *
-   * @throws {@link TurnCancelled} if the turn was cancelled. If the signal of `prompt()` cancelled it, `cause` is the signal's
-   * reason: for `AbortSignal.timeout()` a `DOMException` named `TimeoutError`, for `abort()` one named `AbortError`.
-   * @throws {@link MaxStepsReached} if the turn ended at its limit of steps.
-   */
-  raiseForStatus(): this {
-    if (this.status === "cancelled") {
-      const message = "the turn was cancelled before it was finished; the session can still be used";
-      throw new TurnCancelled(message, this.#cancelled);
-    }
-    if (this.status === "max_steps_reached") {
-      const limit = `the turn reached its limit of ${String(this.steps)} steps`;
-      const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
-      throw new MaxStepsReached(message, this.steps);
-    }
-    return this;
-  }
-}
-
-/** What a collected turn or replay leaves behind. It must not refer to the turn. */
+/** The state that outlives a collected turn or replay. It must not refer to the turn. */
 interface Remains {
   bridge: Bridge;
   native: TurnHandle;
@@ -207,30 +94,62 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   }
 
   /**
-   * How many events were dropped because the buffer (`eventBufferBytes`) was full: while `result()` waited and nobody
-   * read, or after `cancel()`.
+   * How many events were dropped because the buffer (`eventBufferBytes`) was full: while `result()` waited without a
+   * reader, or after `cancel()`.
    */
   get discarded(): number {
     return this.#native.discarded;
   }
 
-  /** Returns the next event, or `done` after the last one. Rejects with the error that ended the turn, if there is one. */
+  /**
+   * Returns the next event, or `done` after the last one.
+   *
+   * @returns The next event. `done` is true after the last one.
+   * @throws {KimiAgentError} if an error ended the turn, after the last event.
+   * @throws {InvalidOption} if a loop reads the turn.
+   *
+   * @example
+   * ```ts
+   * const { value: event } = await turn.next();
+   * if (event?.type === "TurnBegin") console.log("the agent has begun");
+   * ```
+   */
   next(): Promise<IteratorResult<Event, undefined>> {
     return this.#reader.nextEvent();
   }
 
-  /** Leaves the turn: it is cancelled in the background, and the next prompt waits for its end. */
+  /**
+   * Leaves the turn: it is cancelled in the background, and the next prompt waits for its end. Unread events are dropped.
+   *
+   * @returns `done`.
+   *
+   * @example
+   * ```ts
+   * await turn.return();
+   * const { text } = await session.prompt("Do this instead.").result();
+   * ```
+   */
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leave();
     return Promise.resolve({ done: true, value: undefined });
   }
 
+  /**
+   * Leaves the turn, as {@link Turn.return} does.
+   *
+   * @param error - The reason.
+   * @returns A promise that is rejected with `error`.
+   */
   throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
     this.#reader.leave();
     return Promise.reject(error);
   }
 
-  /** Iterates over the events. One loop at a time reads a turn: `next()` of a second one rejects with an `InvalidOption`. */
+  /**
+   * Iterates over the events. One loop at a time reads a turn: `next()` of a second one rejects with an `InvalidOption`.
+   *
+   * @returns An iterator for one loop. If the loop is left early, the turn is cancelled in the background.
+   */
   [Symbol.asyncIterator](): AsyncIterableIterator<Event> {
     return new EventIterator(this.#reader, this, (reader, loop) => reader.nextEvent(loop));
   }
@@ -266,11 +185,17 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
    * Waits for the end of the turn and returns its outcome.
    *
    * Takes no events away from a reader: events wait in the buffer, also for a loop that starts later. If the buffer is
-   * full and nobody reads, further events are dropped and counted in `discarded`, so that the turn always ends. A request
-   * that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
+   * full and nothing reads it, further events are dropped and counted in `discarded`, so that the turn always ends. A
+   * request that waits for `respond()` and is unread for one second is then rejected (a question: dismissed).
    *
-   * @throws The error that ended the turn, if it failed.
-   * @throws {@link TurnInProgress} in a handler that the turn waits for, because the two would wait for each other.
+   * @returns The outcome, also of a turn that was cancelled or reached its limit of steps.
+   * @throws {KimiAgentError} if an error ended the turn.
+   * @throws {TurnInProgress} if called from a handler that the turn waits for, because the two would wait for each other.
+   *
+   * @example
+   * ```ts
+   * const { status, text } = await session.prompt("What is in this directory?").result();
+   * ```
    */
   async result(): Promise<PromptResult> {
     const within = servingJob();
@@ -286,11 +211,20 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   /**
    * Cancels the turn and waits until it has ended. Does nothing if it has ended already.
    *
-   * @throws {@link Timeout} if the agent does not answer within `cancelTimeout`. The session is then closed.
+   * @throws {Timeout} if the agent does not answer within `cancelTimeout`. The session is then closed.
+   *
+   * @example
+   * ```ts
+   * const turn = session.prompt("Count to a million.");
+   * await turn.cancel();
+   * const { status } = await turn.result(); // "cancelled"
+   * ```
    */
   async cancel(): Promise<void> {
     // A turn that could not begin has ended.
     if (this.#native instanceof FailedTurn) return;
+    // The events that the program has got leave capacity for those that follow.
+    this.#reader.report();
     await this.#bridge.run(() => this.#native.cancel(), this);
   }
 
@@ -298,18 +232,28 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
    * Adds a message of the user's to the running turn.
    *
    * @param content - Text, a content part, or a list of both.
-   * @throws {@link NoActiveTurn} if the turn has ended, {@link Unsupported} if the agent cannot be steered.
+   * @throws {NoActiveTurn} if the turn has ended.
+   * @throws {Unsupported} if the agent cannot be steered.
+   * @throws {InvalidOption} if the content is wrong.
+   * @throws {Timeout} if the agent does not answer within `handshakeTimeout`.
+   *
+   * @example
+   * ```ts
+   * if (session.capabilities.steer) await turn.steer("Leave the tests as they are.");
+   * ```
    */
   async steer(content: UserInput): Promise<void> {
     await this.#bridge.run(() => this.#native.steer(contentJson(content)), this);
   }
 
   /**
-   * Answers a request of this turn, if `onApproval` or `onQuestion` is `"manual"`.
+   * Answers an approval request of this turn, if `onApproval` is `"manual"`. An answer to a request that was resolved
+   * meanwhile is ignored.
    *
    * @param request - The event of the request, its payload, or its id.
-   * @param answer - The decision, or the answers to the questions.
-   * @throws {@link InvalidOption} if the answer does not fit the request.
+   * @param answer - The decision.
+   * @returns When the answer is on its way to the agent.
+   * @throws {InvalidOption} if the answer does not fit the request, or this session has no such request.
    *
    * @example
    * ```ts
@@ -318,15 +262,37 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
    * }
    * ```
    */
+  respond(request: RequestReference<"ApprovalRequest">, answer: ApprovalAnswer): Promise<void>;
+  /**
+   * Answers questions of this turn, if `onQuestion` is `"manual"`.
+   *
+   * @param request - The event of the request, its payload, or its id.
+   * @param answer - The answers, by the texts of the questions; null dismisses the questions.
+   * @returns When the answer is on its way to the agent.
+   * @throws {InvalidOption} if the answer does not fit the request, or this session has no such request.
+   *
+   * @example
+   * ```ts
+   * for await (const event of turn) {
+   *   if (event.type !== "QuestionRequest") continue;
+   *   await turn.respond(event, Object.fromEntries(event.payload.questions.map(({ question }) => [question, "yes"])));
+   * }
+   * ```
+   */
+  respond(request: RequestReference<"QuestionRequest">, answer: QuestionAnswer): Promise<void>;
   async respond(request: RequestReference, answer: ApprovalAnswer | QuestionAnswer): Promise<void> {
     await this.#bridge.run(() => this.#native.respond(...requestReference(request), decisionJson(answer)), this);
   }
 
-  /** Cancels the turn if it is still running. */
+  /**
+   * Cancels the turn if it is still running, at the end of the block that declares it with `await using`.
+   *
+   * @returns When the turn has ended.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#native.isSettled) return;
     this.#reader.leave();
-    // Whatever the outcome is, the turn has ended.
+    // The turn has ended, also if the cancel failed.
     await this.cancel().catch(() => undefined);
   }
 
@@ -346,7 +312,17 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   };
 }
 
-/** The messages of a session so far, replayed by the agent. Requests among them are not to be answered. */
+/**
+ * The messages of a session so far, replayed by the agent. Requests among them are not to be answered.
+ *
+ * @example
+ * ```ts
+ * const replay = session.replay();
+ * for await (const event of replay) {
+ *   if (event.type === "TurnBegin") console.log("user:", event.payload.user_input);
+ * }
+ * ```
+ */
 export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #reader: Reader;
   // eslint-disable-next-line no-unused-private-class-members -- the session lives as long as this
@@ -361,24 +337,64 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
     collected.register(this, { bridge, native, forget: () => undefined });
   }
 
+  /**
+   * Returns the next event, or `done` after the last one.
+   *
+   * @returns The next event. `done` is true after the last one.
+   * @throws {Timeout} if the agent sends nothing for longer than `handshakeTimeout`.
+   * @throws {KimiAgentError} if another error ended the replay.
+   *
+   * @example
+   * ```ts
+   * const { value: first } = await session.replay().next();
+   * ```
+   */
   next(): Promise<IteratorResult<Event, undefined>> {
     return this.#reader.nextEvent();
   }
 
+  /**
+   * Leaves the replay. Unread events are dropped.
+   *
+   * @returns `done`.
+   *
+   * @example
+   * ```ts
+   * const replay = session.replay();
+   * const { value: first } = await replay.next();
+   * await replay.return();
+   * ```
+   */
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#reader.leave();
     return Promise.resolve({ done: true, value: undefined });
   }
 
+  /**
+   * Leaves the replay, as {@link Replay.return} does.
+   *
+   * @param error - The reason.
+   * @returns A promise that is rejected with `error`.
+   */
   throw(error: unknown): Promise<IteratorResult<Event, undefined>> {
     this.#reader.leave();
     return Promise.reject(error);
   }
 
+  /**
+   * Iterates over the events.
+   *
+   * @returns An iterator for one loop.
+   */
   [Symbol.asyncIterator](): AsyncIterableIterator<Event> {
     return new EventIterator(this.#reader, this, (reader, loop) => reader.nextEvent(loop));
   }
 
+  /**
+   * Leaves the replay at the end of the block that declares it with `await using`.
+   *
+   * @returns At once.
+   */
   [Symbol.asyncDispose](): Promise<void> {
     this.#reader.leave();
     return Promise.resolve();
@@ -388,6 +404,19 @@ export class Replay implements AsyncIterableIterator<Event>, AsyncDisposable {
     replay.#reader.pump();
   };
 }
+
+const OF_RESULT = "it is of the turn's result: `const result = await turn.result()`";
+const OF_EVENTS = "read it with `for await (const event of session.replay())`";
+
+hintAt(Turn, {
+  text: `${OF_RESULT}, then \`result.text\``,
+  status: `${OF_RESULT}, then \`result.status\``,
+  toolCalls: `${OF_RESULT}, then \`result.toolCalls\``,
+  rejected: `${OF_RESULT}, then \`result.rejected\``,
+  handlerFailures: `${OF_RESULT}, then \`result.handlerFailures\``,
+  raiseForStatus: `${OF_RESULT}, then \`result.raiseForStatus()\``,
+});
+hintAt(Replay, { events: OF_EVENTS, messages: OF_EVENTS, result: OF_EVENTS, text: OF_EVENTS });
 
 /** A function that does nothing once its object has been collected. */
 function weakly<T extends object>(object: T, action: (object: T) => void): () => void {

@@ -20,115 +20,133 @@ export type JsonObject = Record<string, unknown>;
 
 /** An option of a request for permission, over ACP. */
 export interface PermissionOption {
-  /** Its id. */
+  /** The id of the option. */
   readonly optionId: string;
-  /** What people are shown. */
+  /** The text of the option, for people. */
   readonly name: string;
-  /** What it does. */
+  /** The effect of the option: whether it allows or rejects, and for how long. */
   readonly kind: "allow_once" | "allow_always" | "reject_once" | "reject_always" | UnknownWord;
 }
 
-/** What a user says or a tool puts out: text, or a list of parts. */
+/** The content of a prompt or of a tool output: text, or a list of parts. */
 export type Content = string | readonly ContentPart[];
 
-/** A piece of text. Since Wire 1.0. */
+/** A part that is text. Since Wire 1.0. */
 export interface TextPart {
+  /** The tag that tells this type apart. */
   readonly type: "text";
   /** The text. */
   readonly text: string;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
-/** A piece of the model's thinking. Since Wire 1.0. */
+/** A part of the model's thinking. Since Wire 1.0. */
 export interface ThinkPart {
+  /** The tag that tells this type apart. */
   readonly type: "think";
-  /** The thinking. */
+  /** The text of the thinking. */
   readonly think: string;
-  /** Its encrypted form or signature, where a provider sends one. */
+  /** Its encrypted form or signature, if the provider sends one. */
   readonly encrypted?: string | undefined;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
 /** An image. Since Wire 1.0. */
 export interface ImageURLPart {
+  /** The tag that tells this type apart. */
   readonly type: "image_url";
-  /** Where it is. */
+  /** The address, with the data in it if it is a data URI. */
   readonly image_url: MediaURL;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
-/** A sound. Since Wire 1.0. */
+/** An audio recording. Since Wire 1.0. */
 export interface AudioURLPart {
+  /** The tag that tells this type apart. */
   readonly type: "audio_url";
-  /** Where it is. */
+  /** The address, with the data in it if it is a data URI. */
   readonly audio_url: MediaURL;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
 /** A video. Since Wire 1.0. */
 export interface VideoURLPart {
+  /** The tag that tells this type apart. */
   readonly type: "video_url";
-  /** Where it is. */
+  /** The address, with the data in it if it is a data URI. */
   readonly video_url: MediaURL;
 }
 
-/** The address of an image, a sound or a video. Since Wire 1.0. */
+/** The address of an image, an audio recording or a video. Since Wire 1.0. */
 export interface MediaURL {
-  /** A URL; a data URI (`data:image/png;base64,…`) carries the bytes themselves. */
+  /** A URL. A data URI (`data:image/png;base64,…`) contains the bytes. */
   readonly url: string;
-  /** Tells apart several of the same kind. */
+  /** An identifier that distinguishes several media of one kind, if the agent sends one. */
   readonly id?: string | undefined;
 }
 
 /**
- * A content part of a type that this SDK does not know, or of a known type that it could not read;
- * its fields are kept.
+ * A content part of a type that this SDK does not know, or of a known type that it could not read.
+ * Its fields are in `extra`.
  */
 export interface UnknownContentPart {
-  /** The type that it says it is; empty if it says none. */
+  /** The value of the message's `type` field. Empty if the message has none. */
   readonly type: UnknownWord;
+  /** The other fields, as they were received. */
   readonly [field: string]: unknown;
 }
 
-/** One line that says it all. Since Wire 1.0. */
+/** A summary in one line. Since Wire 1.0. */
 export interface BriefDisplayBlock {
+  /** The tag that tells this type apart. */
   readonly type: "brief";
-  /** The line. */
+  /** The summary. */
   readonly text: string;
 }
 
 /** A change of a file. Since Wire 1.0. */
 export interface DiffDisplayBlock {
+  /** The tag that tells this type apart. */
   readonly type: "diff";
-  /** The file. */
+  /** The path of the file. */
   readonly path: string;
-  /** The text before. */
+  /** The text before the change. */
   readonly old_text: string;
-  /** The text after. */
+  /** The text after the change. */
   readonly new_text: string;
   /** The line at which `old_text` starts, from 1. Since Wire 1.8. */
   readonly old_start?: number | undefined;
   /** The line at which `new_text` starts, from 1. Since Wire 1.8. */
   readonly new_start?: number | undefined;
-  /** Whether the texts only sum up the change. Since Wire 1.8. */
+  /** Whether `old_text` and `new_text` only summarise the change. Since Wire 1.8. */
   readonly is_summary?: boolean | undefined;
 }
 
-/** A list of things to do. Since Wire 1.0. */
+/** A to-do list. Since Wire 1.0. */
 export interface TodoDisplayBlock {
+  /** The tag that tells this type apart. */
   readonly type: "todo";
-  /** The things. */
+  /** The items, in order. */
   readonly items: readonly TodoDisplayItem[];
 }
 
-/** A thing to do. Since Wire 1.0. */
+/** An item of a to-do list. Since Wire 1.0. */
 export interface TodoDisplayItem {
-  /** What. */
+  /** The text of the item, for example `Write tests`. */
   readonly title: string;
-  /** How far it is. */
+  /** The progress of the item. */
   readonly status: "pending" | "in_progress" | "done" | UnknownWord;
 }
 
 /** A command for a shell. Since Wire 1.1. */
 export interface ShellDisplayBlock {
+  /** The tag that tells this type apart. */
   readonly type: "shell";
-  /** For highlighting: `bash`, `powershell`. */
+  /** The language of the command, for highlighting: for example `bash` or `powershell`. */
   readonly language: string;
   /** The command. */
   readonly command: string;
@@ -136,71 +154,73 @@ export interface ShellDisplayBlock {
 
 /** A task in the background. Since Wire 1.5. */
 export interface BackgroundTaskDisplayBlock {
+  /** The tag that tells this type apart. */
   readonly type: "background_task";
-  /** The task. */
+  /** The id of the task. */
   readonly task_id: string;
-  /** What kind of task. */
+  /** The kind of task, as the agent names it. */
   readonly kind: string;
-  /** How far it is. */
+  /** The status of the task, as the agent names it. */
   readonly status: string;
-  /** What it does. */
+  /** A description of the task. */
   readonly description: string;
 }
 
 /**
- * A display block of a type that this SDK does not know, or of a known type that it could not read;
- * its fields are kept.
+ * A display block of a type that this SDK does not know, or of a known type that it could not read.
+ * Its fields are in `extra`.
  */
 export interface UnknownDisplayBlock {
-  /** The type that it says it is; empty if it says none. */
+  /** The value of the message's `type` field. Empty if the message has none. */
   readonly type: UnknownWord;
+  /** The other fields, as they were received. */
   readonly [field: string]: unknown;
 }
 
 /** A turn began. Since Wire 1.0. */
 export interface TurnBegin {
-  /** What the user said. */
+  /** The user's input. */
   readonly user_input: Content;
-  /** Set where the agent sent no such event and the SDK made it. */
+  /** True if the SDK made the event because the agent sent none. */
   readonly synthesized?: boolean | undefined;
 }
 
 /** A turn ended. Events of the turn may still follow; only the turn's outcome ends the stream. Since Wire 1.2. */
 export interface TurnEnd {
-  /** Set where the agent sent no such event and the SDK made it. */
+  /** True if the SDK made the event because the agent sent none. */
   readonly synthesized?: boolean | undefined;
 }
 
-/** Something the user said while the turn ran has reached the model. Since Wire 1.5. */
+/** A message that the user sent while the turn ran has reached the model. Since Wire 1.5. */
 export interface SteerInput {
-  /** What the user said. */
+  /** The user's message. */
   readonly user_input: Content;
 }
 
 /** A step began: one call of the model, and the tools that it asks for. Since Wire 1.0. */
 export interface StepBegin {
-  /** Its number in the turn, from 1. */
+  /** The number of the step in the turn, from 1. */
   readonly n: number;
-  /** Set where the agent sent no such event and the SDK made it. */
+  /** True if the SDK made the event because the agent sent none. */
   readonly synthesized?: boolean | undefined;
 }
 
-/** The step was broken off. Since Wire 1.0. */
+/** The step was interrupted, for example by a cancel. Since Wire 1.0. */
 export type StepInterrupted = JsonObject;
 
-/** The step's call of the model failed and is tried again. Since Wire 1.10. */
+/** The step's call of the model failed, and the agent will retry it. Since Wire 1.10. */
 export interface StepRetry {
-  /** The step's number. */
+  /** The number of the step in the turn, from 1. */
   readonly n: number;
-  /** Which attempt comes, from 1. */
+  /** The number of the next attempt, from 1. */
   readonly next_attempt: number;
-  /** How many there are at the most. */
+  /** The largest number of attempts. */
   readonly max_attempts: number;
-  /** Seconds until then. */
+  /** The time until the next attempt, in seconds. */
   readonly wait_s: number;
-  /** The name of the error. */
+  /** The type of the error, as the agent names it. */
   readonly error_type: string;
-  /** The HTTP status, if there was one. */
+  /** The HTTP status of the failed call, if it had one. */
   readonly status_code?: number | undefined;
 }
 
@@ -216,395 +236,466 @@ export type MCPLoadingBegin = JsonObject;
 /** MCP servers have been connected, or have failed. Since Wire 1.3. */
 export type MCPLoadingEnd = JsonObject;
 
-/** How things stand. A field that is absent has not changed. Since Wire 1.0. */
+/** The state of the session has changed. A field that is absent has not changed. Since Wire 1.0. */
 export interface StatusUpdate {
-  /** How full the context is, from 0 to 1. */
+  /** The part of the context that is in use, from 0 to 1. */
   readonly context_usage?: number | undefined;
-  /** Tokens in the context. Since Wire 1.3. */
+  /** The number of tokens in the context. Since Wire 1.3. */
   readonly context_tokens?: number | undefined;
-  /** Tokens that fit in the context. Since Wire 1.3. */
+  /** The largest number of tokens that the context can hold. Since Wire 1.3. */
   readonly max_context_tokens?: number | undefined;
-  /** Tokens that the current step took. */
+  /** The tokens that the current step used. */
   readonly token_usage?: TokenUsage | undefined;
-  /** The model's message of the current step. */
+  /** The id of the model's message in the current step. */
   readonly message_id?: string | undefined;
   /** Whether plan mode is on. Since Wire 1.4. */
   readonly plan_mode?: boolean | undefined;
-  /** How far the MCP servers are. Since Wire 1.5. */
+  /** The state of the MCP servers. Since Wire 1.5. */
   readonly mcp_status?: MCPStatus | undefined;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
-/** Tokens that were used. Since Wire 1.0. */
+/** Numbers of tokens that were used. Since Wire 1.0. */
 export interface TokenUsage {
-  /** Input that came neither from a cache nor went into one. */
+  /** Input tokens that were neither read from a cache nor written to one. */
   readonly input_other: number;
-  /** Output. */
+  /** Output tokens. */
   readonly output: number;
-  /** Input read from a cache. */
+  /** Input tokens that were read from a cache. */
   readonly input_cache_read: number;
-  /** Input that went into a cache. */
+  /** Input tokens that were written to a cache. */
   readonly input_cache_creation: number;
 }
 
-/** How far the MCP servers are. Since Wire 1.5. */
+/** The state of the MCP servers. Since Wire 1.5. */
 export interface MCPStatus {
-  /** Whether some are still being connected. */
+  /** Whether servers are still being connected. */
   readonly loading: boolean;
-  /** How many are connected. */
+  /** The number of servers that are connected. */
   readonly connected: number;
-  /** How many there are. */
+  /** The number of all servers. */
   readonly total: number;
-  /** How many tools they offer. */
+  /** The number of tools that the servers offer. */
   readonly tools: number;
-  /** Each of them. */
+  /** The servers. */
   readonly servers: readonly MCPServer[];
 }
 
 /** An MCP server. Since Wire 1.5. */
 export interface MCPServer {
-  /** Its name in the configuration. */
+  /** The name of the server in the agent's configuration. */
   readonly name: string;
-  /** How far it is. */
+  /** The state of the connection. */
   readonly status: "pending" | "connecting" | "connected" | "failed" | "unauthorized" | UnknownWord;
-  /** The names of its tools. */
+  /** The names of the server's tools. */
   readonly tools: readonly string[];
 }
 
-/** A notice for whoever watches. Since Wire 1.5. */
+/** A notification for observers. Since Wire 1.5. */
 export interface Notification {
-  /** The notice. */
+  /** The id of the notification. */
   readonly id: string;
-  /** What area it is from. */
+  /** The category of the sender. */
   readonly category: string;
-  /** What kind it is. */
+  /** The kind of notification. */
   readonly type: string;
-  /** What kind of thing sent it. */
+  /** The kind of sender. */
   readonly source_kind: string;
-  /** Which of them. */
+  /** The id of the sender. */
   readonly source_id: string;
-  /** A headline. */
+  /** The title of the notification. */
   readonly title: string;
-  /** The text. */
+  /** The text of the notification. */
   readonly body: string;
-  /** How grave it is. */
+  /** The severity, as the agent names it. */
   readonly severity: string;
-  /** When, in seconds since 1970. */
+  /** The time of the notification, in seconds since 1970-01-01 UTC. */
   readonly created_at: number;
-  /** More about it. */
+  /** Further data. */
   readonly payload?: JsonObject | undefined;
 }
 
-/** A plan to show. Since Wire 1.7. */
+/** The agent shows a plan. Since Wire 1.7. */
 export interface PlanDisplay {
   /** The plan, in Markdown. */
   readonly content: string;
-  /** The file that holds it. */
+  /** The path of the file with the plan. */
   readonly file_path: string;
 }
 
 /** Hooks are running. Since Wire 1.8. */
 export interface HookTriggered {
-  /** The hook's event, as `PreToolUse`. */
+  /** The hook's event, for example `PreToolUse`. */
   readonly event: string;
-  /** What it is about: for tool hooks the tool's name. */
+  /** The target of the event. For hooks on tools, the name of the tool. */
   readonly target?: string | undefined;
-  /** How many run. */
+  /** The number of hooks that run. */
   readonly hook_count?: number | undefined;
 }
 
 /** Hooks have run. Since Wire 1.8. */
 export interface HookResolved {
-  /** The hook's event, as `PreToolUse`. */
+  /** The hook's event, for example `PreToolUse`. */
   readonly event: string;
-  /** What it is about: for tool hooks the tool's name. */
+  /** The target of the event. For hooks on tools, the name of the tool. */
   readonly target?: string | undefined;
-  /** `block` if any of them said so. */
+  /** `block` if at least one hook blocked the action. */
   readonly action?: "allow" | "block" | UnknownWord | undefined;
-  /** Why, if blocked. */
+  /** The reason, if a hook blocked the action. */
   readonly reason?: string | undefined;
-  /** How long they took, in milliseconds. */
+  /** The time that the hooks took, in milliseconds. */
   readonly duration_ms?: number | undefined;
 }
 
 /** A side question is being answered. Since Wire 1.9. */
 export interface BtwBegin {
-  /** Pairs it with its {@link BtwEnd}. */
+  /** The id of the question, which its {@link BtwEnd} has too. */
   readonly id: string;
   /** The question. */
   readonly question: string;
 }
 
-/** A side question has been answered, or not. Since Wire 1.9. */
+/** A side question has been answered, or has failed. Since Wire 1.9. */
 export interface BtwEnd {
-  /** Pairs it with its {@link BtwBegin}. */
+  /** The id of the question, which its {@link BtwBegin} has too. */
   readonly id: string;
-  /** The answer. */
+  /** The answer, if there is one. */
   readonly response?: string | undefined;
-  /** Why there is none. */
+  /** The reason for the missing answer. */
   readonly error?: string | undefined;
 }
 
-/** An approval request has been resolved, by whomever. Since Wire 1.1. */
+/** An approval request has been resolved, by the program or by the agent. Since Wire 1.1. */
 export interface ApprovalResponse {
-  /** Which request. */
+  /** The id of the request. */
   readonly request_id: string;
-  /** How. */
+  /** The decision. */
   readonly response: "approve" | "approve_for_session" | "reject" | UnknownWord;
-  /** What was said with a reject. Since Wire 1.6. */
+  /** The feedback of a rejection. Since Wire 1.6. */
   readonly feedback?: string | undefined;
 }
 
-/** Something happened in a subagent. Since Wire 1.0. */
+/** An event of a subagent. Since Wire 1.0. */
 export interface SubagentEvent {
-  /** The tool call that started the subagent. Since Wire 1.6. */
+  /** The id of the tool call that started the subagent. Since Wire 1.6. */
   readonly parent_tool_call_id?: string | undefined;
-  /** The subagent. Since Wire 1.6. */
+  /** The id of the subagent. Since Wire 1.6. */
   readonly agent_id?: string | undefined;
-  /** What kind of subagent. Since Wire 1.6. */
+  /** The kind of subagent, as the agent names it. Since Wire 1.6. */
   readonly subagent_type?: string | undefined;
-  /** What happened. */
+  /** The subagent's event. */
   readonly event: Event;
 }
 
 /** An event of a type that this SDK does not know, or one that it knows with a payload that it could not read. */
 export interface UnknownEvent {
-  /** The type that it says it is. */
+  /** The name of the type in the message. */
   readonly type: string;
-  /** What it carried, as it came. */
+  /** The payload as it was received. */
   readonly payload: unknown;
-  /** For a known type: what was wrong with the payload, and where. */
+  /** For a known type: the problem of the payload, and its place. */
   readonly error?: string | undefined;
 }
 
-/** One of the program's own functions failed; the agent got a safe answer and goes on. Made by the SDK. */
+/** A rule of the session's policy, or its default, decided about a tool call. The SDK makes this event. */
+export interface PolicyDecision {
+  /** The tool call. Of a call that the agent never named, only the name of the tool is known. */
+  readonly tool_call: ToolCallInfo;
+  /** The decision. With `ask`, `on_approval` decides. */
+  readonly decision: "allow" | "ask" | "deny" | UnknownWord;
+  /** The rule. Absent if the default decided, or if a part of the call cannot be decided. */
+  readonly rule?: string | undefined;
+  /** The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`. */
+  readonly source?: string | undefined;
+}
+
+/** A handler of the program failed. The agent got the default answer and continues. The SDK makes this event. */
 export interface HandlerFailed {
-  /** Which kind of function. */
-  readonly handler: "approval" | "question" | "tool" | "hook" | "event" | UnknownWord;
-  /** The tool's name or the hook's event. */
+  /** The kind of handler. */
+  readonly handler: "approval" | "question" | "tool" | "hook" | "event" | "read_file" | "write_file" | "terminal" | UnknownWord;
+  /** The name of the tool, or the event of the hook. */
   readonly name?: string | undefined;
-  /** The request that it was to answer. */
+  /** The id of the request that the handler was called for. */
   readonly request_id?: string | undefined;
-  /** What went wrong. */
+  /** The text of the error. */
   readonly message: string;
 }
 
 /** The model calls a tool. Since Wire 1.0. */
 export interface ToolCall {
+  /** The tag that tells this type apart. */
   readonly type: "function";
-  /** The call; the model's own id, which may repeat in later turns. */
+  /** The id of the call. The model makes it, and it may repeat in later turns. */
   readonly id: string;
-  /** Which tool, with what. */
+  /** The tool and its arguments. */
   readonly function: FunctionCall;
-  /** More about it. */
+  /** Further data. */
   readonly extras?: JsonObject | undefined;
-  /** Set where the agent sent no such event and the SDK made it. */
+  /** True if the SDK made the event because the agent sent none. */
   readonly synthesized?: boolean | undefined;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
-/** A tool's name and arguments. Since Wire 1.0. */
+/** The name of a tool, and its arguments. Since Wire 1.0. */
 export interface FunctionCall {
-  /** The tool. */
+  /** The name of the tool. */
   readonly name: string;
-  /** The arguments as JSON text; the rest follows as {@link ToolCallPart}s. */
+  /** The beginning of the arguments as JSON text. The rest follows in {@link ToolCallPart} events. */
   readonly arguments?: string | undefined;
 }
 
 /** The next piece of the arguments of the last {@link ToolCall}. Since Wire 1.0. */
 export interface ToolCallPart {
-  /** The piece. */
+  /** The next piece of JSON text. */
   readonly arguments_part?: string | undefined;
 }
 
 /** A tool call has ended. Since Wire 1.0. */
 export interface ToolResult {
-  /** Which call. */
+  /** The id of the tool call. */
   readonly tool_call_id: string;
-  /** What came of it. */
+  /** The result. */
   readonly return_value: ToolReturnValue;
   /**
    * The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK
    * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
    */
   readonly tool_call?: ToolCallInfo | undefined;
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
 /**
- * A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. Made by the
- * SDK.
+ * A tool call as a whole: its name and its arguments, put together from the pieces that the agent sent. The SDK makes
+ * it.
  */
 export interface ToolCallInfo {
-  /** The call; the model's own id, which may repeat in later turns. */
+  /** The id of the call. The model makes it, and it may repeat in later turns. */
   readonly id: string;
-  /** The tool. */
+  /** The name of the tool. */
   readonly name: string;
   /** The arguments, parsed. Absent if they are not a JSON object, or larger than 1 MiB. */
   readonly arguments?: JsonObject | undefined;
-  /** What the tool does, over ACP and if the agent says. */
+  /** The kind of the tool, over ACP and if the agent sends it. */
   readonly kind?: "read" | "edit" | "delete" | "move" | "search" | "execute" | "think" | "fetch" | "switch_mode" | UnknownWord | undefined;
 }
 
-/** What comes of a tool call. Since Wire 1.0. */
+/** The result of a tool call. Since Wire 1.0. */
 export interface ToolReturnValue {
-  /** Whether it failed. */
+  /** Whether the call failed. */
   readonly is_error: boolean;
-  /** What the model gets to read. */
+  /** The output, which the model reads. */
   readonly output: Content;
-  /** A note on it for the model. */
+  /** A note on the result, for the model. */
   readonly message: string;
-  /** Blocks for display. */
+  /** Blocks that show the result. */
   readonly display: readonly DisplayBlock[];
-  /** More about it. */
+  /** Further data. */
   readonly extras?: JsonObject | undefined;
 }
 
-/** The agent wants to do something and asks whether it may. Since Wire 1.0. */
+/** The agent asks for approval of an action. Since Wire 1.0. */
 export interface ApprovalRequest {
-  /** The request. */
+  /** The id of the request. */
   readonly id: string;
-  /** The tool call that wants it. */
+  /** The id of the tool call. */
   readonly tool_call_id: string;
-  /** Who asks: the tool's name. */
+  /** The name of the tool that asks. */
   readonly sender: string;
-  /** What kind of action. */
+  /** The kind of action, for example `run command` or `edit file`. Compare it exactly; unknown values are possible. */
   readonly action: string;
-  /** What exactly. */
+  /** The action in detail, for example the command. */
   readonly description: string;
   /** Whether a turn or an agent in the background asks. Since Wire 1.6. */
   readonly source_kind?: "foreground_turn" | "background_agent" | UnknownWord | undefined;
-  /** Which of them. Since Wire 1.6. */
+  /** The id of the turn or agent that asks. Since Wire 1.6. */
   readonly source_id?: string | undefined;
-  /** The subagent that asks. Since Wire 1.6. */
+  /** The id of the subagent that asks. Since Wire 1.6. */
   readonly agent_id?: string | undefined;
-  /** What kind of subagent. Since Wire 1.6. */
+  /** The kind of subagent, as the agent names it. Since Wire 1.6. */
   readonly subagent_type?: string | undefined;
-  /** More about who asks. Since Wire 1.6. */
+  /** A description of the source. Since Wire 1.6. */
   readonly source_description?: string | undefined;
-  /** Blocks for display. */
+  /** Blocks that show the action, for example a diff. */
   readonly display: readonly DisplayBlock[];
   /**
    * The tool call that this is about, with its complete arguments; absent if the agent never named the call. The SDK
    * adds it: it is not enumerable, so JSON, copies and comparisons do not contain it.
    */
   readonly tool_call?: ToolCallInfo | undefined;
-  /** Over ACP the options that the agent offers, as it spells them. */
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
+  /** The options that the agent offers, as it spells them. Over ACP only. */
   readonly options?: readonly PermissionOption[] | undefined;
 }
 
 /** The model calls a tool that the program registered. Since Wire 1.1. */
 export interface ToolCallRequest {
-  /** The tool call; the model's own id, which may repeat in later turns. */
+  /** The id of the tool call. The model makes it, and it may repeat in later turns. */
   readonly id: string;
-  /** The tool. */
+  /** The name of the tool. */
   readonly name: string;
   /** The arguments as JSON text. */
   readonly arguments?: string | undefined;
 }
 
-/** The agent asks the user something. Since Wire 1.3. */
+/** The agent asks the user one or more questions. Since Wire 1.3. */
 export interface QuestionRequest {
-  /** The request. */
+  /** The id of the request. */
   readonly id: string;
-  /** The tool call that asks. */
+  /** The id of the tool call that asks. */
   readonly tool_call_id: string;
   /** The questions. */
   readonly questions: readonly Question[];
+  /** Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add. */
+  readonly _meta?: JsonObject | undefined;
 }
 
-/** A question with its choices. Since Wire 1.3. */
+/** A question with its options. Since Wire 1.3. */
 export interface Question {
-  /** The question; the answer is given under this text. */
+  /** The text of the question. The answer is given under this text. */
   readonly question: string;
-  /** A short label. */
+  /** A short label for the question. */
   readonly header?: string | undefined;
-  /** The choices. */
+  /** The options to choose from. */
   readonly options: readonly QuestionOption[];
-  /** Whether several may be chosen. */
+  /** Whether several options may be chosen. */
   readonly multi_select?: boolean | undefined;
-  /** More to show above the choices, in Markdown. */
+  /** Markdown to show above the options. */
   readonly body?: string | undefined;
-  /** A label for an answer in one's own words. */
+  /** The label of the option to type an own answer. */
   readonly other_label?: string | undefined;
-  /** What such an answer would mean. */
+  /** The description of the option to type an own answer. */
   readonly other_description?: string | undefined;
 }
 
-/** A choice. Since Wire 1.3. */
+/** An option of a question. Since Wire 1.3. */
 export interface QuestionOption {
-  /** The choice; this text is the answer. */
+  /** The text of the option, which is also the answer. */
   readonly label: string;
-  /** What it means. */
+  /** The meaning of the option. */
   readonly description?: string | undefined;
 }
 
-/** The agent asks a hook of the program's. Since Wire 1.8. */
+/** The agent calls a hook of the program. Since Wire 1.8. */
 export interface HookRequest {
+  /** The id of the request. */
+  readonly id: string;
+  /** The id of the hook in this session. */
+  readonly subscription_id: string;
+  /** The hook's event, for example `PreToolUse`. */
+  readonly event: string;
+  /** The target of the event. For hooks on tools, the name of the tool. */
+  readonly target?: string | undefined;
+  /** The details of the event. */
+  readonly input_data?: JsonObject | undefined;
+}
+
+/** The agent reads a file through `on_read_file`. Only over ACP. */
+export interface ReadFileRequest {
   /** The request. */
   readonly id: string;
-  /** Which of the session's hooks. */
-  readonly subscription_id: string;
-  /** The hook's event, as `PreToolUse`. */
-  readonly event: string;
-  /** What it is about: for tool hooks the tool's name. */
-  readonly target?: string | undefined;
-  /** All about it. */
-  readonly input_data?: JsonObject | undefined;
+  /** The absolute path of the file, as the agent names it. */
+  readonly path: string;
+  /** The first line that the agent wants, from 1 on. The SDK cuts the lines out of the text. */
+  readonly line?: number | undefined;
+  /** The number of lines that the agent wants. The SDK cuts the lines out of the text. */
+  readonly limit?: number | undefined;
+}
+
+/** The agent writes a file through `on_write_file`. Only over ACP. */
+export interface WriteFileRequest {
+  /** The request. */
+  readonly id: string;
+  /** The absolute path of the file, as the agent names it. */
+  readonly path: string;
+  /** The whole new content of the file. */
+  readonly content: string;
+}
+
+/** The agent runs a command through `on_terminal`. Only over ACP. */
+export interface TerminalRequest {
+  /** The terminal, and the request. */
+  readonly id: string;
+  /** The program to run. Agents often pass a whole command line to a shell. */
+  readonly command: string;
+  /** The arguments of the program. */
+  readonly args: readonly string[];
+  /** Environment variables for the command, in addition to those that it has anyway. */
+  readonly env: JsonObject;
+  /** The absolute path of the directory to run it in. */
+  readonly cwd: string;
+  /** How much of the end of the output the agent wants, in bytes. The SDK cuts the output. */
+  readonly output_byte_limit?: number | undefined;
+}
+
+/** The outcome of a command, which `on_terminal` returns. */
+export interface TerminalResult {
+  /** The text that the command has written to stdout and stderr. */
+  readonly output: string;
+  /** The exit code. A negative number is that of the signal which ended the command, as Python reports it. */
+  readonly exit_code?: number | undefined;
+  /** The name of the signal that ended the command, for example `SIGTERM`. */
+  readonly signal?: string | undefined;
 }
 
 /** The agent's answer to `initialize`. Since Wire 1.1. */
 export interface InitializeResult {
-  /** The version that it speaks. */
+  /** The version of Wire that the agent speaks. */
   readonly protocol_version: string;
-  /** What it is. */
+  /** The agent's name and version. */
   readonly server: ServerInfo;
   /** Commands that a prompt may begin with. */
   readonly slash_commands: readonly SlashCommand[];
-  /** What became of the program's tools. */
+  /** The accepted and the rejected tools of the program. */
   readonly external_tools?: ExternalToolsResult | undefined;
-  /** Which hooks there are; absent where there are none at all. Since Wire 1.8. */
+  /** The hooks of the agent; absent if it has none. Since Wire 1.8. */
   readonly hooks?: HooksInfo | undefined;
-  /** What the agent can do. Since Wire 1.3. */
+  /** The agent's capabilities. Since Wire 1.3. */
   readonly capabilities?: JsonObject | undefined;
 }
 
-/** Name and version of the agent. Since Wire 1.1. */
+/** The name and the version of the agent. Since Wire 1.1. */
 export interface ServerInfo {
-  /** Its name. */
+  /** The name of the agent. */
   readonly name: string;
-  /** Its version. */
+  /** The version of the agent. */
   readonly version: string;
 }
 
-/** A command that a prompt may begin with, as `/compact`. Since Wire 1.1. */
+/** A command that a prompt may begin with, for example `/compact`. Since Wire 1.1. */
 export interface SlashCommand {
-  /** Its name, without the slash. */
+  /** The name of the command, without the slash. */
   readonly name: string;
-  /** What it does. */
+  /** A description of the command. */
   readonly description: string;
-  /** Other names. */
+  /** Other names of the command, without the slash. */
   readonly aliases: readonly string[];
 }
 
-/** What became of the program's tools. Since Wire 1.1. */
+/** The accepted and the rejected tools of the program. Since Wire 1.1. */
 export interface ExternalToolsResult {
-  /** The names of those that the model can call. */
+  /** The names of the tools that the model can call. */
   readonly accepted: readonly string[];
-  /** Those it cannot. */
+  /** The rejected tools. */
   readonly rejected: readonly RejectedTool[];
 }
 
 /** A tool that the agent refused. Since Wire 1.1. */
 export interface RejectedTool {
-  /** Its name. */
+  /** The name of the tool. */
   readonly name: string;
-  /** Why. */
+  /** The reason of the agent. */
   readonly reason: string;
 }
 
-/** Which hooks there are. Since Wire 1.8. */
+/** The hooks of the agent. Since Wire 1.8. */
 export interface HooksInfo {
   /** The events that hooks can be set on. */
   readonly supported_events: readonly string[];
-  /** How many are set on each event. */
+  /** The number of hooks on each event. */
   readonly configured?: JsonObject | undefined;
 }
 
@@ -626,36 +717,73 @@ export type DisplayBlock =
   | BackgroundTaskDisplayBlock
   | UnknownDisplayBlock;
 
-/** The payload of each type of event. */
+/** The payload of each type of event: `EventPayloads["ToolCall"]`. */
 export interface EventPayloads {
+  /** A turn began. */
   TurnBegin: TurnBegin;
+  /** A turn ended. Events of the turn may still follow; only the turn's outcome ends the stream. */
   TurnEnd: TurnEnd;
+  /** A message that the user sent while the turn ran has reached the model. */
   SteerInput: SteerInput;
+  /** A step began: one call of the model, and the tools that it asks for. */
   StepBegin: StepBegin;
+  /** The step was interrupted, for example by a cancel. */
   StepInterrupted: StepInterrupted;
+  /** The step's call of the model failed, and the agent will retry it. */
   StepRetry: StepRetry;
+  /** The context is being compacted. */
   CompactionBegin: CompactionBegin;
+  /** The context has been compacted. */
   CompactionEnd: CompactionEnd;
+  /** MCP servers are being connected. */
   MCPLoadingBegin: MCPLoadingBegin;
+  /** MCP servers have been connected, or have failed. */
   MCPLoadingEnd: MCPLoadingEnd;
+  /** The state of the session has changed. A field that is absent has not changed. */
   StatusUpdate: StatusUpdate;
+  /** A notification for observers. */
   Notification: Notification;
+  /** The agent shows a plan. */
   PlanDisplay: PlanDisplay;
+  /** Hooks are running. */
   HookTriggered: HookTriggered;
+  /** Hooks have run. */
   HookResolved: HookResolved;
+  /** A side question is being answered. */
   BtwBegin: BtwBegin;
+  /** A side question has been answered, or has failed. */
   BtwEnd: BtwEnd;
+  /** A part of a message: of the user's input, of the model's answer, or of a tool's output. */
   ContentPart: ContentPart;
+  /** The model calls a tool. */
   ToolCall: ToolCall;
+  /** The next piece of the arguments of the last {@link ToolCall}. */
   ToolCallPart: ToolCallPart;
+  /** A tool call has ended. */
   ToolResult: ToolResult;
+  /** An approval request has been resolved, by the program or by the agent. */
   ApprovalResponse: ApprovalResponse;
+  /** An event of a subagent. */
   SubagentEvent: SubagentEvent;
+  /** A rule of the session's policy, or its default, decided about a tool call. The SDK makes this event. */
+  PolicyDecision: PolicyDecision;
+  /** A handler of the program failed. The agent got the default answer and continues. The SDK makes this event. */
   HandlerFailed: HandlerFailed;
+  /** The agent asks for approval of an action. */
   ApprovalRequest: ApprovalRequest;
+  /** The model calls a tool that the program registered. */
   ToolCallRequest: ToolCallRequest;
+  /** The agent asks the user one or more questions. */
   QuestionRequest: QuestionRequest;
+  /** The agent calls a hook of the program. */
   HookRequest: HookRequest;
+  /** The agent reads a file through `on_read_file`. Only over ACP. */
+  ReadFileRequest: ReadFileRequest;
+  /** The agent writes a file through `on_write_file`. Only over ACP. */
+  WriteFileRequest: WriteFileRequest;
+  /** The agent runs a command through `on_terminal`. Only over ACP. */
+  TerminalRequest: TerminalRequest;
+  /** An event of a type that this SDK does not know, or one that it knows with a payload that it could not read. */
   UnknownEvent: UnknownEvent;
 }
 
@@ -663,11 +791,16 @@ export interface EventPayloads {
 export type EventType = keyof EventPayloads;
 
 /** The types of events that are requests: the agent waits for an answer. */
-export type RequestType = "ApprovalRequest" | "ToolCallRequest" | "QuestionRequest" | "HookRequest";
+export type RequestType = "ApprovalRequest" | "ToolCallRequest" | "QuestionRequest" | "HookRequest" | "ReadFileRequest" | "WriteFileRequest" | "TerminalRequest";
 
 /** An event of one type (or of several): `EventOf<"ToolCall">`. */
 export type EventOf<T extends EventType> = T extends EventType
-  ? { readonly type: T; readonly payload: EventPayloads[T] }
+  ? {
+      /** The type of the event, which decides the type of the payload. */
+      readonly type: T;
+      /** The details of the event. */
+      readonly payload: EventPayloads[T];
+    }
   : never;
 
 /**
@@ -676,5 +809,5 @@ export type EventOf<T extends EventType> = T extends EventType
  */
 export type Event = EventOf<EventType>;
 
-/** An event that is a request, for whoever answers it. */
+/** An event that is a request. */
 export type RequestEvent = EventOf<RequestType>;

@@ -8,7 +8,7 @@ import { after, before, describe, test } from "node:test";
 import { openAgent } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
-/** What a prompt says decides what becomes of it. */
+/** The text of a prompt decides its outcome. */
 const ACP = `
   import { createInterface } from "node:readline";
 
@@ -73,7 +73,7 @@ describe("an agent that speaks ACP", { timeout: 120_000 }, () => {
     await assert.rejects(agent.createSession(), { name: "SessionClosed" });
   });
 
-  test("that gives a session the id of another one fails the second opening", async () => {
+  test("duplicate session id fails the second opening", async () => {
     const agent = await openAgent(acp);
     const first = await agent.createSession();
     const hanging = first.prompt("hang");

@@ -25,7 +25,7 @@ async function collectUntil(condition) {
   assert.ok(condition(), "it was not collected");
 }
 
-test("a session that is forgotten is abandoned, though its handlers know it", async () => {
+test("unreferenced session is abandoned although its handlers refer to it", async () => {
   const module = fakeModule();
   await (async () => {
     let session;
@@ -34,7 +34,7 @@ test("a session that is forgotten is abandoned, though its handlers know it", as
   await collectUntil(() => module.abandoned.includes(module.session.key));
 });
 
-test("a turn that is forgotten is abandoned, and its listener goes", async () => {
+test("unreferenced turn is abandoned, and its listener is removed", async () => {
   const module = fakeModule();
   const session = await open(module);
   const { signal } = new AbortController();
@@ -45,7 +45,7 @@ test("a turn that is forgotten is abandoned, and its listener goes", async () =>
   assert.equal(module.bridge.keepsAlive, false);
 });
 
-test("a turn that somebody reads, or whose result is awaited, is not", async () => {
+test("turn that is read or awaited is not abandoned", async () => {
   const module = fakeModule();
   const seen = [];
   let reading, result;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { test } from "node:test";
+import { inspect } from "node:util";
 
 import errors from "../dist/errors.js";
 import * as esm from "../dist/index.mjs";
@@ -27,6 +28,7 @@ const ALL = [
   ["llm_not_supported", "LlmNotSupported", "RpcError"],
   ["llm_service_error", "LlmServiceError", "RpcError", { rpcCode: -32003 }],
   ["auth_expired", "AuthExpired", "RpcError"],
+  ["budget_exceeded", "BudgetExceeded", "KimiAgentError", { counter: "tokens", limit: 0, used: 0 }],
 ];
 
 for (const [code, name, parent, properties = {}] of ALL) {
@@ -37,6 +39,8 @@ for (const [code, name, parent, properties = {}] of ALL) {
     assert.ok(error instanceof esm[parent] && error instanceof KimiAgentError && error instanceof Error);
     assert.equal(error.code, code);
     assert.equal(error.name, name);
+    assert.ok(error.help.endsWith(`/docs/reference/errors.md#${code}`), error.help);
+    assert.ok(inspect(error).includes(`help: '${error.help}'`));
     assert.ok(String(error.stack).includes(error.message));
     for (const [key, value] of Object.entries(properties)) assert.deepEqual(error[key], value, key);
   });
@@ -53,7 +57,7 @@ test("retryable is known by class and by error", () => {
   }
 });
 
-test("an error of the SDK's own has no code of the agent's, and a hint is part of the message", () => {
+test("SDK error has no agent code, and its message contains the hint", () => {
   const own = publicError(nativeError("turn_in_progress", "busy"));
   assert.deepEqual([own.message, own.rpcCode, own.hint], ["busy", null, null]);
   const hinted = publicError(nativeError("llm_not_set", "LLM is not set", { rpcCode: -32001, hint: "log in" }));
@@ -66,13 +70,13 @@ test("every exported error is in the list", () => {
   assert.deepEqual(classes.map((each) => each.name).sort(), [...ALL.map(([, name]) => name), "MaxStepsReached", "TurnCancelled"].sort());
 });
 
-test("a code from the future is still an error of this package", () => {
+test("unknown error code is an error of this package", () => {
   const error = publicError(nativeError("brand_new", "hm"));
   assert.ok(error instanceof KimiAgentError);
   assert.equal(error.message, "brand_new: hm");
 });
 
-test("callNative throws the public error of an error of the addon, and others as they are", () => {
+test("callNative converts errors of the addon and keeps other errors", () => {
   const throwing = (thrown) => () =>
     callNative(() => {
       throw thrown;

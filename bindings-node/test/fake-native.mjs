@@ -255,6 +255,18 @@ class FakeSession {
     return this.module.done();
   }
 
+  setConfigOption() {
+    return this.module.done();
+  }
+
+  configOptionsJson() {
+    return "[]";
+  }
+
+  undo() {
+    return this.module.done();
+  }
+
   respond(id, _origin, answer) {
     this.responded = [id, JSON.parse(answer)];
     return this.module.done();

@@ -31,8 +31,8 @@ async function collectUntil(gone) {
 
 const skip = process.platform === "win32" && "there are no named pipes of this kind";
 
-describe("a session that is forgotten", { timeout: 240_000, skip }, () => {
-  test("goes when it is idle, and its agent with it", async () => {
+describe("an unreferenced session", { timeout: 240_000, skip }, () => {
+  test("is collected when it is idle, and its agent exits", async () => {
     const agent = held("idle", [[{ text: "a" }]]);
     const collected = [];
     const registry = new FinalizationRegistry((what) => collected.push(what));
@@ -46,7 +46,7 @@ describe("a session that is forgotten", { timeout: 240_000, skip }, () => {
     assert.deepEqual(collected, ["session"]);
   });
 
-  test("goes in the middle of a turn that is forgotten, too", async () => {
+  test("is collected in the middle of an unreferenced turn", async () => {
     const agent = held("turn", [[{ text: "a" }, { wait_cancel: true }]]);
     await (async () => {
       const session = await createSession({ executable: agent.executable });
@@ -56,7 +56,7 @@ describe("a session that is forgotten", { timeout: 240_000, skip }, () => {
     await collectUntil(agent.gone);
   });
 
-  test("stays for as long as its turn is read", async () => {
+  test("is kept while its turn is read", async () => {
     const agent = held("read", [[{ text: "a" }, { wait_cancel: true }, { text: "b" }]]);
     const turn = await (async () => (await createSession({ executable: agent.executable })).prompt("hi"))();
     const texts = [];

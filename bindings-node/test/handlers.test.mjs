@@ -68,7 +68,7 @@ test("each kind of handler gets its request, and its answer goes back as JSON", 
   assert.ok(session);
 });
 
-test("what a handler throws, now or later, goes back as text", async () => {
+test("error of a handler is returned as text", async () => {
   const { run, answers, session } = await open({
     onApproval: () => {
       throw new Error("sync");
@@ -92,7 +92,7 @@ test("what a handler throws, now or later, goes back as text", async () => {
   assert.ok(session);
 });
 
-test("handlers run side by side, and one that is cancelled is aborted and not answered", async () => {
+test("handlers run concurrently, and a cancelled handler is aborted and not answered", async () => {
   const aborted = [];
   let release;
   const gate = new Promise((resolve) => (release = resolve));
@@ -134,13 +134,13 @@ test("handlers see the asynchronous context of their caller", async () => {
   assert.ok(turn);
 });
 
-test("a job for a session that is unknown is answered with a failure", async () => {
+test("job of an unknown session is answered with a failure", async () => {
   const { module, answers } = await open({});
   module.bridge.deliver({ type: "job", id: 9, owner: 12345, kind: "approval", payloadJson: "{}", inTurn: false });
   assert.deepEqual(await answers(1), [{ id: 9, reason: "the session is gone" }]);
 });
 
-test("the log goes where the program says, and a logger that throws is only a warning", async () => {
+test("log is passed to the logger, and a logger that throws causes a warning", async () => {
   const { module } = await open({});
   const records = [];
   assert.equal(module.bridge.level, undefined);
@@ -163,7 +163,7 @@ test("the log goes where the program says, and a logger that throws is only a wa
   assert.equal(module.bridge.level, null);
 });
 
-test("a wrong logger or level is refused at the call, and the log stays as it was", async () => {
+test("invalid logger or level is refused and changes nothing", async () => {
   const { module } = await open({});
   setLogger(() => undefined, "warn");
   const wrong = (option, message) => ({ name: "InvalidOption", option, message });

@@ -36,7 +36,7 @@ async function collect(iterable) {
 }
 
 describe("events of a turn", () => {
-  test("come in order, and a batch is acknowledged when the program has all of it", async () => {
+  test("arrive in order, and a batch is acknowledged after its last event", async () => {
     const turn = session.prompt("hi");
     const native = module.session.turn;
     assert.deepEqual(module.session.prompted, "hi");
@@ -51,7 +51,7 @@ describe("events of a turn", () => {
     assert.equal((await turn.result()).status, "finished");
   });
 
-  test("more than a batch of them", async () => {
+  test("come in more than one batch", async () => {
     const turn = session.prompt("hi");
     const native = module.session.turn;
     const words = Array.from({ length: 1000 }, (_, index) => String(index));
@@ -84,7 +84,7 @@ describe("events of a turn", () => {
     ]);
   });
 
-  test("leaving the loop tells the addon, once, and ends the iteration", async () => {
+  test("leaving the loop informs the addon once and ends the iteration", async () => {
     const turn = session.prompt("hi");
     const native = module.session.turn;
     native.push("a", "b");
@@ -115,7 +115,7 @@ describe("events of a turn", () => {
     assert.ok(module.session.turn.calls.includes("abandon"));
   });
 
-  test("a failed turn throws after its events, once, and from result()", async () => {
+  test("failed turn throws once after its events, and from result()", async () => {
     const turn = session.prompt("hi");
     const seen = [];
     const reading = (async () => {
@@ -129,7 +129,7 @@ describe("events of a turn", () => {
     await assert.rejects(turn.result(), { name: "AgentExited" });
   });
 
-  test("a failed turn that nobody asks about makes no unhandled rejection", async () => {
+  test("failed turn that is not awaited makes no unhandled rejection", async () => {
     session.prompt("hi");
     module.session.turn.settle({ error: nativeError("timeout", "late") });
   });
@@ -183,7 +183,7 @@ describe("steps of a turn", () => {
     assert.equal(native.acknowledged, 5);
   });
 
-  test("leaving them cancels", async () => {
+  test("leaving the loop cancels the turn", async () => {
     const turn = session.prompt("hi");
     module.session.turn.push([1, text("a")]);
     for await (const step of turn.steps) {
@@ -280,7 +280,7 @@ describe("a session", () => {
     assert.equal(session.state, "closed");
   });
 
-  test("passes answers on, whatever the request is named by", async () => {
+  test("passes answers on for a request, its payload or its id", async () => {
     const { Reject } = await import("../dist/index.mjs");
     const turn = session.prompt("hi");
     await turn.respond({ type: "ApprovalRequest", payload: { id: "a" } }, "approve");
@@ -330,8 +330,8 @@ describe("a session", () => {
   });
 });
 
-describe("what keeps the process alive", () => {
-  test("a call, a running turn, a handler; not an idle session", async () => {
+describe("the process stays alive", () => {
+  test("for a call, a running turn and a handler, not for an idle session", async () => {
     assert.equal(module.bridge.keepsAlive, false);
     const turn = session.prompt("hi");
     assert.equal(module.bridge.keepsAlive, true);

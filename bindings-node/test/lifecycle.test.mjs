@@ -113,7 +113,7 @@ describe("a program", { timeout: 240_000, concurrency: 2 }, () => {
     "the agent dies, and the turn has been forgotten": `
       (await createSession({ executable: scriptedAgent([[{ text: "a" }, { signal: "KILL" }]]) })).prompt("hi");`,
     "the agent dies while a signal cancels": `
-      const session = await createSession({ executable: scriptedAgent([[{ text: "a" }, { wait_cancel: true }, { exit: 3 }]]) });
+      const session = await createSession({ executable: scriptedAgent([[{ text: "a" }, { wait_cancel: true }]]) });
       const controller = new AbortController();
       globalThis.turn = session.prompt("hi", { signal: controller.signal });
       await turn.next();
@@ -206,7 +206,7 @@ describe("worker threads", { timeout: 240_000 }, () => {
   const readOn = work(`
     for await (const event of session.prompt("hi")) if (event.type === "ContentPart") parentPort.postMessage(session.pid);`);
 
-  test("may be ended in the middle of turns, together with their agents, while others go on", async () => {
+  test("may be ended during turns with their agents while others continue", async () => {
     const mine = await createSession({ executable });
     const turn = mine.prompt("hi");
     await turn.next();
@@ -261,7 +261,7 @@ describe("worker threads", { timeout: 240_000 }, () => {
 });
 
 describe("signals", () => {
-  test("have no listener left after a thousand turns, each with its own or all with one", async () => {
+  test("have no listener left after a thousand turns", async () => {
     const session = await createSession({ executable: scriptedAgent([]) });
     const one = new AbortController();
     const signals = [];

@@ -6,7 +6,7 @@ import { run } from "./programs.mjs";
 
 const LINUX = process.platform === "linux" ? {} : { skip: "limits the address space as Linux does" };
 
-test("a line that there is no memory for does not end the program", LINUX, async () => {
+test("line too large for memory does not end the program", LINUX, async () => {
   const code = `
     import { execFileSync } from "node:child_process";
     import { readFileSync } from "node:fs";

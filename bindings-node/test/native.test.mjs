@@ -77,7 +77,7 @@ test("a turn is read by event or by step", async () => {
   });
 });
 
-test("what is wrong with an argument is named", async () => {
+test("wrong argument is named", async () => {
   await withSession([[]], {}, async (session) => {
     const wrong = { name: "InvalidOption", option: "on" };
     await assert.rejects(session.setPlanMode("yes"), { ...wrong, message: "invalid option `on`: expected a boolean, got text" });
@@ -100,7 +100,7 @@ test("an option that nests too deep is named", async () => {
   });
 });
 
-test("a tool with a schema is called, and told the model what is wrong", async () => {
+test("tool with a schema is called, and names invalid arguments to the model", async () => {
   const handler = ({ a, b }) => ({ sum: a + b });
   const add = tool({ name: "add", description: "", parameters: z.object({ a: z.number(), b: z.number() }), handler });
   const call = (args) => [{ external_tool: { id: "t", name: "add", arguments: args } }, { text: "{{last.output}}" }];
@@ -115,7 +115,7 @@ test("a tool with a schema is called, and told the model what is wrong", async (
   });
 });
 
-test("whatever a tool gives, the model is told something", async () => {
+test("any result of a tool reaches the model", async () => {
   const nested = (depth) => (depth === 0 ? "core" : [nested(depth - 1)]);
   const circular = {};
   circular.itself = circular;
@@ -147,7 +147,7 @@ test("whatever a tool gives, the model is told something", async () => {
   });
 });
 
-test("a prompt that is none is refused, and half a character is replaced", async () => {
+test("invalid prompt is refused, and half a character is replaced", async () => {
   await withSession([[{ text: "{{prompt}}" }]], {}, async (session) => {
     for (const content of [undefined, null, 5, {}, 1n, () => "x", [{ type: "text" }]]) {
       await assert.rejects(session.prompt(content).result(), { code: "invalid_option", option: "content" });
@@ -175,7 +175,7 @@ test("wrong options are named", async () => {
   await assert.rejects(prompt("hi", { hooks }).result(), { option: "hooks" });
 });
 
-test("JSON that not every reader can hold arrives as far as JavaScript can, in a turn and outside of one", async () => {
+test("unrepresentable JSON arrives in turns and outside of turns", async () => {
   const event = (type, payload) => ({
     raw: `{"jsonrpc":"2.0","method":"event","params":{"type":"${type}","payload":${payload}}}`,
   });

@@ -25,7 +25,7 @@ function controlled() {
   return { signal: controller.signal, abort: (reason) => void controller.abort(reason) };
 }
 
-/** What a promise was rejected with. */
+/** The error of a rejected promise. */
 const rejection = (promise) => promise.then(() => assert.fail("it was not rejected"), (reason) => reason);
 
 /** An agent whose side of the addon, and its sessions', is the fake one's. */
@@ -34,7 +34,7 @@ function fakeAgent(module, bridge) {
   return new Agent(bridge, { key: 0, createSession, abandon: () => undefined }, {});
 }
 
-describe("what opens", () => {
+describe("an opening call", () => {
   const ways = {
     createSession: (_, bridge, options) => Session.open(bridge, options),
     openAgent: async (_, bridge, options) => Agent.open(bridge, options),
@@ -44,7 +44,7 @@ describe("what opens", () => {
     prompt: async (_, bridge, options) => promptOnce(bridge, "hi", options).result(),
   };
   for (const [name, open] of Object.entries(ways)) {
-    test(`${name}: a signal that was aborted before keeps it from beginning, and gives its reason`, async () => {
+    test(`${name}: signal aborted before the call prevents it and gives its reason`, async () => {
       const module = fakeModule();
       const bridge = new Bridge(module);
       const reason = { my: "reason" };
@@ -54,7 +54,7 @@ describe("what opens", () => {
       assert.equal(module.opened, undefined);
     });
 
-    test(`${name}: what is no signal is named`, async () => {
+    test(`${name}: signal of a wrong type is named`, async () => {
       const module = fakeModule();
       for (const signal of [5, "now", {}, new AbortController()]) {
         const error = await rejection(open(module, new Bridge(module), { signal }));
@@ -64,15 +64,15 @@ describe("what opens", () => {
     });
   }
 
-  test("no signal at all is none", async () => {
+  test("missing signal is accepted", async () => {
     const module = fakeModule();
     for (const signal of [undefined, null]) await Session.open(new Bridge(module), { signal });
     assert.deepEqual(module.opened.options, {});
   });
 });
 
-describe("a session on its way", () => {
-  test("is given up at once, and the reason is told", async () => {
+describe("a session that is being opened", () => {
+  test("is abandoned at once with the signal's reason", async () => {
     const module = fakeModule();
     module.openStalls = true;
     const bridge = new Bridge(module);
@@ -87,7 +87,7 @@ describe("a session on its way", () => {
     assert.deepEqual([listeners(signal), module.bridge.keepsAlive], [0, false]);
   });
 
-  test("that was open before anybody was told is closed again", async () => {
+  test("is closed if it opened just before the abort", async () => {
     const module = fakeModule();
     const { signal, abort } = controlled();
     const opening = rejection(Session.open(new Bridge(module), { signal }));
@@ -98,7 +98,7 @@ describe("a session on its way", () => {
     assert.deepEqual(module.abandoned, [module.session.key]);
   });
 
-  test("leaves no listener, however a thousand of them end on one signal", async () => {
+  test("leaves no listener on a signal that a thousand of them share", async () => {
     const module = fakeModule();
     const bridge = new Bridge(module);
     const { signal, abort } = controlled();
@@ -165,7 +165,7 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
   /** Short, as the agent does not go by itself. */
   const closeTimeout = 50;
 
-  test("an opening that is given up takes the agent along, what it started and its private files", async () => {
+  test("aborted opening ends the agent with its processes and deletes its private files", async () => {
     const agent = held("given-up", stalled);
     const { signal, abort } = controlled();
     // Made by the program; what is made from here on is the session's.
@@ -184,7 +184,7 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
     assert.equal(listeners(signal), 0);
   });
 
-  test("a session that is open does not hear of the signal any more", async () => {
+  test("open session ignores the signal", async () => {
     const agent = held("open", [[{ text: "still here" }]]);
     const { signal, abort } = controlled();
     const session = await createSession({ executable: agent.executable, signal });
@@ -195,7 +195,7 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
     await agent.gone;
   });
 
-  test("a prompt alone is cancelled while its session opens, and when it runs", async () => {
+  test("one-shot prompt is cancelled during opening and during the turn", async () => {
     for (const [name, script] of [["opening", stalled], ["running", [[{ stderr: "up" }, { wait_cancel: true }]]]]) {
       const agent = held(`alone-${name}`, script);
       const { signal, abort } = controlled();
@@ -207,7 +207,7 @@ describe("with an agent that runs", { timeout: 240_000, skip }, () => {
     }
   });
 
-  test("the signal of an agent gives up its first session, and has no effect after it", async () => {
+  test("signal of an agent cancels its first opening only", async () => {
     const agent = held("first-session", stalled);
     const { signal, abort } = controlled();
     const first = await openAgent({ executable: agent.executable, closeTimeout, onStderr: () => abort("not now"), signal });

@@ -26,7 +26,17 @@ test("an unknown key of a hook is refused, with a suggestion", async () => {
   await refused("strict", /unknown key `strict`; expected only event, matcher/);
 });
 
-test("only what is set is passed on, under its own name", () => {
+test("single_tool_or_hook_is_refused_with_the_form_of_a_list", () => {
+  for (const [option, value] of [
+    ["tools", { name: "t", description: "d", parameters: { type: "object" }, handler }],
+    ["hooks", { event: "Stop", handler }],
+  ]) {
+    const message = new RegExp(`got an object; put it into a list: \`${option}: \\[`);
+    assert.throws(() => prepare({ [option]: value }), { name: "InvalidOption", option, message });
+  }
+});
+
+test("options that are set are passed on under their names", () => {
   assert.deepEqual(prepare({}).options, {});
   assert.deepEqual(prepare({ thinking: undefined, model: "k" }).options, { model: "k" });
   const options = {
@@ -51,7 +61,7 @@ test("only what is set is passed on, under its own name", () => {
   });
 });
 
-test("functions are announced, not passed", () => {
+test("handlers are announced, not passed", () => {
   const { options, callbacks, functions } = prepare({
     onApproval: handler,
     onQuestion: "manual",
@@ -63,7 +73,15 @@ test("functions are announced, not passed", () => {
       new Hook({ event: "PreToolUse", matcher: "Sh", handler, timeout: 5, onError: "block" }),
     ],
   });
-  assert.deepEqual(callbacks, { onApproval: true, onQuestion: false, onEvent: true, onStderr: true });
+  assert.deepEqual(callbacks, {
+    onApproval: true,
+    onQuestion: false,
+    onEvent: true,
+    onStderr: true,
+    onReadFile: false,
+    onWriteFile: false,
+    onTerminal: false,
+  });
   assert.deepEqual(options, {
     onQuestion: "manual",
     tools: [{ name: "t", description: "d", parameters: { type: "object" }, timeout: 10 }],
@@ -79,12 +97,12 @@ test("a plain tool may have a zod schema", async () => {
   assert.equal(await functions.tools[0].handler({ a: 1 }), 2);
 });
 
-test("what is no function where one belongs is left to the core to refuse", () => {
+test("handler that is not a function is refused by the core", () => {
   const options = { onApproval: "always", onEvent: 1, tools: {}, hooks: "x" };
   assert.deepEqual(prepare(options).options, options);
 });
 
-test("names and types are checked before anything else", () => {
+test("option names and types are checked first", () => {
   const wrong = (option, message) => ({ name: "InvalidOption", option, message });
   assert.throws(() => prepare({ tools: 3, onapproval: () => 1 }), wrong("onapproval", /did you mean `onApproval`/));
   assert.throws(() => prepare({ timeout: 5n }), wrong("timeout", /did you mean `turnTimeout`/));
@@ -102,7 +120,7 @@ for (const [option, options] of [
   ["hooks", { hooks: [{ event: "a", handler }, { event: "b" }] }],
   ["hooks", { hooks: [null] }],
 ]) {
-  test(`what is wrong with ${option} is said by its name: ${inspect(options)}`, () => {
+  test(`wrong ${option} is named: ${inspect(options)}`, () => {
     assert.throws(
       () => prepareOptions(options),
       (error) => {

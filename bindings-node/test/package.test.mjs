@@ -5,10 +5,12 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
+import { pathToFileURL } from "node:url";
 
 import native from "../dist/native.js";
 import version from "../dist/version.js";
 import { scriptedAgent } from "../dist/testing.mjs";
+import { dist } from "./programs.mjs";
 
 const root = join(import.meta.dirname ?? new URL(".", import.meta.url).pathname, "..");
 const require = createRequire(import.meta.url);
@@ -21,10 +23,10 @@ function run(code, cwd = folder) {
   return stdout;
 }
 
-test("without its native module the package says for which platform, which file, and what to do", () => {
+test("missing native module is an error with platform, file and remedy", () => {
   cpSync(join(root, "dist"), join(folder, "dist"), { recursive: true });
   const found = run(`
-    import { createSession } from ${JSON.stringify(join(folder, "dist/index.mjs"))};
+    import { createSession } from ${JSON.stringify(pathToFileURL(join(folder, "dist/index.mjs")).href)};
     await createSession().catch(({ name, code, message }) => console.log([name, code, message].join(" | ")));
   `);
   const file = join(folder, native.nativeFileName());
@@ -34,12 +36,12 @@ test("without its native module the package says for which platform, which file,
   }
 });
 
-test("the version that the package knows of itself is that of package.json", () => {
+test("version of the package matches package.json", () => {
   assert.equal(version.VERSION, JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version);
 });
 
 test("zod is not loaded by a program that does not use it", () => {
-  const index = JSON.stringify(join(root, "dist/index.mjs"));
+  const index = dist("index.mjs");
   const found = run(`
     import { createRequire } from "node:module";
     import { tool } from ${index};
@@ -49,7 +51,7 @@ test("zod is not loaded by a program that does not use it", () => {
   assert.equal(found.trim(), "0");
 });
 
-test("a release without the symbols of `using` gets them, others keep theirs", () => {
+test("Node without the symbols of `using` gets them, others keep theirs", () => {
   const file = join(root, "dist/dispose.js");
   const before = Symbol.asyncDispose;
   require(file);
@@ -65,7 +67,7 @@ test("a release without the symbols of `using` gets them, others keep theirs", (
   assert.equal(seen.trim(), "symbolsymbol");
 });
 
-test("a script becomes a file for the agent, which goes with the process", () => {
+test("script becomes a file for the agent, which is deleted with the process", () => {
   const script = [[{ text: "hello" }]];
   const [node, program, file] = scriptedAgent(script);
   assert.equal(node, process.execPath);
@@ -76,13 +78,12 @@ test("a script becomes a file for the agent, which goes with the process", () =>
   writeFileSync(copy, JSON.stringify(script));
   assert.equal(scriptedAgent(relative(process.cwd(), copy))[2], copy);
 
-  const testing = JSON.stringify(join(root, "dist/testing.mjs"));
-  const gone = run(`import { scriptedAgent } from ${testing}; console.log(scriptedAgent([])[2]);`).trim();
+  const gone = run(`import { scriptedAgent } from ${dist("testing.mjs")}; console.log(scriptedAgent([])[2]);`).trim();
   assert.ok(gone.endsWith(".json") && !existsSync(gone), gone);
 });
 
 const inRemovedFolder = { skip: process.platform === "win32" && "Windows does not delete a folder in use" };
-test("the relative path of a script in a removed folder is an InvalidOption", inRemovedFolder, () => {
+test("relative path of a script in a removed folder is an InvalidOption", inRemovedFolder, () => {
   const gone = join(folder, "gone");
   const home = process.cwd();
   mkdirSync(gone);
@@ -113,9 +114,9 @@ test("package.json says where the project is", () => {
   for (const url of [repository.url, homepage, bugs.url]) assert.match(url, /github\.com\/kimi-agent\/kimi-agent/);
 });
 
-test("under Deno the scripted agent is started with `deno run`, and a compiled program is told that it cannot start it", () => {
+test("scripted agent under Deno starts with `deno run`, and is refused in compiled programs", () => {
   const found = run(`
-    import { scriptedAgent } from ${JSON.stringify(join(root, "dist/testing.mjs"))};
+    import { scriptedAgent } from ${dist("testing.mjs")};
     Object.defineProperty(process, "versions", { value: { ...process.versions, deno: "2.0.0" } });
     console.log(scriptedAgent([]).slice(1, -2).join(" "));
     globalThis.Deno = { build: { standalone: true } };

@@ -7,8 +7,11 @@ import { fileURLToPath } from "node:url";
 
 import { scriptedAgent } from "../dist/testing.mjs";
 
-/** The built module as a literal to be put into a program. */
-export const dist = (name) => JSON.stringify(fileURLToPath(new URL(`../dist/${name}`, import.meta.url)));
+/** The built module as a literal to be put into a program. On Windows `import` takes no path, and `require` takes no URL. */
+export const dist = (name) => {
+  const url = new URL(`../dist/${name}`, import.meta.url);
+  return JSON.stringify(name.endsWith(".mjs") ? url.href : fileURLToPath(url));
+};
 
 const PRELUDE = `
   import { createSession, prompt, setLogger } from ${dist("index.mjs")};
@@ -66,7 +69,7 @@ export function isThere(pid) {
 const HELD = 'exec 9>"$0"; sleep 1000000 </dev/null >/dev/null 2>&1 & exec "$@"';
 
 /**
- * Makes scripted agents with a process of their own beside them, for one session each: `gone` is told once neither is there
+ * Makes scripted agents, each with another process, for one session each: `gone` is told once neither is there
  * any more. Their pipes are in the folder.
  */
 export function holder(folder) {

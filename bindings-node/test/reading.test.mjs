@@ -84,7 +84,7 @@ testWith("a second loop over a turn is refused, and the first one goes on", turn
   assert.equal(textOf(await steps), words.join(""));
 });
 
-testWith("next() by hand may come before a loop, and a loop that was refused leaves nothing", turns, {}, async (session) => {
+testWith("next() may come before a loop, and a refused loop takes no event", turns, {}, async (session) => {
   const turn = session.prompt("Go");
   assert.equal((await turn.next()).value.type, "TurnBegin");
   const loop = turn[Symbol.asyncIterator]();
@@ -129,7 +129,7 @@ test("prompt() alone has a timeout, too, and never throws", async () => {
   await assert.rejects(collect(prompt("Go", null)), InvalidOption);
 });
 
-testWith("session.cancel() cancels what runs", [waiting, waiting], {}, async (session) => {
+testWith("session.cancel() cancels the running turn", [waiting, waiting], {}, async (session) => {
   const turn = session.prompt("Go");
   await turn.next();
   await session.cancel();
@@ -157,7 +157,7 @@ test("close({ timeout: 0 }) kills the agent at once", async () => {
   assert.equal(other.state, "closed");
 });
 
-test("a prompt on a closed session fails the turn, and one that is lost unread is logged", async () => {
+test("prompt on a closed session fails its turn, and an unread failure is logged", async () => {
   const session = await createSession({ executable: scriptedAgent([waiting, waiting]) });
   const logged = [];
   setLogger(({ level, message }) => logged.push([level, message]), "warn");

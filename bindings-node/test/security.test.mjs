@@ -1,4 +1,4 @@
-// What is secret stays so, what is passed on arrives as it is, and approvals fail closed; docs/security.md has it all.
+// Secrets stay secret, values arrive unchanged, and approvals fail closed; docs/evidence/security.md lists the promises.
 import assert from "node:assert/strict";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -50,7 +50,7 @@ after(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("secrets are told nobody", LINUX, async () => {
+test("secrets appear in no output", LINUX, async () => {
   const records = [];
   setLogger((record) => void records.push(record), "trace");
   // What the agent echoes in lines that are no messages is logged without the values, and without control characters.
@@ -98,7 +98,7 @@ test("printable() escapes control and bidirectional characters", () => {
   assert.throws(() => printable(7), { code: "invalid_option", option: "text" });
 });
 
-test("what is wrong with a secret is said without it", async () => {
+test("error about a secret leaves out its value", async () => {
   const circular = { key: SECRETS.config };
   circular.itself = circular;
   const wrong = [
@@ -123,7 +123,7 @@ test("what is wrong with a secret is said without it", async () => {
   }
 });
 
-test("these tests would see a leak", () => {
+test("leak is found by these tests", () => {
   class Leaking {
     deep = { deeper: { deepest: { list: [secretive()] } } };
   }
@@ -132,7 +132,7 @@ test("these tests would see a leak", () => {
   assert.deepEqual(foundIn(shown(Object.defineProperty({}, "hidden", { value: SECRETS.mcp }))), ["mcp"]);
 });
 
-test("private files are gone when close() returns", LINUX, async () => {
+test("private files are deleted when close() returns", LINUX, async () => {
   const mine = mkdtempSync(join(folder, "tmp-"));
   const executable = scriptedAgent([[{ text: "fine" }]]);
   const old = process.env.TMPDIR;
@@ -158,7 +158,7 @@ test("private files are gone when close() returns", LINUX, async () => {
 
 const ODD = "a b\n\"c\" 'd' $(touch owned) `touch owned` ;touch owned; & | * ? ~ \\ -- é 文";
 
-test("odd paths arrive as they are", LINUX, async () => {
+test("unusual paths arrive unchanged", LINUX, async () => {
   const odd = join(folder, ODD);
   const skills = join(odd, "--yolo");
   mkdirSync(skills, { recursive: true });
@@ -195,7 +195,7 @@ test("odd paths arrive as they are", LINUX, async () => {
   assert.ok(!existsSync(join(odd, "owned")) && !existsSync("owned"));
 });
 
-test("the environment is the program's own and env", LINUX, async () => {
+test("environment of the agent is inherited and extended by env", LINUX, async () => {
   process.env.KIMI_SDK_TEST_SET_AT_RUN_TIME = ODD;
   process.env.KIMI_SDK_TEST_CHANGED = "before";
   const mine = { KIMI_SDK_TEST_CHANGED: `after ${ODD}`, KIMI_SDK_TEST_NEW: "= é", KIMI_SDK_TEST_UNSET: undefined };
@@ -214,7 +214,7 @@ const call = {
 };
 const ASKS = [[{ tool_call: call }, { text: "{{last.response}}" }]];
 
-/** What came of asking this function: the answer, how often the program was told of a failure, whether it was done. */
+/** The outcome of calling this handler: the answer, the number of reported failures, whether it was done. */
 async function asked(onApproval) {
   const workDir = mkdtempSync(join(folder, "work-"));
   const session = await createSession({ executable: scriptedAgent(ASKS), workDir, onApproval });
@@ -226,12 +226,12 @@ async function asked(onApproval) {
   return { answers, failures, done: existsSync(join(workDir, "out.txt")) };
 }
 
-test("a doubt is a reject", async () => {
+test("ambiguous approval is rejected", async () => {
   const thrower = (thrown) => () => {
     throw thrown;
   };
   const hostile = new Proxy({}, { get: thrower(new Error("get")), ownKeys: thrower(new Error("keys")) });
-  const doubts = {
+  const ambiguous = {
     nothing: () => undefined,
     null: () => null,
     true: () => true,
@@ -265,18 +265,18 @@ test("a doubt is a reject", async () => {
     "JSON that throws": () => ({ toJSON: thrower(new Error("json")) }),
     "is aborted": () => AbortSignal.abort().throwIfAborted(),
   };
-  for (const [name, doubt] of Object.entries(doubts)) {
-    assert.deepEqual(await asked(doubt), { answers: ["reject"], failures: 1, done: false }, name);
+  for (const [name, answer] of Object.entries(ambiguous)) {
+    assert.deepEqual(await asked(answer), { answers: ["reject"], failures: 1, done: false }, name);
   }
 });
 
-test("what is said exactly is done", async () => {
+test("exact approval is carried out", async () => {
   for (const answer of ["approve", "approve_for_session"]) {
     assert.deepEqual(await asked(() => answer), { answers: [answer], failures: 0, done: true });
   }
 });
 
-test("an odd answer by hand is refused, and what is not answered is not done", async () => {
+test("invalid manual answer is refused, and an unanswered request is not carried out", async () => {
   const workDir = mkdtempSync(join(folder, "work-"));
   const session = await createSession({ executable: scriptedAgent(ASKS), workDir, onApproval: "manual" });
   const turn = session.prompt("go");
@@ -293,7 +293,7 @@ test("an odd answer by hand is refused, and what is not answered is not done", a
   assert.ok(!existsSync(join(workDir, "out.txt")));
 });
 
-test("an answer to a request of another session is refused", async () => {
+test("answer to a request of another session is refused", async () => {
   const open = async () => {
     const workDir = mkdtempSync(join(folder, "work-"));
     const session = await createSession({ executable: scriptedAgent(ASKS), workDir, onApproval: "manual" });
@@ -323,7 +323,7 @@ test("an answer to a request of another session is refused", async () => {
   assert.deepEqual([existsSync(join(first.workDir, "out.txt")), existsSync(join(second.workDir, "out.txt"))], [true, false]);
 });
 
-test("closing while a function is asked is no approval", async () => {
+test("close during an approval rejects it", async () => {
   const workDir = mkdtempSync(join(folder, "work-"));
   let tell;
   const isAsked = new Promise((resolve) => (tell = resolve));

@@ -108,14 +108,14 @@ test("descriptions reach the model, and what it sends is the schema's input", as
   assert.deepEqual(await made.handler({ when: "1970-01-01T00:00:01Z" }, context), [1000, 2]);
 });
 
-test("checks that take their time are waited for", async () => {
+test("asynchronous checks are awaited", async () => {
   const parameters = z.object({ id: z.string().refine(async (id) => Promise.resolve(id !== "b"), "is taken") });
   const made = tool({ ...described, parameters, handler: ({ id }) => id });
   assert.equal(await made.handler({ id: "a" }, context), "a");
   assert.equal((await made.handler({ id: "b" }, context)).message, "invalid arguments: id: is taken");
 });
 
-test("several faults are all named", async () => {
+test("all faults of the arguments are named", async () => {
   const parameters = z.object({ a: z.string(), b: z.number() });
   const made = tool({ ...described, parameters, handler: () => "" });
   assert.match((await made.handler({}, context)).message, /a: .*; b: /);
@@ -184,7 +184,7 @@ test("a schema that is no object, or has no JSON Schema, is refused", () => {
   assert.throws(() => tool({ ...described, parameters, handler: () => "" }), /cannot become JSON Schema/);
 });
 
-test("other libraries' schemas do when they can become JSON Schema", async () => {
+test("schema of another library is accepted if it converts to JSON Schema", async () => {
   const standard = {
     version: 1,
     vendor: "other",

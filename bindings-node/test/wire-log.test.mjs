@@ -32,7 +32,7 @@ test("messages are logged at the level trace only, with secrets replaced", async
   assert.ok(!records.some(({ message }) => message.includes("canary")));
 });
 
-test("a flood of invalid lines is summarised, and unknown events are logged at the level debug", async () => {
+test("flood of invalid lines is summarised, and unknown events are logged at debug level", async () => {
   const flood = { repeat: { times: 3000, actions: [{ raw: "not JSON" }] }, bulk: true };
   const records = await logged("debug", [flood, { event: { type: "Novel", payload: {} } }]);
   const invalid = records.filter(({ message }) => message.includes("invalid line"));

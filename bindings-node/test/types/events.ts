@@ -50,6 +50,8 @@ export function every(event: Event): string {
       return event.payload.response;
     case "SubagentEvent":
       return every(event.payload.event);
+    case "PolicyDecision":
+      return event.payload.decision;
     case "HandlerFailed":
       return event.payload.message;
     case "ApprovalRequest":
@@ -60,6 +62,11 @@ export function every(event: Event): string {
       return event.payload.questions.map(({ options }) => options.map(({ label }) => label)).join();
     case "HookRequest":
       return event.payload.subscription_id;
+    case "ReadFileRequest":
+    case "WriteFileRequest":
+      return event.payload.path;
+    case "TerminalRequest":
+      return event.payload.command;
     case "UnknownEvent":
       return event.payload.error ?? JSON.stringify(event.payload.payload);
     case "StepInterrupted":

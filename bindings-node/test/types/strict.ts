@@ -84,6 +84,8 @@ export function errors(error: unknown): string | number | null | undefined {
     case "llm_service_error":
     case "rpc_error":
       return error.rpcCode;
+    case "budget_exceeded":
+      return error.result.text;
     case "max_steps_reached":
       return error.steps;
     default:

@@ -105,6 +105,10 @@ export async function main(): Promise<void> {
   for await (const event of turn) {
     if (event.type === "ApprovalRequest") await turn.respond(event, "approve_for_session");
     if (event.type === "QuestionRequest") await turn.respond(event.payload, { "Which?": "A" });
+    // @ts-expect-error -- an approval cannot be answered like a question
+    if (event.type === "ApprovalRequest") await turn.respond(event, { "Which?": "A" });
+    // @ts-expect-error -- a question cannot be answered like an approval
+    if (event.type === "QuestionRequest") await session.respond(event.payload, "approve");
   }
   const result = await turn.result();
   same<typeof result, PromptResult>(true);

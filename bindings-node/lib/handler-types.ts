@@ -1,0 +1,238 @@
+/** The handlers of a session: what they are called with, and what they may answer. */
+
+import type { WireVersion } from "./script.js";
+import type {
+  ApprovalRequest,
+  HookRequest,
+  QuestionRequest,
+  ReadFileRequest,
+  TerminalRequest,
+  TerminalResult,
+  WriteFileRequest,
+} from "./wire.js";
+
+/** The second argument of a handler. */
+export interface HandlerContext {
+  /** Aborted when the answer is not needed any more: the turn ended, or the handler's time is over. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Rejects an approval request with feedback. The model reads it and continues.
+ *
+ * Needs `capabilities.approvalFeedback`. Other agents, for example Kimi Code over ACP, only get the rejection. With kimi-cli, a
+ * plain `"reject"` ends the turn.
+ *
+ * @example
+ * ```ts
+ * const session = await createSession({ onApproval: () => new Reject("Use git instead.") });
+ * ```
+ */
+export class Reject {
+  /** The text that the model reads. */
+  readonly feedback: string;
+
+  /**
+   * Makes a rejection.
+   *
+   * @param feedback - The text that the model reads.
+   */
+  constructor(feedback: string) {
+    this.feedback = feedback;
+  }
+}
+
+/**
+ * Returns `new Reject(feedback)`, an answer to an approval request.
+ *
+ * @param feedback - The text that the model reads.
+ * @returns The answer.
+ *
+ * @example
+ * ```ts
+ * const session = await createSession({ onApproval: () => reject("ask me again tomorrow") });
+ * ```
+ */
+export function reject(feedback: string): Reject {
+  return new Reject(feedback);
+}
+
+/**
+ * The decision of a hook to block what it was called for.
+ *
+ * @example
+ * ```ts
+ * const noShell = hook({ event: "PreToolUse", matcher: "Shell", handler: () => new Block("There is no shell here.") });
+ * const session = await createSession({ hooks: [noShell] });
+ * ```
+ */
+export class Block {
+  /** The reason, which the model reads. */
+  readonly reason: string;
+
+  /**
+   * Makes the decision.
+   *
+   * @param reason - The reason, which the model reads. Default: empty.
+   */
+  constructor(reason = "") {
+    this.reason = reason;
+  }
+}
+
+/**
+ * Returns `new Block(reason)`, an answer of a hook.
+ *
+ * @param reason - The reason, which the model reads. Default: empty.
+ * @returns The decision.
+ *
+ * @example
+ * ```ts
+ * const noShell = hook({ event: "PreToolUse", matcher: "Shell", handler: () => block("There is no shell here.") });
+ * ```
+ */
+export function block(reason?: string): Block {
+  return new Block(reason);
+}
+
+/** An answer to an approval request. */
+export type ApprovalAnswer = "approve" | "approve_for_session" | "reject" | Reject;
+
+/** The answers to questions, by the text of the question. Null and undefined dismiss the questions. */
+export type QuestionAnswer = Readonly<Record<string, string | readonly string[]>> | null | undefined;
+
+/** The decision of a hook. Null and undefined allow. */
+export type HookAnswer = "allow" | Block | null | undefined;
+
+type MaybePromise<T> = T | Promise<T>;
+
+/**
+ * Answers an approval request. It gets the request and a context. If it throws, the request is rejected, and the turn gets a
+ * `HandlerFailed` event.
+ */
+export type ApprovalHandler = (request: ApprovalRequest, context: HandlerContext) => MaybePromise<ApprovalAnswer>;
+
+/** Answers questions of the agent. It gets the request and a context. If it throws, the questions are dismissed. */
+export type QuestionHandler = (
+  request: QuestionRequest,
+  context: HandlerContext,
+  // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing dismisses
+) => MaybePromise<QuestionAnswer | void>;
+
+/** Decides for a hook. It gets the request and a context. If it throws, `onError` of the hook decides. */
+export type HookHandler = (
+  request: HookRequest,
+  context: HandlerContext,
+  // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a function that returns nothing allows
+) => MaybePromise<HookAnswer | void>;
+
+/**
+ * Reads a file for the agent: returns the whole text, of which the SDK cuts out the lines that the agent wants. Null, undefined
+ * and an error with the code `ENOENT` report that the file does not exist.
+ */
+export type ReadFileHandler = (
+  request: ReadFileRequest,
+  context: HandlerContext,
+) => MaybePromise<string | null | undefined>;
+
+/** Writes a file for the agent. The result is ignored. */
+export type WriteFileHandler = (request: WriteFileRequest, context: HandlerContext) => unknown;
+
+/** The outcome of a command. */
+export type TerminalOutcome = Pick<TerminalResult, "output" | "exit_code" | "signal">;
+
+/** Runs a command for the agent. The signal of the context is aborted if the agent kills the command. */
+export type TerminalHandler = (
+  request: TerminalRequest,
+  context: HandlerContext,
+) => MaybePromise<TerminalOutcome>;
+
+/** The events that hooks can be set on. `session.capabilities.hooks` lists those that the agent knows. */
+export type HookEvent =
+  | "PreToolUse"
+  | "PostToolUse"
+  | "PostToolUseFailure"
+  | "UserPromptSubmit"
+  | "Stop"
+  | "StopFailure"
+  | "SessionStart"
+  | "SessionEnd"
+  | "SubagentStart"
+  | "SubagentStop"
+  | "PreCompact"
+  | "PostCompact"
+  | "Notification";
+
+/** A value of the option `dialect`: a protocol, or a version of Wire. */
+export type Dialect = "auto" | "acp" | "kimi-web" | "legacy" | WireVersion;
+
+/** A hook: a function that the agent calls before or after an action, such as a tool call. */
+export interface HookDefinition {
+  /** When the hook is called. An event that the agent does not know fails the opening with {@link Unsupported}. */
+  event: HookEvent;
+  /**
+   * A regular expression, in Python's syntax, for what the event is about: the tool's name, or the prompt's text. Default:
+   * everything.
+   */
+  matcher?: string | undefined;
+  /** Returns `"allow"` or nothing to allow, or a {@link Block}. */
+  handler: HookHandler;
+  /** How long the handler may take, in milliseconds. Default: 30,000. */
+  timeout?: number | undefined;
+  /** The decision if the handler throws, returns something else or takes too long. Default: `"allow"`. */
+  onError?: "allow" | "block" | undefined;
+}
+
+/**
+ * A hook as an object. A plain {@link HookDefinition} has the same effect.
+ *
+ * @example
+ * ```ts
+ * const log = new Hook({ event: "PostToolUse", handler: ({ target }) => console.log("called", target) });
+ * const session = await createSession({ hooks: [log] });
+ * ```
+ */
+export class Hook implements HookDefinition {
+  /** When the hook is called. */
+  readonly event: HookEvent;
+  /** A regular expression, in Python's syntax, for what the event is about. Undefined for everything. */
+  readonly matcher: string | undefined;
+  /** The function that decides. */
+  readonly handler: HookHandler;
+  /** How long the handler may take, in milliseconds. Undefined for 30,000. */
+  readonly timeout: number | undefined;
+  /** The decision if the handler fails or takes too long. Undefined for `"allow"`. */
+  readonly onError: "allow" | "block" | undefined;
+
+  /**
+   * Makes a hook.
+   *
+   * @param definition - The event, the handler, and how the handler is called.
+   */
+  constructor(definition: HookDefinition) {
+    this.event = definition.event;
+    this.matcher = definition.matcher;
+    this.handler = definition.handler;
+    this.timeout = definition.timeout;
+    this.onError = definition.onError;
+  }
+}
+
+/**
+ * Returns `new Hook(definition)`, for the option `hooks`.
+ *
+ * @param definition - The event, the handler, and how the handler is called.
+ * @returns The hook.
+ *
+ * @example
+ * ```ts
+ * const noDeletes = hook({
+ *   event: "PreToolUse",
+ *   matcher: "Shell",
+ *   handler: ({ input_data }) => (JSON.stringify(input_data).includes("rm ") ? block("nothing is deleted here") : "allow"),
+ * });
+ * ```
+ */
+export function hook(definition: HookDefinition): Hook {
+  return new Hook(definition);
+}

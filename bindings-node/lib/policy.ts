@@ -1,0 +1,134 @@
+/** Rules that decide about tool calls. */
+
+import { kindOf, objectJson, optionJson, wrongOption } from "./arguments.js";
+import { callNative, type InvalidOption } from "./errors.js";
+import { loadNative } from "./native.js";
+import type { ToolCallInfo } from "./wire.js";
+
+/** The decision about a tool call. */
+export type PolicyDecisionKind = "allow" | "ask" | "deny";
+
+/** The rules of a policy. The order is deny, ask, allow, default. */
+export interface PolicyRules {
+  /** The decision if no rule matches. Default: `"ask"`. */
+  readonly default?: PolicyDecisionKind | undefined;
+  /** The calls that must not run. */
+  readonly deny?: readonly string[] | undefined;
+  /** The calls that `onApproval` decides about, also if an allow rule matches. */
+  readonly ask?: readonly string[] | undefined;
+  /** The calls that may run. */
+  readonly allow?: readonly string[] | undefined;
+}
+
+/** A decision and its reason, from {@link Policy.check}. */
+export interface PolicyVerdict {
+  /** The decision. */
+  readonly decision: PolicyDecisionKind;
+  /** The rule that decided. Absent if the default decided, or if a part of the call cannot be decided. */
+  readonly rule?: string;
+  /** The place of the rule, for example `policy.toml:3`. For a policy without a file, `deny[0]`. */
+  readonly source?: string;
+}
+
+/**
+ * Rules that decide which tool calls an agent may make, for the option `policy`. Each part of a compound command needs a
+ * decision of its own, and the strictest one counts.
+ *
+ * @example
+ * ```ts
+ * const policy = new Policy({ allow: ["read", "execute(git status)"] });
+ * policy.check({ name: "Shell", arguments: { command: "git status && rm -rf ~" } }).decision; // "ask"
+ * ```
+ */
+export class Policy {
+  readonly #json: string;
+  readonly #warnings: readonly string[];
+
+  /**
+   * Makes a policy of rules.
+   *
+   * @param rules - The rules.
+   * @throws {InvalidOption} if a rule is wrong; the text names it.
+   *
+   * @example
+   * ```ts
+   * const policy = new Policy({ deny: ["execute(rm *)", "edit(**\/.env*)"] });
+   * ```
+   */
+  constructor(rules: PolicyRules) {
+    const given: unknown = rules;
+    if (typeof given !== "object" || given === null) throw wrong(`expected an object with rules, got ${kindOf(given)}`);
+    const native = loadNative();
+    const read = JSON.parse(callNative(() => native.readPolicyJson(objectJson(given, "policy")))) as Read;
+    this.#json = JSON.stringify(read.policy);
+    this.#warnings = read.warnings;
+  }
+
+  /**
+   * Reads the file of a policy: JSON if its name ends with `.json`, else TOML.
+   *
+   * @param path - The path of the file.
+   * @returns The policy.
+   * @throws {InvalidOption} if the file cannot be read, or if a rule is wrong; the text names the file, the line and the rule.
+   *
+   * @example
+   * ```ts
+   * const policy = Policy.load("policy.toml");
+   * ```
+   */
+  static load(path: string): Policy {
+    const given: unknown = path;
+    if (typeof given !== "string") throw wrong(`expected the path of a file, got ${kindOf(given)}`);
+    const native = loadNative();
+    const read = JSON.parse(callNative(() => native.readPolicyJson(JSON.stringify(given)))) as Read;
+    return new Policy(read.policy);
+  }
+
+  /** Rules that can never decide, because they match nothing or because another rule decides first. */
+  get warnings(): readonly string[] {
+    return this.#warnings;
+  }
+
+  /**
+   * Decides about a tool call, without an agent.
+   *
+   * @param toolCall - The call: `request.tool_call`, or an object with `name`, and optionally `kind` and `arguments`.
+   * @param workDir - The directory that the agent would work in. Default: the current directory.
+   * @returns The decision, and the rule that decided.
+   * @throws {InvalidOption} if this is not a tool call.
+   *
+   * @example
+   * ```ts
+   * const policy = new Policy({ allow: ["edit(src/**)"] });
+   * policy.check({ name: "WriteFile", arguments: { path: "src/a.ts" } }).decision; // "allow"
+   * ```
+   */
+  check(toolCall: Omit<ToolCallInfo, "id"> & { readonly id?: string }, workDir = "."): PolicyVerdict {
+    const native = loadNative();
+    const verdict = callNative(() => native.checkPolicyJson(this.#json, optionJson("toolCall", toolCall), workDir));
+    return JSON.parse(verdict) as PolicyVerdict;
+  }
+
+  /**
+   * Returns the rules as JSON, with their places.
+   *
+   * @returns The rules.
+   *
+   * @example
+   * ```ts
+   * JSON.stringify(new Policy({ deny: ["mcp"] }));
+   * ```
+   */
+  toJSON(): unknown {
+    return JSON.parse(this.#json);
+  }
+}
+
+interface Read {
+  policy: PolicyRules;
+  warnings: string[];
+}
+
+function wrong(problem: string): InvalidOption {
+  return wrongOption("policy", problem);
+}

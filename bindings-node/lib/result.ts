@@ -1,0 +1,136 @@
+/** The outcome of a turn. */
+
+import { MaxStepsReached, TurnCancelled } from "./errors.js";
+import { type Usage, withTotal } from "./messages.js";
+import type { Content, HandlerFailed, JsonObject, TokenUsage, ToolCallInfo } from "./wire.js";
+
+/** How a turn ended that did not fail. */
+export type TurnStatus = "finished" | "cancelled" | "max_steps_reached";
+
+/** One tool call of a turn, in {@link PromptResult.toolCalls}. */
+export interface ToolCallRecord {
+  /** The id of the call, as the model made it. */
+  id: string;
+  /** The name of the tool. */
+  name: string;
+  /** The arguments, parsed. Absent if they are not a JSON object or did not fit. */
+  arguments?: JsonObject;
+  /**
+   * The tool's output; of a result without output, its message. Absent if the turn ended before the call did. An output
+   * above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
+   */
+  output?: Content;
+  /** Whether the tool failed; absent if the turn ended before the call did. */
+  is_error?: boolean;
+  /**
+   * Milliseconds from the last piece of the arguments to the result, including the wait for an approval. Absent if the turn
+   * ended before the call did.
+   */
+  duration?: number;
+}
+
+/** An approval that was rejected, in {@link PromptResult.rejected}. */
+export interface RejectedApproval {
+  /** The tool call that needed the approval; absent if the agent never named the call. */
+  tool_call?: ToolCallInfo;
+  /** The action, from its request. Above 4 KiB it is cut. */
+  description: string;
+  /**
+   * The reason: `no_handler`, no handler was set; `handler`, `onApproval` or `respond()`; `handler_failed`,
+   * `onApproval` failed; `policy`, a rule; `cancelled`, the turn was cancelled or ended before there was an answer.
+   */
+  by: "no_handler" | "handler" | "handler_failed" | "policy" | "cancelled";
+}
+
+/** A handler that failed, in {@link PromptResult.handlerFailures}. */
+export interface HandlerFailure {
+  /** The kind of handler. */
+  handler: HandlerFailed["handler"];
+  /** The tool call that the handler was called for. Absent without a tool call, or if the agent never named the call. */
+  tool_call?: ToolCallInfo;
+  /** The error. Above 4 KiB it is cut. */
+  message: string;
+}
+
+/** A result as the addon gives it. */
+export interface ResultFields {
+  status: TurnStatus;
+  steps: number;
+  text: string;
+  usage: TokenUsage;
+  tool_calls: ToolCallRecord[];
+  rejected: RejectedApproval[];
+  handler_failures: HandlerFailure[];
+}
+
+/**
+ * The outcome of a turn.
+ *
+ * @example
+ * ```ts
+ * const result = await session.prompt("Fix the failing test.").result();
+ * console.log(result.status, result.text, result.usage.total);
+ * for (const { description, by } of result.rejected) console.log("rejected:", description, by);
+ * ```
+ */
+export class PromptResult {
+  /** How the turn ended. */
+  readonly status: TurnStatus;
+  /** How many steps it took. */
+  readonly steps: number;
+  /** The text of the last step. */
+  readonly text: string;
+  /** The tokens of this turn; the session's sum is `session.usage`. */
+  readonly usage: Usage;
+  /**
+   * The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
+   * together take at most 4 MiB, and what does not fit is left out of the list's entries.
+   */
+  readonly toolCalls: readonly ToolCallRecord[];
+  /** The approvals that were rejected, in order; at most the first 1,000. */
+  readonly rejected: readonly RejectedApproval[];
+  /** The handlers that failed while the turn ran, in order; at most the first 1,000. */
+  readonly handlerFailures: readonly HandlerFailure[];
+
+  /** For the error of {@link raiseForStatus}: why the turn was cancelled, if a signal says so. */
+  readonly #cancelled: ErrorOptions | undefined;
+
+  /** @internal */
+  constructor(fields: ResultFields, cancelled?: ErrorOptions) {
+    const { status, steps, text, usage, tool_calls, rejected, handler_failures } = fields;
+    this.#cancelled = cancelled;
+    this.status = status;
+    this.steps = steps;
+    this.text = text;
+    this.usage = withTotal(usage);
+    this.toolCalls = tool_calls;
+    this.rejected = rejected;
+    this.handlerFailures = handler_failures;
+  }
+
+  /**
+   * Returns the result itself if the turn finished.
+   *
+   * @returns This result.
+   * @throws {TurnCancelled} if the turn was cancelled. If the signal of `prompt()` cancelled it, `cause` is the signal's
+   * reason: for `AbortSignal.timeout()` a `DOMException` named `TimeoutError`, for `abort()` one named `AbortError`.
+   * @throws {MaxStepsReached} if the turn ended at its limit of steps.
+   *
+   * @example
+   * ```ts
+   * const { text } = (await session.prompt("Fix the failing test.").result()).raiseForStatus();
+   * ```
+   */
+  raiseForStatus(): this {
+    if (this.status === "cancelled") {
+      const message = "the turn was cancelled before it was finished; the session can still be used";
+      throw new TurnCancelled(message, this.#cancelled);
+    }
+    if (this.status === "max_steps_reached") {
+      const limit = `the turn reached its limit of ${String(this.steps)} steps`;
+      const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
+      throw new MaxStepsReached(message, this.steps);
+    }
+    return this;
+  }
+}

@@ -1,0 +1,50 @@
+// Policies without an agent: hostile calls, files, errors and warnings.
+
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+
+import { InvalidOption, Policy } from "../dist/index.mjs";
+
+const hostile = JSON.parse(readFileSync(new URL("../../tests/policy/hostile.json", import.meta.url), "utf8"));
+
+const folder = (t) => {
+  const path = mkdtempSync(join(tmpdir(), "policy-"));
+  t.after(() => rmSync(path, { recursive: true }));
+  return path;
+};
+
+test("hostile_calls_get_their_decisions", { skip: process.platform === "win32" }, (t) => {
+  const dir = folder(t);
+  for (const file of hostile.files) {
+    mkdirSync(dirname(join(dir, file)), { recursive: true });
+    writeFileSync(join(dir, file), "");
+  }
+  for (const [link, target] of Object.entries(hostile.links)) symlinkSync(target, join(dir, link));
+  const policy = new Policy(hostile.policy);
+  const wrong = hostile.calls.filter((call) => policy.check(call, dir).decision !== call.expect);
+  assert.deepEqual(wrong, []);
+  assert.ok(hostile.calls.length >= 200);
+});
+
+test("policy_of_a_file_names_places", (t) => {
+  const path = join(folder(t), "policy.toml");
+  writeFileSync(path, '\ndeny = ["execute(rm *)"]\n');
+  const verdict = Policy.load(path).check({ name: "Shell", arguments: { command: "rm x" } });
+  assert.deepEqual(verdict, { decision: "deny", rule: "execute(rm *)", source: `${path}:2` });
+});
+
+test("wrong_policy_names_the_rule", () => {
+  const wrong = (message) => (error) => error instanceof InvalidOption && message.test(error.message);
+  assert.throws(() => new Policy({ deny: ["execute("] }), wrong(/policy.*deny\[0\]/));
+  assert.throws(() => new Policy(5), wrong(/expected an object with rules/));
+  assert.throws(() => Policy.load("/no/such/policy.toml"), wrong(/cannot be read/));
+  assert.throws(() => Policy.load(5), wrong(/expected the path of a file/));
+  assert.throws(() => new Policy({}).check({}), wrong(/expected a tool call/));
+});
+
+test("warnings_tell_about_the_rules", () => {
+  assert.equal(new Policy({ deny: ["execute"], allow: ["execute(ls)"] }).warnings.length, 1);
+});

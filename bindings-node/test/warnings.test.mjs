@@ -1,0 +1,63 @@
+// Warnings of the process about handlers, while no logger is set.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { run } from "./programs.mjs";
+
+const ASKING = `[[{ request: { type: "ApprovalRequest", payload: { id: "a", tool_call_id: "t", sender: "Shell", action: "run command", description: "ls", display: [] } } }]]`;
+
+/** Collects the warnings of a program that prompts `times` times, and prints them as a line of JSON. */
+const program = (options, { before = "", times = 1 } = {}) => `
+  const warnings = [];
+  process.on("warning", ({ name, code, message, detail }) => warnings.push({ name, code, message, detail }));
+  ${before}
+  for (let i = 0; i < ${times}; i += 1) {
+    const session = await createSession({ executable: scriptedAgent(${ASKING}), ...${options} });
+    await session.prompt("hi").result();
+    await session.close();
+  }
+  await new Promise((resolve) => setImmediate(resolve));
+  console.log(JSON.stringify(warnings));
+`;
+
+async function warningsOf(...given) {
+  const { status, stdout, stderr } = await run(program(...given), ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  return JSON.parse(stdout);
+}
+
+const THROWS = '{ onApproval: function decide() { throw new Error(\'the "approver" is out\') } }';
+
+test("failed handler causes one warning with its stack", async () => {
+  const warnings = await warningsOf(THROWS, { times: 2 });
+  assert.equal(warnings.length, 1, JSON.stringify(warnings));
+  const [{ name, code, message, detail }] = warnings;
+  assert.deepEqual([name, code], ["KimiAgentWarning", "KIMI_AGENT_HANDLER"]);
+  assert.match(message, /^a handler failed;.*handler="approval".*the \\"approver\\" is out/);
+  assert.match(detail, /^Error: the "approver" is out\n\s+at .*decide/);
+});
+
+test("wrong result of a handler causes a warning", async () => {
+  const [warning, ...others] = await warningsOf('{ onApproval: () => "yes" }');
+  assert.deepEqual(others, []);
+  assert.equal(warning.code, "KIMI_AGENT_HANDLER");
+  assert.match(warning.message, /^a handler failed;.*the handler returned .*yes/);
+  assert.equal(warning.detail, undefined);
+});
+
+test("missing handler causes one warning that names the option", async () => {
+  const [warning, ...others] = await warningsOf("{}", { times: 2 });
+  assert.deepEqual(others, []);
+  assert.match(warning.message, /rejected because no handler answers: set `onApproval`/);
+});
+
+test("logger gets the records instead, and null turns them off", async () => {
+  const records = "const records = []; setLogger(({ target }) => records.push(target), 'warn');";
+  assert.deepEqual(await warningsOf(THROWS, { before: records }), []);
+  assert.deepEqual(await warningsOf(THROWS, { before: "setLogger(null);" }), []);
+});
+
+test("warning is printed on stderr with its code", async () => {
+  const { stderr } = await run(program("{}"));
+  assert.match(stderr, /^\(node:\d+\) \[KIMI_AGENT_HANDLER\] KimiAgentWarning: the agent asked for an approval/);
+});
