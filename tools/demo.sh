@@ -6,13 +6,13 @@ cd "$(dirname "$0")/.."
 python=$1
 agent=${2:-}
 if [[ -n $agent ]] && ! command -v "$agent" >/dev/null; then
-    echo "there is no \`$agent\` on PATH; kimi-cli (a release up to 1.51) brings kimi" >&2
+    echo "there is no \`$agent\` on PATH; Kimi Code brings \`kimi\`: npm install -g @moonshot-ai/kimi-code" >&2
     exit 1
 fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Where Node looks for the package of the program there.
+# The folder in which Node looks for the package.
 mkdir -p demo/node_modules && ln -sfn ../../bindings-node demo/node_modules/kimi-agent
 cargo programs -q
 
@@ -23,7 +23,7 @@ run() {
     mkdir "$dir" && cp demo/prices.py "$dir"
     printf '\n=== %s: %s\n' "$language" "$program"
     "$@" "$dir" "$agent"
-    # What has become of the file.
+    # The file after the turn.
     { diff demo/prices.py "$dir/prices.py" || true; } | sed -n 's/^</-/p; s/^>/+/p'
 }
 

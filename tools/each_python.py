@@ -43,7 +43,7 @@ def environment(base: str, name: str, wheel: Path) -> Path:
 
 
 def install(python: Path, what: list[str]) -> None:
-    """With uv if it is beside this interpreter: it takes a fraction of pip's time, which is left where it can't."""
+    """Uses uv if it is next to this interpreter, because it is faster, and pip if it is not."""
     uv = Path(sys.executable).with_name("uv")
     if uv.exists():
         installed = subprocess.run([str(uv), "pip", "install", "-q", "--python", str(python), *what], check=False)

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 cache=$PWD/.cache/fuzz
 seconds=${FUZZ_SECONDS:-60}
 targets=("$@")
-((${#targets[@]})) || targets=(framing envelope dialect connection conversation acp)
+((${#targets[@]})) || targets=(framing envelope dialect connection conversation acp kimi_web policy turn_records)
 unset CARGO_TARGET_DIR
 export RUSTC_BOOTSTRAP=1
 
@@ -25,7 +25,7 @@ for target in "${targets[@]}"; do
         --codegen-units 16 "$target" 2>"$cache/build.log" || { cat "$cache/build.log"; exit 1; }
 done
 
-# What real agents have said: whole sessions, and their lines one by one.
+# The recordings of real agents: whole sessions, and their lines one by one.
 python3 tools/fuzz_corpus.py tests/recorded "$cache/corpus"
 
 failed=()

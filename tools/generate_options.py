@@ -1,6 +1,7 @@
-"""Writes the types of options in Python and TypeScript, and the tables of docs/options.md.
+"""Writes the types of options in Python and TypeScript, and the tables of docs/reference/options.md.
 
-They come from the declarations in core/protocol/src/options.rs.
+They come from the declarations in core/protocol/src/options.rs. Also writes the address of the page of errors, which is
+in core/protocol/src/error.rs.
 
 `--check` fails if one of the files is not up to date.
 """
@@ -8,6 +9,7 @@ They come from the declarations in core/protocol/src/options.rs.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import textwrap
 from pathlib import Path
@@ -17,7 +19,9 @@ from catalog import ROOT, load_catalog
 
 PYTHON = ROOT / "bindings-python" / "python" / "kimi_agent" / "_option_types.py"
 TYPESCRIPT = ROOT / "bindings-node" / "lib" / "option-types.ts"
-DOCS = ROOT / "docs" / "options.md"
+PYTHON_PAGE = ROOT / "bindings-python" / "python" / "kimi_agent" / "_errors_page.py"
+TYPESCRIPT_PAGE = ROOT / "bindings-node" / "lib" / "errors-page.ts"
+DOCS = ROOT / "docs" / "reference" / "options.md"
 WIDTH = 120
 
 Option = dict[str, Any]
@@ -30,6 +34,7 @@ PYTHON_TYPES = {
     "count": "int | None",
     "bytes": "int | None",
     "duration": "Seconds",
+    "budget": "Budget | None",
     "object": "Mapping[str, Any] | None",
     "objects": "Sequence[Mapping[str, Any]] | None",
     "texts": "Sequence[str] | None",
@@ -38,10 +43,14 @@ PYTHON_TYPES = {
     "dialect": "Dialect | None",
     "tools": "Sequence[ExternalTool] | None",
     "hooks": "Sequence[Hook] | None",
+    "policy": "Mapping[str, Any] | Policy | StrPath | None",
     "approval_handler": 'ApprovalHandler | Literal["manual"] | None',
     "question_handler": 'QuestionHandler | Literal["manual"] | None',
     "event_handler": "EventHandler | None",
     "stderr_handler": "StderrHandler | None",
+    "read_file_handler": "ReadFileHandler | None",
+    "write_file_handler": "WriteFileHandler | None",
+    "terminal_handler": "TerminalHandler | None",
 }
 TYPESCRIPT_TYPES = {
     "text": "string",
@@ -51,6 +60,7 @@ TYPESCRIPT_TYPES = {
     "count": "number",
     "bytes": "number",
     "duration": "number",
+    "budget": "Budget",
     "object": "AnyObject",
     "objects": "readonly AnyObject[]",
     "texts": "readonly string[]",
@@ -59,10 +69,14 @@ TYPESCRIPT_TYPES = {
     "dialect": "Dialect",
     "tools": "readonly ExternalTool[]",
     "hooks": "readonly HookDefinition[]",
+    "policy": "PolicyRules | Policy | string",
     "approval_handler": 'ApprovalHandler | "manual"',
     "question_handler": 'QuestionHandler | "manual"',
     "event_handler": "((event: Event, context: HandlerContext) => unknown)",
     "stderr_handler": "((line: string, context: HandlerContext) => unknown)",
+    "read_file_handler": "ReadFileHandler",
+    "write_file_handler": "WriteFileHandler",
+    "terminal_handler": "TerminalHandler",
 }
 DOCS_TYPES = {
     "text": "text",
@@ -72,6 +86,7 @@ DOCS_TYPES = {
     "count": "whole number",
     "bytes": "number of bytes",
     "duration": "duration",
+    "budget": "limits",
     "object": "object",
     "objects": "list of objects",
     "texts": "list of text",
@@ -80,10 +95,14 @@ DOCS_TYPES = {
     "dialect": "protocol",
     "tools": "list of tools",
     "hooks": "list of hooks",
+    "policy": "rules, `Policy`, or path of a file",
     "approval_handler": "function, or `manual`",
     "question_handler": "function, or `manual`",
     "event_handler": "function",
     "stderr_handler": "function",
+    "read_file_handler": "function",
+    "write_file_handler": "function",
+    "terminal_handler": "function",
 }
 
 # The classes of Python: name, base, documentation, scopes.
@@ -97,32 +116,72 @@ CLASSES = [
     (
         "SessionOptions",
         "AgentSessionOptions",
-        "All options of `create_session()` and `prompt()`. Only options that are set are passed on to the agent. "
-        "None is the same as leaving an option out.",
+        """\
+All options of `create_session()` and `prompt()`.
+
+Only options that are set are passed on to the agent. None is the same as leaving an option out.
+
+>>> options: SessionOptions = {"work_dir": ".", "yolo": True, "turn_timeout": 600}
+>>> async with create_session(**options) as session:
+...     print(session.state)
+idle
+""",
         ("agent",),
     ),
     (
         "PromptOptions",
         "TypedDict",
-        "All options of `session.prompt()`. They override the session's.",
+        """\
+All options of `session.prompt()`. They override the session's.
+
+>>> limits: PromptOptions = {"timeout": 600, "idle_timeout": 60}
+>>> turn = session.prompt("Fix the tests", **limits)
+""",
         ("prompt",),
     ),
     (
         "AgentOptions",
         "TypedDict",
-        "All options of `open_agent()`. The other options are those of its sessions. None is the same as leaving an "
-        "option out.",
+        """\
+All options of `open_agent()`. The other options are those of its sessions.
+
+None is the same as leaving an option out.
+
+>>> options: AgentOptions = {"client_name": "my program"}
+>>> async with open_agent(**options) as agent:
+...     session = await agent.create_session(work_dir=".")
+""",
         ("agent", "both"),
     ),
 ]
+ONE_SHOT = """\
+All options of `prompt()`, which has a session of its own.
+
+>>> options: OneShotOptions = {"work_dir": ".", "timeout": 600}
+>>> result = await prompt("What is in this directory?", **options).result()
+>>> result.text
+'There are 3 files.'
+"""
 
 TYPESCRIPT_HEADER = """\
 // Generated by tools/generate_options.py from the declarations in core/protocol/src/options.rs; changes belong there.
 
 /** The options of sessions, prompts and agents. */
 
-import type { ApprovalHandler, Dialect, HandlerContext, HookDefinition, QuestionHandler } from "./options.js";
-import type { AnyObject, ExternalTool } from "./tool.js";
+import type { Budget } from "./budget.js";
+import type {
+  ApprovalHandler,
+  Dialect,
+  HandlerContext,
+  HookDefinition,
+  QuestionHandler,
+  ReadFileHandler,
+  TerminalHandler,
+  WriteFileHandler,
+} from "./handler-types.js";
+import type { Policy, PolicyRules } from "./policy.js";
+import type { ExternalTool } from "./tool.js";
+import type { AnyObject } from "./tool-schema.js";
 import type { Event } from "./wire.js";
 """
 
@@ -156,8 +215,8 @@ def default(option: Option, language: str) -> str:
     kind: str
     value: Any
     kind, value = next(iter(given.items())) if isinstance(given, dict) else (given, "")
-    if kind == "false":
-        return {"python": "False", "node": "`false`", "docs": "no"}[language]
+    if kind in ("false", "true"):
+        return {"python": kind.capitalize(), "node": f"`{kind}`", "docs": "yes" if kind == "true" else "no"}[language]
     if kind == "text":
         return {"python": f'"{value}"', "node": f'`"{value}"`', "docs": f"`{value}`"}[language]
     if kind == "duration":
@@ -185,16 +244,18 @@ def python(catalog: dict[str, Any]) -> str:
     smallest = catalog["smallest_buffer"]
     blocks = []
     for name, base, doc, scopes in CLASSES:
-        lines = [f"class {name}({base}, total=False):", *docstring(doc), ""]
+        lines = [f"class {name}({base}, total=False):", *class_docstring(doc), ""]
         for option in catalog["options"]:
             if option["scope"] in scopes:
                 lines.append(f"    {option['name']}: {PYTHON_TYPES[option['kind']]}")
                 lines += docstring(sentences(option, "python", name == "AgentOptions", smallest))
         blocks.append("\n".join(lines))
-    timeout = next(option for option in catalog["options"] if option["scope"] == "prompt")
+    names = [option["name"] for option in catalog["options"] if option["scope"] != "prompt"]
+    own = [option for option in catalog["options"] if option["scope"] == "prompt" and option["name"] not in names]
     one_shot = ["class OneShotOptions(SessionOptions, total=False):"]
-    one_shot += [*docstring("All options of `prompt()`, which has a session of its own."), ""]
-    one_shot += [f"    {timeout['name']}: Seconds", *docstring(sentences(timeout, "python"))]
+    one_shot += [*class_docstring(ONE_SHOT), ""]
+    for option in own:
+        one_shot += [f"    {option['name']}: {PYTHON_TYPES[option['kind']]}", *docstring(sentences(option, "python"))]
     blocks.insert(3, "\n".join(one_shot))
     return "\n\n\n" + "\n\n\n".join(blocks) + "\n"
 
@@ -202,6 +263,13 @@ def python(catalog: dict[str, Any]) -> str:
 def docstring(text: str) -> list[str]:
     quoted = f'"""{text}"""'
     return textwrap.wrap(quoted, WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def class_docstring(text: str) -> list[str]:
+    """The documentation of a class, whose lines are already short enough."""
+    if "\n" not in text:
+        return docstring(text)
+    return textwrap.indent(f'"""{text}"""', "    ").split("\n")
 
 
 def comment(text: str) -> str:
@@ -259,6 +327,19 @@ def between(text: str, begin: str, end: str, new: str) -> str:
     return before + begin + new + end + after
 
 
+def errors_page(catalog: dict[str, Any]) -> dict[Path, str]:
+    """The files with the address of the page of errors."""
+    generated = "Generated by tools/generate_options.py from core/protocol/src/error.rs; changes belong there."
+    doc, page = (
+        "The page of the documentation with a section for each code of an error",
+        json.dumps(catalog["errors_page"]),
+    )
+    return {
+        PYTHON_PAGE: f'"""{doc}."""\n\n# {generated}\n\nERRORS_PAGE = {page}\n',
+        TYPESCRIPT_PAGE: f"// {generated}\n\n/** {doc}. */\nexport const ERRORS_PAGE = {page};\n",
+    }
+
+
 def generated(catalog: dict[str, Any]) -> dict[Path, str]:
     types = PYTHON.read_text(encoding="utf-8")
     begin = "# Generated from here on by tools/generate_options.py; changes belong in core/protocol/src/options.rs."
@@ -273,6 +354,7 @@ def generated(catalog: dict[str, Any]) -> dict[Path, str]:
         PYTHON: types.partition(begin)[0] + begin + python(catalog),
         TYPESCRIPT: typescript(catalog),
         DOCS: docs,
+        **errors_page(catalog),
     }
 
 

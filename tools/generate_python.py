@@ -12,6 +12,7 @@ import textwrap
 from typing import Any
 
 from catalog import ROOT, load_catalog
+from message_examples import EXAMPLES
 
 TARGET = ROOT / "bindings-python" / "python" / "kimi_agent" / "_wire.py"
 WIDTH = 120
@@ -68,9 +69,15 @@ def _content(value: Any) -> Any:
 
 
 def event_from_dict(data: Mapping[str, Any]) -> Event:
-    """An event from its wire form, the opposite of its `to_dict()`.
+    """Returns an event from its wire form, the opposite of its `to_dict()`.
 
-    What is unknown, or does not have the form of its type, becomes an `UnknownEvent`.
+    An event of an unknown type, and an event whose payload does not fit its type, becomes an `UnknownEvent`.
+
+    Args:
+        data: The wire form, `{"type": …, "payload": …}`.
+
+    Raises:
+        ValueError: The wire form is not an object, or has no `type`.
 
     >>> event_from_dict({"type": "ContentPart", "payload": {"type": "text", "text": "hi"}})
     TextPart(text='hi')
@@ -95,22 +102,22 @@ ContentPart = Union[
 """A part of a message: of the user's input, of the model's answer, or of a tool's output."""
 
 Content = Union[str, list[ContentPart]]
-"""What a user says or a tool puts out: text, or a list of parts."""
+"""The content of a prompt or of a tool output: text, or a list of parts."""
 
 DisplayBlock = Union[
 %(display_blocks)s
 ]
-"""A block for display, beside what the model sees."""
+"""A block for display. The model does not see it."""
 
 Request = Union[
 %(requests)s
 ]
-"""What the agent asks; in the stream of events, for display."""
+"""A request of the agent; in the stream of events it is for display."""
 
 Event = Union[
 %(events)s
 ]
-"""Whatever can come out of a session's stream."""
+"""Any event of a session."""
 
 %(tables)s'''
 
@@ -133,7 +140,7 @@ METHODS = {
     "UnknownEvent": "UnknownEventMethods",
 }
 # Made by the SDK: no version of Wire brought them.
-OWN = {"UnknownEvent", "HandlerFailed", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
+OWN = {"UnknownEvent", "HandlerFailed", "PolicyDecision", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
 ADDED = (
     "The tool call that this is about, with its complete arguments; None if the agent never named the call. "
     "The SDK adds it: it is not part of `to_dict()`, of pickles and of equality."
@@ -178,11 +185,18 @@ def prose(text: str) -> str:
     return re.sub(r"\[`(\w+)`\]", r"`\1`", text)
 
 
-def docstring(text: str, indent: str) -> list[str]:
+def docstring(text: str, indent: str, example: list[str] | None = None) -> list[str]:
     lines = [line for paragraph in text.split("\n\n") for line in [*wrapped(paragraph, indent), ""]][:-1]
+    lines += ["", *example] if example else []
     if len(lines) == 1 and len(indent) + len(lines[0]) + 6 <= WIDTH:
         return [f'{indent}"""{lines[0]}"""']
     return [f'{indent}"""{lines[0]}', *[f"{indent}{line}" if line else "" for line in lines[1:]], f'{indent}"""']
+
+
+def summarized(text: str) -> str:
+    """The text with its first sentence as a paragraph of its own, if the first paragraph is longer than a line."""
+    first, *rest = " ".join(text.split()).split(". ", 1)
+    return f"{first}.\n\n{rest[0]}" if rest and len(wrapped(text, "    ")) > 1 else text
 
 
 def wrapped(text: str, indent: str) -> list[str]:
@@ -220,8 +234,11 @@ class Generator:
         message = self.messages[name]
         fields = message["fields"]
         origin = "Made by the SDK." if name in OWN else f"Since Wire {message['since']}."
+        # Wire does not have the messages without a version.
+        origin = f"\n\n{origin}" if message["since"] else ""
         lines = [f"class {name}({METHODS.get(name, 'Message')}):"]
-        lines += [*docstring(f"{prose(message['doc'])}\n\n{origin}", "    "), ""]
+        text = f"{summarized(prose(message['doc']))}{origin}"
+        lines += [*docstring(text, "    ", EXAMPLES.get(name)), ""]
         names = tuple(field["name"] for field in fields)
         added = (message["adds"],) if message["adds"] else ()
         if names:

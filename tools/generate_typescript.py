@@ -39,20 +39,20 @@ export type JsonObject = Record<string, unknown>;
 
 /** An option of a request for permission, over ACP. */
 export interface PermissionOption {
-  /** Its id. */
+  /** The id of the option. */
   readonly optionId: string;
-  /** What people are shown. */
+  /** The text of the option, for people. */
   readonly name: string;
-  /** What it does. */
+  /** The effect of the option: whether it allows or rejects, and for how long. */
   readonly kind: "allow_once" | "allow_always" | "reject_once" | "reject_always" | UnknownWord;
 }
 
-/** What a user says or a tool puts out: text, or a list of parts. */
+/** The content of a prompt or of a tool output: text, or a list of parts. */
 export type Content = string | readonly ContentPart[];
 """
 
 FOOTER = """\
-/** The payload of each type of event. */
+/** The payload of each type of event: `EventPayloads["ToolCall"]`. */
 export interface EventPayloads {
 %(payloads)s
 }
@@ -65,7 +65,12 @@ export type RequestType = %(requests)s;
 
 /** An event of one type (or of several): `EventOf<"ToolCall">`. */
 export type EventOf<T extends EventType> = T extends EventType
-  ? { readonly type: T; readonly payload: EventPayloads[T] }
+  ? {
+      /** The type of the event, which decides the type of the payload. */
+      readonly type: T;
+      /** The details of the event. */
+      readonly payload: EventPayloads[T];
+    }
   : never;
 
 /**
@@ -74,7 +79,7 @@ export type EventOf<T extends EventType> = T extends EventType
  */
 export type Event = EventOf<EventType>;
 
-/** An event that is a request, for whoever answers it. */
+/** An event that is a request. */
 export type RequestEvent = EventOf<RequestType>;
 """
 
@@ -88,25 +93,38 @@ SCALARS = {
 }
 
 # Made by the SDK: no version of Wire brought them.
-OWN = {"UnknownEvent", "HandlerFailed", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
+OWN = {"UnknownEvent", "HandlerFailed", "PolicyDecision", "ToolCallInfo", "UnknownContentPart", "UnknownDisplayBlock"}
 ADDED = (
     "The tool call that this is about, with its complete arguments; absent if the agent never named the call. "
     "The SDK adds it: it is not enumerable, so JSON, copies and comparisons do not contain it."
 )
-# What agents send, or the SDK says, over ACP only.
+TAG = "The tag that tells this type apart."
+# The attributes that exist over ACP only.
 SYNTHESIZED = (
-    "Set where the agent sent no such event and the SDK made it.",
+    "True if the SDK made the event because the agent sent none.",
     "readonly synthesized?: boolean | undefined",
+)
+META = (
+    "Over ACP what the agent adds in `_meta`. Of a result: what the updates of its tool call add.",
+    "readonly _meta?: JsonObject | undefined",
 )
 OVER_ACP = {
     "ApprovalRequest": [
+        META,
         (
-            "Over ACP the options that the agent offers, as it spells them.",
+            "The options that the agent offers, as it spells them. Over ACP only.",
             "readonly options?: readonly PermissionOption[] | undefined",
         ),
     ],
     "StepBegin": [SYNTHESIZED],
-    "ToolCall": [SYNTHESIZED],
+    "ToolCall": [SYNTHESIZED, META],
+    "ToolResult": [META],
+    "QuestionRequest": [META],
+    "StatusUpdate": [META],
+    "TextPart": [META],
+    "ThinkPart": [META],
+    "ImageURLPart": [META],
+    "AudioURLPart": [META],
 }
 
 
@@ -142,10 +160,11 @@ def with_version(doc: str, since: str) -> str:
 def interface(message: dict[str, Any]) -> str:
     unknown = message["name"].startswith("Unknown") and message["name"] != "UnknownEvent"
     doc = message["doc"].replace("its fields are in `extra`", "its fields are kept") if unknown else message["doc"]
-    head = doc if message["name"] in OWN else with_version(doc, message["since"])
+    # Wire does not have the messages without a version.
+    head = doc if message["name"] in OWN or not message["since"] else with_version(doc, message["since"])
     lines = [comment(head), f"export interface {message['name']} {{"]
     if message["tag"] is not None:
-        lines.append(f'  readonly type: "{message["tag"]}";')
+        lines += [comment(TAG, "  "), f'  readonly type: "{message["tag"]}";']
     for field in message["fields"]:
         newer = field["since"] != message["since"]
         lines.append(comment(with_version(field["doc"], field["since"]) if newer else field["doc"], "  "))
@@ -159,7 +178,7 @@ def interface(message: dict[str, Any]) -> str:
     for text, declaration in OVER_ACP.get(message["name"], []):
         lines += [comment(text, "  "), f"  {declaration};"]
     if unknown:
-        lines.append("  readonly [field: string]: unknown;")
+        lines += [comment("The other fields, as they were received.", "  "), "  readonly [field: string]: unknown;"]
     if lines[-1].endswith("{"):
         return lines[0] + f"\nexport type {message['name']} = JsonObject;\n"
     return "\n".join(lines) + "\n}\n"
@@ -172,6 +191,7 @@ def union(name: str, doc: str, members: list[str]) -> str:
 def render(catalog: dict[str, Any]) -> str:
     events = [*catalog["events"], *catalog["requests"], "UnknownEvent"]
     parts = "A part of a message: of the user's input, of the model's answer, or of a tool's output."
+    docs = {message["name"]: message["doc"].strip() for message in catalog["messages"]} | {"ContentPart": parts}
     return "\n".join(
         [
             HEADER,
@@ -180,7 +200,7 @@ def render(catalog: dict[str, Any]) -> str:
             union("DisplayBlock", "A block for display.", catalog["display_blocks"]),
             FOOTER
             % {
-                "payloads": "\n".join(f"  {name}: {name};" for name in events),
+                "payloads": "\n".join(f"{comment(docs[name], '  ')}\n  {name}: {name};" for name in events),
                 "requests": " | ".join(f'"{name}"' for name in catalog["requests"]),
             },
         ]

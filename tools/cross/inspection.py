@@ -1,0 +1,62 @@
+"""Looks into the packages of a target: their tags, the functions of the system that they need, and their sizes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from common import programs
+from targets import Target
+
+OLDEST_GLIBC = (2, 17)
+MEGABYTE = 1_000_000
+LARGEST_WHEEL = 4 * MEGABYTE
+LARGEST_NATIVE = 9 * MEGABYTE
+
+
+def complaints(name: str, target: Target, wheel: Path, native: Path, published: bool) -> list[str]:
+    """What is wrong with the packages. The limits of sizes are for packages that are built to be published."""
+    found = complaints_of_audits(name, wheel)
+    if "gnu" in name and "linux" in name:
+        versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", native.read_bytes())
+        newest = max((int(major), int(minor)) for major, minor in versions)
+        if newest > OLDEST_GLIBC:
+            found.append(f"{native.name} needs glibc {newest[0]}.{newest[1]}")
+    sizes = ((wheel, LARGEST_WHEEL), (native, LARGEST_NATIVE))
+    print(f"        {name}: {', '.join(f'{path.name} {path.stat().st_size / MEGABYTE:.1f} MB' for path, _ in sizes)}")
+    if published:
+        found += [f"{path.name} is larger than {most} bytes" for path, most in sizes if path.stat().st_size > most]
+    return found
+
+
+def complaints_of_audits(name: str, wheel: Path) -> list[str]:
+    """What abi3audit finds, and on Linux auditwheel: the tag in the name of the wheel must be the one that it finds."""
+    found = []
+    abi = subprocess.run(
+        [programs("audit") / "abi3audit", "--strict", wheel], capture_output=True, text=True, check=False
+    )
+    if abi.returncode:
+        found.append(f"abi3audit: {abi.stdout}{abi.stderr}")
+    if "linux" in name:
+        # Only the libraries that the wheel names: those of this machine may be for another C library.
+        shown = subprocess.run(
+            [programs("audit") / "auditwheel", "show", "--ldpaths", wheel.parent, wheel],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        tag = re.search(r'following\s+platform\s+tag:\s+"([^"]+)"', shown.stdout)
+        is_right = needs_only_musl(shown.stdout) if "musl" in name else bool(tag and tag[1] in wheel.name)
+        if not is_right:
+            found.append(
+                f"auditwheel: {wheel.name} is consistent with {tag[1] if tag else shown.stdout + shown.stderr}"
+            )
+    return found
+
+
+def needs_only_musl(report: str) -> bool:
+    """Whether the wheel needs musl and nothing else. zig calls it `libc.so`, which auditwheel does not know."""
+    libraries = re.search(r"are\s+required\s+by\s+the\s+wheel:\s+(\{.*?\})", report, re.DOTALL)
+    return libraries is not None and set(json.loads(libraries[1])) == {"libc.so"}

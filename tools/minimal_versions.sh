@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Checks crates with the oldest dependencies that their manifests allow: minimal_versions.sh FOLDER -p CRATE… . It works on a copy
+# of the sources in FOLDER, which has a lock file of its own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+folder=$1
+shift
+mkdir -p "$folder/source"
+git ls-files -z Cargo.toml core | tar -cf - --null -T - | tar -xf - -C "$folder/source"
+# Only the crates of the core are published.
+sed -i 's|^members = .*|members = ["core/*"]|; s|^default-members = .*||' "$folder/source/Cargo.toml"
+export CARGO_TARGET_DIR=$folder/target
+cd "$folder/source"
+# Of the dependencies in the manifests; what they depend on is as new as usual.
+rustup run nightly cargo generate-lockfile -q -Zdirect-minimal-versions
+cargo check -q --locked --all-features "$@"
