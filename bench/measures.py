@@ -1,9 +1,10 @@
-"""What is measured: what the agent does, and which figures are taken from what a client tells."""
+"""The measured cases: the agent's script, and the figures taken from a client's output."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from roster import AGENT, CLIENTS, Client
+from roster import AGENT, CLIENTS, SCRIPTED, Client
 
 __all__ = ["FIGURES", "Measure", "Run", "Size", "measures", "play"]
 
@@ -30,11 +31,13 @@ class Size:
     events: int
     asks: int
     sessions: int
+    pieces: int
+    server_asks: int
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one process told of itself, and the agent of its questions."""
+    """The figures of one process, and the agent's of its questions."""
 
     told: dict[str, Any]
     began_ns: int
@@ -56,6 +59,21 @@ class Run:
     def cpu_ms_a_session(self) -> float:
         return float(self.told["cpu_s"]) * 1e3 / self.size.sessions
 
+    def cpu_us_a_piece(self) -> float:
+        return float(self.told["cpu_s"]) * 1e6 / self.size.pieces
+
+    def server_trip_us(self) -> float:
+        return float(self.told["wall_s"]) * 1e6 / self.size.server_asks
+
+    def server_cpu_us_an_ask(self) -> float:
+        return float(self.told["cpu_s"]) * 1e6 / self.size.server_asks
+
+    def growth_mb(self) -> float:
+        return (float(self.told["peak_kb"]) - float(self.told["base_kb"])) * 1024 / 1e6
+
+    def growth_kb_a_session(self) -> float:
+        return self.growth_mb() * 1e3 / self.size.sessions
+
     def peak_mb(self) -> float:
         return float(self.told["peak_kb"]) * 1024 / 1e6
 
@@ -71,13 +89,15 @@ class Measure:
     rounds: int
     one_cpu: bool = False
     env: dict[str, str] = field(default_factory=dict)
+    script: Any = None
+    """The script of the scripted agent, which takes the place of the fast one."""
 
 
 # Each figure by its name, with its unit and what it says.
 FIGURES = {
-    "events, in bulk": ("µs", "client CPU an event, the agent writing all at once"),
+    "events, in bulk": ("µs", "client CPU an event, the agent writing all with one call"),
     "events, one write each": ("µs", "client CPU an event, the agent writing each by itself"),
-    "events, over ACP": ("µs", "client CPU an event of the Agent Client Protocol, the agent writing all at once"),
+    "events, over ACP": ("µs", "client CPU an event of the Agent Client Protocol, the agent writing all with one call"),
     "approval, round trip": ("µs", "median time from the agent's question to the answer, both on one CPU"),
     "approval, CPU": ("µs", "client CPU an approval, both on one CPU"),
     "tool call, round trip": ("µs", "median time from the agent's call to the result, both on one CPU"),
@@ -85,6 +105,12 @@ FIGURES = {
     "import": ("ms", "CPU time of `import kimi_agent`, where asyncio is imported already"),
     "sessions": ("ms", "client CPU a session, opened, with a turn of two events, and kept open"),
     "large line": ("MB", "peak memory of the process with a line of 50 MiB"),
+    "server, text": ("µs", "client CPU a piece of text from Kimi Code's server, each in a frame of its own"),
+    "server, memory of the text": ("MB", "growth of the client's process in such a turn, at its peak"),
+    "server, approval": ("µs", "time of an approval over Kimi Code's server with the agent's work, both on one CPU"),
+    "server, approval, CPU": ("µs", "client CPU an approval over Kimi Code's server, both on one CPU"),
+    "server, sessions": ("ms", "client CPU a session of one process of Kimi Code's server, with a turn, and kept open"),
+    "server, memory a session": ("KB", "growth of the client's process for such a session, at its peak"),
     "slow reader": ("MB", "growth of the process while 200,000 events wait for a slow reader, by default options"),
     "idle session": ("KB", "memory for each of 199 idle sessions"),
     "descriptors": ("", "descriptors for each idle session"),
@@ -96,6 +122,7 @@ def measures(size: Size) -> list[Measure]:
     """All that play the fast agent."""
     asks = {"ask_count": size.asks}
     stream = {"events": size.events}
+    call = {"name": "Bash", "arguments": {"command": "ls"}, "approve": {"description": "ls"}, "result": "ok"}
     return [
         Measure(
             "events in bulk", "events", {**stream, "writes": "bulk"},
@@ -123,7 +150,38 @@ def measures(size: Size) -> list[Measure]:
             {"sessions": Run.cpu_ms_a_session}, size.rounds, env={"BENCH_SESSIONS": str(size.sessions)},
         ),
         Measure("a line of 50 MiB", "large", {"line": 50 * MIB}, {"large line": Run.peak_mb}, min(size.rounds, 3)),
+        Measure(
+            "server: text", "server", {},
+            {"server, text": Run.cpu_us_a_piece, "server, memory of the text": Run.growth_mb}, size.rounds,
+            script=repeated(size.pieces, {"text": "word "}),
+        ),
+        Measure(
+            "server: approvals", "server", {},
+            {"server, approval": Run.server_trip_us, "server, approval, CPU": Run.server_cpu_us_an_ask}, size.rounds,
+            one_cpu=True, script=repeated(size.server_asks, {"tool_call": call}),
+        ),
+        Measure(
+            f"server: {size.sessions} sessions", "server sessions", {},
+            {"server, sessions": Run.cpu_ms_a_session, "server, memory a session": Run.growth_kb_a_session},
+            size.rounds, env={"BENCH_SESSIONS": str(size.sessions)}, script=[[{"text": "Hello"}]],
+        ),
     ]  # fmt: skip
+
+
+def repeated(times: int, action: dict[str, Any]) -> Any:
+    """A script of one turn that does this so often."""
+    return [[{"repeat": {"times": times, "actions": [action]}}]]
+
+
+def agent_of(measure: Measure, folder: Path) -> Path:
+    """The program that plays the agent; with a script, one that needs no other argument for it."""
+    if measure.script is None:
+        return AGENT
+    script, program = folder / "script.json", folder / "agent"
+    script.write_text(json.dumps(measure.script), "utf-8")
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(SCRIPTED))} {script} "$@"\n', "utf-8")
+    program.chmod(0o755)
+    return program
 
 
 def play(client: Client, measure: Measure, size: Size) -> Run:
@@ -137,7 +195,8 @@ def play(client: Client, measure: Measure, size: Size) -> Run:
             "BENCH_PLAN": json.dumps(measure.plan),
             "BENCH_REPORT": str(trips),
         }
-        argv = [*(("taskset", "-c", "0") if measure.one_cpu else ()), *client.argv, str(AGENT)]
+        pinned = ("taskset", "-c", "0") if measure.one_cpu else ()
+        argv = [*pinned, *client.argv, str(agent_of(measure, Path(folder)))]
         began = time.monotonic_ns()
         done = subprocess.run(argv, env=env, cwd=folder, stdout=subprocess.PIPE, text=True, timeout=HANG, check=False)
         if done.returncode or not done.stdout:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what was measured into docs/performance.md, and the plots beside it.
+"""Writes what was measured into docs/evidence/performance.md, and the plots next to it.
 
 page.py           writes them; needs what the measurements need, for the plots
 page.py --check   fails if the page, its plots and the results do not belong together; needs nothing
@@ -21,7 +21,7 @@ from table import number, rows
 from targets import TARGETS, Target, Verdict, judge
 
 HERE = Path(__file__).resolve().parent
-DOCS = HERE.parent / "docs"
+DOCS = HERE.parent / "docs" / "evidence"
 PAGE = DOCS / "performance.md"
 BEGIN, END = "<!-- Written by `make bench RESULT=...` (bench/page.py) from here -->", "<!-- to here. -->"
 KINDS = ("quiet", "loaded")
@@ -35,7 +35,7 @@ Results = dict[str, dict[str, Any]]
 
 
 def results() -> Results:
-    """What has been measured: on a quiet machine, on a loaded one, or both."""
+    """The results: on a quiet machine, on a loaded one, or both."""
     files = {kind: HERE / "results" / f"{kind}.json" for kind in KINDS}
     return {kind: json.loads(file.read_text("utf-8")) for kind, file in files.items() if file.exists()}
 
@@ -53,10 +53,8 @@ def markdown(header: tuple[str, ...], lines: list[tuple[str, ...]]) -> list[str]
 def limit(target: Target) -> str:
     """As people write it."""
     unit = FIGURES[target.figure][0]
-    if target.how == "itself":
+    if not target.peer:
         return f"≤ {target.limit:g} {unit}".rstrip()
-    if target.how == "over":
-        return f"≤ {target.limit:g} {unit} over {target.peer}"
     inverse = 1 / target.limit
     fraction = (
         f"1/{inverse:.0f}" if target.limit < 0.6 and abs(inverse - round(inverse)) < 1e-9 else f"{target.limit:g}"
@@ -76,15 +74,14 @@ def told(verdict: Verdict | None) -> str:
 
 def generated(measured: Results) -> str:
     """All that the page says of figures."""
-    first = measured[next(iter(measured))]
     lines = ["## The machine", ""]
     for kind, result in measured.items():
         machine, size, load = result["machine"], result["size"], result["load"]
         lines += [
-            f"- **{kind.capitalize()}**: {machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}; "
-            f"{machine['rustc']}, {machine['python']}, {machine['node']}. The load was from {load[0]} to {load[1]}, "
-            f"of which the measurement itself is up to 2. {size['rounds']} rounds of {size['events']:,} events and "
-            f"{size['asks']:,} questions, {size['starts']} of starts."
+            f"- **{kind.capitalize()}**: {machine['cpu']}, {machine['cpus']} CPUs, Linux {machine['kernel']}, "
+            f"{machine['rustc']}, {machine['python']}, {machine['node']}. The load was from {load[0]} to {load[1]}; "
+            f"the measurement itself is up to 2 of it. A run has {size['rounds']} rounds of {size['events']:,} events "
+            f"and {size['asks']:,} questions, and {size['starts']} rounds of starts."
         ]
     lines += ["", "## Targets", "", "Ratios of what it takes; those that miss their target are bold.", ""]
     verdicts = [[judge(result, target) for result in measured.values()] for target in TARGETS]
@@ -100,13 +97,18 @@ def generated(measured: Results) -> str:
     )
     lines += ["## All figures", "", *(f"![{' and '.join(figures)}]({name})" for name, figures in PLOTS.items()), ""]
     for figure, (unit, says) in FIGURES.items():
-        if figure not in first["figures"]:
+        having = {kind: result for kind, result in measured.items() if figure in result["figures"]}
+        if not having:
             continue
         lines += [f"### {figure.capitalize()}", "", f"{says[0].upper()}{says[1:]}{f', in {unit}' if unit else ''}.", ""]
         header: tuple[str, ...] = ("client",)
         columns: dict[str, list[str]] = {}
-        for kind, result in measured.items():
-            header += (kind, "range", "to ours")
+        for kind, result in having.items():
+            if label := result.get("renewed", {}).get(figure):
+                low, high = label["load"]
+                said = f"Measured separately on {label['date']} on a {label['kind']} machine"
+                lines += [f"{said}: {label['rounds']} rounds, with a load from {low} to {high}.", ""]
+            header += (label["kind"] if label else kind, "range", "to ours")
             for name, *cells in rows(result, figure):
                 columns.setdefault(name, []).extend(cells)
         lines += markdown(header, [(name, *cells) for name, cells in columns.items()])
@@ -155,7 +157,7 @@ def rendered(page: str, measured: Results) -> str:
 
 
 def mistakes(read: Callable[[Path], str] = lambda path: path.read_text("utf-8")) -> list[str]:
-    """Where page, plots and results do not belong together."""
+    """The differences between page, plots and results."""
     measured = results()
     if not measured:
         return ["bench/results is empty"]

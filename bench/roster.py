@@ -1,4 +1,4 @@
-"""Who is measured: each client is a command that gets the agent's path as its last argument."""
+"""The measured clients: each is a command that gets the agent's path as its last argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AGENT", "CLIENTS", "NODE", "PYTHON", "Client"]
+__all__ = ["AGENT", "CLIENTS", "NODE", "PYTHON", "SCRIPTED", "TARGET", "Client"]
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache" / "bench"
@@ -14,12 +14,16 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", CACHE / "target")) / "release"
 PYTHON = CACHE / "venv" / "bin" / "python"
 NODE = "node"
 AGENT = TARGET / "bench-agent"
+# The agent for measurements over Kimi Code's server, which follow a script.
+SCRIPTED = TARGET / "kimi-scripted-agent"
 RUST = str(TARGET / "kimi-agent-bench")
-# What the claude-agent-sdk's transport and kimi-wire do, beside a turn of events.
+# Measurements of the claude-agent-sdk's transport and of kimi-wire, in addition to a turn of events.
 TURNS = frozenset({"events", "large", "start"})
 ASKED = TURNS | {"approvals"}
 ALL = ASKED | {"tools"}
-OURS = ALL | {"acp"}
+OURS = ALL | {"acp", "server"}
+SESSIONS = {"sessions", "server sessions"}
+SERVER = frozenset({"server", "server sessions"})
 
 
 @dataclass(frozen=True)
@@ -43,19 +47,22 @@ def _node(file: str, *args: str) -> tuple[str, ...]:
 
 CLIENTS = (
     Client("read + memchr (the limit)", "rust", (RUST, "limit"), ALL),
-    Client("kimi-agent, Rust", "rust", (RUST, "ours"), OURS | {"sessions"}, ours=True),
+    Client("kimi-agent, Rust", "rust", (RUST, "ours"), OURS | SESSIONS, ours=True),
     Client("tokio + serde by hand", "rust", (RUST, "by-hand"), ALL),
     Client("tokio + ACP's schema by hand", "rust", (RUST, "acp-by-hand"), frozenset({"acp"})),
+    Client("hyper + tokio-tungstenite by hand", "rust", (RUST, "server-by-hand"), SERVER),
     # Its limit of a line is 16 MiB.
     Client("kimi-wire 0.5", "rust", (RUST, "kimi-wire"), ALL - {"large"}),
-    Client("kimi-agent, Python", "python", _python("ours.py"), OURS | {"sessions"}, ours=True),
+    Client("kimi-agent, Python", "python", _python("ours.py"), OURS | SESSIONS, ours=True),
     Client("kimi-agent, Python, blocking", "python", _python("ours_blocking.py"), OURS, ours=True),
     Client("asyncio + orjson in batches", "python", _python("by_hand.py", "orjson"), ALL | {"acp"}),
     Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | {"acp", "sessions"}),
     Client("asyncio + pydantic", "python", _python("by_hand.py", "pydantic"), ALL),
+    Client("aiohttp + orjson", "python", _python("server_by_hand.py"), SERVER),
     Client("claude-agent-sdk's transport", "python", _python("claude.py"), ASKED),
-    Client("kimi-agent, Node", "node", _node("ours.mjs"), OURS | {"sessions"}, ours=True),
+    Client("kimi-agent, Node", "node", _node("ours.mjs"), OURS | SESSIONS, ours=True),
     Client("JSON.parse in batches", "node", _node("by_hand.mjs", "batches"), ALL | {"acp"}),
     Client("readline + JSON.parse", "node", _node("by_hand.mjs", "readline"), ALL | {"acp"}),
+    Client("fetch + ws", "node", _node("server_by_hand.mjs"), SERVER),
     Client("official Node SDK", "node", _node("official.mjs"), ALL | {"sessions"}),
 )

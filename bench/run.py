@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Measures the SDK beside what else a program could use.
+"""Measures the SDK and its alternatives.
 
     run.py                              all of it, a quarter of an hour
     run.py --quick                      a look, in a minute or two
     run.py --only events --clients Python,asyncio
-    run.py --result quiet               also writes results/quiet.json, docs/performance.md and its plots
+    run.py --result quiet               also writes results/quiet.json, docs/evidence/performance.md and its plots
+    run.py --only server --renew quiet  writes these figures into the kept result, with their date
 
 Every client does the same with the same agent. Runs alternate: a round is one run of each client, so that a machine
 that is busy is so for all of them. What is compared is compared within a round; what is told is the median of the
@@ -14,6 +15,7 @@ rounds, with the smallest and the largest. README.md says more; `make bench` bui
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import platform
@@ -22,9 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import page
 from measures import Measure, Size, measures, play, taking_part
 from roster import CLIENTS, NODE, PYTHON, TARGET
 from table import table
@@ -32,15 +36,15 @@ from targets import targets
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-FULL = Size(rounds=9, starts=25, events=100_000, asks=2000, sessions=50)
-QUICK = Size(rounds=3, starts=5, events=20_000, asks=300, sessions=10)
+FULL = Size(rounds=9, starts=25, events=100_000, asks=2000, sessions=50, pieces=20_000, server_asks=500)
+QUICK = Size(rounds=3, starts=5, events=20_000, asks=300, sessions=10, pieces=5000, server_asks=100)
 Figures = dict[str, dict[str, list[float]]]
 
 IMPORT = "import asyncio, time; t = time.process_time(); import kimi_agent; print((time.process_time() - t) * 1e3)"
 
 
 def say(text: str) -> None:
-    """What is being done now."""
+    """The current step."""
     print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
@@ -51,7 +55,7 @@ def measure_all(measure: Measure, size: Size, chosen: list[str], found: Figures)
         return
     say(f"{measure.name}: {measure.rounds} rounds of {len(taking)} clients")
     for number in range(measure.rounds):
-        # Whoever goes first finds colder caches: each round begins with another.
+        # The first client finds colder caches: each round begins with another.
         first = number % len(taking)
         for client in taking[first:] + taking[:first]:
             run = play(client, measure, size)
@@ -60,7 +64,7 @@ def measure_all(measure: Measure, size: Size, chosen: list[str], found: Figures)
 
 
 def measure_import(size: Size, found: Figures) -> None:
-    """What Python takes to import the package."""
+    """The time that Python needs to import the package."""
     say("import of the Python package")
     for _ in range(size.starts):
         done = subprocess.run([str(PYTHON), "-c", IMPORT], stdout=subprocess.PIPE, text=True, check=True)
@@ -95,7 +99,7 @@ def first_line(*argv: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """The machine of the measurement."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),
@@ -124,23 +128,36 @@ def written(result: dict[str, Any]) -> str:
     return re.sub(r"\[[^\[\]{}]*\]", lambda values: " ".join(values[0].split()), text) + "\n"
 
 
+def renewed(whole: dict[str, Any], part: dict[str, Any], kind: str, date: str) -> dict[str, Any]:
+    """Returns a result with the figures of a later run in it, which are labelled with what is known of that run."""
+    for key in ("cpu", "cpus"):
+        if whole["machine"][key] != part["machine"][key]:
+            raise SystemExit("the result is another machine's; its figures are not to be compared with these")
+    label = {"kind": kind, "date": date, "load": part["load"], "rounds": part["size"]["rounds"]}
+    labels = {**whole.get("renewed", {}), **dict.fromkeys(part["figures"], label)}
+    return {**whole, "figures": {**whole["figures"], **part["figures"]}, "renewed": labels}
+
+
 def main() -> None:
-    """Measures, and tells."""
+    """Measures, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="measurements whose names contain this")
     parser.add_argument("--clients", default="", help="parts of clients' names, separated by commas")
     parser.add_argument("--rounds", type=int, help="how many, instead of what is usual")
     parser.add_argument("--json", type=Path, help="where the figures go")
-    parser.add_argument("--result", choices=("quiet", "loaded"), help="writes this result, and the page")
+    parser.add_argument("--result", choices=page.KINDS, help="writes this result, and the page")
+    parser.add_argument("--renew", choices=page.KINDS, help="writes the figures into the kept result")
     args = parser.parse_args()
     size = QUICK if args.quick else FULL
     if args.rounds:
-        size = Size(args.rounds, args.rounds, size.events, size.asks, size.sessions)
+        size = replace(size, rounds=args.rounds, starts=args.rounds)
     chosen = [part.strip() for part in args.clients.split(",") if part.strip()]
     partly = bool(args.quick or args.only or chosen)
     if args.result and partly:
-        parser.error("a result is a whole run: leave out --quick, --only and --clients")
+        parser.error("a result is a whole run: leave out --quick, --only and --clients, or use --renew")
+    if args.renew and (args.result or args.quick or chosen):
+        parser.error("figures are renewed with all clients and in full: leave out --result, --quick and --clients")
     if unknown := [part for part in chosen if not any(part in client.name for client in CLIENTS)]:
         parser.error(f"no client is called {unknown[0]!r}; there are: {'; '.join(client.name for client in CLIENTS)}")
     began, load = time.monotonic(), [os.getloadavg()[0]]
@@ -169,6 +186,11 @@ def main() -> None:
     if args.result:
         (HERE / "results").mkdir(exist_ok=True)
         (HERE / "results" / f"{args.result}.json").write_text(text, "utf-8")
+    if args.renew:
+        kept, whole = next(iter(page.results().items()))
+        label = (args.renew, datetime.date.today().isoformat())
+        (HERE / "results" / f"{kept}.json").write_text(written(renewed(whole, result, *label)), "utf-8")
+    if args.result or args.renew:
         subprocess.run([sys.executable, str(HERE / "page.py")], check=True)
 
 

@@ -17,7 +17,7 @@ def number(value: float) -> str:
 
 
 def ratio(by_client: dict[str, list[float]], name: str) -> float | None:
-    """What it takes, relative to ours in its language: the median over the rounds."""
+    """Its cost relative to ours in its language: the median over the rounds."""
     language = next(client.language for client in CLIENTS if client.name == name)
     ours = next(client.name for client in CLIENTS if client.ours and client.language == language)
     if ours not in by_client or len(by_client[ours]) != len(by_client[name]):

@@ -24,6 +24,7 @@ export class Measure {
     } catch {
       // Not allowed everywhere; then the peak is the whole process's.
     }
+    this.began = performance.now();
     this.cpu = cpuSeconds();
   }
 
@@ -37,6 +38,7 @@ export class Measure {
       events: this.events,
       sessions,
       cpu_s: cpuSeconds() - this.cpu,
+      wall_s: (performance.now() - this.began) / 1e3,
       first_ns: this.first === null ? null : Number(this.first),
       base_kb: this.base,
       peak_kb: statusKb("VmHWM:"),

@@ -1,4 +1,4 @@
-"""What a client in Python measures of itself, and how it tells; `rust/src/measure.rs` is the same in Rust."""
+"""The measurements of a client in Python, and their output; `rust/src/measure.rs` is the same in Rust."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Measure:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear:
             clear.write("5")
         self.first_ns: int | None = None
+        self.began = time.perf_counter()
         self.cpu = cpu_seconds()
 
     def first(self) -> None:
@@ -37,7 +38,7 @@ class Measure:
         self.first_ns = time.monotonic_ns()
 
     def end(self, events: int = 0, sessions: int = 0) -> None:
-        cpu = cpu_seconds() - self.cpu
+        cpu, wall = cpu_seconds() - self.cpu, time.perf_counter() - self.began
         # Later than what is measured: who only reads has no need of it before.
         import json
 
@@ -45,6 +46,7 @@ class Measure:
             "events": events,
             "sessions": sessions,
             "cpu_s": cpu,
+            "wall_s": wall,
             "first_ns": self.first_ns,
             "base_kb": self.base_kb,
             "peak_kb": status_kb("VmHWM:"),

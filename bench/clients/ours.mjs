@@ -1,5 +1,5 @@
 // This SDK.
-import { createSession, tool } from "kimi-agent";
+import { createSession, openAgent, tool } from "kimi-agent";
 
 import { Measure } from "./measure.mjs";
 
@@ -22,6 +22,19 @@ async function turn(options) {
 const tasks = {
   turn: () => turn({ executable, onApproval: async () => "approve", tools: [lookUp] }),
   acp: () => turn({ executable: [executable, "acp"], dialect: "acp" }),
+  server: () => turn({ executable: [executable], dialect: "kimi-web", onApproval: async () => "approve" }),
+  async "server sessions"() {
+    const agent = await openAgent({ executable: [executable], dialect: "kimi-web" });
+    const measure = new Measure();
+    const opened = [];
+    for (let n = Number(process.env.BENCH_SESSIONS); n > 0; n -= 1) {
+      const session = await agent.createSession();
+      for await (const _ of session.prompt("go"));
+      opened.push(session);
+    }
+    measure.end(opened.length);
+    await agent.close();
+  },
   async sessions() {
     const measure = new Measure();
     const opened = [];

@@ -48,11 +48,27 @@ async def sessions(agent: str, count: int) -> None:
     await asyncio.gather(*(session.close() for session in opened))
 
 
+async def server_sessions(agent: str, count: int) -> None:
+    async with kimi_agent.open_agent(executable=[agent], dialect="kimi-web") as process:
+        measure = Measure()
+        opened = []
+        for _ in range(count):
+            session = await process.create_session()
+            async for _ in session.prompt("go"):
+                pass
+            opened.append(session)
+        measure.end(sessions=len(opened))
+
+
 async def main(agent: str) -> None:
     if os.environ["BENCH_TASK"] == "sessions":
         await sessions(agent, int(os.environ["BENCH_SESSIONS"]))
     elif os.environ["BENCH_TASK"] == "acp":
         await turn(executable=[agent, "acp"], dialect="acp")
+    elif os.environ["BENCH_TASK"] == "server":
+        await turn(executable=[agent], dialect="kimi-web", on_approval=approve)
+    elif os.environ["BENCH_TASK"] == "server sessions":
+        await server_sessions(agent, int(os.environ["BENCH_SESSIONS"]))
     else:
         await turn(executable=agent, on_approval=approve, tools=[LOOK_UP])
 

@@ -23,6 +23,8 @@ agent = sys.argv[1]
 options: dict[str, Any] = {"executable": agent, "on_approval": approve, "tools": [LOOK_UP]}
 if os.environ["BENCH_TASK"] == "acp":
     options = {"executable": [agent, "acp"], "dialect": "acp"}
+if os.environ["BENCH_TASK"] == "server":
+    options = {"executable": [agent], "dialect": "kimi-web", "on_approval": approve}
 with sync.create_session(**options) as session:
     measure = Measure()
     events = 0

@@ -4,7 +4,7 @@
     run.py [EXITS]     builds the crate in this folder with cargo, and leaves the interpreter EXITS times in each way
 
 The Python that runs this file is the Python that is tested. The results are in
-docs/decisions/no-foreign-threads-in-python.md.
+docs/explanation/decisions/no-foreign-threads-in-python.md.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ mod kimi_wire_client;
 mod limit;
 mod measure;
 mod ours;
+mod server_by_hand;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -23,6 +24,7 @@ fn main() {
             "ours" => ours::run(&agent).await,
             "by-hand" => by_hand::run(&agent).await,
             "acp-by-hand" => acp_by_hand::run(&agent).await,
+            "server-by-hand" => server_by_hand::run(&agent).await,
             "kimi-wire" => kimi_wire_client::run(&agent).await,
             other => panic!("no client is called {other}"),
         }

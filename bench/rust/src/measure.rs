@@ -1,9 +1,12 @@
-//! What a client measures of itself, and how it tells.
+//! Measures the client's own process, and reports the figures.
+
+use std::time::Instant;
 
 use serde_json::json;
 
 /// From the agent being ready to the turn's end.
 pub struct Measure {
+    began: Instant,
     cpu: f64,
     base_kb: u64,
     events: u64,
@@ -16,7 +19,7 @@ impl Measure {
         let base_kb = status_kb("VmRSS:");
         // The high-water mark begins anew.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
-        Self { cpu: cpu_seconds(), base_kb, events: 0, first_ns: None }
+        Self { began: Instant::now(), cpu: cpu_seconds(), base_kb, events: 0, first_ns: None }
     }
 
     pub fn event(&mut self) {
@@ -31,11 +34,12 @@ impl Measure {
     }
 
     pub fn end_sessions(self, sessions: usize) {
-        let cpu = cpu_seconds() - self.cpu;
+        let (cpu, wall) = (cpu_seconds() - self.cpu, self.began.elapsed());
         let told = json!({
             "events": self.events,
             "sessions": sessions,
             "cpu_s": cpu,
+            "wall_s": wall.as_secs_f64(),
             "first_ns": self.first_ns,
             "base_kb": self.base_kb,
             "peak_kb": status_kb("VmHWM:"),

@@ -1,6 +1,6 @@
 //! This SDK.
 
-use kimi_agent::{Approval, Dialect, ExternalTool, Session, SessionOptions};
+use kimi_agent::{Agent, Approval, Dialect, ExternalTool, Session, SessionOptions};
 use serde_json::json;
 
 use crate::measure::Measure;
@@ -18,6 +18,11 @@ pub async fn run(agent: &str) {
     match std::env::var("BENCH_TASK").as_deref() {
         Ok("sessions") => sessions(agent).await,
         Ok("acp") => turn(Session::builder().executable([agent, "acp"]).dialect(Dialect::Acp)).await,
+        Ok("server") => {
+            let options = Session::builder().executable([agent]).dialect(Dialect::KimiWeb);
+            turn(options.on_approval(|_| async { Ok(Approval::Approve) })).await;
+        }
+        Ok("server sessions") => server_sessions(agent).await,
         _ => turn(options(agent)).await,
     }
 }
@@ -32,6 +37,24 @@ async fn turn(options: SessionOptions) {
     }
     measure.end();
     session.close().await.expect("it ends");
+}
+
+/// Sessions of one process of Kimi Code's server, each with a turn, and all open at last.
+async fn server_sessions(agent: &str) {
+    let count: usize = std::env::var("BENCH_SESSIONS").expect("how many").parse().expect("a number");
+    let agent = Agent::builder().executable([agent]).dialect(Dialect::KimiWeb).open().expect("an agent");
+    let measure = Measure::begin();
+    let mut open = Vec::new();
+    for _ in 0..count {
+        let session = agent.create_session(Session::builder()).await.expect("a session");
+        let mut turn = session.prompt("go").expect("a turn");
+        while let Some(event) = turn.next().await {
+            event.expect("an event");
+        }
+        open.push(session);
+    }
+    measure.end_sessions(open.len());
+    agent.close().await.expect("it ends");
 }
 
 /// Opens sessions one after the other, each with a turn, and closes them together.

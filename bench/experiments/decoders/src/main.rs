@@ -1,5 +1,5 @@
 //! Decodes one line that brings a piece of text in several ways: `decoders WAY wire|acp TIMES [spaced]`. `count.py` counts what
-//! each takes; docs/decisions/one-decoder.md has the result.
+//! each takes; docs/explanation/decisions/one-decoder.md has the result.
 
 #![allow(dead_code, reason = "decoding is what is measured")]
 
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hint::black_box;
 
-#[path = "../../../../core/protocol/src/wire/scan.rs"]
+#[path = "../../../../core/protocol/src/json/scan.rs"]
 mod scan;
 
 const WIRE: &str =
@@ -51,7 +51,7 @@ struct HandLine<'a> {
 }
 #[derive(Deserialize)]
 #[serde(tag = "type", content = "payload")]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "decoding is what is measured")]
 enum HandMessage {
     TurnBegin { user_input: String },
     TurnEnd {},
@@ -60,7 +60,7 @@ enum HandMessage {
 }
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "decoding is what is measured")]
 enum HandPart {
     Text { text: String },
     Think { think: String },
