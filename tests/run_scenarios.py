@@ -3,9 +3,10 @@
 
     tests/run_scenarios.py                                   the scripted agent, all languages
     tests/run_scenarios.py --acp                             the same scenarios over ACP instead of Wire
+    tests/run_scenarios.py --web                             the same over the API of Kimi Code's server
     tests/run_scenarios.py --real 1.51.0,kimi-code-2.1.0     real releases of kimi-cli and Kimi Code
     tests/run_scenarios.py --quick                           a selection of releases, as tests/real/releases.json has it
-    tests/run_scenarios.py --matrix                          all releases; prints and writes docs/compatibility.md
+    tests/run_scenarios.py --matrix                          all releases; writes docs/evidence/compatibility.md
     tests/run_scenarios.py --only cancel --languages rust    what has "cancel" in its name, one language
     tests/run_scenarios.py --update                          writes the traces that all agree on into the files
 
@@ -23,11 +24,14 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 RESULTS = TESTS / "real/results.json"
-PAGE = TESTS.parent / "docs/compatibility.md"
+PAGE = TESTS.parent / "docs/evidence/compatibility.md"
 sys.path.insert(0, str(TESTS))
 
-from harness import acp, coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
+from harness import coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
+from harness.acp import ACP  # noqa: E402
+from harness.over import Over  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
+from harness.web import WEB  # noqa: E402
 from real.install import InstallFailed, NoPython  # noqa: E402
 
 
@@ -39,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--languages", help="rust,python,python-sync,node or some of them")
     parser.add_argument("--acp", action="store_true", help="let the scripted agent speak ACP, as Kimi Code does")
+    parser.add_argument("--web", action="store_true", help="let the scripted agent be Kimi Code's server")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these releases")
     parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")
     parser.add_argument("--matrix", action="store_true", help="all releases, or those of --real, as a table")
@@ -56,8 +61,8 @@ def arguments() -> argparse.Namespace:
         parser.error("--add and --missing are about the table: they go with --matrix")
     if chosen.quick and (chosen.matrix or chosen.real):
         parser.error("--quick is a selection of its own: neither --matrix nor --real goes with it")
-    if chosen.acp and (chosen.quick or chosen.matrix or chosen.real):
-        parser.error("--acp is about the scripted agent")
+    if (chosen.acp or chosen.web) and (chosen.quick or chosen.matrix or chosen.real):
+        parser.error("--acp and --web are about the scripted agent")
     if chosen.quick:
         chosen.real = ",".join(releases.quick())
     if chosen.matrix and not chosen.real:
@@ -99,7 +104,7 @@ class Report:
         if self.chosen.matrix:
             of = matrix.fingerprint(self.cases[one.scenario.name], str(one.version))
             matrix.add(self.results, verdict, of, self.chosen.languages)
-            # At once, so that --missing goes on from here if this run is interrupted.
+            # Written immediately, so that --missing continues here if this run is interrupted.
             matrix.write(RESULTS, self.results)
         reasons = sorted(set(one.skips.values()))
         missing = one.missing
@@ -151,6 +156,7 @@ def play_real(
         if chosen.quick:
             return releases.quick_left_out(scenario.name, version, chosen.languages)
         done = matrix.played(report.results, scenario, version) if chosen.missing else {}
+        done = {**done, **releases.other_languages(version, chosen.languages)}
         return {language: why for language, why in done.items() if language in commands}
 
     versions = [version.strip() for version in chosen.real.split(",")]
@@ -159,24 +165,31 @@ def play_real(
     )
 
 
-def play_acp(
-    chosen: argparse.Namespace, scenarios: list[Scenario], commands: dict[str, list[str]], scratch: Path, report: Report
+def play_over(
+    over: Over,
+    chosen: argparse.Namespace,
+    scenarios: list[Scenario],
+    commands: dict[str, list[str]],
+    scratch: Path,
+    report: Report,
 ) -> list[play.Play]:
-    known, used = acp.declared(), set[str]()
-    played, left = acp.chosen(scenarios, known, used)
+    known, used = over.declared(), set[str]()
+    played, left = over.chosen(scenarios, known, used)
     for name, why in left.items() if chosen.show or chosen.only else ():
-        say(f"{name} is not played over ACP: {why}")
-    say(f"{len(played)} scenarios over ACP; {len(left)} have no place there")
-    plays = play.play_scripted(played, commands, scratch, say, over="ACP")
+        say(f"{name} is not played over {over.title}: {why}")
+    say(f"{len(played)} scenarios over {over.title}; {len(left)} have no place there")
+    plays = play.play_scripted(played, commands, scratch, say, over=over.title)
     if chosen.update:
-        acp.rewrite({one.scenario.name: one.agreed(chosen.languages) for one in plays}, known)
+        over.rewrite({one.scenario.name: one.agreed(chosen.languages) for one in plays}, known)
         plays = [
-            replace(one, scenario=acp.cast(found, acp.declared())) for one in plays if (found := _named(scenarios, one))
+            replace(one, scenario=over.cast(found, over.declared()))
+            for one in plays
+            if (found := _named(scenarios, one))
         ]
     for one in plays:
         report.add(one)
     if not chosen.only:
-        report.declared(acp.needless(scenarios, known, used))
+        report.declared(over.needless(scenarios, known, used))
     return plays
 
 
@@ -203,8 +216,9 @@ def main() -> int:
     try:
         if chosen.real:
             plays = play_real(chosen, scenarios, commands, scratch, report)
-        elif chosen.acp:
-            plays = play_acp(chosen, scenarios, commands, scratch, report)
+        elif chosen.acp or chosen.web:
+            over = WEB if chosen.web else ACP
+            plays = play_over(over, chosen, scenarios, commands, scratch, report)
         else:
             measured = scratch / "measured"
             measured.mkdir()

@@ -2,51 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from harness.trace import Line
 
-from .ends import IDLE, SHORT, WAYS, at_once, sweep
+from . import turns
+from .ends import IDLE, SHORT, WAYS, at_once
 from .fault import CLOSE, DRAIN, FINISHED, OPEN, PROMPT, RESULT, Fault, Step, error, step
 from .lines import DEEP, NOISE, TEXT, Raw, line, seen
+from .turns import ANSWERS, KILLS, full_turn, killed_at_calls, name_of, part
 
 ACP: dict[str, Any] = {"dialect": "acp"}
 MB = 1_000_000
 
-# A turn with one of everything.
-FULL = [
-    [
-        {"think": "Hm."},
-        {"text": ["One ", "two."]},
-        {
-            "tool_call": {
-                "id": "c1",
-                "name": "Bash",
-                "arguments": {"command": "ls"},
-                "approve": {"id": "a1", "action": "run command", "description": "ls"},
-                "result": "a.txt",
-            }
-        },
-        {"question": {"id": "c2", "request_id": "q1", "questions": [{"question": "Which?", "options": ["A", "B"]}]}},
-        {"text": "Done."},
-    ]
-]
-FULL_OPTIONS: dict[str, Any] = {
-    **ACP,
-    "on_approval": {"answers": ["approve"]},
-    "on_question": {"answers": [{"Which?": "A"}]},
-}
+FULL = [full_turn()]
+FULL_OPTIONS: dict[str, Any] = {**ACP, **ANSWERS}
 FULL_LINES = 18
 """How many lines the agent writes, the prompt's answer last."""
 OPENED = (2, 3)
 """With these it is open; whether it is dead before the prompt comes is anybody's guess."""
 
 
-def script(turns: Any, **more: Any) -> dict[str, Any]:
-    return {"wire": "acp", "turns": turns, **more}
+def script(played: Any, **more: Any) -> dict[str, Any]:
+    return {"wire": "acp", "turns": played, **more}
 
 
 def told(kind: str, session: str = "{{session}}", **fields: Any) -> str:
@@ -68,12 +48,12 @@ TURN = (OPEN, PROMPT, DRAIN, step("result", {**FINISHED, "text": "b"}), CLOSE)
 
 
 def deaths() -> Iterator[Fault]:
-    for way in ("KILL", "exit 0"):
+    for way in KILLS:
         action, end = WAYS[way]
         for lines in range(FULL_LINES + 1):
             yield Fault(
                 f"ACP: killed after each message of a full turn: {way}",
-                f"acp_killed_{way}_{lines:02}".replace(" ", "_"),
+                name_of("acp", "killed", way, f"{lines:02}"),
                 (OPEN, PROMPT, DRAIN, RESULT, CLOSE),
                 script(FULL, cut={"lines": lines, "actions": [action]}),
                 options=FULL_OPTIONS,
@@ -89,20 +69,13 @@ def deaths() -> Iterator[Fault]:
             "cancel": (*waiting, step("cancel", end), *rest),
             "set_config_option": (*waiting, step("set_plan_mode", end, on=True), *rest),
         }
-        for method, steps in calls.items():
-            yield Fault(
-                f"ACP: killed when a call has come, before its answer: {way}",
-                f"acp_killed_{way}_at_{method}".replace(" ", "_"),
-                steps,
-                script([[{"text": "a"}, {"wait_cancel": True}]], cut={"call": method, "actions": [action]}),
-                options=ACP,
-            )
+        yield from killed_at_calls("ACP", "acp", way, calls, script, ACP)
 
 
-def halves() -> Iterator[Fault]:
+def truncations() -> Iterator[Fault]:
     died, silent = WAYS["KILL"][1], error("timeout", "idle_timeout")
     for name, whole in (("update", says("b")), ("answer", answer(MINE)["raw"])):
-        half = line_part(whole[: len(whole) // 2])
+        half = part(whole[: len(whole) // 2])
         yield Fault(
             "ACP: killed within a line",
             f"acp_half_{name}_killed",
@@ -120,11 +93,6 @@ def halves() -> Iterator[Fault]:
         )
 
 
-def line_part(text: str) -> Raw:
-    """Without an end."""
-    return {"raw_base64": base64.b64encode(text.encode()).decode()}
-
-
 def noise() -> Iterator[Fault]:
     for family, lines in NOISE.items():
         for name, raw in lines:
@@ -139,7 +107,7 @@ def noise() -> Iterator[Fault]:
 
 
 def updates() -> Iterator[Fault]:
-    """What is told of another session is not of this one; what is not known is delivered all the same."""
+    """Messages of another session do not reach this one; unknown messages are delivered."""
     for name, raw in (
         ("text", says("x", session="other")),
         ("empty", says("x", session="")),
@@ -225,8 +193,8 @@ def permissions() -> Iterator[Fault]:
     handlers = chosen("Allow_on_sundays")
     question = {"event": {"type": "QuestionRequest", "payload": {"questions": [{"question": "Bash"}]}}}
     approval = {"event": {"type": "ApprovalRequest"}}
-    family = "ACP: permissions with odd options"
-    # The turn, its step and its text, the call that nobody told of, and the request.
+    family = "ACP: permissions with unusual options"
+    # The turn, its step and its text, the call that was not announced, and the request.
     for name, kinds, event, answered in (
         ("unknown_kind", odd, question, handlers),
         ("none", [], approval, handlers),
@@ -237,7 +205,7 @@ def permissions() -> Iterator[Fault]:
             yield Fault(family, f"acp_permission_{name}_{'asked' if with_handlers else 'unasked'}", TURN,
                         script([[ask(kinds), {"text": "b"}]]), options={**ACP, **(answered if with_handlers else {})},
                         events=(event,), total=6)  # fmt: skip
-    family = "ACP: permissions with odd ids, or of another session"
+    family = "ACP: permissions with unusual ids, or of another session"
     for name, raw, total in (("text", ask(plain, '"a"'), 6), ("same_as_ours", ask(plain, MINE), 6),
                              ("float", ask(plain, "1.5"), 6), ("other_session", ask(plain, session="other"), None),
                              ("null", ask(plain, "null"), 4)):  # fmt: skip
@@ -290,20 +258,101 @@ def sizes() -> Iterator[Fault]:
     )
 
 
+# The option, and an action that has its handler called.
+SERVICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "ReadFileRequest": ("on_read_file", {"read_file": {"path": "/a"}}),
+    "WriteFileRequest": ("on_write_file", {"write_file": {"path": "/a", "content": "x"}}),
+    "TerminalRequest": ("on_terminal", {"terminal": {"command": "x"}}),
+}
+MIB = 1024 * 1024
+
+
+def services() -> Iterator[Fault]:
+    """Handlers of files and terminals that fail or never end, and agents that ask for too much or for nothing there."""
+    problem = {"text": "{{last.error.code}} {{last.error.message}}"}
+
+    def turn(text: str) -> tuple[Step, ...]:
+        return (OPEN, PROMPT, DRAIN, step("result", {**FINISHED, "text": text}), CLOSE)
+
+    def about(method: str, terminal: str = "terminal-1") -> dict[str, Any]:
+        return {"request": {"type": f"terminal/{method}", "payload": {"terminalId": terminal}}}
+
+    def answered(option: str, answer: Any) -> dict[str, Any]:
+        return {**ACP, option: {"answers": [answer]}}
+
+    cancelled = {"status": "cancelled"}
+    for kind, (option, action) in SERVICES.items():
+        failed = {"event": {"type": "HandlerFailed", "payload": {"message": "no such luck"}}}
+        yield Fault("ACP: a handler of files or terminals fails", f"acp_{option}_fails", turn("-32603 no such luck"),
+                    script([[action, problem]]), options=answered(option, {"raise": "no such luck"}),
+                    events=(failed,))  # fmt: skip
+        hangs = answered(option, {"hang": True})
+        begun = (OPEN, PROMPT, step("next", until=kind))
+        again = (PROMPT, step("result", {**FINISHED, "text": "b"}), CLOSE)
+        family = "ACP: a handler of files or terminals never ends"
+        yield Fault(f"{family}: cancel()", f"acp_{option}_hangs_and_is_cancelled",
+                    (*begun, step("cancel"), step("result", cancelled), *again),
+                    script([[action], [{"text": "b"}]]), options=hangs)  # fmt: skip
+        late = error("timeout", "turn_timeout")
+        yield Fault(f"{family}: `turn_timeout`", f"acp_{option}_hangs_over_the_timeout",
+                    (OPEN, PROMPT, step("drain", late), step("result", late), *again),
+                    script([[action], [{"text": "b"}]]),
+                    options={**hangs, "turn_timeout": IDLE}, calm=False)  # fmt: skip
+        yield Fault(f"{family}: close()", f"acp_{option}_hangs_and_its_session_is_closed",
+                    (*begun, CLOSE, step("result", cancelled)), script([[action]]), options=hangs)  # fmt: skip
+        for way in KILLS:
+            death, end = WAYS[way]
+            request = {"read_file": "fs/read_text_file", "write_file": "fs/write_text_file",
+                       "terminal": "terminal/create"}[next(iter(action))]  # fmt: skip
+            asks = {"request": {"type": request, "payload": next(iter(action.values()))}, "wait": False}
+            yield Fault(f"ACP: killed while a handler of files or terminals runs: {way}",
+                        name_of("acp", option, "killed", way),
+                        (*begun, step("touch", path="{dir}/go"), step("drain", end), step("result", end), CLOSE),
+                        script([[asks, {"wait_file": "{dir}/go"}, death]]), options=hangs)  # fmt: skip
+    family = "ACP: files and outputs above the limits"
+    yield Fault(family, "acp_file_above_the_limit",
+                turn(f"-32603 /a: these lines have {16 * MIB + 1} bytes, and at most {16 * MIB} are sent; ask for "
+                     "fewer lines with `line` and `limit`"),
+                script([[{"read_file": {"path": "/a"}}, problem]]),
+                options=answered("on_read_file", {"return": "x" * (16 * MIB + 1)}))  # fmt: skip
+    yield Fault(family, "acp_output_above_the_limit", turn("true"),
+                script([[{"terminal": {"command": "x"}}, {"text": "{{last.truncated}}"}]]),
+                options=answered("on_terminal", {"output": "x" * (4 * MIB + 1), "exit_code": 0}))  # fmt: skip
+    yield Fault(family, "acp_terminals_above_the_limit",
+                turn("-32603 32 terminals are open; release one of them first"),
+                script([[{"repeat": {"times": 33, "actions": [
+                    {"request": {"type": "terminal/create", "payload": {"command": "x"}}}]}}, problem]]),
+                options=answered("on_terminal", {"output": "", "exit_code": 0}))  # fmt: skip
+    family = "ACP: calls about no terminal, or about a released one"
+    for method in ("output", "wait_for_exit", "kill", "release"):
+        for name, actions in (
+            ("unknown", [about(method, "terminal-9")]),
+            ("released", [{"terminal": {"command": "x"}}, about(method)]),
+        ):
+            terminal = "terminal-9" if name == "unknown" else "terminal-1"
+            yield Fault(family, f"acp_terminal_{method}_of_{name}",
+                        turn(f"-32602 there is no terminal `{terminal}`"), script([[*actions, problem]]),
+                        options=answered("on_terminal", {"output": "", "exit_code": 0}))  # fmt: skip
+    family = "ACP: invalid line numbers of a file"
+    for name, wrong in (("negative", -1), ("fraction", 1.5), ("text", "1"), ("huge", 2**32)):
+        request = {"type": "fs/read_text_file", "payload": {"path": "/a", "line": wrong}}
+        yield Fault(family, f"acp_line_{name}", turn("-32602"),
+                    script([[{"request": request}, {"text": "{{last.error.code}}"}]]),
+                    options=answered("on_read_file", {"return": "secret"}))  # fmt: skip
+
+
 def faults() -> Iterator[Fault]:
     yield from deaths()
-    yield from halves()
+    yield from truncations()
     yield from noise()
     yield from updates()
     yield from ids()
     yield from permissions()
     yield from deaf()
     yield from sizes()
+    yield from services()
 
 
 def swept(traces: dict[str, dict[str, list[Line]]]) -> Iterator[str]:
-    """As `ends.swept`; a line of ACP may hold several events, since turns and steps are made of nothing."""
-    for language, outcomes in traces.items():
-        for way in ("KILL", "exit 0"):
-            runs = [outcomes[f"acp_killed_{way}_{n:02}".replace(" ", "_")] for n in range(FULL_LINES + 1)]
-            yield from sweep(f"{language}, ACP, {way}", runs, most=3)
+    """A line of ACP may hold several events, since turns and steps are made of nothing."""
+    return turns.swept(traces, "ACP", "acp", range(FULL_LINES + 1), most=3)

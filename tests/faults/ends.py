@@ -1,4 +1,4 @@
-"""Agents that die, close a pipe, stop, or leave somebody behind."""
+"""Agents that exit, close a pipe, stop, or leave a process behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exit 0": ({"exit": 0}, error("agent_exited", "^the agent exited with code 0", exit_code=0)),
     "exit 3": ({"exit": 3}, error("agent_exited", "^the agent exited with code 3", exit_code=3)),
 }
-"""How an agent ends, and what everything that waits must hear."""
+"""How an agent ends, and the error of everything that waits."""
 
 # A turn with one of everything.
 FULL = [
@@ -58,13 +58,13 @@ FULL_STEPS = (
     CLOSE,
 )
 FULL_LINES = 37
-"""How many lines the agent writes, the prompt's answer last: whoever dies after that has done all that was asked."""
+"""How many lines the agent writes, the prompt's answer last: an agent that dies after that has done everything."""
 
 # Deadlines that are meant to pass. A machine that is busy must still get everything else done before.
 SHORT = {"cancel_timeout": 0.2, "close_timeout": 0.2}
 IDLE = 0.5
 UNHEARD = error("timeout", "did not answer the cancel within 200ms")
-"""A close cancels the turn that runs; an agent that does not hear of that is the reason that the turn is told."""
+"""A close cancels the running turn. If the agent does not read the cancel, the turn's error says so."""
 
 
 def deaths() -> Iterator[Fault]:
@@ -197,7 +197,7 @@ def pipes() -> Iterator[Fault]:
         mode="closes_stdout_between_turns",
     )  # fmt: skip
     family = "stdin closed, the process stays"
-    # What was written before the pipe was closed is lost without a word: only the deadline tells.
+    # Output that was written before the pipe was closed is lost without an error: only the deadline shows it.
     yield Fault(
         family,
         "stdin_closed_at_once",
@@ -279,7 +279,7 @@ def stalls() -> Iterator[Fault]:
             {"handshake_timeout": 2.0},
             (OPEN, step("set_plan_mode", plan, on=True), PROMPT, step("next", count=3), *cancelled),
         ),
-        # What comes late could not be told from the present: the session is over.
+        # Late events could not be distinguished from live ones, so the session is closed.
         (
             "replay",
             {"handshake_timeout": 2.0},

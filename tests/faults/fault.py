@@ -1,4 +1,4 @@
-"""What a fault is: what goes wrong, what the program does meanwhile, and what must come of each operation."""
+"""A fault: the failure, the program's actions meanwhile, and the expected outcome of each operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.trace import Line
 HERE = Path(__file__).resolve().parent
 AGENTS = HERE / "agents"
 GOOD = [[{"text": "fine"}]]
-"""What the agent of the next session does."""
+"""The actions of the next session's agent."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Fault:
     name: str
     steps: tuple[Step, ...]
     script: Any = None
-    """What the scripted agent does."""
+    """The script of the agent."""
     mode: str = ""
     """Instead: what `agents/rude.py` does."""
     command: tuple[str, ...] = ()
@@ -86,7 +86,8 @@ class Fault:
             command = _scripted(agent, directory / "script.json", _placed(self.script, directory))
         elif self.mode:
             command = [sys.executable, "-I", "-S", str(AGENTS / "rude.py"), self.mode]
-        good = {"wire": "acp", "turns": GOOD} if self.options.get("dialect") == "acp" else GOOD
+        dialect = self.options.get("dialect")
+        good = {"wire": dialect, "turns": GOOD} if dialect in ("acp", "kimi-web") else GOOD
         next_one = {"executable": _scripted(agent, directory / "good.json", good), "work_dir": str(directory)}
         steps = [_placed(step.op, directory) for step in self.steps]
         agents = [op for op in steps if op["op"] == "open_agent"]
@@ -99,7 +100,7 @@ class Fault:
         return {"name": self.name, "agent": {}, "options": options, "program": [*steps, *following]}
 
     def complaint(self, lines: list[Line]) -> str | None:
-        """What is wrong with a trace; nothing if it is as it must be."""
+        """The problem of a trace; nothing if it is as expected."""
         ops = [line for line in lines if "op" in line or "error" in line]
         steps = [*self.steps, *NEXT]
         if any(str(line.get("error")).startswith("runner_") for line in ops) or len(ops) != len(steps):
@@ -110,7 +111,7 @@ class Fault:
                 if trace.fits({**self.tolerant, "op": wanted.op["op"]}, line):
                     failed = True
                     continue
-                # The iterator told of the failure, and has nothing more to tell.
+                # The iterator has raised the failure, and has nothing more to return.
                 over = line.get("skipped") or trace.fits(ENDED, line) or wanted.op["op"] == "drain"
                 if failed and over:
                     continue
@@ -131,7 +132,7 @@ class Fault:
         return lines[: ends[len(self.steps) - 1] + 1] if len(ends) >= len(self.steps) else lines
 
     def outcome(self, lines: list[Line]) -> str:
-        """What came of it, in a word: the first error, or else how the last turn ended."""
+        """The outcome in a word: the first error, or else the end of the last turn."""
         word = "nothing"
         for line in self.own(lines):
             if "error" in line:

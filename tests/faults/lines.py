@@ -1,4 +1,4 @@
-"""What agents may put on the wire, and what must come of it."""
+"""Lines that agents may write, and their expected effect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def seen(payload: Any, kind: str = "Odd") -> dict[str, Any]:
 
 TEXT = seen({"type": "text", "text": "b"}, "ContentPart")
 
-# What is no message: it is passed over, before the handshake and in a turn.
+# Lines that are not messages: they are dropped, before the handshake and in a turn.
 NOISE: dict[str, list[tuple[str, Raw]]] = {
     "noise on stdout": [
         ("text", line("Loading 50% ...")),
@@ -44,7 +44,7 @@ NOISE: dict[str, list[tuple[str, Raw]]] = {
         ("empty", data(b"\n\n \t \n")),
         ("megabytes", {"raw": {"repeat": "noise ", "times": 10 * MB // 6}}),
     ],
-    "JSON that is no message": [
+    "JSON that is not a message": [
         ("batch", line("[" + event("{}") + "]")),
         ("empty_batch", line("[]")),
         ("null", line("null")),
@@ -77,9 +77,9 @@ NOISE: dict[str, list[tuple[str, Raw]]] = {
     ],
 }
 
-# What is an event all the same: it is delivered.
+# Lines that are events all the same: they are delivered.
 EVENTS: dict[str, list[tuple[str, Raw, dict[str, Any]]]] = {
-    "odd JSON in an event": [
+    "unexpected JSON in an event": [
         ("duplicate_key", line(event('{"a":1,"a":2}')), seen({"a": 2})),
         ("negative_zero", line(event('{"a":-0,"b":-0.0}')), seen({})),
         ("null_payload", line(event("null")), seen(None)),
@@ -184,7 +184,7 @@ MINE = '"{{id.prompt}}"'
 
 
 def ids() -> Iterator[Fault]:
-    """Answers that nobody waits for, in a turn that must end as if there had been none."""
+    """Answers without a call, in a turn that must end as it does without them."""
     family = "answers to no call, or to another"
     for name, raw in (
         ("unknown", answer('"nobody"')),
@@ -270,17 +270,17 @@ def orders() -> Iterator[Fault]:
 
 
 def requests() -> Iterator[Fault]:
-    """Requests with odd ids: one is answered under the very id that it has."""
+    """Requests with unusual ids: one is answered under the very id that it has."""
     payload = '{"id":"a1","tool_call_id":"c1","sender":"Shell","action":"run","description":"ls"}'
     for name, rpc_id in (("numeric", "7"), ("text", '"7"'), ("large", "12345678901234567890"), ("float", "1.5"),
                          ("empty", '""'), ("list", "[1]"), ("null", "null"), ("missing", None)):  # fmt: skip
         ident = f'"id":{rpc_id},' if rpc_id else ""
         params = f'{{"type":"ApprovalRequest","payload":{payload}}}'
         request = f'{{"jsonrpc":"2.0",{ident}"method":"request","params":{params}}}'
-        # What has no id can't be answered: it is passed over.
+        # A request without an id cannot be answered: it is dropped.
         lost = rpc_id in (None, "null")
         yield Fault(
-            "requests with odd ids",
+            "requests with unusual ids",
             f"request_{name}",
             (OPEN, PROMPT, DRAIN, RESULT, CLOSE),
             [[line(request), {"text": "b"}]],
@@ -290,7 +290,7 @@ def requests() -> Iterator[Fault]:
         )
     twice = {"request": {"type": "ApprovalRequest", "payload": json.loads(payload)}, "wait": False}
     yield Fault(
-        "requests with odd ids",
+        "requests with unusual ids",
         "request_repeated",
         (OPEN, PROMPT, DRAIN, RESULT, CLOSE),
         [[{**twice, "id": "a1"}, {**twice, "id": "a1"}, {"text": "b"}]],

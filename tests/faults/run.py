@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays the faults through the SDK in each language, and prints what came of each.
 
-    tests/faults/run.py                                  all of them; also checks the table in docs/reliability.md
+    tests/faults/run.py                                  all; also checks the table in docs/evidence/reliability.md
     tests/faults/run.py --update                         writes that table
     tests/faults/run.py --only descriptors --show        what has "descriptors" in its name or family, with traces
     tests/faults/run.py --languages rust,node
@@ -25,7 +25,7 @@ sys.path.insert(0, str(TESTS))
 from harness import play, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES  # noqa: E402
 
-from faults import acp, ends, lines, shared, starts, table  # noqa: E402
+from faults import acp, ends, lines, shared, starts, table, web  # noqa: E402
 from faults.fault import Fault, cleaned  # noqa: E402
 
 Played = dict[str, runners.Outcome]
@@ -44,7 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--languages", default=",".join(LANGUAGES), help="some of rust,python,python-sync,node")
     parser.add_argument("--only", action="append", default=[], help="part of a name or a family; may be repeated")
     parser.add_argument("--python", help="the interpreter for the Python runner; this one if left out")
-    parser.add_argument("--update", action="store_true", help="write the table into docs/reliability.md")
+    parser.add_argument("--update", action="store_true", help="write the table into docs/evidence/reliability.md")
     parser.add_argument("--show", action="store_true", help="print the traces also of what passes")
     chosen = parser.parse_args()
     chosen.languages = chosen.languages.split(",")
@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
 
 
 def everything(only: list[str]) -> list[Fault]:
-    faults = [*ends.faults(), *lines.faults(), *shared.faults(), *starts.faults(), *acp.faults()]
+    faults = [*ends.faults(), *lines.faults(), *shared.faults(), *starts.faults(), *acp.faults(), *web.faults()]
     names = [fault.name for fault in faults]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -131,7 +131,7 @@ def main() -> int:
         for text in found:
             print("  " + text)
     traces = {language: {name: one.lines for name, one in outcomes.items()} for language, outcomes in played.items()}
-    for wrong in [*ends.swept(traces), *acp.swept(traces)] if not chosen.only else ():
+    for wrong in [*ends.swept(traces), *acp.swept(traces), *web.swept(traces)] if not chosen.only else ():
         failed += 1
         print(f"FAIL  {wrong}")
     if not failed:

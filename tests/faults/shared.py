@@ -1,4 +1,4 @@
-"""Sessions that share a process: its end is the end of them all, and what one of them does or suffers is no other's."""
+"""Sessions that share a process: its exit ends all of them, and the faults of one do not affect the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN_AGENT = step("open_agent", options={"dialect": "acp"})
 CLOSE_AGENT = step("close_agent")
 
 FATAL: dict[str, str] = {"TERM": "signal TERM", "KILL": "signal KILL", "exit 0": "exit 0", "exit 3": "exit 3"}
-"""What a prompt says to an agent that is to end in that way."""
+"""The prompt for an agent that is to end in that way."""
 BYTES = 1 << 20
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Takes a resource from a process, until a file is gone.
+"""Takes a resource from a process, until a file is deleted.
 
     squeeze.py PID descriptors 3 FILE    no more than 3 further descriptors can be opened
     squeeze.py PID file-size 0 FILE      no file can be written
@@ -47,7 +47,7 @@ def main() -> None:
         resource.prlimit(pid, kind, (soft, hard))
         Path(f"{file}.lifted").touch()
     except (ProcessLookupError, FileNotFoundError):
-        # The process, or the folder that the file was in, is gone.
+        # The process has exited, or the folder of the file is deleted.
         pass
 
 

@@ -69,7 +69,7 @@ def descriptors() -> Iterator[Fault]:
     # A session before shows that it is not the machine, and has what a process opens once opened.
     before = (OPEN, PROMPT, RESULT, CLOSE)
     for free in range(FEW + 1):
-        # How many it takes depends on the language; what counts is that it works, or tells why it does not.
+        # The number that is needed depends on the language. The call must work, or report why it does not.
         start = no_more if free == 0 else {"ok": True} if free == FEW else ({"ok": True}, no_more)
         yield Fault(
             "no descriptors left",
@@ -84,7 +84,7 @@ def disks() -> Iterator[Fault]:
     config: dict[str, Any] = {"config": {"default_model": "m", "providers": {}, "models": {}}}
     full = error("spawn_error", "private file.*File too large")
     yield Fault(
-        "no room for temporary files",
+        "no disk space for temporary files",
         "disk_full",
         squeezed("file-size", 0, step("open", full, options=config)),
         [[]],

@@ -1,4 +1,4 @@
-"""The table of faults: for the terminal, and for docs/reliability.md."""
+"""The table of faults: for the terminal, and for docs/evidence/reliability.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.trace import Line
 
 from .fault import Fault
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs/reliability.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs/evidence/reliability.md"
 BEGIN, END = "<!-- Written by `tests/faults/run.py --update` from here -->", "<!-- to here. -->"
 HEADS = {"rust": "Rust", "python": "Python", "python-sync": "Python, blocking", "node": "Node"}
 
@@ -55,9 +55,9 @@ def stale(table: list[list[str]], count: int, update: bool, say: Callable[[str],
         return False
     if update:
         PAGE.write_text(new, "utf-8")
-        say("wrote docs/reliability.md")
+        say("wrote docs/evidence/reliability.md")
         return False
-    say("docs/reliability.md is not up to date: tests/faults/run.py --update writes it")
+    say("docs/evidence/reliability.md is not up to date: tests/faults/run.py --update writes it")
     return True
 
 

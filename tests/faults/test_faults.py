@@ -1,4 +1,4 @@
-"""What judges the faults: outcomes, the sweep, and the table."""
+"""The checks of the faults: outcomes, the sweep, and the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def trace(drain: Line, events: int = 1) -> list[Line]:
 GOOD = {"op": "drain", "error": "agent_exited", "signal": "SIGKILL", "message": "the agent was ended by SIGKILL"}
 
 
-def test_what_is_as_it_must_be() -> None:
+def test_expected_trace_has_no_complaint() -> None:
     assert FAULT.complaint(trace(GOOD)) is None
     assert FAULT.outcome(trace(GOOD)) == "`agent_exited` (signal SIGKILL)"
 
@@ -49,11 +49,11 @@ def test_what_is_as_it_must_be() -> None:
         ([*trace(GOOD)[:-1], {"error": "runner_watchdog"}], "operations ended"),
     ],
 )
-def test_what_is_not(lines: list[Line], complaint: str) -> None:
+def test_unexpected_trace_has_complaint(lines: list[Line], complaint: str) -> None:
     assert complaint in (FAULT.complaint(lines) or "")
 
 
-def test_in_a_sweep_a_failure_may_come_anywhere_but_no_success_after_it() -> None:
+def test_success_after_failure_in_sweep_is_reported() -> None:
     swept = Fault("family", "name", (OPEN, PROMPT, DRAIN, CLOSE), [], tolerant=DIED)
     assert swept.complaint(trace(GOOD)) is None
     assert swept.complaint(trace({"op": "drain", "ok": True})) is None
@@ -63,11 +63,11 @@ def test_in_a_sweep_a_failure_may_come_anywhere_but_no_success_after_it() -> Non
     late = Fault("family", "name", (OPEN, PROMPT, step("steer"), CLOSE), [], tolerant=DIED)
     lines = [*early, {"op": "steer", "ok": True}, {"op": "close", "ok": True}, *AFTER]
     assert "after a failure" in (late.complaint(cleaned(lines)) or "")
-    # A scenario that is wrong from the start is no fault of the agent's.
+    # A scenario that is invalid is not a fault of the agent.
     assert "1 of 8" in (swept.complaint(cleaned([{"error": "runner_problem", "message": "?"}])) or "")
 
 
-def test_lost_events_are_noticed_across_a_sweep() -> None:
+def test_lost_event_in_sweep_is_reported() -> None:
     def traces(lost: int) -> table.Traces:
         names = [f"killed_{way}_".replace(" ", "_") for way in ends.WAYS]
         counts = [lines - (lines == lost) for lines in range(ends.FULL_LINES + 1)]
@@ -82,21 +82,21 @@ def test_lost_events_are_noticed_across_a_sweep() -> None:
     assert len(list(ends.swept(traces(7)))) == len(ends.WAYS)
 
 
-def test_the_table_tells_languages_apart_where_they_differ() -> None:
+def test_table_has_column_for_each_language() -> None:
     good = trace(GOOD)
     other = trace({"op": "drain", "ok": True})
     rows = table.rows([FAULT], {"rust": {"name": good}, "node": {"name": other}})
     assert rows == [["fault", "tried", "Rust", "Node"], ["family", "1", "`agent_exited` (signal SIGKILL)", "nothing"]]
 
 
-def test_a_limit_leaves_so_many_numbers_free() -> None:
+def test_limit_leaves_wanted_descriptors_free() -> None:
     used = {0, 1, 2, 5}
     for free in range(6):
         limit = squeeze.nth_free(used, free)
         assert len(set(range(limit)) - used) == free
 
 
-def test_names_are_taken_once() -> None:
+def test_fault_names_are_unique() -> None:
     names = [fault.name for fault in [*ends.faults(), *lines.faults(), *starts.faults()]]
     assert len(names) == len(set(names))
     assert len(NEXT) == len(AFTER)

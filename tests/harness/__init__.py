@@ -1,1 +1,1 @@
-"""What `run_scenarios.py` is made of: scenarios, traces, the runners of the languages, and real agents."""
+"""The parts of `run_scenarios.py`: scenarios, traces, the runners of the languages, and real agents."""

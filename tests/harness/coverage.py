@@ -1,4 +1,4 @@
-"""What no scenario touches: events, error codes, options and operations that nothing would notice the loss of.
+"""The names that no scenario touches: events, error codes, options and operations whose loss no test would notice.
 
 The names are read from the Python package's sources, which have them in one place; they are the same in the other
 languages. The names of each language are compared in `names`.
@@ -22,7 +22,7 @@ _PARTS = {
     "audio_url": "AudioURLPart",
     "video_url": "VideoURLPart",
 }
-# What every scenario has without naming it: from the runner, or from the staging of real cases.
+# The options that every scenario has without naming them: from the runner, or from the staging of real cases.
 _ALWAYS_USED = {"executable", "work_dir", "config_file", "env", "handshake_timeout"}
 
 
@@ -35,7 +35,7 @@ def events(package: Path) -> set[str]:
 
 
 def error_codes(package: Path) -> set[str]:
-    """The codes of the errors that a program is meant to see: the base class's own tells of a defect."""
+    """The codes of the errors that programs can get. The code of the base class reports a defect."""
     return {
         str(node.value.value)
         for node in ast.walk(_parsed(package / "_errors.py"))
@@ -62,7 +62,7 @@ def _parsed(path: Path) -> ast.Module:
 
 
 def seen(package: Path, scenarios: list[Scenario], traces: Iterable[list[Line]]) -> Seen:
-    """What the scenarios show; the traces are those of this run."""
+    """The names in the scenarios and in the traces of this run."""
     known = events(package)
     lines = [line for trace in traces for line in trace]
     lines += [line for scenario in scenarios for line in scenario.expect or []]
@@ -93,14 +93,14 @@ def _call_options(programs: list[dict[str, Any]]) -> dict[str, set[str]]:
 
 
 def _done_by(op: dict[str, Any]) -> Iterator[str]:
-    """What an operation does, by the names that tables of them use."""
+    """The kinds of operations, by the names that tables use."""
     yield op["op"]
     if op["op"] == "open" and "agent" in op:
         yield next((call for call in ("resume", "fork") if call in op), "open in an agent")
 
 
 def untouched(package: Path, shown: Seen) -> list[str]:
-    """What is missing, as sentences."""
+    """The missing parts, as sentences."""
     return [
         f"no scenario {verb} {name}"
         for verb, names in (
@@ -124,7 +124,7 @@ def _events_in(value: Any, known: set[str]) -> Iterator[str]:
     if isinstance(kind, str) and "payload" in value:
         payload = value["payload"]
         if "error" in value:
-            # It could not be read, whatever it was meant to be.
+            # It could not be read.
             yield "UnknownEvent"
         elif kind == "ContentPart" and isinstance(payload, dict):
             yield _PARTS.get(str(payload.get("type")), "UnknownContentPart")

@@ -20,10 +20,10 @@ from .trace import compact
 
 UNPLAYED = "–"
 WORDS = ("yes", "unsupported", "lacking")
-"""What a cell says if all is well."""
+"""The text of a cell without problems."""
 TITLES = {"rust": "Rust", "python": "Python", "python-sync": "Python's blocking API", "node": "Node"}
 # They say nothing about what is played.
-_TOLD_ONLY = frozenset({"about", "needs", "before", "kimi_code"})
+_TOLD_ONLY = frozenset({"about", "needs", "before", "kimi_code", "kimi_web"})
 _ABOUT = (
     "What tests/real/cases came to. Written by `tests/run_scenarios.py --matrix`; `of` tells which state of the case."
 )
@@ -31,7 +31,7 @@ _ABOUT = (
 
 @dataclass
 class Row:
-    """What one case came to with one release, language by language."""
+    """The results of one case with one release, by language."""
 
     of: str
     words: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def fingerprint(scenario: Scenario, version: str) -> str:
 
 
 def add(results: Results, verdict: Verdict, of: str, languages: Iterable[str]) -> None:
-    """Adds what one case came to with one release, beside what other languages have found of the same case."""
+    """Adds the outcome of a case with a release to the outcomes of other languages."""
     play = verdict.play
     rows = results.setdefault(play.scenario.name, {})
     version = str(play.version)
@@ -116,9 +116,10 @@ def played(results: Results, scenario: Scenario, version: str) -> dict[str, str]
     return {language: "it was played before" for language, word in row.words.items() if word != "FAIL"}
 
 
-def cell(words: Mapping[str, str]) -> str:
+def cell(words: Mapping[str, str], languages: Iterable[str] = REAL_LANGUAGES) -> str:
     """One word if all languages agree, else each one's."""
-    names = [*REAL_LANGUAGES, *sorted(set(words) - set(REAL_LANGUAGES))]
+    languages = tuple(languages)
+    names = [*languages, *sorted(set(words) - set(languages))]
     found = {name: words.get(name, UNPLAYED) for name in names}
     if len(set(found.values())) == 1:
         return found[names[0]]
@@ -127,6 +128,8 @@ def cell(words: Mapping[str, str]) -> str:
 
 def protocol(release: releases.Release) -> str:
     """That the release speaks, for people."""
+    if release.server:
+        return "its API"
     if release.kimi_code:
         return release.wire.replace("acp-", "ACP ")
     return release.wire if release.wire == "legacy" else f"Wire {release.wire}"
@@ -138,7 +141,7 @@ def table(results: Results, scenarios: list[Scenario]) -> list[list[str]]:
     rows = [["", *(one.title for one in known)], ["speaks", *map(protocol, known)]]
     for scenario in scenarios:
         found = results.get(scenario.name, {})
-        cells = [cell(found[version].words if version in found else {}) for version in versions]
+        cells = [cell(found[one.version].words if one.version in found else {}, one.languages) for one in known]
         rows.append([scenario.name, *cells])
     return rows
 

@@ -22,6 +22,8 @@ _MIXINS = {"TokenUsageMethods": "TokenUsage", "ToolReturnValueMethods": "ToolRet
 RUST = {
     "Agent": "open_agent", "Agent.builder": "open_agent", "AgentOptions.open": "open_agent",
     "AgentOptions.validate": "open_agent", "Agent.list_sessions": "list_sessions", "Agent.close": "close_agent",
+    "Agent.delete_session": "delete_session", "Session.config_options": "config_options",
+    "Session.set_config_option": "set_config_option",
     "Agent.create_session": "open in an agent", "Agent.resume": "resume", "Agent.fork": "fork",
     "Session.builder": "open", "SessionOptions.start": "open", "SessionOptions.validate": "open",
     "testing.scripted_agent": "open", "prompt": "one_shot", "Turn": "prompt", "Session.prompt": "prompt",
@@ -29,10 +31,12 @@ RUST = {
     "Session.state": "state", "Session.protocol_version": "info", "Session.server": "info",
     "Session.capabilities": "info", "Session.slash_commands": "info", "Session.external_tools": "info",
     "Session.usage": "usage", "Turn.usage": "usage", "Session.replay": "replay", "Replay": "replay",
-    "Replay.next": "replay", "Session.set_plan_mode": "set_plan_mode", "Session.close": "close", "Turn.id": "turn",
+    "Replay.next": "replay", "Session.set_plan_mode": "set_plan_mode", "Session.undo": "undo",
+    "Session.close": "close", "Turn.id": "turn",
     "Session.cancel": "cancel_session", "Turn.text_stream": "text_stream", "TextStream": "text_stream",
     "TextStream.next": "text_stream", "PromptOptions.new": "prompt", "PromptOptions.timeout": "prompt",
-    "PromptOptions.idle_timeout": "prompt", "Session.close_with_timeout": "close",
+    "PromptOptions.idle_timeout": "prompt", "PromptOptions.budget": "prompt", "Budget": "prompt",
+    "Session.close_with_timeout": "close",
     "Agent.close_with_timeout": "close_agent",
     "Turn.discarded": "turn", "Turn.next": "next", "Turn.steps": "steps", "Step": "steps", "Step.n": "steps",
     "Step.next": "steps", "Turn.result": "result", "PromptResult.status": "result", "PromptResult.steps": "result",
@@ -54,9 +58,19 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "python": {
         "tool": _OWN_TESTS,
         "FunctionTool": _OWN_TESTS,
+        "KimiAgentError.help": _OWN_TESTS,
         "ToolArgumentError": _OWN_TESTS,
         "event_from_dict": _OWN_TESTS,
         "image": _OWN_TESTS,
+        "Policy": _OWN_TESTS,
+        "Policy.check": _OWN_TESTS,
+        "Policy.load": _OWN_TESTS,
+        "Policy.to_payload": _OWN_TESTS,
+        "Policy.warnings": _OWN_TESTS,
+        "PolicyVerdict": _OWN_TESTS,
+        "PolicyVerdict.decision": _OWN_TESTS,
+        "PolicyVerdict.rule": _OWN_TESTS,
+        "PolicyVerdict.source": _OWN_TESTS,
         "printable": _OWN_TESTS,
         "ApprovalRequest.options": _OWN_TESTS,
         "ToolCall.synthesized": _OWN_TESTS,
@@ -74,11 +88,17 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "InitializeResult": _HANDSHAKE,
     },
     "node": {
+        "TerminalResult": _ONLY_A_TYPE,
         "block": _OWN_TESTS,
         "hook": _OWN_TESTS,
         "Hook": _OWN_TESTS,
         "image": _OWN_TESTS,
         "isKimiAgentError": _OWN_TESTS,
+        "Policy": _OWN_TESTS,
+        "Policy.check": _OWN_TESTS,
+        "Policy.toJSON": _OWN_TESTS,
+        "Policy.warnings": _OWN_TESTS,
+        "PolicyVerdict": _ONLY_A_TYPE,
         "printable": _OWN_TESTS,
         "PromptOptions.signal": "an AbortSignal, which only JavaScript has, in the tests of its package",
         "reject": _OWN_TESTS,
@@ -94,20 +114,28 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "rust": {
         "ExternalTool.typed": _OWN_TESTS,
         "printable": _OWN_TESTS,
+        "Policy.check": _OWN_TESTS,
+        "Policy.check_json": _OWN_TESTS,
+        "Policy.from_json": _OWN_TESTS,
+        "Policy.from_toml": _OWN_TESTS,
+        "Policy.from_value": _OWN_TESTS,
+        "Policy.load": _OWN_TESTS,
+        "Policy.warnings": _OWN_TESTS,
         "wire.ContentPart.image_bytes": _OWN_TESTS,
         "wire.ContentPart.image_file": _OWN_TESTS,
         "Approval.reject": "a constructor; the runner makes it of JSON",
         "wire.Event.text": _OWN_TESTS,
         "RpcError.kind": "the code of the error tells it",
+        "Error.help": _OWN_TESTS,
         "Error.is_retryable": "the table of errors in `tests/errors` has it",
     },
 }
-"""What scenarios needn't touch, and why."""
+"""The names that scenarios need not touch, with reasons."""
 
 
 @dataclass
 class Report:
-    """What a runner has measured."""
+    """The measurements of a runner."""
 
     public: set[str] = field(default_factory=set)
     touched: set[str] = field(default_factory=set)
@@ -125,7 +153,7 @@ class Report:
 
 @dataclass
 class Seen:
-    """What the scenarios show, whatever the language."""
+    """The names in the scenarios, for all languages."""
 
     events: set[str]
     codes: set[str]
@@ -135,7 +163,7 @@ class Seen:
     """The keys that tools and hooks are described with, by `ExternalTool` and `Hook`."""
     agent_options: set[str] = field(default_factory=set)
     call_options: dict[str, set[str]] = field(default_factory=dict)
-    """What single calls are given, by `PromptOptions`, `OneShotOptions` and `CloseOptions`."""
+    """The options of single calls, by `PromptOptions`, `OneShotOptions` and `CloseOptions`."""
 
 
 def described(scenarios: list[Scenario]) -> dict[str, set[str]]:
@@ -148,7 +176,7 @@ def described(scenarios: list[Scenario]) -> dict[str, set[str]]:
 
 
 def untouched(names: dict[str, list[str]], reports: dict[str, Report], seen: Seen) -> list[str]:
-    """What is missing, and which exceptions are none any more, as sentences."""
+    """The missing names, and the exceptions that are not needed any more, as sentences."""
     complaints = []
     for language, listed in names.items():
         report = reports.get(language, Report())
@@ -180,6 +208,8 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
         return _snake(member) in given if owner else bool(given)
     if top == "SessionInfo":
         return "list_sessions" in seen.ops
+    if top in ("ConfigOption", "ConfigChoice"):
+        return "config_options" in seen.ops
     if language != "python" and (name.startswith("wire.") or top in seen.events):
         return _event(name) in seen.events
     if language != "python" and top in seen.described and _snake(member) in seen.described[top]:
@@ -192,12 +222,12 @@ def _is_touched(language: str, name: str, report: Report, seen: Seen) -> bool:
 
 _TYPES = {
     "python": dict.fromkeys(
-        ["AgentOptions", "Answer", "Approval", "Content", "ContentPart", "DisplayBlock", "Event", "HookAnswer",
-         "QuestionAnswer", "Request", "SessionOptions", "UserInput", "testing.ScriptAction", "testing.ScriptObject"],
-        _ONLY_A_TYPE),
+        ["AgentOptions", "Answer", "Approval", "Budget", "Content", "ContentPart", "DisplayBlock", "Event",
+         "HookAnswer", "QuestionAnswer", "Request", "SessionOptions", "UserInput", "testing.ScriptAction",
+         "testing.ScriptObject"], _ONLY_A_TYPE),
     "node": dict.fromkeys(
-        ["AgentOptions", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue", "HandlerFailure",
-         "RejectedApproval", "ToolCallInfo", "ToolCallRecord"], _ONLY_A_TYPE),
+        ["AgentOptions", "Budget", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue",
+         "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord"], _ONLY_A_TYPE),
 }  # fmt: skip
 _EVENT_NAMES = {"Text": "TextPart", "Think": "ThinkPart", "ImageUrl": "ImageURLPart", "AudioUrl": "AudioURLPart",
                 "VideoUrl": "VideoURLPart", "Unknown": "UnknownEvent"}  # fmt: skip
@@ -217,9 +247,8 @@ def _rust_touched(name: str, seen: Seen) -> bool:
         return code == "code" or bool({code, f"{code}_error"} & seen.codes)
     if owner == "RpcErrorKind":
         return code in seen.codes
-    return {"AgentExit": "agent_exited", "RpcError": "rpc_error"}.get(owner) in seen.codes and name not in EXCEPTIONS[
-        "rust"
-    ]
+    codes = {"AgentExit": "agent_exited", "RpcError": "rpc_error", "BudgetExceeded": "budget_exceeded"}
+    return codes.get(owner) in seen.codes and name not in EXCEPTIONS["rust"]
 
 
 def _renamed(name: str) -> str:

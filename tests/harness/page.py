@@ -1,4 +1,4 @@
-"""`docs/compatibility.md`: the table for people to read, with what explains its cells."""
+"""`docs/evidence/compatibility.md`: the table for people to read, with what explains its cells."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def document(results: Results, scenarios: list[Scenario]) -> str:
         "## What the cases show",
         _markdown([["case", "shows", "needs"], *([one.name, one.about, _codes(one.needs)] for one in scenarios)]),
         "## What came when",
-        "Where a case is **unsupported** or **lacking** with kimi-cli, the release is older than something it needs.",
-        _markdown([["needed", "which is", "since kimi-cli", "before that"], *map(_feature, releases.features())]),
+        "If a case is **unsupported** or **lacking** with kimi-cli, the release is older than a feature of the case.",
+        _markdown([["feature", "meaning", "since kimi-cli", "before"], *map(_feature, releases.features())]),
         "## Where older releases differ",
-        "These cases say **yes** with older releases of kimi-cli, too, but not all in them is as with the newest.",
+        "These cases are **yes** with older releases of kimi-cli, too, but with the following differences.",
         _markdown([["case", "before kimi-cli", "what differs"], *_differences(scenarios)]),
         *_kimi_code(scenarios),
         "## About the releases",
@@ -40,18 +40,18 @@ def document(results: Results, scenarios: list[Scenario]) -> str:
 
 _INTRODUCTION = """\
 The cases of `tests/real/cases` are played with real releases and a scripted model, in Rust, Python and Node.
-`make test-real` plays them all and writes this page; [tests/README.md](../tests/README.md) says what that takes.
-`make test` plays a [selection](../tests/README.md#all-of-it-and-a-selection).
+`make test-real` plays them all and writes this page. [tests/README.md](../../tests/README.md) has the requirements.
+`make test` plays a [selection](../../tests/README.md#all-of-it-and-a-selection).
 
-A word stands for all three languages; where they have not come to the same, each is named.
+A word is the result of all three languages. If the results differ, each language is named. Kimi Code before
+2.0.2, and its server before 2.1.0, are played in Python only.
 
-- **yes**: the case does with this release what it does with the newest of kimi-cli, but for what
-  [older agents](#where-older-releases-differ) and [Kimi Code](#where-kimi-code-differs) do otherwise.
-- **unsupported**: the release can't do it, and the SDK says so with `Unsupported` instead of going on without it. That
-  is played, too.
-- **lacking**: the release can't do it, and there is no call or option that the SDK could refuse. What a program finds
-  instead is told below, [of kimi-cli](#what-came-when) and [of Kimi Code](#where-kimi-code-differs); there is nothing
-  to play.
+- **yes**: the result is the same as with the newest release of kimi-cli, except for the differences of
+  [older releases](#where-older-releases-differ) and of [Kimi Code](#where-kimi-code-differs).
+- **unsupported**: the release does not have the feature, and the SDK raises `Unsupported`. A test checks that.
+- **lacking**: the release does not have the feature, and there is no call or option that the SDK could refuse. The
+  differences for a program are described below for [kimi-cli](#what-came-when) and for
+  [Kimi Code](#where-kimi-code-differs). Such a case is not played.
 - **{unplayed}**: not played since the case was last changed.""".replace("{unplayed}", UNPLAYED)
 
 
@@ -70,24 +70,33 @@ def _feature(one: releases.Feature) -> list[str]:
 
 
 def _kimi_code(scenarios: Iterable[Scenario]) -> list[str]:
-    newest = next(version for version in reversed(releases.versions()) if releases.release(version).kimi_code)
-    casts = [(one, releases.cast(one, newest)) for one in scenarios]
-    rows = [
-        [one.name, _otherwise(one, cast)] for one, cast in casts if cast.missing is not None or "kimi_code" in one.data
-    ]
+    known = [releases.release(version) for version in releases.versions()]
+
+    def rows(key: str, server: bool) -> list[list[str]]:
+        newest = next(one.version for one in reversed(known) if one.kimi_code and one.server == server)
+        casts = [(one, releases.cast(one, newest)) for one in scenarios]
+        return [
+            [one.name, _otherwise(one, cast, key)] for one, cast in casts if cast.missing is not None or key in one.data
+        ]
+
     return [
         "## Where Kimi Code differs",
-        "It speaks ACP, and [its tools](kimi-code.md#moving-from-kimi-cli) have other names: where a case has `Shell`, "
-        "the model calls `Bash`. What ACP tells otherwise of every turn is [on its own "
-        "page](kimi-code.md#what-is-otherwise). In these cases there is more:",
-        _markdown([["case", "what differs"], *rows]),
+        "It speaks ACP, and [its tools](../guides/use-kimi-code.md#move-from-kimi-cli) have other names. For example, "
+        "the model calls `Bash` instead of `Shell`. [Differences of Kimi Code](../reference/kimi-code.md) describes "
+        "the differences of every turn over ACP. These cases have more differences:",
+        _markdown([["case", "what differs"], *rows("kimi_code", False)]),
+        "## Where Kimi Code's server differs",
+        'With `dialect="kimi-web"` the SDK uses [Kimi Code\'s own '
+        "server](../guides/use-kimi-code.md#kimi-codes-own-server), which reports steps and tokens like kimi-cli. "
+        "These cases have more differences:",
+        _markdown([["case", "what differs"], *rows("kimi_web", True)]),
     ]
 
 
-def _otherwise(scenario: Scenario, cast: releases.Cast) -> str:
+def _otherwise(scenario: Scenario, cast: releases.Cast, key: str) -> str:
     if cast.missing is None:
-        return str(scenario.data["kimi_code"]["why"])
-    why = scenario.data.get("kimi_code", {}).get("why", f"It has no {cast.missing.about}.")
+        return str(scenario.data[key]["why"])
+    why = scenario.data.get(key, {}).get("why", f"It has no {cast.missing.about}.")
     word = f"**unsupported**: `Unsupported` from `{cast.missing.refused}`" if cast.refused else "**lacking**"
     return f"{word}. {why}"
 

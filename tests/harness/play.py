@@ -30,7 +30,7 @@ class Play:
     outcomes: dict[str, runners.Outcome] = field(default_factory=dict)
     skips: dict[str, str] = field(default_factory=dict)
     missing: releases.Feature | None = None
-    """What the release lacks; then there is either nothing to play, or only the refusal."""
+    """The features that the release lacks; then there is either nothing to play, or only the refusal."""
     unused: dict[str, int] = field(default_factory=dict)
     over: str | None = None
     """The protocol of the scripted agent, if it isn't Wire."""

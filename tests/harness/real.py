@@ -19,17 +19,17 @@ from .scenario import Scenario, fill, prepared
 
 REAL = Path(__file__).resolve().parent.parent / "real"
 # They would overrule the case's configuration, or lead a request past the scripted model.
-_OVERRULING = ("KIMI_", "OPENAI_", "MOONSHOT_")
+_OVERRULING = ("KIMI_", "OPENAI_", "MOONSHOT_", "ANTHROPIC_", "CLAUDE", "GEMINI_", "GOOGLE_")
 _KEPT = ("KIMI_AGENT_TEST_CACHE", "KIMI_TEST_PYTHON")
 HANDSHAKE_SECONDS = 100
 # Of the options that a case is given here, those that are an agent's where it opens one for several sessions.
-AGENT_OPTIONS = ("env", "handshake_timeout")
-# An agent that nobody waits for any more may take this long to go.
+AGENT_OPTIONS = ("dialect", "env", "handshake_timeout")
+# How long an agent may take to exit after its session was dropped.
 LINGER_SECONDS = 20.0
 
 
 def configuration(base_url: str) -> dict[str, Any]:
-    """What the agent is told about its model, unless a case overrides it."""
+    """The agent's configuration of its model, unless a case overrides it."""
     return {
         "default_model": "scripted",
         "telemetry": False,
@@ -137,6 +137,8 @@ def staged(scenario: Scenario, directory: Path, release: Release) -> Iterator[tu
         options = dict(case.get("options", {}))
         if "config" not in options and not is_at_home:
             options.setdefault("config_file", str(place))
+        if release.server:
+            options["dialect"] = "kimi-web"
         options.setdefault("work_dir", str(directory / "work"))
         options.setdefault("handshake_timeout", HANDSHAKE_SECONDS)
         options["env"] = {

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from . import kimi_code
-from .scenario import BadScenario, Scenario, fill, numbers
+from .scenario import REAL_LANGUAGES, BadScenario, Scenario, fill, numbers
 
 TABLE = Path(__file__).resolve().parent.parent / "real" / "releases.json"
+
+
+SERVER = "kimi-code-web-"
+"""What the names of releases begin with that are played over Kimi Code's own server."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Feature:
     refused: str | None
     """The operation in which the SDK raises `Unsupported` where the feature is missing."""
     instead: str
-    """What a program finds where nothing is refused."""
+    """The capabilities of an agent that refuses nothing."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,13 @@ class Release:
     config_at_home: bool
     """It has no flag for a configuration file, and reads the one in the home directory."""
     original: bool
-    """Its `kimi` is no agent any more, and what it was is started another way."""
+    """Its `kimi` is not an agent any more. The agent is started differently."""
     kimi_code: bool = False
     """It is one of Kimi Code, which came after kimi-cli."""
+    server: bool = False
+    """It is Kimi Code over its own server, not over ACP."""
+    languages: tuple[str, ...] = REAL_LANGUAGES
+    """The languages that its cases are played in."""
 
     @property
     def number(self) -> str:
@@ -47,7 +55,8 @@ class Release:
     @property
     def title(self) -> str:
         """As people call it; those of kimi-cli by their number."""
-        return f"Kimi Code {self.number}" if self.kimi_code else self.version
+        over = " over its server" if self.server else ""
+        return f"Kimi Code {self.number}{over}" if self.kimi_code else self.version
 
 
 @functools.cache
@@ -65,7 +74,7 @@ def versions() -> list[str]:
 
 
 def kimi_cli() -> list[str]:
-    """Those of kimi-cli, which speak Wire, oldest first."""
+    """The releases of kimi-cli, which speak Wire, oldest first."""
     return [version for version in versions() if not release(version).kimi_code]
 
 
@@ -81,11 +90,21 @@ def quick_left_out(case: str, version: str, languages: list[str]) -> dict[str, s
     return {language: f"it is the turn of {chosen}" for language in languages if language != chosen}
 
 
+def other_languages(version: str, languages: list[str]) -> dict[str, str]:
+    """The languages that a release is not played in, and why."""
+    played = release(version).languages
+    why = f"its cases are played in {', '.join(played)} only"
+    return {language: why for language in languages if language not in played}
+
+
 def release(version: str) -> Release:
-    """What the table says; a release that isn't in it is taken for one that has everything."""
+    """The entry of the table; a release that is not in it is taken for one that has everything."""
     row = table()["releases"].get(version, {})
     lacks = row.get("lacks", [])
-    missing = tuple(one for one in features() if numbers(version) < numbers(one.since) or one.name in lacks)
+    is_kimi_code = version.startswith("kimi-code-")
+    missing = tuple(
+        one for one in features() if one.name in lacks or (not is_kimi_code and numbers(version) < numbers(one.since))
+    )
     return Release(
         version=version,
         wire=row.get("wire", "unknown"),
@@ -94,7 +113,9 @@ def release(version: str) -> Release:
         options=row.get("options", {}),
         config_at_home=row.get("config") == "home",
         original=row.get("entry") == "original",
-        kimi_code=version.startswith("kimi-code-"),
+        kimi_code=is_kimi_code,
+        server=version.startswith(SERVER),
+        languages=tuple(row.get("languages", REAL_LANGUAGES)),
     )
 
 
@@ -104,7 +125,7 @@ class Cast:
 
     scenario: Scenario
     missing: Feature | None = None
-    """What the release lacks of what the case needs."""
+    """The features that the case needs and the release lacks."""
 
     @property
     def refused(self) -> bool:
@@ -120,10 +141,10 @@ def cast(scenario: Scenario, version: str) -> Cast:
         raise BadScenario(f"{scenario.path}: 'needs' names {sorted(unknown)[0]!r}, which is no feature")
     told = False
     if found.kimi_code:
-        own = scenario.data.get("kimi_code", {})
+        own = kimi_code.own(scenario, found.number, found.server)
         # A course of its own does without.
         told = "expect" in own
-        scenario = kimi_code.cast(scenario)
+        scenario = kimi_code.cast(scenario, own, found.server)
         if "refused" in own or "lacking" in own:
             feature = Feature("kimi_code", found.number, own["why"], own.get("refused"), own["why"])
             return Cast(_cut(scenario, feature), feature)

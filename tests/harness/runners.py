@@ -26,7 +26,7 @@ class RunnerMissing(Exception):
 
 @dataclass
 class Outcome:
-    """What a runner did with one case."""
+    """The result of a runner for one case."""
 
     lines: list[Line] = field(default_factory=list)
     problem: str | None = None
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def command(language: str, python: str | None = None) -> list[str]:
-    """What starts the runner. `SCENARIO_RUNNER_<LANGUAGE>`, a JSON list, takes the place of all of this."""
+    """The command that starts the runner. `SCENARIO_RUNNER_<LANGUAGE>`, a JSON list, replaces it."""
     chosen = os.environ.get(f"SCENARIO_RUNNER_{language.upper().replace('-', '_')}")
     if chosen:
         return [str(part) for part in json.loads(chosen)]
@@ -109,7 +109,7 @@ def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str]
             row = rows.get(timeout=SILENCE_SECONDS)
         except queue.Empty:
             if silent:
-                # It is dead: whoever else holds its output isn't waited for.
+                # It is dead: do not wait for other processes that hold its output.
                 break
             silent = True
             _stop(process)

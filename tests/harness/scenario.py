@@ -14,22 +14,23 @@ LANGUAGES = ("rust", "python", "python-sync", "node")
 """The Python package has two APIs; the blocking one counts as a language."""
 
 REAL_LANGUAGES = ("rust", "python", "node")
-"""What real agents are played through, unless others are asked for."""
+"""The default cases of real agents."""
 
 _KEYS = {
     "name", "about", "agent", "options", "program", "expect", "keep", "unordered", "skip", "trace_handlers",
-    "needs", "before", "kimi_code",
+    "needs", "before", "kimi_code", "kimi_web", "agents",
 }  # fmt: skip
 _KIMI_KEYS = {"model", "config", "files"}
 _BEFORE_KEYS = {"release", "why", "model", "expect", "program"}
-_KIMI_CODE_KEYS = {"why", "refused", "lacking", "model", "config", "files", "expect", "program", "options"}
-_NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before", "kimi_code"}
+_KIMI_CODE_KEYS = {"why", "refused", "lacking", "model", "config", "files", "expect", "program", "options", "before"}
+_AGENTS_KEYS = {"why", "refused", "lacking", "model", "files", "expect", "program", "options"}
+_NOT_FOR_RUNNERS = {"expect", "keep", "skip", "unordered", "needs", "before", "kimi_code", "kimi_web", "agents"}
 OPS = {
-    "open_agent", "list_sessions", "close_agent", "open", "prompt", "next", "drain", "steps", "result",
-    "raise_for_status", "cancel", "steer", "respond", "set_plan_mode", "replay", "usage", "state", "info", "session",
-    "turn", "leave", "one_shot", "close", "touch", "read", "exists", "wait_outside", "spawn_result", "spawn_drain",
-    "join", "result_and_drain", "two_loops", "text_stream",
-    "cancel_session",
+    "open_agent", "list_sessions", "delete_session", "close_agent", "open", "prompt", "next", "drain", "steps",
+    "result", "raise_for_status", "cancel", "steer", "respond", "set_plan_mode", "set_config_option", "config_options",
+    "undo", "replay", "usage", "state", "info",
+    "session", "turn", "leave", "one_shot", "close", "touch", "read", "exists", "wait_outside", "spawn_result",
+    "spawn_drain", "join", "result_and_drain", "two_loops", "text_stream", "cancel_session",
 }  # fmt: skip
 
 
@@ -56,7 +57,7 @@ class Scenario:
 
     @property
     def kimi(self) -> dict[str, Any]:
-        """What the agent of a real case needs; empty for a scripted one."""
+        """The needs of a real case's agent; empty for a scripted one."""
         return dict(self.data["agent"].get("kimi", {}))
 
     @property
@@ -195,11 +196,15 @@ def _complaint(data: Any) -> str | None:
             return f"unknown key {sorted(unknown)[0]!r} in 'agent.kimi'"
         if not data.get("expect"):
             return "a real case needs 'expect'"
-    elif {"needs", "before", "kimi_code"} & set(data):
-        return "'needs', 'before' and 'kimi_code' are for real cases"
-    own = data.get("kimi_code", {"why": ""})
-    if not (isinstance(own, dict) and "why" in own and set(own) <= _KIMI_CODE_KEYS):
-        return f"'kimi_code' has 'why' and what is otherwise with it: {json.dumps(own)}"
+    elif {"needs", "before", "kimi_code", "kimi_web", "agents"} & set(data):
+        return "'needs', 'before', 'kimi_code', 'kimi_web' and 'agents' are for real cases"
+    for name in ("kimi_code", "kimi_web"):
+        own = data.get(name, {"why": ""})
+        if not (isinstance(own, dict) and "why" in own and set(own) <= _KIMI_CODE_KEYS):
+            return f"'{name}' has 'why' and what is otherwise with it: {json.dumps(own)}"
+    for name, other in data.get("agents", {}).items():
+        if not {"why"} <= set(other) <= _AGENTS_KEYS:
+            return f"{name} in 'agents' has 'why' and what differs with it: {sorted(other)}"
     for entry in data.get("before", []):
         if not {"release", "why"} <= set(entry) <= _BEFORE_KEYS:
             return f"an entry of 'before' has 'release', 'why' and what differs: {sorted(entry)}"

@@ -1,4 +1,4 @@
-"""What counts as touched by a scenario."""
+"""The coverage of scenarios."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Untouched(unittest.TestCase):
         for name, text in (("_wire.py", WIRE), ("_errors.py", ERRORS), ("_option_types.py", OPTIONS)):
             (self.package / name).write_text(text, "utf-8")
 
-    def test_everything_is_missed(self) -> None:
+    def test_coverage_without_scenarios_misses_everything(self) -> None:
         missing = coverage.untouched(self.package, coverage.seen(self.package, [], []))
         for name in ("shows the event TextPart", "fails with timeout", "sets the option yolo", "the operation open"):
             self.assertTrue(any(name in row for row in missing), name)
         self.assertFalse(any("internal_error" in row or "executable" in row for row in missing))
 
-    def test_what_could_not_be_read_shows_nothing_of_its_type(self) -> None:
+    def test_unreadable_event_does_not_cover_its_type(self) -> None:
         trace: list[Line] = [
             {"event": {"type": "ContentPart", "payload": "no part", "error": "why"}},
             {"event": {"type": "TurnEnd", "payload": [], "error": "why"}},
         ]
         self.assertEqual(coverage.seen(self.package, [], [trace]).events, {"UnknownEvent"})
 
-    def test_nothing_is_missed(self) -> None:
+    def test_coverage_by_complete_scenarios_misses_nothing(self) -> None:
         program = [{"op": op} for op in OPS]
         data = {"name": "one", "program": program, "options": {"model": "m", "yolo": True}}
         text = {"type": "ContentPart", "payload": {"type": "text", "text": "a"}}

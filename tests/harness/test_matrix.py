@@ -39,21 +39,21 @@ def found(scenario: Scenario, outcomes: dict[str, list[dict[str, Any]]]) -> matr
 
 
 class Committed(unittest.TestCase):
-    """What is kept in the repository is whole, belongs to the cases as they are, and is what the page says."""
+    """The stored results are complete, belong to the current cases, and agree with the page."""
 
     def setUp(self) -> None:
         self.scenarios = load_all(ROOT / "tests/real/cases")
         self.results = matrix.read(ROOT / "tests/real/results.json")
 
-    def test_no_cell_is_unexplained(self) -> None:
+    def test_every_table_cell_has_result(self) -> None:
         cells = matrix.unexplained(matrix.current(self.results, self.scenarios), self.scenarios)
         self.assertEqual(cells, [], "`tests/run_scenarios.py --matrix --missing` plays what is missing")
 
-    def test_page(self) -> None:
-        written = (ROOT / "docs/compatibility.md").read_text("utf-8")
+    def test_page_matches_results(self) -> None:
+        written = (ROOT / "docs/evidence/compatibility.md").read_text("utf-8")
         self.assertEqual(page.document(self.results, self.scenarios), written, "`--matrix --missing` writes it anew")
 
-    def test_nothing_is_left_over(self) -> None:
+    def test_results_have_no_unknown_entries(self) -> None:
         self.assertEqual(matrix.current(self.results, self.scenarios), self.results)
 
 
@@ -61,22 +61,22 @@ class Words(unittest.TestCase):
     def word(self, needs: list[str], lines: list[dict[str, Any]]) -> str:
         return found(case(needs), {"rust": lines})["one"]["1.13.0"].words["rust"]
 
-    def test_words(self) -> None:
+    def test_outcome_has_its_table_word(self) -> None:
         self.assertEqual(self.word([], OPENED), "yes")
         self.assertEqual(self.word([], []), "FAIL")
         self.assertEqual(self.word(["hooks"], [{"op": "open", "error": "unsupported"}]), "unsupported")
         self.assertEqual(self.word(["hooks"], OPENED), "FAIL")
         self.assertEqual(self.word(["questions"], []), "lacking")
 
-    def test_one_language_fails(self) -> None:
+    def test_failure_of_one_language_is_named(self) -> None:
         rows = found(case(), {"rust": OPENED, "python": [], "node": OPENED})
         self.assertEqual(rows["one"]["1.13.0"].words, {"rust": "yes", "python": "FAIL", "node": "yes"})
 
-    def test_languages_that_disagree(self) -> None:
+    def test_disagreeing_languages_are_named(self) -> None:
         rows = found(case(), {"rust": OPENED, "python": [*OPENED, {"op": "close", "ok": True}], "node": OPENED})
         self.assertEqual(rows["one"]["1.13.0"].words, {"rust": "FAIL", "python": "FAIL", "node": "yes"})
 
-    def test_a_language_that_was_not_asked_is_kept(self) -> None:
+    def test_result_of_unplayed_language_is_kept(self) -> None:
         results = found(case(), {"rust": OPENED})
         of = matrix.fingerprint(case(), "1.13.0")
         matrix.add(results, verdict(case(), {"node": OPENED}), of, ["node"])
@@ -84,7 +84,7 @@ class Words(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
-    def test_a_changed_case_has_not_been_played(self) -> None:
+    def test_changed_case_counts_as_not_played(self) -> None:
         results = found(case(), {"rust": OPENED})
         told = case(about="It still does one thing.")
         changed = case(program=[{"op": "open"}, {"op": "close"}])
@@ -93,8 +93,7 @@ class Kept(unittest.TestCase):
         self.assertEqual(matrix.played(results, told, "1.13.0"), {"rust": "it was played before"})
         self.assertEqual(matrix.played(results, changed, "1.13.0"), {})
 
-    def test_what_older_releases_expect_is_theirs(self) -> None:
-        """A difference of an old release leaves alone what was found with newer ones."""
+    def test_change_for_old_release_keeps_others(self) -> None:
         changed = case(before=[{"release": "1.5", "why": "it is slow", "expect": [{"op": "close", "ok": True}]}])
         self.assertEqual(matrix.fingerprint(case(), "1.13.0"), matrix.fingerprint(changed, "1.13.0"))
         self.assertNotEqual(matrix.fingerprint(case(), "1.0"), matrix.fingerprint(changed, "1.0"))
@@ -105,7 +104,7 @@ class Kept(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    def test_kimi_code_is_explained(self) -> None:
+    def test_row_of_kimi_code_has_its_reasons(self) -> None:
         """Each case that it can't do, or does otherwise, is in its section."""
         scenarios = load_all(ROOT / "tests/real/cases")
         told = page.document({}, scenarios).split("## Where Kimi Code differs\n")[1].split("\n## ")[0]
@@ -117,6 +116,22 @@ class Page(unittest.TestCase):
                 self.assertNotIn(expected, told)
             else:
                 self.assertIn(expected, told)
+
+    def test_kimi_code_server_row_has_reasons(self) -> None:
+        scenarios = load_all(ROOT / "tests/real/cases")
+        told = page.document({}, scenarios).split("## Where Kimi Code's server differs\n")[1].split("\n## ")[0]
+        for scenario in scenarios:
+            missing = releases.cast(scenario, "kimi-code-web-2.1.0").missing
+            is_told = missing is not None or "kimi_web" in scenario.data
+            self.assertEqual(f"\n| {scenario.name} |" in told, is_told, scenario.name)
+
+
+class Languages(unittest.TestCase):
+    def test_release_played_in_one_language_names_it(self) -> None:
+        self.assertEqual(matrix.cell({"python": "yes"}, ["python"]), "yes")
+        self.assertEqual(matrix.cell({"python": "yes"}), "Rust –, Python yes, Node –")
+        self.assertEqual(list(releases.other_languages("kimi-code-web-2.0.2", ["rust", "python"])), ["rust"])
+        self.assertEqual(releases.other_languages("1.51.0", ["rust", "python"]), {})
 
 
 if __name__ == "__main__":

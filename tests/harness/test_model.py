@@ -31,14 +31,14 @@ class Model(unittest.TestCase):
     def text(self, response: http.client.HTTPResponse) -> str:
         return "".join(delta.get("content") or "" for delta in self.deltas(response))
 
-    def test_replies_for_one_of_several_agents(self) -> None:
+    def test_reply_can_be_for_one_agent(self) -> None:
         model = self.serve({"for": "main", "text": "first"}, {"for": "main", "text": "second"}, {"text": "other"})
         main, helper = [{"content": "main"}], [{"content": "helper"}]
         texts = [self.text(self.ask(model, messages=messages)) for messages in (main, helper, helper, main)]
         self.assertEqual(texts, ["first", "other", "(no reply left)", "second"])
         self.assertEqual(model.unused, 0)
 
-    def test_needs_and_lacks(self) -> None:
+    def test_unmet_needs_of_reply_are_reported(self) -> None:
         model = self.serve({"needs": ["x"], "text": "t"}, {"lacks": ["x"], "text": "t"}, {"offers": ["Shell"]})
         self.assertIn("it lacks 'x'", self.text(self.ask(model)))
         self.assertIn("it has 'x'", self.text(self.ask(model, messages=[{"content": "x"}])))

@@ -29,22 +29,22 @@ def complaints(language: str, listed: list[str], report: Report | None = None) -
 
 
 class Untouched(unittest.TestCase):
-    def test_a_name_that_is_listed_must_be_touched(self) -> None:
+    def test_listed_name_must_be_touched(self) -> None:
         for language in ("python", "node", "rust"):
             self.assertEqual(
                 complaints(language, ["Session.invented"]), [f"no scenario touches Session.invented ({language})"]
             )
 
-    def test_so_must_one_that_is_only_public(self) -> None:
+    def test_unlisted_public_name_must_be_used(self) -> None:
         report = Report(public={"Turn.cancel", "Turn.steer"}, touched={"Turn", "Turn.cancel"})
         self.assertEqual(complaints("node", [], report), ["no scenario touches Turn.steer (node)"])
 
-    def test_a_field_counts_as_its_class_does(self) -> None:
+    def test_field_counts_as_touched_with_its_class(self) -> None:
         report = Report(public={"Reject"}, touched={"Reject"})
         self.assertEqual(complaints("python", ["Reject.feedback"], report), [])
         self.assertEqual(len(complaints("python", ["Reject.feedback"], Report(public={"Reject"}))), 2)
 
-    def test_options_events_and_descriptions_are_in_the_scenarios(self) -> None:
+    def test_options_events_and_descriptions_count_from_scenarios(self) -> None:
         shown = [
             "AgentOptions",
             "AgentOptions.env",
@@ -57,20 +57,20 @@ class Untouched(unittest.TestCase):
         missing = ["SessionOptions.yolo", "AgentOptions.closeTimeout", "TurnEnd", "ExternalTool.handler"]
         self.assertEqual(len(complaints("node", missing)), 4)
 
-    def test_options_of_calls_are_in_the_programs(self) -> None:
+    def test_options_of_calls_count_from_programs(self) -> None:
         self.assertEqual(complaints("node", ["PromptOptions", "PromptOptions.idleTimeout"]), [])
         missing = ["PromptOptions.timeout", "CloseOptions", "CloseOptions.timeout"]
         self.assertEqual(len(complaints("node", missing)), 3)
 
-    def test_a_table_says_what_calls_rusts_names(self) -> None:
+    def test_table_maps_operations_to_rust_names(self) -> None:
         self.assertEqual(complaints("rust", ["Session.prompt", "Error.Timeout", "wire.ContentPart.Text"]), [])
         missing = ["Session.replay", "Error.Spawn", "wire.Event.TurnEnd", "RpcErrorKind.AuthExpired"]
         self.assertEqual(len(complaints("rust", missing)), 4)
 
-    def test_pythons_events_are_measured_all_the_same(self) -> None:
+    def test_python_events_are_measured(self) -> None:
         self.assertEqual(len(complaints("python", ["TextPart"])), 1)
 
-    def test_an_exception_must_be_one(self) -> None:
+    def test_needless_exception_is_reported(self) -> None:
         report = Report(public={"tool", "prompt"}, touched={"tool"})
         with mock.patch.dict(names.EXCEPTIONS, {"node": {"tool": "why", "gone": "why", "prompt": "why"}}):
             found = names.untouched({"node": []}, {"node": report}, SEEN)
@@ -95,15 +95,15 @@ class Skips(unittest.TestCase):
         one.outcomes["node"] = runners.Outcome(lines)
         return play.judge(one, list(LANGUAGES))
 
-    def test_a_skip_that_is_needed_is_fine(self) -> None:
+    def test_needed_skip_is_accepted(self) -> None:
         self.assertEqual(self.judged([{"op": "open", "error": "unsupported"}]).status, "pass")
 
-    def test_a_skip_that_no_longer_is_fails(self) -> None:
+    def test_needless_skip_fails(self) -> None:
         verdict = self.judged([{"op": "open", "ok": True}])
         self.assertEqual(verdict.status, "FAIL")
         self.assertIn("node: it is declared not to play this", verdict.complaints[0])
 
-    def test_what_is_not_played_without_a_word_fails(self) -> None:
+    def test_undeclared_skip_fails(self) -> None:
         data = {"name": "one", "agent": {"script": []}, "expect": []}
         one = play.Play(Scenario(Path("one.json"), data), outcomes={"rust": runners.Outcome()})
         self.assertIn("node: the runner didn't run it", play.judge(one, ["rust", "node"]).complaints)

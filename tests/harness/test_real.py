@@ -1,4 +1,4 @@
-"""What a real agent finds: its configuration, as files and variables."""
+"""The configuration of a real agent, as files and variables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Staged(unittest.TestCase):
         with real.staged(Scenario(Path("one.json"), CASE), directory, releases.release(version)) as (case, _):
             return directory, case["options"]
 
-    def test_kimi_code_has_a_home_of_its_own(self) -> None:
+    def test_kimi_code_gets_its_own_home(self) -> None:
         directory, options = self.stage("kimi-code-2.1.0")
         home = directory / "home"
         text = (home / ".kimi-code/config.toml").read_text("utf-8")
@@ -39,14 +39,14 @@ class Staged(unittest.TestCase):
         self.assertEqual((options["env"]["HOME"], options["env"]["A"]), (str(home), "b"))
         self.assertRegex(options["env"]["PATH"].split(":")[0], r"kimi-code-2\.1\.0/node_modules/node-.*/bin$")
 
-    def test_kimi_cli_is_told_of_its_configuration_or_finds_it_at_home(self) -> None:
+    def test_kimi_cli_gets_option_or_file(self) -> None:
         directory, options = self.stage("1.51.0")
         self.assertEqual(options["config_file"], str(directory / "config.json"))
         directory, options = self.stage("0.58")
         self.assertNotIn("config_file", options)
         self.assertTrue((directory / "home/.kimi/config.json").exists())
 
-    def test_an_agent_for_several_sessions_gets_what_is_its_own(self) -> None:
+    def test_shared_agent_gets_only_its_own_options(self) -> None:
         options = {"env": {"A": "b"}, "handshake_timeout": 100, "work_dir": "/w"}
         program = [{"op": "open_agent", "options": {"handshake_timeout": 5}}, {"op": "open", "agent": "agent"}]
         told = real.with_agent_options(program, options)

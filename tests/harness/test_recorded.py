@@ -21,7 +21,7 @@ def event(kind: str, **payload: object) -> str:
 
 
 class Kept(unittest.TestCase):
-    def test_every_release_has_recordings_of_cases_that_are_there(self) -> None:
+    def test_releases_have_recordings_of_existing_cases(self) -> None:
         names = {*record.CASES}
         for version in releases.kimi_cli():
             found = {path.stem for path in (record.RECORDED / version).glob("*.wire")}
@@ -31,7 +31,7 @@ class Kept(unittest.TestCase):
             record.scenario(name)
         self.assertLessEqual({case.name for case in load_all(record.RECORDED / "cases")}, names)
 
-    def test_they_are_small_and_each_shows_something(self) -> None:
+    def test_recordings_are_small_and_none_is_superfluous(self) -> None:
         paths = list(record.RECORDED.glob("*/*.wire"))
         self.assertLess(sum(path.stat().st_size for path in paths), 400_000)
         wires = {version: releases.release(version).wire for version in releases.kimi_cli()}
@@ -39,7 +39,7 @@ class Kept(unittest.TestCase):
 
 
 class Made(unittest.TestCase):
-    def test_ids_paths_and_times_are_replaced_and_the_same_stays_the_same(self) -> None:
+    def test_ids_paths_and_times_are_replaced_consistently(self) -> None:
         cleaner = record.Cleaner(Path("/scratch/case"))
         line = (
             f'{{"id":"{APPROVAL}","at":"/scratch/case/work","hook":"0a1b2c3d4e5f","created_at":17.25,"duration_ms":9}}'
@@ -51,7 +51,7 @@ class Made(unittest.TestCase):
 
 
 class Chosen(unittest.TestCase):
-    def test_what_shows_nothing_of_its_own_goes(self) -> None:
+    def test_superfluous_recordings_are_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for version, name, text in [
                 ("1", "less", event("StepBegin", n=1)),

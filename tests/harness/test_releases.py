@@ -27,45 +27,45 @@ def case(**changes: Any) -> Scenario:
 
 
 class Cast(unittest.TestCase):
-    def test_every_case_can_be_cast_for_every_release(self) -> None:
+    def test_every_case_fits_every_release(self) -> None:
         for scenario in load_all(CASES):
             for version in releases.versions():
                 cast = releases.cast(scenario, version)
                 self.assertTrue(cast.scenario.expect, f"{scenario.name} with {version}")
 
-    def test_kimi_code_is_told_in_its_own_words(self) -> None:
+    def test_kimi_code_scripts_use_own_tool_names(self) -> None:
         for scenario in load_all(CASES):
             cast = releases.cast(scenario, KIMI_CODE)
-            # What it does not have must be told by an option, a call, or by a word in the case.
+            # An option, a call or a field of the case must show what it does not have.
             used = trace.compact(cast.scenario.kimi.get("model", []))
             if cast.missing is None:
                 self.assertFalse([name for name in kimi_code.TOOLS if f'"name":"{name}"' in used], scenario.name)
 
-    def test_whole(self) -> None:
+    def test_case_without_missing_features_is_whole(self) -> None:
         cast = releases.cast(case(needs=["steer"]), "1.20.0")
         self.assertIsNone(cast.missing)
         self.assertEqual(cast.scenario.expect, [{"op": "info", "protocol_version": "1.4", "server": "1.20.0"}])
 
-    def test_cut_where_it_is_refused(self) -> None:
+    def test_case_ends_at_refused_feature(self) -> None:
         cast = releases.cast(case(needs=["steer"]), "1.13.0")
         self.assertTrue(cast.refused)
         self.assertEqual(cast.scenario.data["program"][-1]["op"], "steer")
         self.assertEqual(cast.scenario.expect, [{"op": "steer", "error": "unsupported"}])
 
-    def test_the_opening_is_refused_first(self) -> None:
+    def test_refused_opening_ends_case(self) -> None:
         cast = releases.cast(case(needs=["questions", "steer", "hooks"]), "1.13.0")
         self.assertEqual(cast.scenario.data["program"], [{"op": "open"}])
 
-    def test_nothing_to_refuse(self) -> None:
+    def test_feature_without_call_refuses_nothing(self) -> None:
         cast = releases.cast(case(needs=["questions"]), "1.13.0")
         self.assertIsNotNone(cast.missing)
         self.assertFalse(cast.refused)
 
-    def test_what_nothing_refuses_is_explained(self) -> None:
+    def test_unrefused_feature_has_reason(self) -> None:
         for one in releases.features():
             self.assertNotEqual(bool(one.refused), bool(one.instead), one.name)
 
-    def test_unknown_feature(self) -> None:
+    def test_unknown_feature_is_refused(self) -> None:
         with self.assertRaises(BadScenario):
             releases.cast(case(needs=["telepathy"]), "1.13.0")
 
@@ -73,24 +73,25 @@ class Cast(unittest.TestCase):
 class Quick(unittest.TestCase):
     LANGUAGES = ("rust", "python", "node")
 
-    def test_turns(self) -> None:
-        """Every case is played with every release, and over the three releases in every language."""
-        self.assertEqual(len(releases.quick()), 3)
+    def test_quick_selection_covers_cases_and_languages(self) -> None:
+        """Every case is played with every release of the selection, and in every language."""
+        self.assertEqual(len(releases.quick()), 4)
         for scenario in load_all(CASES):
             played = []
             for version in releases.quick():
                 left_out = releases.quick_left_out(scenario.name, version, list(self.LANGUAGES))
                 played += [language for language in self.LANGUAGES if language not in left_out]
-            self.assertEqual(sorted(played), sorted(self.LANGUAGES), scenario.name)
+            self.assertEqual(len(played), 4)
+            self.assertEqual(set(played), set(self.LANGUAGES), scenario.name)
 
 
 class KimiCode(unittest.TestCase):
-    def test_what_the_protocol_lacks_is_refused(self) -> None:
+    def test_feature_missing_in_protocol_is_refused(self) -> None:
         cast = releases.cast(case(needs=["steer"]), KIMI_CODE)
         self.assertTrue(cast.refused)
         self.assertEqual(cast.scenario.expect, [{"op": "steer", "error": "unsupported"}])
 
-    def test_what_a_case_says_of_it(self) -> None:
+    def test_case_overrides_kimi_code_behaviour(self) -> None:
         refused = releases.cast(case(kimi_code={"why": "so", "refused": "open"}), KIMI_CODE)
         self.assertEqual(refused.scenario.expect, [{"op": "open", "error": "unsupported"}])
         lacking = releases.cast(case(kimi_code={"why": "so", "lacking": True}), KIMI_CODE)
@@ -101,12 +102,12 @@ class KimiCode(unittest.TestCase):
         self.assertEqual(cast.data["options"], {"yolo": True})
         self.assertEqual(releases.cast(case(kimi_code=own), "1.51.0").scenario.kimi, {})
 
-    def test_its_tools_have_their_names(self) -> None:
+    def test_kimi_code_tools_have_their_own_names(self) -> None:
         model = [{"calls": [{"id": "c1", "name": "Shell"}], "offers": ["ReadFile", "Agent"]}]
         cast = releases.cast(case(agent={"kimi": {"model": model}}), KIMI_CODE).scenario
         self.assertEqual(cast.kimi["model"], [{"calls": [{"id": "c1", "name": "Bash"}], "offers": ["Read", "Agent"]}])
 
-    def test_what_acp_does_not_tell_is_not_expected(self) -> None:
+    def test_lines_missing_in_acp_are_not_expected(self) -> None:
         def event(kind: str, **payload: Any) -> dict[str, Any]:
             return {"event": {"type": kind, "payload": payload}}
 
@@ -123,7 +124,8 @@ class KimiCode(unittest.TestCase):
                 event("StatusUpdate", plan_mode=True),
                 {"op": "usage", "turn": {}},
                 {"op": "result", "steps": 3},
-            ]
+            ],
+            kimi_code.over_acp,
         )
         self.assertEqual(
             told,
@@ -134,9 +136,24 @@ class KimiCode(unittest.TestCase):
                 event("ApprovalRequest", tool_call_id="~^[0-9]+:c1$"),
                 event("ToolResult", tool_call_id="~^[0-9]+:c1$", return_value={"is_error": False}),
                 event("StatusUpdate", plan_mode=True),
-                {"op": "result", "steps": 1},
+                {"op": "usage", "turn": {}},
+                {"op": "result", "steps": 3},
             ],
         )
+
+    def test_kimi_code_server_reports_steps_and_tokens(self) -> None:
+        usage = {"op": "usage", "turn": {}}
+        steps = {"op": "result", "steps": 3}
+        call = {"event": {"type": "ToolCall", "payload": {"id": "c1", "function": {"name": "Shell"}}}}
+        told = {"event": {"type": "ToolCall", "payload": {"id": "c1", "function": {"name": "Bash"}}}}
+        self.assertEqual(kimi_code.patterns([usage, steps, call], kimi_code.over_server), [usage, steps, told])
+
+    def test_older_releases_have_entries_of_their_own(self) -> None:
+        before = [{"release": "2.1.0", "why": "then", "expect": [{"op": "close"}]}]
+        scenario = case(kimi_web={"why": "now", "before": before}, kimi_code={"why": "acp"})
+        self.assertEqual(kimi_code.own(scenario, "2.1.0", True), {"why": "now"})
+        self.assertEqual(kimi_code.own(scenario, "2.0.2", True), {"why": "then", "expect": [{"op": "close"}]})
+        self.assertEqual(kimi_code.own(scenario, "2.0.2", False), {"why": "acp"})
 
 
 if __name__ == "__main__":

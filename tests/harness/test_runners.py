@@ -1,4 +1,4 @@
-"""What becomes of a runner that prints nonsense, ends early or dies; and real cases' configuration."""
+"""Runners that print invalid lines, end early or die; and the configuration of real cases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Run(unittest.TestCase):
         )
         self.assertEqual([one.problem for one in outcomes.values()], [None, None, None])
 
-    def test_a_crash_costs_one_case(self) -> None:
+    def test_crash_fails_one_case_only(self) -> None:
         outcomes = self.run_program("""
             for path in sys.argv[1:]:
                 case(path)
@@ -53,7 +53,7 @@ class Run(unittest.TestCase):
         )
         self.assertIn("it broke", outcomes["b"].stderr)
 
-    def test_nonsense_is_reported(self) -> None:
+    def test_invalid_line_is_reported(self) -> None:
         outcomes = self.run_program("""
             for path in sys.argv[1:]:
                 case(path)
@@ -61,12 +61,12 @@ class Run(unittest.TestCase):
         """)
         self.assertIn("hello", outcomes["a"].problem or "")
 
-    def test_no_case_at_all(self) -> None:
+    def test_runner_without_case_is_reported(self) -> None:
         outcomes = self.run_program("pass")
         self.assertEqual({one.problem for one in outcomes.values()}, {"the runner printed no case"})
 
     @mock.patch.object(runners, "SILENCE_SECONDS", 1.0)
-    def test_silence_is_ended_though_somebody_holds_the_output(self) -> None:
+    def test_silent_runner_is_ended_despite_held_output(self) -> None:
         outcomes = self.run_program("""
             import subprocess, time
             for path in sys.argv[1:]:
@@ -81,7 +81,7 @@ class Run(unittest.TestCase):
         self.assertEqual([outcomes[name].problem for name in "ab"], [None, None])
         self.assertIn("said nothing", outcomes["c"].problem or "")
 
-    def test_a_python_runner_ends_though_nothing_in_it_can_run(self) -> None:
+    def test_watchdog_ends_blocked_python_runner(self) -> None:
         # Waits for a signal with the interpreter's lock held.
         program = textwrap.dedent("""
             import ctypes, runner
@@ -103,7 +103,7 @@ class Run(unittest.TestCase):
 
 class Configuration(unittest.TestCase):
     @unittest.skipUnless(Path("/proc/self/cmdline").exists(), "needs /proc")
-    def test_left_behind(self) -> None:
+    def test_processes_left_behind_are_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(real.left_behind(Path(folder)), [])
             (Path(folder) / "work").mkdir()

@@ -55,13 +55,13 @@ def load(folder: Path, **changes: Any) -> list[scenario.Scenario]:
         ({"cases": [{"case": "a"}, {"case": "b", "program": []}], "program": None}, "'program'"),
     ],
 )
-def test_a_wrong_file_is_refused(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+def test_wrong_file_is_refused(changes: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     with pytest.raises(scenario.BadScenario) as refused:
         load(tmp_path, **changes)
     assert complaint in str(refused.value)
 
 
-def test_a_table_is_expanded_by_row() -> None:
+def test_table_is_expanded_by_row() -> None:
     old, new, last = scenario.expanded(TABLE)
     assert (old["name"], old["about"]) == ("table/old", "With 1.0.")
     assert old["agent"] == {"script": {"wire": "1.0", "1.0": "in 1.0, {dir}"}}
@@ -74,7 +74,7 @@ def test_a_table_is_expanded_by_row() -> None:
     assert last["about"] == "With 1.10."
 
 
-def test_names_are_taken_once_and_chosen_by_a_part(tmp_path: Path) -> None:
+def test_names_are_unique_and_match_partially(tmp_path: Path) -> None:
     load(tmp_path)
     (tmp_path / "table.json").write_text(json.dumps(TABLE), "utf-8")
     assert [one.name for one in scenario.load_all(tmp_path, ["le/n"])] == ["table/new"]
@@ -83,7 +83,7 @@ def test_names_are_taken_once_and_chosen_by_a_part(tmp_path: Path) -> None:
         scenario.load_all(tmp_path)
 
 
-def test_an_older_release_has_what_differs_before(tmp_path: Path) -> None:
+def test_case_for_older_release_has_changes(tmp_path: Path) -> None:
     kimi = {"kimi": {"model": [{"text": "new"}]}}
     entry = {"release": "1.9", "why": "it differs", "model": [{"text": "old"}], "expect": [{"op": "close"}]}
     one = load(tmp_path, agent=kimi, expect=[{"op": "open"}], before=[entry])[0]
@@ -93,7 +93,7 @@ def test_an_older_release_has_what_differs_before(tmp_path: Path) -> None:
     assert older.kimi["model"] == [{"text": "old"}]
 
 
-def test_a_runner_gets_what_it_needs_with_the_directory_filled_in(tmp_path: Path) -> None:
+def test_runner_gets_case_with_its_directory(tmp_path: Path) -> None:
     one = load(tmp_path, expect=[{"text": "{dir}"}], keep=["StatusUpdate"], skip={"node": "why"})[0]
     assert (one.skipped("node"), one.skipped("rust")) == ("why", None)
     data = scenario.prepared(one, {"dir": "/tmp/x"})
@@ -102,7 +102,7 @@ def test_a_runner_gets_what_it_needs_with_the_directory_filled_in(tmp_path: Path
 
 
 @pytest.mark.parametrize("old", ['"expect": [ {"op":\n"old"} ],\n  "last": 1', '"last": 1'])
-def test_an_expectation_is_written_and_the_rest_untouched(old: str) -> None:
+def test_update_writes_only_expectation(old: str) -> None:
     lines = [{"b": "ü", "a": [1]}, {"op": "close"}]
     text = '{\n  "name": "x",   "odd": {"expect": [0]},\n  ' + old + "\n}\n"
     written, unfit = scenario.updated(text, {"x": lines})
@@ -118,7 +118,7 @@ def traces(**fields: Any) -> dict[str, list[Any]]:
     return {one["name"]: [{**line, **fields} for line in one["expect"]] for one in scenario.expanded(TABLE)}
 
 
-def test_placeholders_stay_where_they_fit() -> None:
+def test_update_keeps_fitting_placeholders() -> None:
     wanted = {name: [*lines, {"op": "close"}] for name, lines in traces().items()}
     for name, lines in wanted.items():
         lines[0] = {"op": "open", "error": f"timeout of {name.removeprefix('table/')}"}
@@ -129,14 +129,14 @@ def test_placeholders_stay_where_they_fit() -> None:
     assert json.loads(written) == {**TABLE, "expect": expect}
 
 
-def test_cases_that_differ_by_more_than_their_values_are_not_written() -> None:
+def test_update_refuses_structural_differences() -> None:
     text = json.dumps(TABLE)
     wanted = traces()
     wanted["table/new"] = [{"op": "open", "error": "timeout"}, *wanted["table/new"][1:]]
     assert scenario.updated(text, wanted) == (text, ["table/new"])
 
 
-def test_the_expectation_of_a_row_is_written_into_it() -> None:
+def test_update_writes_expectation_of_row() -> None:
     rows = [{**row, "expect": []} for row in TABLE["cases"][:1]] + TABLE["cases"][1:]
     written, unfit = scenario.updated(
         json.dumps({**TABLE, "cases": rows}), {f"table/{name}": [{"op": "x"}] for name in ("old", "new", "last")}

@@ -17,7 +17,7 @@ _UUID = re.compile(r"(?:\b|(?<=session_))[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-
 _HEX = re.compile(r"[0-9a-f]{12,64}")
 # A bare run of hex digits is an id only where an id is expected: elsewhere it may be anybody's text.
 _ID_KEYS = frozenset({"id", "request_id", "source_id", "agent_id", "session_id"})
-_CLOCK_KEYS = frozenset({"duration_ms", "created_at", "wait_s"})
+_CLOCK_KEYS = frozenset({"duration_ms", "durationMs", "created_at", "wait_s"})
 # Private files are in a directory with a name of its own. A path is only looked for where one begins: texts are long.
 _PRIVATE = re.compile(r"(?<![^\s\"'=])[^\s\"'=]*[/\\]kimi-agent-\w+(?=[/\\])")
 _PLAN_FILE = re.compile(r"(/plans/)[a-z0-9-]+(\.md)")
@@ -63,7 +63,7 @@ def normalise(lines: Iterable[Line], directory: str) -> list[Line]:
 
 
 def _handlers_after(lines: list[Line]) -> list[Line]:
-    """Handlers run beside the program: one may be called before the operation that led to it tells that it is done."""
+    """Handlers run concurrently: a handler may be called before the operation that caused it reports its end."""
     settled: list[Line] = []
     for line in lines:
         place = len(settled)
@@ -139,7 +139,7 @@ def fits(pattern: Any, value: Any) -> bool:
 
 
 def unmet(patterns: list[Line], lines: list[Line]) -> str | None:
-    """What keeps the patterns from occurring in the trace in their order; nothing if they do.
+    """The reason why the patterns do not occur in the trace in their order; nothing if they do.
 
     `{"never": pattern}` must not occur between its neighbours' places.
     """

@@ -63,7 +63,7 @@ def closes_stdin_in_turn():
     welcome()
     begin()
     os.close(0)
-    # It tells that the pipe is closed by now.
+    # It reports that the pipe is closed now.
     event("ContentPart", {"type": "text", "text": "closed"})
     stay()
 

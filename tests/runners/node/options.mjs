@@ -2,6 +2,9 @@
 import { Block, Reject, saw } from "./touched.mjs";
 import { camelCase, canonical, print } from "./trace.mjs";
 
+/** The handlers that give the answers of a scenario. */
+const ANSWERED = ["on_approval", "on_question", "on_read_file", "on_write_file", "on_terminal"];
+
 /** Options of a session or an agent; `recorded` gets what `"record"` asks for, `called` what handlers are called with. */
 export function optionsOf(described, { executable, recorded, called }) {
   const options = {};
@@ -10,7 +13,7 @@ export function optionsOf(described, { executable, recorded, called }) {
   return options;
 }
 
-/** What goes into `called` of a case that traces its handlers. */
+/** The entries of `called` in a case that traces its handlers. */
 export function traceCall(line) {
   const { request } = line;
   print(request ? { ...line, request: canonical({ payload: request }).payload } : line);
@@ -18,15 +21,15 @@ export function traceCall(line) {
 
 function option(name, value, recorded, called) {
   if (name.endsWith("_timeout")) return milliseconds(value);
-  if (name === "on_approval" && value?.answers) return answers(value.answers, "approval", called);
-  if (name === "on_question" && value?.answers) return answers(value.answers, "question", called);
+  if (name === "session_budget") return camelKeys(value);
+  if (ANSWERED.includes(name) && value?.answers) return answers(value.answers, name.slice("on_".length), called);
   if ((name === "on_event" || name === "on_stderr") && value === "record") return (item) => recorded[name].push(item);
   if (name === "tools" && Array.isArray(value)) return value.map((item) => tool(item, called));
   if (name === "hooks" && Array.isArray(value)) return value.map((item) => hook(item, called));
   return value;
 }
 
-/** Scenarios have seconds. What is no number is passed on, for the package to refuse. */
+/** Scenarios have seconds. Other values are passed on, for the package to refuse. */
 function milliseconds(value) {
   return typeof value === "number" ? value * 1000 : value;
 }
@@ -49,9 +52,10 @@ function toQuestion({ questions }, answer) {
   return { [questions[0].question]: labels[0] };
 }
 
-/** What a handler gives by a behaviour that all kinds of them have. */
+/** The result of a behaviour that all kinds of handlers have. */
 function given(behaviour) {
   if (typeof behaviour?.raise === "string") throw new Error(behaviour.raise);
+  if (behaviour?.not_found !== undefined) throw Object.assign(new Error(behaviour.not_found), { code: "ENOENT" });
   if (behaviour?.hang !== undefined) return new Promise(() => undefined);
   if (behaviour?.return !== undefined) return behaviour.return;
   return answer(behaviour);
@@ -84,6 +88,12 @@ function hook(described, called) {
     return given(behaviour);
   };
   return { ...renamed(rest), handler };
+}
+
+/** An object with its keys in camel case. */
+export function camelKeys(value) {
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [camelCase(name), item]));
 }
 
 /** The keys of a tool or a hook in camel case, its timeout in milliseconds. */

@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
-import { answer, optionsOf, traceCall } from "./options.mjs";
+import { answer, camelKeys, optionsOf, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
 import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
 import { canonical, errorLine, outcome, print, printToolCall, snakeCase, tokens } from "./trace.mjs";
@@ -19,7 +19,7 @@ export class Player {
   #agents = new Map();
   /** The sessions by name; one that is opened again takes the name of the one before. */
   #sessions = new Map();
-  /** The turns by name, each with the outcome that is waited for beside the program, if it is. */
+  /** The turns by name, each with its outcome, if a task waits for it. */
   #turns = new Map();
   /** The requests that were printed, by id; the last one is the last printed. */
   #requests = new Map();
@@ -128,6 +128,15 @@ export class Player {
     return { sessions: listed.map(facts) };
   }
 
+  async deleteSession(op) {
+    await this.agent(op).deleteSession(this.#past(op.of));
+  }
+
+  configOptions(op) {
+    const facts = ({ id, category, value, choices }) => ({ id, category, value, choices: choices.map((choice) => choice.value) });
+    return { options: this.session(op).configOptions.map(facts) };
+  }
+
   async closeAgent(op) {
     const agent = this.agent(op);
     if (op.how === "block") await agent[Symbol.asyncDispose]();
@@ -152,7 +161,7 @@ export class Player {
     return this.#held(op).turn;
   }
 
-  /** A turn that nobody waits for. */
+  /** A turn for which no operation waits. */
   turn(op) {
     const { turn, outcome } = this.#held(op);
     if (outcome) throw new Problem("its outcome is waited for, nothing else");
@@ -179,7 +188,7 @@ export class Player {
 
   spawnResult(op) {
     const outcome = this.turn(op).result();
-    // It is awaited by `join`; until then a failure is nobody's.
+    // `join` awaits it; until then a failure is not handled.
     outcome.catch(() => undefined);
     this.#held(op).outcome = outcome;
   }
@@ -333,6 +342,9 @@ const OPERATIONS = {
   open: (player, op) => player.open(op),
   open_agent: (player, op) => player.openAgent(op),
   list_sessions: (player, op) => player.listSessions(op),
+  delete_session: (player, op) => player.deleteSession(op),
+  config_options: (player, op) => player.configOptions(op),
+  set_config_option: (player, op) => player.session(op).setConfigOption(op.id, op.value),
   close_agent: (player, op) => player.closeAgent(op),
   prompt: (player, op) => player.prompt(op),
   next: (player, op) => player.next(op),
@@ -346,6 +358,7 @@ const OPERATIONS = {
   steer: (player, op) => player.anyTurn(op).steer(op.input),
   respond: (player, op) => player.respond(op),
   set_plan_mode: (player, op) => player.session(op).setPlanMode(op.on),
+  undo: (player, op) => player.session(op).undo(...("count" in op ? [op.count] : [])),
   replay: (player, op) => player.drain(player.session(op).replay()),
   usage: (player, op) => ({ turn: tokens(player.anyTurn(op).usage), session: tokens(player.session(op).usage) }),
   state: (player, op) => player.state(op),
@@ -378,9 +391,9 @@ function run(argv) {
 
 /** The options of one prompt: in milliseconds here. */
 function promptOptions({ prompt_options: given = {} }) {
-  const { timeout, idle_timeout: idleTimeout, ...others } = given;
+  const { timeout, idle_timeout: idleTimeout, budget, ...others } = given;
   const milliseconds = (seconds) => (seconds === undefined ? undefined : seconds * 1000);
-  return { timeout: milliseconds(timeout), idleTimeout: milliseconds(idleTimeout), ...others };
+  return { timeout: milliseconds(timeout), idleTimeout: milliseconds(idleTimeout), budget: camelKeys(budget), ...others };
 }
 
 function closeOptions({ timeout }) {

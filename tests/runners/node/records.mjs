@@ -1,4 +1,4 @@
-/** What handlers have got, for the program to wait for. */
+/** The records of the handlers' arguments, which the program can wait for. */
 export class Records {
   #items = [];
   #wake = () => undefined;

@@ -35,6 +35,8 @@ function watchMethods(cls) {
     const descriptor = Object.getOwnPropertyDescriptor(prototype, key);
     const what = typeof descriptor.get === "function" ? "get" : "value";
     const original = descriptor[what];
+    // A property that only throws, to say where the right one is, is not public.
+    if (original?.name === "hint") continue;
     if (key === "constructor" || typeof original !== "function" || !descriptor.configurable) continue;
     if (typeof key === "string") publicNames.add(`${cls.name}.${key}`);
     descriptor[what] = function recorder(...args) {

@@ -21,12 +21,12 @@ export function canonical(event) {
   return { ...event, payload: { ...event.payload, event: canonical(event.payload.event) } };
 }
 
-/** What an operation prints that failed. Texts differ between systems: they are there only if asked for. */
+/** The output of a failed operation. Texts differ between systems: they are included only on request. */
 export function errorLine(op, error) {
   const { code, exitCode, signal, rpcCode, option } = error;
   const told = { exit_code: exitCode, signal, rpc_code: rpcCode, option: option && snakeCase(option) };
   const known = present(told);
-  // Node shows an error's properties beside its message; elsewhere the number is a part of the text.
+  // Node shows an error's properties next to its message; elsewhere the number is a part of the text.
   const hint = error.hint ? `; ${error.hint}` : "";
   const said = hint ? error.message.slice(0, -hint.length) : error.message;
   // Names of options stand in backticks, as each language spells them; those of events begin with a capital everywhere.
@@ -37,6 +37,10 @@ export function errorLine(op, error) {
     data: error.data,
     stderr: error.stderr,
     steps: error.steps,
+    counter: error.counter && snakeCase(error.counter),
+    limit: error.limit,
+    used: error.used,
+    result: error.result && outcome(error.result),
   });
   return {
     op: op.op,
@@ -51,7 +55,7 @@ function present(fields) {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== null));
 }
 
-/** What an operation prints that gave a result. */
+/** The output of an operation with a result. */
 export function outcome({ status, steps, text, usage, toolCalls, rejected, handlerFailures }, details) {
   const line = { status, steps, text, usage: tokens(usage) };
   if (details !== true) return line;

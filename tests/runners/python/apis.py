@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 
 class Record(Protocol):
-    """What a handler was called with, in order."""
+    """The arguments of a handler's calls, in order."""
 
     def put(self, item: Any) -> None: ...
     async def get(self) -> Any: ...
 
 
 class Job(Protocol):
-    """A call beside the program."""
+    """A call that runs concurrently with the program."""
 
     async def join(self) -> Any: ...
 
@@ -56,7 +56,7 @@ class Api(Protocol):
     async def pause(self, seconds: float) -> None: ...
     def iterate(self, source: Any) -> AsyncIterator[Any]: ...
     async def leave_block(self, thing: Any) -> None:
-        """What the end of a `with` block does, whose value the program had."""
+        """Ends the `with` block whose value the program has."""
 
     def start(self, function: Callable[[], Any]) -> Job: ...
     def start_reading(self, turn: Any, take: Callable[[Any], None]) -> Job: ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from output import print_line
 
-from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Reject, ToolReturnValue
+from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Reject, TerminalResult, ToolReturnValue
 
 if TYPE_CHECKING:
     from apis import Api, Record
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["HANG", "Records", "answer_of", "make_options"]
 
 HANG = object()
-"""What a behaviour decides that never returns."""
+"""The decision of a behaviour that never returns."""
 
 Decide = Callable[[Any], Any]
 
 
 class Records:
-    """Where what handlers are called with goes."""
+    """The records of the handlers' arguments."""
 
     def __init__(self, api: Api, trace_handlers: bool) -> None:
         self.events: Record = api.record()
@@ -41,7 +41,7 @@ class Records:
 def make_options(described: dict[str, Any], executable: list[str] | None, records: Records, api: Api) -> dict[str, Any]:
     """Options of a session or an agent from a scenario's. Wrong ones are the package's to refuse."""
     options = dict(described)
-    for name in ("on_approval", "on_question"):
+    for name in ("on_approval", "on_question", "on_read_file", "on_write_file", "on_terminal"):
         value = options.get(name)
         if isinstance(value, dict) and isinstance(value.get("answers"), list):
             options[name] = api.handler(_answerer(name.removeprefix("on_"), value["answers"], records))
@@ -77,6 +77,8 @@ def _answerer(kind: str, answers: list[Any], records: Records) -> Decide:
             used += 1
         given = _given(answer)
         returned = isinstance(answer, dict) and "return" in answer
+        if kind == "terminal" and not returned and isinstance(given, dict):
+            return TerminalResult(**given)
         return answer_of(given if returned else _to_question(request, given))
 
     return decide
@@ -92,10 +94,12 @@ def _to_question(request: Any, answer: Any) -> Any:
 
 
 def _given(behaviour: Any) -> Any:
-    """What a handler gives by a behaviour that all kinds of them have."""
+    """The result of a behaviour that all kinds of handlers have."""
     if isinstance(behaviour, dict):
         if isinstance(behaviour.get("raise"), str):
             raise RuntimeError(behaviour["raise"])
+        if "not_found" in behaviour:
+            raise FileNotFoundError(behaviour["not_found"])
         if "hang" in behaviour:
             return HANG
         if "return" in behaviour:

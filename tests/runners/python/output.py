@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from kimi_agent import Event, KimiAgentError, PromptResult
+from kimi_agent import BudgetExceeded, Event, KimiAgentError, PromptResult
 
 __all__ = ["Line", "canonical", "outcome", "print_done", "print_error", "print_event", "print_line", "print_tool_call"]
 
@@ -47,13 +47,16 @@ def print_error(op: Line, error: KimiAgentError) -> None:
     if op.get("message") is True:
         line["message"] = str(error)
     if op.get("fields") is True:
-        fields = {name: getattr(error, name, None) for name in ("message", "data", "stderr", "steps")}
+        names = ("message", "data", "stderr", "steps", "counter", "limit", "used")
+        fields = {name: getattr(error, name, None) for name in names}
+        if isinstance(error, BudgetExceeded) and error.result is not None:
+            fields["result"] = outcome(error.result)
         line["fields"] = {name: value for name, value in fields.items() if value is not None}
     print_line(line)
 
 
 def outcome(result: PromptResult, details: bool = False) -> Line:
-    """What came of a turn; `details` are its tool calls, rejections and failures."""
+    """The outcome of a turn; `details` are its tool calls, rejections and failures."""
     line: Line = {
         "status": result.status,
         "steps": result.steps,

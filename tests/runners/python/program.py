@@ -21,7 +21,7 @@ __all__ = ["Player", "Problem", "read_case"]
 
 
 class Problem(Exception):
-    """What is wrong with a scenario, for whoever wrote it."""
+    """A problem of a scenario, for its author."""
 
 
 def read_case(path: Path) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Held:
         self.events: AsyncIterator[Event] | None = None
         self.waiting: Job | None = None
         self.beside: list[Event] | None = None
-        """What was read beside the program, until it joins."""
+        """The events read concurrently, until the program joins."""
 
 
 class Player:
@@ -104,6 +104,9 @@ class Player:
         fields = ("id", "work_dir", "title")
         sessions = [{**{key: getattr(one, key) for key in fields}, "dated": bool(one.updated_at)} for one in listed]
         return {"sessions": sessions}
+
+    async def _do_delete_session(self, op: Line) -> None:
+        await self._api.call(self._agent(op).delete_session, self._past(op["of"]))
 
     async def _do_close_agent(self, op: Line) -> None:
         agent = self._agent(op)
@@ -181,6 +184,19 @@ class Player:
     async def _do_set_plan_mode(self, op: Line) -> None:
         await self._api.call(self._opened(op).set_plan_mode, op["on"])
 
+    async def _do_config_options(self, op: Line) -> Line:
+        fields = ("id", "category", "value")
+        options = self._opened(op).config_options
+        choices = [[choice.value for choice in one.choices] for one in options]
+        told = [{key: getattr(one, key) for key in fields} for one in options]
+        return {"options": [{**one, "choices": values} for one, values in zip(told, choices, strict=True)]}
+
+    async def _do_set_config_option(self, op: Line) -> None:
+        await self._api.call(self._opened(op).set_config_option, op["id"], op["value"])
+
+    async def _do_undo(self, op: Line) -> None:
+        await self._api.call(self._opened(op).undo, *([op["count"]] if "count" in op else []))
+
     async def _do_replay(self, op: Line) -> None:
         async for event in self._api.iterate(self._opened(op).replay()):
             print_event(event)
@@ -226,7 +242,7 @@ class Player:
         held = self._held(op)
         if op.get("how") == "block":
             await self._api.leave_block(held.turn)
-        # The last reference goes.
+        # Drops the last reference.
         del held, self._turns[_name(op)]
 
     async def _do_one_shot(self, op: Line) -> Line:

@@ -21,7 +21,7 @@ from touched import watch
 
 # Longer than any scenario takes, even on a machine that does much else.
 WATCHDOG = 120.0
-# What the watchdog may take to end the case; after that the whole process goes.
+# The time of the watchdog to end the case; after that the whole process is killed.
 GRACE = 30.0
 
 
@@ -53,7 +53,7 @@ def run(path: str, api: Api) -> str:
 
 
 def main() -> int:
-    """Exits with 2 where the files are no scenarios."""
+    """Exits with 2 if the files are not scenarios."""
     api: Api = Blocking() if os.environ.get("SCENARIO_API") == "sync" else Coroutines()
     files: list[str] = []
     for argument in sys.argv[1:]:

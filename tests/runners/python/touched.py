@@ -1,4 +1,4 @@
-"""What of the package's public names a program really uses.
+"""The public names of the package that a program really uses.
 
 `watch()` puts a recorder in front of every public function, method and property. Which names there are is told as
 well, so that one that nobody uses is noticed.
@@ -21,12 +21,12 @@ import kimi_agent.testing
 
 __all__ = ["watch"]
 
-# What a program calls by the language's own syntax.
+# The methods that a program calls by the language's own syntax.
 _SYNTAX = {
     "__new__", "__init__", "__aiter__", "__anext__", "__iter__", "__next__", "__aenter__", "__aexit__", "__enter__",
     "__exit__", "__await__",
 }  # fmt: skip
-# Where the classes of the blocking API are.
+# The modules of the blocking API.
 _BLOCKING = {kimi_agent.sync.__name__, f"{kimi_agent.__name__}._blocking"}
 _MODULES = {"": kimi_agent, "sync.": kimi_agent.sync, "testing.": kimi_agent.testing}
 

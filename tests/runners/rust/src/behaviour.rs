@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
 use kimi_agent::{AgentOptions, Executable, ExternalTool, HandlerError, Hook, IntoToolReturn, Result, SessionOptions};
 use kimi_agent_client::host::{
-    self, Naming, parse_answers, parse_approval, parse_hook, parse_hook_decision, parse_tool,
+    self, Naming, parse_answers, parse_approval, parse_file, parse_hook, parse_hook_decision, parse_terminal_result,
+    parse_tool,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::trace::{canonical, print};
 
-/// Where what handlers are called with goes.
+/// The recipient of the arguments of handlers.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     pub(crate) events: UnboundedSender<Event>,
@@ -63,6 +64,9 @@ pub(crate) fn options(
     let mut plain = described.clone();
     let on_approval = take_answers(&mut plain, "on_approval");
     let on_question = take_answers(&mut plain, "on_question");
+    let on_read_file = take_answers(&mut plain, "on_read_file");
+    let on_write_file = take_answers(&mut plain, "on_write_file");
+    let on_terminal = take_answers(&mut plain, "on_terminal");
     let on_event = take_record(&mut plain, "on_event");
     let on_stderr = take_record(&mut plain, "on_stderr");
     let tools = take_list(&mut plain, "tools");
@@ -93,6 +97,30 @@ pub(crate) fn options(
             records.called(|| json!({"handler": "question", "request": payload(request.clone())}));
             let answer = to_question(&request, answers.next());
             async move { parse_answers(&given(answer).await?) }
+        });
+    }
+    if let Some(answers) = on_read_file {
+        let records = records.clone();
+        options = options.on_read_file(move |request| {
+            records.called(|| json!({"handler": "read_file", "request": payload(request)}));
+            let answer = answers.next();
+            async move { parse_file(given(answer).await?) }
+        });
+    }
+    if let Some(answers) = on_write_file {
+        let records = records.clone();
+        options = options.on_write_file(move |request| {
+            records.called(|| json!({"handler": "write_file", "request": payload(request)}));
+            let answer = answers.next();
+            async move { given(answer).await.map(drop) }
+        });
+    }
+    if let Some(answers) = on_terminal {
+        let records = records.clone();
+        options = options.on_terminal(move |request| {
+            records.called(|| json!({"handler": "terminal", "request": payload(request)}));
+            let answer = answers.next();
+            async move { parse_terminal_result(given(answer).await?) }
         });
     }
     if on_event {
@@ -164,6 +192,9 @@ fn take_list(options: &mut Map<String, Value>, name: &str) -> Vec<Value> {
 async fn given(behaviour: Value) -> Result<Value, HandlerError> {
     if let Some(message) = behaviour.get("raise").and_then(Value::as_str) {
         return Err(message.into());
+    }
+    if let Some(message) = behaviour.get("not_found").and_then(Value::as_str) {
+        return Err(std::io::Error::new(std::io::ErrorKind::NotFound, message).into());
     }
     if behaviour.get("hang").is_some() {
         return std::future::pending().await;

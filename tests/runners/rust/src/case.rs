@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// What is wrong with a scenario, for whoever wrote it.
+/// An error in a scenario, for its author.
 pub(crate) type Problem = String;
 
 /// The parts of a scenario that matter to a runner.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
 use kimi_agent::wire::{Content, Event};
 use kimi_agent::{
-    Agent, Error, Executable, HandlerError, PromptOptions, Result, Session, SessionInfo, SessionOptions, Turn,
+    Agent, Budget, ConfigOption, ConfigValue, Error, Executable, HandlerError, PromptOptions, Result, Session,
+    SessionInfo, SessionOptions, Turn,
 };
-use kimi_agent_client::host::{parse_answers, parse_approval};
+use kimi_agent_client::host::{Naming, parse_answers, parse_approval, parse_budget};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -76,6 +77,10 @@ impl<'a> Player<'a> {
                 let listed = self.agent(op)?.list_sessions(op["work_dir"].as_str().map(Path::new)).await;
                 listed.map(|sessions| json!({"sessions": sessions.iter().map(listed_session).collect::<Vec<_>>()}))
             }
+            "delete_session" => {
+                let deleted = self.past(op, "of").ok_or("`of` must name a session")?;
+                self.agent(op)?.delete_session(deleted).await.map(|()| Value::Null)
+            }
             "close_agent" => {
                 let agent = self.agent(op)?;
                 let closed = match op["timeout"].as_f64() {
@@ -126,6 +131,21 @@ impl<'a> Player<'a> {
             "set_plan_mode" => {
                 let on = op["on"].as_bool().ok_or("`on` must be a boolean")?;
                 self.session(op)?.set_plan_mode(on).await.map(|()| Value::Null)
+            }
+            "config_options" => {
+                let options = self.session(op)?.config_options();
+                Ok(json!({"options": options.iter().map(config_option).collect::<Vec<_>>()}))
+            }
+            "set_config_option" => {
+                let value = match &op["value"] {
+                    Value::Bool(on) => ConfigValue::from(*on),
+                    value => value.as_str().ok_or("`value` must be text or a boolean")?.into(),
+                };
+                self.session(op)?.set_config_option(text(op, "id")?, value).await.map(|()| Value::Null)
+            }
+            "undo" => {
+                let count = op.get("count").map_or(Some(1), Value::as_u64).and_then(|count| u32::try_from(count).ok());
+                self.session(op)?.undo(count.ok_or("`count` must be a number")?).await.map(|()| Value::Null)
             }
             "replay" => self.replay(op).await?,
             "usage" => {
@@ -419,6 +439,11 @@ fn listed_session(session: &SessionInfo) -> Value {
     json!({"id": id, "work_dir": work_dir, "title": title, "dated": updated_at.is_some()})
 }
 
+fn config_option(option: &ConfigOption) -> Value {
+    let choices: Vec<_> = option.choices.iter().map(|choice| &choice.value).collect();
+    json!({"id": option.id, "category": option.category, "value": option.value, "choices": choices})
+}
+
 fn agent_name(op: &Value) -> &str {
     op["agent"].as_str().unwrap_or("agent")
 }
@@ -435,6 +460,10 @@ fn name(op: &Value) -> String {
 fn prompt_options(op: &Value) -> Result<PromptOptions, Problem> {
     let mut prompt = PromptOptions::new(input(op)?);
     for (name, value) in op["prompt_options"].as_object().into_iter().flatten() {
+        if name == "budget" {
+            prompt = prompt.budget(budget(value)?);
+            continue;
+        }
         let limit = Duration::from_secs_f64(value.as_f64().ok_or("a deadline is a number")?);
         prompt = match name.as_str() {
             "timeout" => prompt.timeout(limit),
@@ -443,6 +472,11 @@ fn prompt_options(op: &Value) -> Result<PromptOptions, Problem> {
         };
     }
     Ok(prompt)
+}
+
+fn budget(value: &Value) -> Result<Budget, Problem> {
+    let limits = value.as_object().cloned().ok_or("a budget is an object")?;
+    parse_budget(limits, Naming::Snake)
 }
 
 fn input(op: &Value) -> Result<Content, Problem> {

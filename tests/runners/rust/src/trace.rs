@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// Writes a line at once: a runner may be ended at any moment.
 pub(crate) fn print(line: &Value) {
     let mut out = std::io::stdout().lock();
-    // Without a reader there is nobody to tell.
+    // Without a reader the line is lost.
     drop(writeln!(out, "{}", sorted(line)).and_then(|()| out.flush()));
 }
 
@@ -69,8 +69,11 @@ pub(crate) fn print_error(op: &Value, error: &Error) {
     }
     if op["fields"] == true {
         let told = |name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
-        let names = ["message", "data", "stderr", "steps"];
+        let names = ["message", "data", "stderr", "steps", "counter", "limit", "used"];
         line["fields"] = names.into_iter().filter_map(|name| Some((name.to_owned(), told(name)?))).collect();
+        if let Error::BudgetExceeded(exceeded) = error {
+            line["fields"]["result"] = outcome(&exceeded.result);
+        }
     }
     print(&line);
 }

@@ -1,4 +1,4 @@
-//! The turns of a program, by name; one whose outcome is waited for beside the program lives in a task.
+//! The turns of a program, by name; if the program waits for an outcome concurrently, the turn lives in a task.
 
 use kimi_agent::wire::{Content, Event, TokenUsage};
 use kimi_agent::{PromptResult, Result, Turn};
@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::case::Problem;
 
-/// What came of a turn beside the program.
+/// The outcome of a turn in a task.
 pub(crate) struct Joined {
     /// What was read of it.
     pub(crate) events: Vec<Event>,
@@ -46,9 +46,8 @@ impl Held {
     /// What came of it, and the turn itself again.
     pub(crate) async fn join(self) -> Result<(Self, Joined), Problem> {
         let Self::Waiting { asks, task } = self else { return Err("its outcome is not waited for".to_owned()) };
-        let joined = task.await.map(|(turn, joined)| (Self::Here(turn), joined)).map_err(|error| error.to_string());
         drop(asks);
-        joined
+        task.await.map(|(turn, joined)| (Self::Here(turn), joined)).map_err(|error| error.to_string())
     }
 
     /// Leaves it, as a program does that drops it.
@@ -112,23 +111,28 @@ async fn next(turn: &mut Turn, read: bool) -> Next {
 }
 
 async fn wait(mut turn: Box<Turn>, mut asks: mpsc::UnboundedReceiver<Ask>, read: bool) -> (Box<Turn>, Joined) {
-    let mut events = Vec::new();
+    let (mut events, mut ended, mut is_joined) = (Vec::new(), None, false);
     loop {
+        if is_joined && let Some(outcome) = ended.take() {
+            return (turn, Joined { events, outcome });
+        }
+        // A turn that has ended still takes calls, until the program joins it.
         let ask = tokio::select! {
-            next = next(&mut turn, read) => match next {
-                Next::Event(event) => {
-                    events.push(event);
-                    continue;
+            next = next(&mut turn, read), if ended.is_none() => {
+                match next {
+                    Next::Event(event) => events.push(event),
+                    Next::End(outcome) => ended = Some(outcome),
                 }
-                Next::End(outcome) => return (turn, Joined { events, outcome }),
-            },
-            Some(ask) = asks.recv() => ask,
+                continue;
+            }
+            ask = asks.recv(), if !is_joined => ask,
         };
-        // Nobody waiting for the reply is fine.
+        // The reply may have no recipient.
         match ask {
-            Ask::Cancel(reply) => drop(reply.send(turn.cancel().await)),
-            Ask::Steer(input, reply) => drop(reply.send(turn.steer(input).await)),
-            Ask::Usage(reply) => drop(reply.send(turn.usage())),
+            None => is_joined = true,
+            Some(Ask::Cancel(reply)) => drop(reply.send(turn.cancel().await)),
+            Some(Ask::Steer(input, reply)) => drop(reply.send(turn.steer(input).await)),
+            Some(Ask::Usage(reply)) => drop(reply.send(turn.usage())),
         }
     }
 }

@@ -1,4 +1,4 @@
-"""The declared differences over ACP: how they change a scenario, and that none is declared in vain."""
+"""The declared differences over other protocols: how they change a scenario, and that none is declared in vain."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import unittest
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harness import acp
+from harness.acp import ACP
+from harness.over import Declared
 from harness.scenario import BadScenario, Scenario, load_all
+from harness.web import WEB
 
 SCENARIOS = Path(__file__).resolve().parent.parent / "scenarios"
 
@@ -26,24 +28,24 @@ def scenario(**changes: Any) -> Scenario:
 
 
 class Cast(unittest.TestCase):
-    NOTHING: ClassVar[acp.Declared] = acp.Declared({}, {})
+    NOTHING: ClassVar[Declared] = Declared({}, {})
 
-    def test_the_script_says_which_protocol(self) -> None:
-        cast = acp.cast(scenario(options={"yolo": True}), self.NOTHING)
+    def test_script_names_its_protocol(self) -> None:
+        cast = ACP.cast(scenario(options={"yolo": True}), self.NOTHING)
         self.assertEqual(cast.data["agent"]["script"], {"wire": "acp", "turns": [[{"text": "Hi"}]]})
         self.assertEqual(cast.data["options"], {"yolo": True, "dialect": "acp"})
 
-    def test_another_course_takes_the_place_of_the_rules(self) -> None:
+    def test_declared_course_replaces_rules(self) -> None:
         course = {"why": "so", "expect": [{"op": "open", "error": "x"}]}
-        cast = acp.cast(scenario(), acp.Declared({}, {"one": course}))
+        cast = ACP.cast(scenario(), Declared({}, {"one": course}))
         self.assertEqual(cast.expect, course["expect"])
 
-    def test_a_course_that_is_none_is_refused(self) -> None:
+    def test_invalid_course_is_refused(self) -> None:
         course = {"why": "so", "expect": [{"op": "open", "ok": True}]}
         with self.assertRaisesRegex(BadScenario, "one takes no other course"):
-            acp.cast(scenario(), acp.Declared({}, {"one": course}))
+            ACP.cast(scenario(), Declared({}, {"one": course}))
 
-    def test_what_is_left_out_has_a_reason(self) -> None:
+    def test_skipped_scenario_has_reason(self) -> None:
         for changes, word in (
             ({"options": {"hooks": []}}, "hooks"),
             ({"program": [{"op": "open", "options": {"config": {}}}]}, "config"),
@@ -51,22 +53,23 @@ class Cast(unittest.TestCase):
             ({"agent": {"script": [[{"parallel": [{"external_tool": {}}]}]]}}, "external_tool"),
             ({"agent": {"script": {"wire": "1.3"}}}, "wire"),
         ):
-            self.assertIn(word, acp.reason(scenario(**changes), self.NOTHING) or "", changes)
-        self.assertIsNone(acp.reason(scenario(), self.NOTHING))
-        self.assertEqual(acp.reason(scenario(), acp.Declared({"on.": "so"}, {})), "so")
+            self.assertIn(word, ACP.reason(scenario(**changes), self.NOTHING) or "", changes)
+        self.assertIsNone(ACP.reason(scenario(), self.NOTHING))
+        self.assertEqual(ACP.reason(scenario(), Declared({"on.": "so"}, {})), "so")
 
 
 class DeclaredDifferences(unittest.TestCase):
-    def test_all_of_them_are_needed(self) -> None:
-        known, used = acp.declared(), set[str]()
+    def test_declared_courses_are_all_needed(self) -> None:
         scenarios = load_all(SCENARIOS)
-        acp.chosen(scenarios, known, used)
-        self.assertEqual(acp.needless(scenarios, known, used), [])
+        for over in (ACP, WEB):
+            known, used = over.declared(), set[str]()
+            over.chosen(scenarios, known, used)
+            self.assertEqual(over.needless(scenarios, known, used), [], over.title)
 
-    def test_what_is_not_needed_is_named(self) -> None:
+    def test_needless_declaration_is_named(self) -> None:
         course = {"why": "so", "expect": [{"op": "open", "error": "x"}]}
-        known = acp.Declared({"nothing.*": "so"}, {"gone": course})
-        complaints = "\n".join(acp.needless([scenario()], known, {"turns"}))
+        known = Declared({"nothing.*": "so"}, {"gone": course})
+        complaints = "\n".join(ACP.needless([scenario()], known, {"turns"}))
         for word in (
             "`nothing.*` leaves out nothing",
             "gone is not played",
@@ -76,18 +79,19 @@ class DeclaredDifferences(unittest.TestCase):
             self.assertIn(word, complaints)
         self.assertNotIn("`turns`", complaints)
 
-    def test_each_says_why(self) -> None:
-        known = acp.declared()
-        reasons = [*known.left_out.values(), *(course["why"] for course in known.courses.values())]
-        self.assertTrue(all(isinstance(why, str) and len(why) > 10 for why in reasons))
+    def test_declarations_have_reasons(self) -> None:
+        for over in (ACP, WEB):
+            known = over.declared()
+            reasons = [*known.left_out.values(), *(course["why"] for course in known.courses.values())]
+            self.assertTrue(all(isinstance(why, str) and len(why) > 10 for why in reasons), over.title)
 
-    def test_what_is_written_is_read_again(self) -> None:
-        known = acp.declared()
+    def test_written_courses_are_read_again(self) -> None:
+        known = ACP.declared()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "acp.json"
-            acp.write(known.courses, known, path)
-            self.assertEqual(acp.declared(path), known)
-            self.assertEqual(json.loads(path.read_text("utf-8")), json.loads(acp.DECLARED.read_text("utf-8")))
+            ACP.write(known.courses, known, path)
+            self.assertEqual(ACP.declared(path), known)
+            self.assertEqual(json.loads(path.read_text("utf-8")), json.loads(ACP.path.read_text("utf-8")))
 
 
 if __name__ == "__main__":
