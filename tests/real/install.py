@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -97,7 +98,7 @@ def _locked(path: Path) -> Iterator[None]:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX)
-        # The system lets go of the lock when the file is closed, also when this process is killed.
+        # The system releases the lock when the file is closed, also when this process is killed.
         yield
 
 
@@ -147,12 +148,12 @@ def _build(environment: Path, python: str, requirement: str, say: Callable[[str]
 
 
 def _uv() -> str | None:
-    """The one beside this interpreter, as the checks' own environment has it, or the one on PATH."""
+    """The program next to this interpreter, like in the environment of the checks, or the program on PATH."""
     beside = Path(sys.executable).with_name("uv.exe" if os.name == "nt" else "uv")
     return str(beside) if beside.exists() else shutil.which("uv")
 
 
-# The last release's `kimi` is no agent, and started with no arguments it installs another program.
+# The last release's `kimi` is not an agent. Without arguments it installs another program.
 _ORIGINAL = (
     "import sys; from kimi_cli.__main__ import run_original_cli; raise SystemExit(run_original_cli(sys.argv[1:]))"
 )
@@ -204,13 +205,25 @@ def from_npm(
     programs: list[str],
     say: Callable[[str], None] = lambda _: None,
     how: tuple[str, ...] = (),
+    lock: Path | None = None,
 ) -> Path:
-    """The folder with these packages of npm, installed if they aren't there yet; `programs` are files in it then."""
+    """The folder with these packages of npm, installed if they aren't there yet; `programs` are files in it then.
+
+    `lock` is a folder with a `package.json` and a `package-lock.json` that pin what the packages depend on as well.
+    """
     finished = folder / "installed"
-    if finished.exists():
+    whole = f"{' '.join(packages)}\n"
+    pins = [lock / name for name in ("package.json", "package-lock.json")] if lock else []
+    if pins:
+        whole += f"{hashlib.sha256(b''.join(pin.read_bytes() for pin in pins)).hexdigest()}\n"
+
+    def is_there() -> bool:
+        return finished.exists() and (not pins or finished.read_text("utf-8") == whole)
+
+    if is_there():
         return folder
     with _locked(folder.with_name(f"{folder.name}.lock")):
-        if not finished.exists():
+        if not is_there():
             npm = shutil.which("npm")
             if npm is None:
                 raise InstallFailed(f"{packages[0]} comes from npm, which is not on the path")
@@ -219,12 +232,14 @@ def from_npm(
             folder.mkdir(parents=True)
             # Without a file of its own npm would look for one above, and install there.
             (folder / "package.json").write_text('{"private": true}\n', "utf-8")
-            options = ["--no-audit", "--no-fund", "--save-exact", *how]
-            _run([npm, "install", "--prefix", str(folder), *options, *packages])
+            for pin in pins:
+                shutil.copy(pin, folder)
+            what = ["ci"] if pins else ["install", "--save-exact", *packages]
+            _run([npm, what[0], "--prefix", str(folder), "--no-audit", "--no-fund", *how, *what[1:]])
             missing = [program for program in programs if not (folder / program).exists()]
             if missing:
                 raise InstallFailed(f"npm has installed no {folder / missing[0]}")
-            finished.write_text(f"{' '.join(packages)}\n", "utf-8")
+            finished.write_text(whole, "utf-8")
     return folder
 
 

@@ -1,6 +1,6 @@
 """A language model that says what a case wrote down.
 
-It is a streaming chat-completions server on loopback, standard library only. A case holds a list of
+It is a streaming server on loopback, standard library only, of the APIs in `apis.py`. A case holds a list of
 replies; each request of the agent takes the next one. A reply is an object, every key optional:
 
 ``think``, ``text``
@@ -24,6 +24,9 @@ replies; each request of the agent takes the next one. A reply is an object, eve
     says so, and the trace of the case shows it.
 ``offers``, ``withholds``
     Names of tools that the request must, or must not, offer.
+``spare``
+    True: a case may end without a request for this reply. It stands after the others, for what an agent may still ask
+    while it is being cancelled.
 ``capture``
     ``{"name": regex}``: looked for in the texts of the request; ``{{name}}`` stands for the first group
     (or the whole match) in this reply and in all later ones.
@@ -45,7 +48,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-Reply = dict[str, Any]
+from .apis import APIS, Anthropic, Api, Drop, Reply, Request, Step, Wait
+
 POLL_SECONDS = 0.02
 
 
@@ -69,8 +73,8 @@ class ScriptedModel:
 
     @property
     def unused(self) -> int:
-        """How many replies nobody asked for."""
-        return len(self._replies)
+        """The number of unused replies, without the spare ones."""
+        return sum(not reply.get("spare") for reply in self._replies)
 
     def __enter__(self) -> ScriptedModel:
         self._thread.start()
@@ -81,16 +85,18 @@ class ScriptedModel:
         self._server.shutdown()
         self._server.server_close()
 
-    def take(self, request: dict[str, Any]) -> Reply:
+    def take(self, api: Api, request: Request) -> Reply:
         """The reply to this request, its placeholders filled in."""
         with self._lock:
             self.requests.append(request)
-            texts = "\n".join(_strings(request.get("messages", [])))
+            texts = "\n".join(_strings(api.messages(request)))
+            if api.is_aside(request):
+                return {"text": "(aside)"}
             place = next((at for at, one in enumerate(self._replies) if one.get("for", "") in texts), None)
             if place is None:
                 return {"text": "(no reply left)"}
             reply = self._replies.pop(place)
-            objections = list(_objections(reply, request))
+            objections = list(_objections(reply, request, api.offered(request)))
             for name, pattern in reply.get("capture", {}).items():
                 found = re.search(pattern, texts)
                 if found is None:
@@ -114,9 +120,8 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _objections(reply: Reply, request: dict[str, Any]) -> Iterator[str]:
+def _objections(reply: Reply, request: Request, offered: set[Any]) -> Iterator[str]:
     texts = "\n".join(_strings(request))
-    offered = {tool.get("function", {}).get("name") for tool in request.get("tools") or []}
     for text in reply.get("needs", []):
         if text not in texts:
             yield f"it lacks {text!r}"
@@ -143,12 +148,6 @@ def _fill(value: Any, names: dict[str, str]) -> Any:
     return value
 
 
-def _pieces(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
-
-
 class _ClientLeft(Exception):
     """The agent hung up, or the case is over."""
 
@@ -168,18 +167,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if not self.path.endswith("/chat/completions"):
+        api = next((api for api in APIS if api.serves(self.path)), None)
+        if api is None:
             self._send_json(404, {"error": {"message": "there is nothing here"}})
             return
-        reply = self.model.take(json.loads(body))
+        request = json.loads(body)
+        reply = self.model.take(api, request)
         # Each answer closes its connection, so that a hang-up is always about this one stream.
         self.close_connection = True
         try:
             if "status" in reply:
                 message = reply.get("message", f"scripted status {reply['status']}")
-                self._send_json(reply["status"], {"error": {"message": message, "type": "scripted"}})
+                self._send_json(reply["status"], api.error(reply["status"], message))
+            elif isinstance(api, Anthropic) and not request.get("stream"):
+                self._send_json(200, api.whole(str(reply.get("text", ""))))
             else:
-                self._stream(reply)
+                self._stream(api.stream(reply))
         except (_ClientLeft, ConnectionError):
             pass
 
@@ -192,71 +195,31 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, reply: Reply) -> None:
+    def _stream(self, steps: Iterator[Step]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        self._delta({"role": "assistant", "content": ""})
-        for key, field in (("think", "reasoning_content"), ("text", "content")):
-            for piece in _pieces(reply.get(key)):
-                if isinstance(piece, dict):
-                    self._wait_for(Path(piece["wait_file"]))
-                else:
-                    self._delta({field: piece})
-        for index, call in enumerate(reply.get("calls", [])):
-            self._call(index, call)
-        end = reply.get("end", "done")
-        if end == "hang":
-            self._wait_for(None)
-        if end == "drop":
-            return
-        self._delta({}, finish="tool_calls" if reply.get("calls") else "stop")
-        self._chunk([], usage=_usage(reply.get("usage", {})))
-        self._send(b"data: [DONE]\n\n")
-
-    def _call(self, index: int, call: dict[str, Any]) -> None:
-        arguments = call.get("arguments", {})
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        function = {"name": call["name"], "arguments": ""}
-        self._delta({"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": function}]})
-        size = max(1, -(-len(text) // call.get("pieces", 2)))
-        for start in range(0, len(text), size):
-            part = {"arguments": text[start : start + size]}
-            self._delta({"tool_calls": [{"index": index, "function": part}]})
-
-    def _delta(self, delta: dict[str, Any], finish: str | None = None) -> None:
-        self._chunk([{"index": 0, "delta": delta, "finish_reason": finish}])
-
-    def _chunk(self, choices: list[Any], **more: Any) -> None:
-        chunk = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 0}
-        line = json.dumps({**chunk, "model": "scripted", "choices": choices, **more})
-        self._send(f"data: {line}\n\n".encode())
+        for step in steps:
+            if isinstance(step, Drop):
+                return
+            if isinstance(step, Wait):
+                self._wait_for(step.path)
+            else:
+                self._send(step)
 
     def _send(self, data: bytes) -> None:
         self.wfile.write(data)
         self.wfile.flush()
 
     def _wait_for(self, path: Path | None) -> None:
-        """Until the file exists; without one, until the other side is gone."""
+        """Waits until the file exists; without one, until the other side has closed the connection."""
         while path is None or not path.exists():
             readable, _, _ = select.select([self.connection], [], [], POLL_SECONDS)
             if self.model.closing.is_set():
                 raise _ClientLeft
             if readable and not self.connection.recv(1, socket.MSG_PEEK):
                 raise _ClientLeft
-
-
-def _usage(usage: dict[str, int]) -> dict[str, Any]:
-    given, written = usage.get("input", 100), usage.get("output", 10)
-    cached = usage.get("cached", 0)
-    return {
-        "prompt_tokens": given,
-        "completion_tokens": written,
-        "total_tokens": given + written,
-        "cached_tokens": cached,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
 
 
 def main() -> int:

@@ -52,7 +52,7 @@ def main() -> None:
         threading.Thread(target=inward, daemon=True).start()
         carry("out", agent.stdout, sys.stdout.buffer)
         status = agent.wait()
-    # The other thread may be waiting for a line that nobody will write.
+    # The other thread may be waiting for a line that never comes.
     os._exit(status if status >= 0 else 128 - status)
 
 

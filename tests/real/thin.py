@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Orders of messages count in these, which shapes don't tell.
+# The order of messages matters in these, and their forms do not show it.
 ALWAYS = frozenset({"cancel_in_stream", "cancel_with_approval_pending"})
 # The model's own words have no shape of the protocol's.
 _FREE = frozenset({"arguments", "input_data", "parameters", "answers"})
@@ -43,7 +43,7 @@ def fields(value: Any, path: Shape = ()) -> Iterator[Shape]:
 
 
 def read(path: Path) -> tuple[set[Shape], set[Shape]]:
-    """What a recording shows of the protocol: what each version of it has to show, and what is enough once."""
+    """The parts of the protocol in a recording: those that each version has to show, and those that are enough once."""
     calls: dict[str, str] = {}
     each: set[Shape] = set()
     once: set[Shape] = set()

@@ -1,4 +1,4 @@
-"""Agents of ACP that others have written: where each comes from, and what it needs to run on its own.
+"""The agents in the table of docs/reference/agents.md: where each comes from, and what it needs to run on its own.
 
 Each is installed from its registry, into the cache that real releases of kimi-cli are in, and leads to a model on
 loopback. Its home is the case's own.
@@ -11,13 +11,14 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(TESTS))
 
+from harness import real  # noqa: E402
 from real import install  # noqa: E402
 
 # The Node of this release of Kimi Code runs an agent that needs one.
@@ -26,39 +27,70 @@ _NODE_OF = "2.1.0"
 _HOW = ("--omit=optional", "--ignore-scripts")
 
 
+Say = Callable[[str], None]
+
+
 @dataclass(frozen=True)
 class Agent:
     """One release of an agent."""
 
     name: str
+    title: str
     version: str
-    package: str
-    program: str
-    """Below the folder that npm has filled."""
-    arguments: tuple[str, ...]
-    on_node: bool
-    left_out: dict[str, str]
-    """Cases that it does not play, and why."""
-    names: dict[str, str]
+    launch: Callable[[Say], list[str]]
+    """Installs it, if it isn't there yet, and gives the words that start it."""
+    names: dict[str, Any]
     """What its tools are called, and what else a case can't know."""
     configure: Callable[[Path, str], dict[str, str]]
     """Writes what it reads below its home, and gives its variables, by the model's address."""
+    program: str = ""
+    """The name of its program, by which the SDK knows how to start it; without one, `launch` gives the executable."""
+    races: str = ""
+    """A pattern for texts of which one or another comes, as the agent's own parts race."""
+    late_titles: bool = False
+    """Whether the title of a call that is refused may come after the result, which then has no title."""
+    usage_races_cancel: bool = False
+    """Whether a cancelled turn may end before the agent has counted its tokens; the turn's usage is then zero."""
+    elsewhere: bool = False
+    """Whether the cases of `tests/real` play it in CI."""
+    over: str = "ACP"
+    """How the SDK speaks with it, for people."""
+    dialect: str = ""
+    """The option `dialect`, if it is not the default."""
 
-    def command(self, say: Callable[[str], None]) -> list[str]:
-        """What starts it, installed if it isn't there yet."""
-        folder = install.cache_dir() / f"{self.name}-{self.version}"
-        install.from_npm(folder, [f"{self.package}@{self.version}"], [self.program], say, _HOW)
-        if self.on_node:
-            install.kimi_code(_NODE_OF, say)
-        node = [str(install.node_of(_NODE_OF))] if self.on_node else []
-        return [*node, str(folder / self.program), *self.arguments]
+    @property
+    def heading(self) -> str:
+        """Its name and its protocol, which distinguishes it from the same agent with another protocol."""
+        return f"{self.title} ({self.over})" if self.dialect else self.title
 
     def env(self, home: Path, base_url: str, model: bool) -> dict[str, str]:
         """Its variables; without a model it finds none."""
         home.mkdir(parents=True, exist_ok=True)
         found = self.configure(home, base_url) if model else {}
         # Whatever is set where the tests run must not lead it elsewhere.
-        return {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": "", "NO_PROXY": "127.0.0.1", **found}
+        unset = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "IS_SANDBOX"), "")
+        own = {"KIMI_SHARE_DIR": str(home / ".kimi"), "KIMI_CODE_HOME": str(home / ".kimi-code")}
+        node = install.node_of(_NODE_OF).parent
+        path = os.pathsep.join([str(node), os.environ.get("PATH", os.defpath)])
+        return {"HOME": str(home), "PATH": path, **own, **unset, "NO_PROXY": "127.0.0.1", **found}
+
+
+def _from_npm(package: str, entry: str, on_node: bool = True, how: tuple[str, ...] = _HOW, **fields: Any) -> Agent:
+    """An agent from npm; `entry` is its program below the folder that npm fills."""
+    name, version = fields["name"], fields["version"]
+    lock = Path(__file__).resolve().parent / "packages" / name
+
+    def launch(say: Say) -> list[str]:
+        folder = install.cache_dir() / f"{name}-{version}"
+        # A folder next to this file pins the dependencies of the package, if it has any.
+        pins = lock if lock.exists() else None
+        install.from_npm(folder, [f"{package}@{version}"], [entry], say, how, pins)
+        if on_node:
+            install.kimi_code(_NODE_OF, say)
+        node = [str(install.node_of(_NODE_OF))] if on_node else []
+        return [*node, str(folder / entry)]
+
+    return Agent(launch=launch, **fields)
 
 
 def _write(path: Path, value: Any) -> None:
@@ -78,6 +110,7 @@ def _qwen(home: Path, base_url: str) -> dict[str, str]:
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
+        "model": {"generationConfig": {"modalities": {"image": True}}},
     }
     _write(home / ".qwen/settings.json", settings)
     return {"OPENAI_API_KEY": "sk-scripted", "OPENAI_BASE_URL": base_url, "OPENAI_MODEL": "scripted-model"}
@@ -88,7 +121,15 @@ def _opencode(home: Path, base_url: str) -> dict[str, str]:
         "npm": "@ai-sdk/openai-compatible",
         "name": "Scripted",
         "options": {"baseURL": base_url, "apiKey": "sk-scripted"},
-        "models": {"model": {"name": "Scripted", "tool_call": True, "limit": {"context": 100_000, "output": 4096}}},
+        "models": {
+            "model": {
+                "name": "Scripted",
+                "tool_call": True,
+                "attachment": True,
+                "modalities": {"input": ["text", "image"], "output": ["text"]},
+                "limit": {"context": 100_000, "output": 4096},
+            }
+        },
     }
     config = {
         "autoupdate": False,
@@ -113,41 +154,202 @@ def _opencode(home: Path, base_url: str) -> dict[str, str]:
     }
 
 
+def _gemini(home: Path, base_url: str) -> dict[str, str]:
+    settings = {
+        # In a folder that is not trusted it takes no MCP server.
+        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        # Without a name for it, a model is asked which model is to answer.
+        "model": {"name": "scripted-model"},
+    }
+    _write(home / ".gemini/settings.json", settings)
+    return {"GEMINI_API_KEY": "scripted", "GOOGLE_GEMINI_BASE_URL": base_url.removesuffix("/v1")}
+
+
+def _claude(home: Path, base_url: str) -> dict[str, str]:
+    settings = {
+        # Otherwise a model is asked whether a command is safe, and the program is not.
+        "permissions": {"defaultMode": "default"},
+        "promptSuggestionEnabled": False,
+    }
+    _write(home / ".claude/settings.json", settings)
+    return {
+        "ANTHROPIC_API_KEY": "sk-scripted",
+        "ANTHROPIC_BASE_URL": base_url.removesuffix("/v1"),
+        "ANTHROPIC_MODEL": "scripted-model",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
+def _kimi_cli(home: Path, base_url: str) -> dict[str, str]:
+    config = real.configuration(base_url)
+    config["models"]["scripted"]["capabilities"].append("image_in")
+    _write(home / ".kimi/config.json", config)
+    return {"KIMI_CLI_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"}
+
+
+def _kimi_code(home: Path, base_url: str) -> dict[str, str]:
+    config = real.kimi_code_configuration(base_url)
+    config["models"]["scripted"]["capabilities"].append("image_in")
+    path = home / ".kimi-code/config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(real.toml(config), "utf-8")
+    return {}
+
+
 def _machine() -> str:
     """As npm names it."""
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
     return f"{'windows' if os.name == 'nt' else sys.platform}-{machine}"
 
 
-QWEN_CODE = Agent(
+# What comes of a call whose approval is refused.
+_REJECTED = {"type": "ToolResult", "payload": {"tool_call_id": "{c2}", "return_value": {"is_error": True}}}
+_ENDS_AT_REJECT = {"after_reject": [], "rejected": [{"event": _REJECTED}], "text_after_reject": ""}
+_GOES_ON_AFTER_REJECT = {**_ENDS_AT_REJECT, "after_reject": [{"text": "I see"}], "text_after_reject": "I see"}
+# Calls have the ids that the model gave them.
+_MODELS_IDS = {"c1": "c1", "c2": "c2", "c3": "c3"}
+
+QWEN_CODE = _from_npm(
+    "@qwen-code/qwen-code",
+    "node_modules/@qwen-code/qwen-code/cli-entry.js",
     name="qwen-code",
+    title="Qwen Code",
     version="0.24.4",
-    package="@qwen-code/qwen-code",
-    program="node_modules/@qwen-code/qwen-code/cli-entry.js",
-    arguments=("--acp",),
-    on_node=True,
-    left_out={"tool": "it looks for a server's tools beside the first turn: they may come too late for it"},
+    program="qwen",
     names={
         "agent": "Qwen Code",
         "shell": "run_shell_command",
+        "shown": "run_shell_command",
+        **_ENDS_AT_REJECT,
+        **_MODELS_IDS,
+        "command": "summary",
+        "login": "log in with Qwen Code itself.*Use OpenAI API key",
     },
     configure=_qwen,
 )
 
-OPENCODE = Agent(
-    name="opencode",
-    version="1.18.33",
-    package=f"opencode-{_machine()}",
-    program=f"node_modules/opencode-{_machine()}/bin/opencode",
-    arguments=("acp",),
+OPENCODE = _from_npm(
+    f"opencode-{_machine()}",
+    f"node_modules/opencode-{_machine()}/bin/opencode",
     on_node=False,
-    left_out={"no_login": "it brings models on the net that need no login"},
+    name="opencode",
+    title="OpenCode",
+    version="1.18.33",
+    program="opencode",
     names={
         "agent": "OpenCode",
         "shell": "bash",
+        "shown": "bash",
+        **_ENDS_AT_REJECT,
+        **_MODELS_IDS,
+        "command": "init",
         "tool": "program_lookup",
     },
     configure=_opencode,
 )
 
-AGENTS = {agent.name: agent for agent in (QWEN_CODE, OPENCODE)}
+GEMINI_CLI = _from_npm(
+    "@google/gemini-cli",
+    "node_modules/@google/gemini-cli/bundle/gemini.js",
+    name="gemini-cli",
+    title="Gemini CLI",
+    version="0.61.0",
+    program="gemini",
+    names={
+        "agent": "Gemini CLI",
+        "shell": "run_shell_command",
+        "shown": "~^echo ",
+        **_GOES_ON_AFTER_REJECT,
+        "rejected": [],
+        "c1": "~^run_shell_command__",
+        "c2": "~^run_shell_command__",
+        "c3": "~^run_shell_command__",
+        "tool": "mcp_program_lookup",
+        "command": "memory",
+        "login": "log in with Gemini CLI itself.*Log in with Google",
+    },
+    configure=_gemini,
+)
+
+CLAUDE_AGENT = _from_npm(
+    "@agentclientprotocol/claude-agent-acp",
+    "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js",
+    how=("--ignore-scripts",),
+    name="claude-agent-acp",
+    title="Claude Code",
+    version="0.101.0",
+    program="claude-agent-acp",
+    names={
+        "agent": "Claude Agent",
+        "shell": "Bash",
+        "shown": "Bash",
+        **_GOES_ON_AFTER_REJECT,
+        **_MODELS_IDS,
+        "tool": "mcp__program__lookup",
+        "command": "compact",
+    },
+    configure=_claude,
+    late_titles=True,
+    usage_races_cancel=True,
+    # The output of a call that was open at a cancel, and why it was not run.
+    races=r"The user doesn't want to proceed.*?how to proceed\.|Tool permission request failed: [\w: ]*"
+    r"|(?<=\"nonExecutionKind\": \")(?:user-rejected|permission-rule)(?=\")",
+)
+
+KIMI_CLI = Agent(
+    name="kimi-cli",
+    title="kimi-cli",
+    version="1.51.0",
+    launch=lambda say: install.command("1.51.0", say=say),
+    names={
+        "agent": "Kimi Code CLI",
+        "protocol": "1.10",
+        "shell": "Shell",
+        "shown": "Shell",
+        **_ENDS_AT_REJECT,
+        **_MODELS_IDS,
+        "tool": "lookup",
+        "command": "compact",
+    },
+    configure=_kimi_cli,
+    elsewhere=True,
+    over="Wire",
+)
+
+KIMI_CODE = Agent(
+    name="kimi-code",
+    title="Kimi Code",
+    version=_NODE_OF,
+    launch=lambda say: install.kimi_code(_NODE_OF, say),
+    names={
+        "agent": "Kimi Code CLI",
+        "shell": "Bash",
+        "shown": "Bash",
+        **_GOES_ON_AFTER_REJECT,
+        "c1": "~:c1$",
+        "c2": "~:c2$",
+        "c3": "~:c3$",
+        "tool": "mcp__program__lookup",
+        "command": "compact",
+        "login": "`kimi login`",
+    },
+    configure=_kimi_code,
+    elsewhere=True,
+)
+
+KIMI_CODE_SERVER = replace(
+    KIMI_CODE,
+    name="kimi-code-web",
+    names={**KIMI_CODE.names, **_MODELS_IDS, "agent": "Kimi Code", "protocol": "kimi-web-2"},
+    over="server",
+    dialect="kimi-web",
+)
+
+AGENTS = {
+    agent.name: agent
+    for agent in (KIMI_CLI, KIMI_CODE, KIMI_CODE_SERVER, QWEN_CODE, OPENCODE, GEMINI_CLI, CLAUDE_AGENT)
+}

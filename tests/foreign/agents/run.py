@@ -3,6 +3,7 @@
 
     tests/foreign/agents/run.py                                what CI runs
     tests/foreign/agents/run.py --all                          every agent in all languages
+    tests/foreign/agents/run.py --table                        every agent; writes the table of docs/reference/agents.md
     tests/foreign/agents/run.py --agents opencode --only work --languages rust --show
     tests/foreign/agents/run.py --record                       writes tests/recorded/<agent>-<version>/<case>.acp
 
@@ -14,26 +15,35 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
 import tempfile
 import time
+import zlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import table
 from agents import AGENTS, TESTS, Agent
 from harness import play, real, runners, trace
 from harness.scenario import REAL_LANGUAGES, Scenario, fill, load_all, prepared
 from real import install
 from real.model import ScriptedModel
 from real.record import RECORDED, Cleaner, last_process
+from table import own_course
 
 HERE = Path(__file__).resolve().parent
 TEE = TESTS / "real/tee.py"
-# The lighter of them shows that the languages agree; the other, how much agents differ.
-ALL_LANGUAGES = ("qwen-code", "work")
+# It has most in it.
+ALL_LANGUAGES = "work"
 # In others there are addresses and secrets of the moment.
 RECORDS = "work"
+# Gemini CLI makes the ids of calls of the time.
+_TIMED_ID = re.compile(r"_\d{13}_\d+\b")
+# OpenCode's ids of sessions, and the ids of approvals of Kimi Code's server, are not plain UUIDs.
+_RANDOM_ID = re.compile(r"\b(ses_[0-9A-Za-z]{20,}|approval_[0-9a-f-]{36})\b")
 _ID = re.compile(r"\b(ses|msg|prt)_[0-9A-Za-z]{20,}\b")
 
 
@@ -42,42 +52,107 @@ def say(text: str) -> None:
 
 
 def cast(case: Scenario, agent: Agent) -> Scenario:
-    """The case in this agent's words."""
-    data = dict(case.data)
+    """The case in this agent's words, with its own course if it has one."""
+    own = own_course(case, agent)
+    kimi = {**case.kimi, **{key: own[key] for key in ("model", "files") if key in own}}
+    data = {**case.data, **{key: own[key] for key in ("program", "expect", "options") if key in own}}
+    data["agent"] = {"kimi": kimi}
+    if "refused" in own:
+        # The last of the operations with this name is the one that the SDK has to refuse.
+        last = max(place for place, op in enumerate(data["program"]) if op["op"] == own["refused"])
+        first = data["program"][0]["op"]
+        end = [{"op": "close_agent"}] if first == "open_agent" else [{"op": "close"}] if last else []
+        data["program"] = [*data["program"][: last + 1], *end]
+        data["expect"] = [{"op": own["refused"], "error": "unsupported"}]
+    names = {"protocol": "acp-1", **agent.names, "version": agent.version}
     for key in ("agent", "expect"):
-        data[key] = fill(data[key], {**agent.names, "version": agent.version})
+        # What a name stands for may have names in it.
+        data[key] = fill(fill(data[key], names), names)
     return replace(case, data=data)
 
 
-def perform(one: play.Play, agent: Agent, command: list[str], runner: list[str], language: str, scratch: Path) -> None:
+def executable(agent: Agent, words: list[str], directory: Path, log: Path | None) -> list[str]:
+    """The value of `executable`: a program with the agent's name, which the SDK must know how to start."""
+    if log:
+        words = [sys.executable, str(TEE), "--all", str(log), *words]
+    if not agent.program:
+        return words
+    program = directory / "bin" / agent.program
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+    program.chmod(0o755)
+    return [str(program)]
+
+
+def without_late_title(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of a trace; the result of a call that failed is without the call's title."""
+    event = line.get("event")
+    if not isinstance(event, dict) or event["type"] != "ToolResult":
+        return line
+    payload = event["payload"]
+    value = payload["return_value"]
+    if not value["is_error"] or not value.get("extras"):
+        return line
+    extras = {key: told for key, told in value["extras"].items() if key != "title"}
+    return {**line, "event": {**event, "payload": {**payload, "return_value": {**value, "extras": extras}}}}
+
+
+def without_cancelled_usage(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of a trace; the result of a cancelled turn is without its usage."""
+    if line.get("op") != "result" or line.get("status") != "cancelled":
+        return line
+    return {key: told for key, told in line.items() if key != "usage"}
+
+
+def perform(one: play.Play, agent: Agent, words: list[str], language: str, scratch: Path, log: Path | None) -> None:
     """Plays a case in one language."""
     name = one.scenario.name
     directory = scratch / f"{agent.name}-{language}" / name
     (directory / "work").mkdir(parents=True)
+    command = executable(agent, words, directory, log)
+    runner = runners.command(language)
+    for file, content in one.scenario.kimi.get("files", {}).items():
+        path = directory / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(fill(content, {"dir": str(directory)}), "utf-8")
     names = {"dir": str(directory)}
     with ScriptedModel(fill(one.scenario.kimi.get("model", []), names)) as model:
         config = one.scenario.kimi.get("config", {})
         env = agent.env(directory / "home", model.base_url, config.get("model", True))
         case = prepared(one.scenario, names)
         options = {"work_dir": str(directory / "work"), "handshake_timeout": real.HANDSHAKE_SECONDS}
+        options |= {"dialect": agent.dialect} if agent.dialect else {}
         options |= case.get("options", {})
         options["env"] = {**env, **options.get("env", {})}
-        path = play.case_file(directory.parent / f"{name}.case", {**case, "options": options})
+        program = real.with_agent_options(case["program"], options)
+        path = play.case_file(directory.parent / f"{name}.case", {**case, "options": options, "program": program})
         outcome = runners.run(runner, {name: path}, real.runner_env(command))[name]
         orphans = real.left_behind(directory)
         if orphans:
             outcome.problem = outcome.problem or f"left behind: {'; '.join(orphans)}"
         outcome.lines = trace.normalise(trace.simplify(outcome.lines, one.scenario.keep), str(directory))
+        text = _TIMED_ID.sub("_<time>", json.dumps(outcome.lines, ensure_ascii=False))
+        text = _RANDOM_ID.sub("<random id>", text)
+        outcome.lines = json.loads(re.sub(agent.races, "<either>", text) if agent.races else text)
+        if agent.late_titles:
+            outcome.lines = [without_late_title(line) for line in outcome.lines]
+        if agent.usage_races_cancel:
+            outcome.lines = [without_cancelled_usage(line) for line in outcome.lines]
         one.outcomes[language] = outcome
-        one.unused[language] = model.unused
+        one.unused[language] = 0 if "refused" in own_course(one.scenario, agent) else model.unused
+        (directory / "requests.json").write_text(json.dumps(model.requests, indent=1), "utf-8")
 
 
 def languages_of(chosen: argparse.Namespace, agent: Agent, case: Scenario) -> list[str]:
+    """In a selection the languages take turns over the cases of an agent, and one case is played in all."""
     if chosen.languages:
         return list(chosen.languages.split(","))
-    if chosen.all or (not chosen.record and (agent.name, case.name) == ALL_LANGUAGES):
+    if chosen.all or (not chosen.record and case.name == ALL_LANGUAGES):
         return list(REAL_LANGUAGES)
-    return ["rust"]
+    if chosen.record:
+        return ["rust"]
+    turn = zlib.crc32(f"{agent.name} {case.name}".encode())
+    return [REAL_LANGUAGES[turn % len(REAL_LANGUAGES)]]
 
 
 def without_commands(text: str) -> str:
@@ -112,36 +187,43 @@ def keep(agent: Agent, directory: Path, log: Path, path: Path) -> None:
 def main() -> int:
     """Prints the verdicts; 1 if one is bad."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agents", default=",".join(AGENTS), help="names of agents")
+    parser.add_argument("--agents", default="", help="names of agents; left out, those that CI plays here")
     parser.add_argument("--languages", help="rust,python,python-sync,node or some of them")
     parser.add_argument("--all", action="store_true", help="every agent in all languages")
     parser.add_argument("--only", default="", help="cases whose names contain this")
     parser.add_argument("--show", action="store_true", help="print the traces")
     parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
+    parser.add_argument("--table", action="store_true", help="play every agent, and write the results and the table")
+    parser.add_argument("--check", action="store_true", help="play nothing; fail if the table is not up to date")
     parser.add_argument("--record", action="store_true", help="write down what is said, through Rust")
     chosen = parser.parse_args()
     begun = time.monotonic()
-    plays: list[tuple[play.Play, list[str]]] = []
+    if chosen.check:
+        return table.check()
+    plays: list[tuple[play.Play, Agent, list[str]]] = []
     scratch = Path(tempfile.mkdtemp(prefix="agents-")).resolve()
     failed = 0
     jobs = []
-    for agent in (AGENTS[name] for name in chosen.agents.split(",")):
-        command = agent.command(say)
+    everything = chosen.all or chosen.table or chosen.agents
+    for agent in AGENTS.values():
+        if agent.name not in chosen.agents.split(",") if chosen.agents else agent.elsewhere and not everything:
+            continue
+        words = agent.launch(say)
         for case in load_all(HERE / "cases", [chosen.only] if chosen.only else []):
-            if case.name in agent.left_out:
+            if "lacking" in own_course(case, agent):
                 continue
             languages = languages_of(chosen, agent, case)
             one = play.Play(cast(case, agent), f"{agent.name} {agent.version}")
-            plays.append((one, languages))
+            plays.append((one, agent, languages))
             for language in languages:
-                log = scratch / f"{agent.name}-{case.name}.log"
-                through = [sys.executable, str(TEE), "--all", str(log)] if chosen.record else []
-                job = partial(perform, one, agent, [*through, *command], runners.command(language), language, scratch)
-                jobs.append(job)
+                log = scratch / f"{agent.name}-{case.name}.log" if chosen.record else None
+                jobs.append(partial(perform, one, agent, words, language, scratch, log))
     say(f"{len(jobs)} runs with an agent, {play.AT_ONCE} at once")
     runners.parallel(jobs, play.AT_ONCE)
-    for one, languages in plays:
+    verdicts = []
+    for one, agent, languages in plays:
         verdict = play.judge(one, languages)
+        verdicts.append((agent, verdict, languages))
         failed += verdict.status != "pass"
         print(f"{verdict.status}  {one.scenario.name} ({one.version}: {', '.join(languages)})")
         for complaint in verdict.complaints:
@@ -150,13 +232,14 @@ def main() -> int:
             print(f"  the trace in {language}:")
             for line in outcome.lines:
                 print(f"    {trace.compact(line)}")
-        agent = AGENTS[str(one.version).partition(" ")[0]]
         if chosen.record and verdict.status == "pass" and one.scenario.name == RECORDS:
             path = RECORDED / f"{agent.name}-{agent.version}" / f"{one.scenario.name}.acp"
             log = scratch / f"{agent.name}-{one.scenario.name}.log"
             keep(agent, scratch / f"{agent.name}-rust" / one.scenario.name, log, path)
     say(f"{len(jobs)} runs in {time.monotonic() - begun:.0f} s")
     play.clear(scratch, chosen.keep, say)
+    if chosen.table:
+        table.write(verdicts)
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-// The official Node SDK as a client of the scripted agent. Nobody here wrote it: what it can't do is said where it is.
+// The official Node SDK as a client of the scripted agent. It is not part of this project: comments say what it cannot do.
 //
 // KIMI_SCRIPTED_AGENT is the agent's program.
 

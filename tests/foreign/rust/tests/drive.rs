@@ -1,4 +1,4 @@
-//! The crate kimi-wire as a client of the scripted agent. Nobody here wrote it: what it can't do is said where it is.
+//! The crate kimi-wire as a client of the scripted agent. It is not part of this project: comments say what it cannot do.
 //!
 //! `KIMI_SCRIPTED_AGENT` is the agent's program.
 
@@ -23,7 +23,7 @@ struct Driven {
     dir: TempDir,
 }
 
-/// What a turn told.
+/// The messages of a turn.
 #[derive(Debug, Default)]
 struct Told {
     types: Vec<String>,
@@ -115,7 +115,7 @@ fn unexpected(request: &Request) -> Value {
 }
 
 #[tokio::test]
-async fn a_text_turn() {
+async fn text_turn_streams_text() {
     let mut driven = Driven::open(json!([[{"think": "Hm."}, {"text": ["Hel", "lo"]}, {"usage": {"output": 3}}]])).await;
     let told = driven.turn(unexpected).await;
     let types = "TurnBegin StepBegin ContentPart ContentPart ContentPart StatusUpdate TurnEnd";
@@ -125,7 +125,7 @@ async fn a_text_turn() {
 }
 
 #[tokio::test]
-async fn an_approval() {
+async fn approval_is_answered() {
     for (response, written) in [("approve", true), ("reject", false)] {
         let mut driven = Driven::open(json!([[{"tool_call": {"name": "WriteFile", "approve": true, "split": 2,
             "effect": {"write_file": "f", "content": "x"}}}, {"text": "on"}]]))
@@ -144,7 +144,7 @@ async fn an_approval() {
 }
 
 #[tokio::test]
-async fn an_external_tool() {
+async fn external_tool_is_called() {
     let mut driven = Driven::start(json!([[{"external_tool": {"name": "weather", "arguments": {"city": "Oslo"}}},
             {"text": "{{last.output}}"}]]))
     .await;
@@ -171,7 +171,7 @@ async fn an_external_tool() {
 }
 
 #[tokio::test]
-async fn a_question() {
+async fn question_is_answered() {
     let mut driven =
         Driven::open(json!([[{"question": {"questions": [{"question": "Which?", "options": ["A", "B"]}]}},
         {"text": "{{last.answers.Which?}}"}]]))
@@ -206,7 +206,7 @@ async fn plan_mode() {
 }
 
 #[tokio::test]
-async fn a_cancel_and_the_next_turn() {
+async fn cancel_then_next_turn_works() {
     let mut driven = Driven::open(json!([[{"text": "Working"}, {"wait_cancel": true}], [{"text": "Next"}]])).await;
     assert!(matches!(driven.client.cancel().await, Err(WireError::RequestFailed { code: -32000, .. })));
     let id = driven.client.start_prompt("go").await.expect("a prompt");
@@ -218,7 +218,7 @@ async fn a_cancel_and_the_next_turn() {
 }
 
 #[tokio::test]
-async fn hooks_errors_and_a_replay() {
+async fn hooks_errors_and_replay_work() {
     let mut driven =
         Driven::start(json!([[{"tool_call": {"name": "Shell"}}, {"error": {"code": -32003, "message": "down"}}]]))
             .await;
@@ -240,7 +240,7 @@ async fn hooks_errors_and_a_replay() {
 }
 
 #[tokio::test]
-async fn wire_1_0_is_found_by_its_refusal() {
+async fn wire_1_0_is_detected_by_refusal() {
     let mut driven = Driven::start(json!({"wire": "1.0", "turns": [[{"text": "Hi"}]]})).await;
     // It calls what has no handshake "legacy"; what was there before 1.0 it does not speak.
     assert_eq!(driven.initialize(InitializeParams::new("1.10")).await.server.name, "unknown");
