@@ -42,7 +42,7 @@ class Screen:
         self.write("question", f"? {question}: ")
         self.kind = ""
         if sys.stdin.isatty():
-            # A person takes their time; the event loop goes on meanwhile.
+            # A person takes time to answer. The event loop continues meanwhile.
             return (await asyncio.to_thread(sys.stdin.readline)).strip() or default
         print(default)
         return default

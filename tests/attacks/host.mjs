@@ -1,4 +1,4 @@
-// A program that uses the SDK as it is told: operations come as JSON on stdin, a line each, and so do the answers.
+// A program that uses the SDK as its input says: operations arrive as JSON lines on stdin, and answers are JSON lines, too.
 import { createInterface } from "node:readline";
 import { createSession, setLogger } from "../../bindings-node/dist/index.mjs";
 
@@ -6,7 +6,7 @@ const kept = {};
 
 const operations = {
   become({ uid }) {
-    // There is no way back.
+    // The change is permanent.
     process.setgroups([]);
     process.setgid(uid);
     process.setuid(uid);

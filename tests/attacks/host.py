@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A program that uses the SDK as it is told: operations come as JSON on stdin, a line each, and so do the answers.
+"""A program that uses the SDK as its input says: operations arrive as JSON lines on stdin, answers are JSON lines, too.
 
 host.py --api async
 host.py --api sync

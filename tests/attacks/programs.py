@@ -72,7 +72,7 @@ def ran(
     env: Mapping[str, str] | None = None,
     expected: int | None = 0,
 ) -> str:
-    """What a host program prints; `EXECUTABLE` in it is the agent, and `prefix` is a command that starts it."""
+    """The output of a host program; `EXECUTABLE` in it is the agent, and `prefix` is a command that starts it."""
     path = folder / ("host.mjs" if language == "node" else "host.py")
     constant = f"{'const ' if language == 'node' else ''}EXECUTABLE = {json.dumps(list(executable))}"
     path.write_text(f"{PRELUDE[language]}\n{constant}\n{textwrap.dedent(code)}")

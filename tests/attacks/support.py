@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 class Host:
-    """A program that does with the SDK what it is told."""
+    """A program that executes operations with the SDK."""
 
     def __init__(self, language: str, folder: Path, prefix: Sequence[str], env: dict[str, str]) -> None:
         self.process = subprocess.Popen(

@@ -56,7 +56,7 @@ def failed(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_each_id_gets_the_answer_to_its_own_request(language: str, tmp_path: Path) -> None:
+def test_each_id_gets_answer_to_own_request(language: str, tmp_path: Path) -> None:
     report = tmp_path / "report"
     options = {"executable": agent("ids", str(report)), "on_approval": {"answers": ["approve"]}, "idle_timeout": 60}
     assert failed(played(language, tmp_path, options, TURN)) == []
@@ -65,12 +65,12 @@ def test_each_id_gets_the_answer_to_its_own_request(language: str, tmp_path: Pat
     approved = [
         [text, {"request_id": f"a{place}", "response": "approve"}, None, None] for place, text in enumerate(ids)
     ]
-    # To null, and to no id at all, there is no answer.
+    # A null id and a missing id get no answer.
     assert sorted(answers) == sorted(approved[:-2])
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_malformed_http_reaches_no_tool_and_stops_none(language: str, tmp_path: Path) -> None:
+def test_malformed_http_does_not_affect_tools(language: str, tmp_path: Path) -> None:
     report = tmp_path / "report"
     tool = {"name": "echo", "description": "d", "parameters": {"type": "object"}, "behaviour": {"echo": True}}
     options = {"executable": agent("http", str(report)), "dialect": "acp", "tools": [tool]}
@@ -89,7 +89,7 @@ def test_malformed_http_reaches_no_tool_and_stops_none(language: str, tmp_path: 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&-", "0<&- 2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
 @pytest.mark.parametrize("language", HOSTS)
-def test_host_without_standard_descriptors(language: str, closed: str, tmp_path: Path) -> None:
+def test_host_without_standard_descriptors_can_use_agents(language: str, closed: str, tmp_path: Path) -> None:
     works(language, tmp_path, "sh", "-c", f'exec "$@" {closed}', "sh")
 
 
@@ -104,13 +104,13 @@ AS_INIT = ("unshare", "--pid", "--fork", "--mount-proc", *(() if os.geteuid() ==
 
 @pytest.mark.skipif(not can(*AS_INIT), reason="the system allows no new process namespace")
 @pytest.mark.parametrize("language", HOSTS)
-def test_host_is_the_init_process(language: str, tmp_path: Path) -> None:
+def test_host_as_init_process_can_use_agents(language: str, tmp_path: Path) -> None:
     works(language, tmp_path, *AS_INIT)
 
 
 @pytest.mark.skipif(not can("setpriv", "--no-new-privs"), reason="there is no setpriv")
 @pytest.mark.parametrize("language", HOSTS)
-def test_host_may_gain_no_privileges(language: str, tmp_path: Path) -> None:
+def test_host_without_new_privileges_can_use_agents(language: str, tmp_path: Path) -> None:
     works(language, tmp_path, "setpriv", "--no-new-privs")
 
 
@@ -167,7 +167,7 @@ print("fine")
 
 
 @pytest.mark.parametrize("language", INTERRUPTED)
-def test_interrupts_at_random_moments(language: str, tmp_path: Path) -> None:
+def test_interrupts_at_random_moments_leave_sessions_usable(language: str, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     slow = [[{"text": [*"abcdefghij"], "delay_between": 0.002}], [{"text": "Hello"}]]
@@ -176,7 +176,7 @@ def test_interrupts_at_random_moments(language: str, tmp_path: Path) -> None:
     assert said == "fine\n"
 
 
-def test_interrupts_that_a_program_in_node_handles(tmp_path: Path) -> None:
+def test_interrupt_handled_in_node_leaves_sessions_usable(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     slow = [[{"text": [*"abcdefghij"], "delay_between": 0.002}], [{"text": "Hello"}]]

@@ -80,7 +80,7 @@ def common(temporary: Path) -> Path:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_lock_that_is_a_pipe_does_not_stop_later_sessions(language: str, temporary: Path, tmp_path: Path) -> None:
+def test_pipe_as_lock_does_not_block_sessions(language: str, temporary: Path, tmp_path: Path) -> None:
     # An agent has left the pipe. The first session of a program looks for such folders. The second session hung.
     left = common(temporary) / "kimi-agent-left"
     left.mkdir(mode=0o700, parents=True)
@@ -92,12 +92,12 @@ def test_lock_that_is_a_pipe_does_not_stop_later_sessions(language: str, tempora
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_deep_private_folder_neither_crashes_the_host_nor_stays(language: str, temporary: Path, tmp_path: Path) -> None:
+def test_deep_private_folder_is_removed(language: str, temporary: Path, tmp_path: Path) -> None:
     # To remove it took one descriptor a level, and one call: the limit of descriptors kept it, or the stack overflowed.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     options = {"executable": agent("own", "deep", "4000"), **SECRET}
     assert errors(played(language, tmp_path, options, [OPEN, PROMPT, RESULT, CLOSE])) == []
-    # The rest of a program that has ended goes with the next session, in the background.
+    # The next session deletes the files of an ended program, in the background.
     keep = [{"op": "run", "argv": [sys.executable, "-c", GONE, str(common(temporary))]}]
     options["executable"] = script(tmp_path, HELLO)
     assert errors(played(language, tmp_path, options, [OPEN, PROMPT, RESULT, CLOSE, *keep])) == []
@@ -119,7 +119,7 @@ while os.path.exists(sys.argv[1]):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_link_in_place_of_the_private_folder_leads_nowhere(language: str, temporary: Path, tmp_path: Path) -> None:
+def test_link_replacing_private_folder_is_not_followed(language: str, temporary: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()
     options = {"executable": agent("own", "link", str(victim)), **SECRET}
@@ -148,14 +148,12 @@ def test_full_disk_leaves_nothing_behind(language: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flood", ["events 1", "noise 1", "events 2"])
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_flood_of_a_process_that_outlives_the_agent_is_not_waited_for(
-    language: str, flood: str, tmp_path: Path
-) -> None:
+def test_flood_of_survivor_does_not_delay_end(language: str, flood: str, tmp_path: Path) -> None:
     options = {"executable": agent("own", "flood", flood), "close_timeout": 1}
     began = time.monotonic()
     lines = played(language, tmp_path, options, [OPEN, PROMPT, DRAIN, RESULT, CLOSE])
     assert set(errors(lines)) == {"agent_exited"}
-    # The flood lasts a minute; this is no measurement.
+    # The flood lasts a minute; the limit here is not a measurement.
     assert time.monotonic() - began < DEADLINE
 
 
@@ -187,20 +185,20 @@ def test_agent_does_not_inherit_blocked_signals(language: str, tmp_path: Path) -
 @pytest.mark.skipif(not can("unshare", "--time", "--fork"), reason="the system allows no new clock")
 @pytest.mark.parametrize("seconds", ["just booted", "30 years"])
 @pytest.mark.parametrize("language", HOSTS)
-def test_host_with_an_odd_clock(language: str, seconds: str, tmp_path: Path) -> None:
+def test_host_with_unusual_clock_can_use_agents(language: str, seconds: str, tmp_path: Path) -> None:
     offset = 10**9 if seconds == "30 years" else 1 - int(time.clock_gettime(time.CLOCK_MONOTONIC))
     prefix = ("unshare", "--time", f"--monotonic={offset}", "--boottime", str(offset), "--fork")
     assert ran(language, tmp_path, TURN[language], *prefix, executable=script(tmp_path, HELLO)) == "Hello\n"
 
 
 @pytest.mark.parametrize("language", HOSTS)
-def test_working_directory_that_is_gone_is_an_error(language: str, tmp_path: Path) -> None:
+def test_deleted_working_directory_is_error(language: str, tmp_path: Path) -> None:
     prefix = ("sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh")
     assert ran(language, tmp_path, TURN[language], *prefix, executable=script(tmp_path, HELLO)) == "invalid_option\n"
 
 
 @pytest.mark.parametrize("language", ["python", "python-sync"])
-def test_forked_child_that_holds_the_pipes_keeps_no_agent(language: str, tmp_path: Path) -> None:
+def test_forked_child_with_pipes_keeps_no_agent(language: str, tmp_path: Path) -> None:
     code = """
         def kept(session):
             child = os.fork()
@@ -243,14 +241,14 @@ def test_forked_child_that_holds_the_pipes_keeps_no_agent(language: str, tmp_pat
 
 
 def runs(pid: int) -> bool:
-    """Whether there is such a process that is no zombie."""
+    """Whether such a process exists that is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
-def test_signal_handler_may_use_the_blocking_api_at_any_moment(tmp_path: Path) -> None:
+def test_signal_handler_can_use_blocking_api(tmp_path: Path) -> None:
     # The signal comes while the interrupted thread holds the lock of the package's shared thread, and first while it
     # creates that thread.
     code = """
@@ -309,7 +307,7 @@ def test_collector_may_run_at_any_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [("-OO",), ("-X", "dev"), ("-X", "utf8=0")])
-def test_odd_interpreter_flags(flags: tuple[str, ...], tmp_path: Path) -> None:
+def test_interpreter_flags_do_not_change_turn(flags: tuple[str, ...], tmp_path: Path) -> None:
     env = {"LC_ALL": "C", "PYTHONWARNINGS": "error"}
     said = ran("python", tmp_path, TURN["python"], executable=script(tmp_path, HELLO), flags=flags, env=env)
     assert said == "Hello\n"
@@ -354,7 +352,7 @@ def test_polluted_prototype_approves_nothing(where: str, tmp_path: Path) -> None
     assert ran("node", tmp_path, code, executable=script(tmp_path, ASKS)) == "finished: \n"
 
 
-def test_values_of_another_realm_in_node(tmp_path: Path) -> None:
+def test_node_accepts_values_of_another_realm(tmp_path: Path) -> None:
     # As test runners have them: each file in a context of its own, with other classes of the same names.
     code = """
         import vm from "node:vm";

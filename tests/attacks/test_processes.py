@@ -36,7 +36,7 @@ def timeouts(language: str, **seconds: float) -> dict[str, float]:
 
 
 @pytest.mark.needs("python", "python-sync")
-def test_sigpipe_with_its_default_action_does_not_end_the_host(host: Start, tmp_path: Path) -> None:
+def test_default_sigpipe_does_not_end_host(host: Start, tmp_path: Path) -> None:
     it = host()
     it.do("default_action", signal="SIGPIPE")
     for _ in range(25):
@@ -52,7 +52,7 @@ def test_sigpipe_with_its_default_action_does_not_end_the_host(host: Start, tmp_
     assert it.end() == 0
 
 
-def test_close_returns_if_the_agent_cannot_be_ended(host: Start, language: str, tmp_path: Path) -> None:
+def test_close_returns_if_agent_survives_kill(host: Start, language: str, tmp_path: Path) -> None:
     it = host(*DENIED)
     pid = opened(it, scripted(tmp_path, STUBBORN), **timeouts(language, close=0.1))
     try:
@@ -71,7 +71,7 @@ def test_close_returns_if_the_agent_cannot_be_ended(host: Start, language: str, 
         kill(pid)
 
 
-def test_dropped_session_whose_agent_cannot_be_ended_is_logged(host: Start, language: str, tmp_path: Path) -> None:
+def test_dropped_session_with_surviving_agent_is_logged(host: Start, language: str, tmp_path: Path) -> None:
     it = host(*DENIED)
     it.do("log")
     pid = opened(it, scripted(tmp_path, STUBBORN), **timeouts(language, close=0.1))
@@ -86,7 +86,7 @@ def test_dropped_session_whose_agent_cannot_be_ended_is_logged(host: Start, lang
 
 @as_root
 @pytest.mark.needs("python", "python-sync")
-def test_close_returns_if_the_host_drops_its_privileges(host: Start, language: str, tmp_path: Path) -> None:
+def test_close_returns_after_host_drops_privileges(host: Start, language: str, tmp_path: Path) -> None:
     it = host()
     pid = opened(it, scripted(tmp_path, STUBBORN), **timeouts(language, close=0.1))
     assert it.do("prompt", input="hi")["status"] == "finished"
@@ -99,7 +99,7 @@ def test_close_returns_if_the_host_drops_its_privileges(host: Start, language: s
     assert gone(pid)
 
 
-def test_agent_that_wants_another_process_group_is_ended(host: Start, language: str, tmp_path: Path) -> None:
+def test_agent_in_another_process_group_is_ended(host: Start, language: str, tmp_path: Path) -> None:
     # It tries its grandparent's group, its parent's and that of a child; then it becomes a stubborn agent.
     script = (
         "import os, sys, time\n"
@@ -123,7 +123,7 @@ def test_agent_that_wants_another_process_group_is_ended(host: Start, language: 
             kill(child)
 
 
-def test_tool_that_opens_the_terminal_gets_an_error(host: Start, tmp_path: Path) -> None:
+def test_agent_cannot_open_terminal_of_host(host: Start, tmp_path: Path) -> None:
     # The host has a controlling terminal, as in a shell; its agents have none.
     terminal = (
         "import fcntl, os, pty, sys, termios\n"
@@ -142,7 +142,7 @@ def test_tool_that_opens_the_terminal_gets_an_error(host: Start, tmp_path: Path)
 
 
 @pytest.mark.parametrize("free", [0, 1, 2, 3, 4, 5, 6, 7, 8])
-def test_first_use_without_descriptors_is_a_spawn_error(host: Start, tmp_path: Path, free: int) -> None:
+def test_first_use_without_descriptors_is_spawn_error(host: Start, tmp_path: Path, free: int) -> None:
     it = host()
     agent = scripted(tmp_path, FRIENDLY)
     used = {int(descriptor) for descriptor in os.listdir(f"/proc/{it.pid}/fd")}
@@ -159,7 +159,7 @@ def test_first_use_without_descriptors_is_a_spawn_error(host: Start, tmp_path: P
 
 
 @as_root
-def test_first_use_without_threads_is_a_spawn_error(host: Start, language: str) -> None:
+def test_first_use_without_threads_is_spawn_error(host: Start, language: str) -> None:
     with shared_folder() as folder:
         it = host(TMPDIR=str(folder))
         agent = [str(folder / "agent"), *scripted(folder, FRIENDLY)[1:]]
@@ -185,7 +185,7 @@ def test_first_use_without_threads_is_a_spawn_error(host: Start, language: str) 
 
 
 @pytest.mark.needs("python", "python-sync")
-def test_host_that_ignores_sigchld_can_use_agents(host: Start, tmp_path: Path) -> None:
+def test_host_ignoring_sigchld_can_use_agents(host: Start, tmp_path: Path) -> None:
     it = host()
     it.do("ignore", signal="SIGCHLD")
     opened(it, scripted(tmp_path, [[{"text": "a"}], [{"exit": 3}]]))
@@ -198,7 +198,7 @@ def test_host_that_ignores_sigchld_can_use_agents(host: Start, tmp_path: Path) -
     assert it.do("close") == {}
 
 
-def test_empty_tmpdir_puts_no_private_file_into_the_working_directory(host: Start, tmp_path: Path) -> None:
+def test_empty_tmpdir_keeps_working_directory_clean(host: Start, tmp_path: Path) -> None:
     agent = scripted(tmp_path, FRIENDLY)
     it = host(TMPDIR="")
     before = sorted(tmp_path.iterdir())
@@ -209,7 +209,7 @@ def test_empty_tmpdir_puts_no_private_file_into_the_working_directory(host: Star
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_agent_dies_with_a_host_that_is_killed(host: Start, tmp_path: Path) -> None:
+def test_agent_dies_with_killed_host(host: Start, tmp_path: Path) -> None:
     it = host()
     pid = opened(it, scripted(tmp_path, STUBBORN))
     assert it.do("prompt", input="hi")["status"] == "finished"
@@ -217,8 +217,16 @@ def test_agent_dies_with_a_host_that_is_killed(host: Start, tmp_path: Path) -> N
     assert gone(pid)
 
 
+def test_server_dies_with_killed_host(host: Start, tmp_path: Path) -> None:
+    it = host()
+    pid = opened(it, scripted(tmp_path, FRIENDLY), dialect="kimi-web")
+    assert it.do("prompt", input="hi")["status"] == "finished"
+    os.kill(it.pid, signal.SIGKILL)
+    assert gone(pid)
+
+
 @pytest.mark.needs("python", "python-sync")
-def test_agent_dies_with_a_host_that_becomes_another_program(host: Start, tmp_path: Path) -> None:
+def test_agent_dies_when_host_calls_exec(host: Start, tmp_path: Path) -> None:
     it = host()
     pid = opened(it, scripted(tmp_path, STUBBORN))
     assert it.do("prompt", input="hi")["status"] == "finished"

@@ -1,8 +1,8 @@
 // Programs that use the package, bundled whole: they build without warnings, with zod and without, and run.
 import assert from "node:assert/strict";
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 
@@ -76,6 +76,12 @@ function empty() {
   return folder;
 }
 
+/** The native file that is installed in a project. */
+function nativeFile() {
+  const packages = join(projects.plain, "node_modules/@kimi-agent");
+  return readdirSync(packages, { recursive: true }).filter((name) => name.endsWith(".node")).map((name) => join(packages, name))[0];
+}
+
 /** Bundles a program of a project and returns the bundle's path; a warning is a failure. */
 async function bundle(bundler, name, entry, { external, to } = {}) {
   const folder = projects[name];
@@ -102,7 +108,7 @@ for (const bundler of Object.keys(bundlers)) {
       });
     }
 
-    test("a bundle without the package beside it says which line keeps the package out of it", async () => {
+    test("bundle without the package beside it names the bundler option", async () => {
       const out = await bundle(bundler, "plain", "native.mjs", { to: empty() });
       const { output } = run(process.execPath, [out], projects.plain);
       assert.match(output, /^internal_error: kimi-agent cannot find its native module/);
@@ -124,9 +130,15 @@ test("a schema of zod 4.1 is converted in a bundle, too", async () => {
 test("the native module may lie beside the bundle", async () => {
   const folder = empty();
   const out = await bundle("esbuild", "plain", "native.mjs", { to: folder });
-  const installed = join(projects.plain, "node_modules/kimi-agent");
-  const [name] = readdirSync(installed).filter((file) => file.endsWith(".node"));
-  copyFileSync(join(installed, name), join(folder, name));
+  const file = nativeFile();
+  copyFileSync(file, join(folder, basename(file)));
+  assert.match(run(process.execPath, [out], tmpdir()).output, /^spawn_error: /);
+});
+
+test("the package for this system is enough beside the bundle", async () => {
+  const folder = empty();
+  const out = await bundle("esbuild", "plain", "native.mjs", { to: folder });
+  cpSync(join(projects.plain, "node_modules/@kimi-agent"), join(folder, "node_modules/@kimi-agent"), { recursive: true });
   assert.match(run(process.execPath, [out], tmpdir()).output, /^spawn_error: /);
 });
 
@@ -136,8 +148,7 @@ test("a package of another version is not mixed with the bundle", async () => {
   const other = join(folder, "node_modules/kimi-agent");
   mkdirSync(other, { recursive: true });
   writeFileSync(join(other, "package.json"), '{"name": "kimi-agent", "version": "99.0.0"}');
-  for (const name of readdirSync(join(projects.plain, "node_modules/kimi-agent"))) {
-    if (name.endsWith(".node")) copyFileSync(join(projects.plain, "node_modules/kimi-agent", name), join(other, name));
-  }
+  const file = nativeFile();
+  copyFileSync(file, join(other, basename(file)));
   assert.match(run(process.execPath, [out], tmpdir()).output, /^internal_error: kimi-agent cannot find/);
 });

@@ -67,7 +67,9 @@ def read(path: Path, root: Path) -> list[Block]:
             code.append(inner.removeprefix(opening["indent"]))
         else:
             raise Mistake(f"{document}:{number}: the block has no end")
-        found.append(Block(document, number, opening["info"].strip(), "\n".join(code) + "\n", directives))
+        # What follows the language is for the site, for example `title="main.py"`.
+        language = (opening["info"].split() or [""])[0]
+        found.append(Block(document, number, language, "\n".join(code) + "\n", directives))
         directives = {}
     return found
 

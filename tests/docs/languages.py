@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from blocks import Block, Mistake, with_preamble
@@ -19,7 +20,7 @@ NODE_PACKAGE = ROOT / "bindings-node"
 # No block takes long; this is for one that hangs.
 PATIENCE = 180
 
-# What a block in Rust may use: the crate, and of its dependencies what a program needs beside it.
+# What a block in Rust may use: the crate, and those of its dependencies that a program needs.
 CRATES = ("kimi_agent", "schemars", "serde", "serde_json", "tokio")
 # The start of an image, which is all that the SDK looks at.
 SCREENSHOT = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
@@ -140,6 +141,8 @@ class Workshop:
             program.write_text(self._source(block, ".py"), encoding="utf-8")
             return [sys.executable, "-W", "error", str(program)]
         if block.language == "ts":
+            if "await using" in block.code:
+                raise Mistake(f"{block.place}: readers copy it into JavaScript, where `await using` needs Node 24")
             if self._typescript_failure:
                 raise Failure(_about(block, self._typescript_failure))
             return ["node", str(self._node / "built" / f"{block.name}.mjs")]
@@ -155,15 +158,20 @@ class Workshop:
 
     def _json(self, block: Block, place: Path) -> str:
         try:
-            json.loads(block.code)
+            content = json.loads(block.code)
         except ValueError as error:
             raise Failure(f"no JSON: {error}") from None
         if "data" in block.directives:
             return ""
         script = place / "script.json"
         script.write_text(block.code, encoding="utf-8")
+        command = [sys.executable, "-m", "kimi_agent.testing.agent", str(script), "--wire"]
+        if isinstance(content, dict) and content.get("wire") == "kimi-web":
+            if problem := _server_problem(command, place):
+                raise Failure(f"no script for the scripted agent: {problem}")
+            return ""
         # The agent reads all of its script before it looks at its input, which ends at once.
-        done = _run([sys.executable, "-m", "kimi_agent.testing.agent", str(script), "--wire"], place, {})
+        done = _run(command, place, {})
         if done.returncode != 0:
             raise Failure(f"no script for the scripted agent: {done.stderr}")
         return ""
@@ -250,3 +258,17 @@ def _run(
         )
     except subprocess.TimeoutExpired as expired:
         raise Failure(f"still running after {patience} seconds: {expired.stdout!r}") from None
+
+
+def _server_problem(command: list[str], place: Path) -> str:
+    """Starts a server and ends it when it prints its first line; returns what it wrote to stderr if it ends before."""
+    with subprocess.Popen(
+        command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        patience = threading.Timer(PATIENCE, server.kill)
+        patience.start()
+        started = bool(server.stdout and server.stdout.readline())
+        patience.cancel()
+        server.kill()
+        _, complaint = server.communicate()
+    return "" if started else complaint or f"it printed nothing in {PATIENCE} seconds"

@@ -20,7 +20,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def mistakes(text: str, root: Path) -> list[str]:
-    """What is wrong with the tables, and with tests that the text around them names."""
+    """The problems of the tables, and of tests that the text around them names."""
     found = []
     for row in rows(text):
         names = _NAME.findall(row[-1])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every block of code in the documents, in an interpreter that has the package: python tests/docs/run.py [WORD …].
 
-With words, only blocks of documents with one of them in their names. A block is a complete program, or a comment before
+With words, only blocks of documents with one of them in their paths. A block is a complete program, or a comment before
 it says which preamble completes it. None is passed over in silence: what can't be run says why.
 """
 
@@ -31,14 +31,14 @@ def documents() -> list[Path]:
             ROOT / "README.md",
             ROOT / "CONTRIBUTING.md",
             ROOT / "CHANGELOG.md",
-            *(ROOT / "docs").glob("*.md"),
+            *(ROOT / "docs").rglob("*.md"),
             *ROOT.glob("bindings-*/README.md"),
         ]
     )
 
 
 def sort(blocks: list[Block]) -> tuple[list[Block], list[Block], list[str]]:
-    """What is run, what is skipped, and what nobody knows how to handle."""
+    """The blocks that are run, that are skipped, and that have no known language."""
     run: list[Block] = []
     skipped: list[Block] = []
     mistakes: list[str] = []
@@ -59,7 +59,7 @@ def sort(blocks: list[Block]) -> tuple[list[Block], list[Block], list[str]]:
 
 
 def try_block(workshop: Workshop, block: Block, expected: str | None) -> str:
-    """What is wrong with a block, or nothing."""
+    """The problem of a block, or nothing."""
     try:
         printed = workshop.run(block)
     except (Failure, Mistake) as failure:
@@ -69,9 +69,14 @@ def try_block(workshop: Workshop, block: Block, expected: str | None) -> str:
     return ""
 
 
+def _is_chosen(document: Path, words: list[str]) -> bool:
+    path = document.relative_to(ROOT).as_posix()
+    return not words or any(word in path for word in words)
+
+
 def main(words: list[str]) -> int:
     """Exits with 1 where anything failed."""
-    chosen = [path for path in documents() if not words or any(word in path.name for word in words)]
+    chosen = [path for path in documents() if _is_chosen(path, words)]
     blocks = [block for path in chosen for block in read(path, ROOT)]
     outputs: dict[str, str] = {}
     for before, block in itertools.pairwise(blocks):

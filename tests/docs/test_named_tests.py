@@ -21,9 +21,13 @@ def section(page: str, heading: str = "") -> str:
 
 @pytest.mark.parametrize(
     ("page", "heading", "least"),
-    [("reliability.md", "## In Python", 15), ("security.md", "", 30), ("real-servers.md", "", 30)],
+    [
+        ("evidence/reliability.md", "## In Python", 15),
+        ("evidence/security.md", "", 30),
+        ("evidence/real-servers.md", "", 30),
+    ],
 )
-def test_every_row_names_tests_that_exist(page: str, heading: str, least: int) -> None:
+def test_every_row_names_existing_tests(page: str, heading: str, least: int) -> None:
     text = section(page, heading)
     assert len(rows(text)) > least
     assert mistakes(text, ROOT) == []
@@ -35,12 +39,12 @@ def test_every_row_names_tests_that_exist(page: str, heading: str, least: int) -
         "scenarios/steer_media",
         "scenarios/steer/text",
         "real/steer",
-        "test_sync.py::test_ctrl_c",
+        "test_sync.py::test_ctrl_c_ends_program_and_agent",
         "run.py::WAYS",
         "image.test.mjs::",
     ],
 )
-def test_a_test_is_found_by_its_whole_name_only(name: str) -> None:
+def test_test_is_found_by_whole_name(name: str) -> None:
     if name.endswith("::"):
         name += (ROOT / "bindings-node/test/image.test.mjs").read_text("utf-8").split('\ntest("')[1].split('", ')[0]
     assert exists(name, ROOT)
@@ -48,11 +52,11 @@ def test_a_test_is_found_by_its_whole_name_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("cell", ["", "none", "`scenarios/steer/text` and so on", "`scenarios/nowhere`"])
-def test_a_row_without_a_test_is_noticed(cell: str) -> None:
+def test_row_without_test_is_noticed(cell: str) -> None:
     head = "| promise | how | tests |\n| --- | --- | --- |\n"
     assert mistakes(f"{head}| It ends. | So. | `scenarios/steer/text` |\n", ROOT) == []
     assert mistakes(f"{head}| It ends. | So. | {cell} |\n", ROOT)
 
 
-def test_a_test_named_in_prose_is_looked_up() -> None:
+def test_test_named_in_prose_is_looked_up() -> None:
     assert mistakes("As `test_security.py::test_nothing` shows.\n", ROOT)

@@ -1,4 +1,4 @@
-"""What runs the documents must itself notice what is wrong with them."""
+"""The runner of the documents notices problems in them."""
 
 from __future__ import annotations
 
@@ -27,23 +27,39 @@ def fenced(info: str, *code: str) -> list[str]:
     return [f"{FENCE}{info}", *code, FENCE]
 
 
-def test_blocks_have_what_stands_before_them(tmp_path: Path) -> None:
+def test_blocks_have_comments_before_them(tmp_path: Path) -> None:
     page = written(tmp_path, "<!-- setup: session -->", "<!-- agent: x -->", *fenced("python", "a", "", "b"), "end")
     (block,) = read(page, tmp_path)
     assert (block.place, block.language, block.code) == ("page.md:3", "python", "a\n\nb\n")
     assert block.directives == {"setup": "session", "agent": "x"}
 
 
-def test_a_longer_fence_holds_shorter_ones(tmp_path: Path) -> None:
+def test_longer_fence_holds_shorter_ones(tmp_path: Path) -> None:
     page = written(tmp_path, "````markdown", *fenced("python", "x"), "````", "", *fenced("js", "y"))
     assert [block.language for block in read(page, tmp_path)] == ["markdown", "js"]
+
+
+def test_blocks_in_tabs_lose_their_indentation(tmp_path: Path) -> None:
+    tab = [f"    {line}" for line in ["<!-- setup: session -->", *fenced('python title="main.py"', "if a:", "    b")]]
+    page = written(
+        tmp_path, '=== "Python"', "", *tab, "", '=== "Rust"', "", f"    {FENCE}rust", "    c", f"    {FENCE}"
+    )
+    python, rust = read(page, tmp_path)
+    assert (python.language, python.code, python.directives) == ("python", "if a:\n    b\n", {"setup": "session"})
+    assert (rust.language, rust.code) == ("rust", "c\n")
+
+
+def test_await_using_is_refused(tmp_path: Path) -> None:
+    (block,) = read(written(tmp_path, *fenced("ts", "await using session = await createSession();")), tmp_path)
+    with pytest.raises(Mistake, match="needs Node 24"):
+        Workshop(tmp_path).command(block, tmp_path)
 
 
 @pytest.mark.parametrize(
     "lines",
     [["<!-- stup: x -->", *fenced("python")], ["<!-- skip: why -->", "words", *fenced("python")], [f"{FENCE}js", "x"]],
 )
-def test_mistakes_in_a_page(tmp_path: Path, lines: list[str]) -> None:
+def test_invalid_page_is_refused(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(Mistake):
         read(written(tmp_path, *lines), tmp_path)
 
@@ -52,12 +68,22 @@ def test_mistakes_in_a_page(tmp_path: Path, lines: list[str]) -> None:
     "lines",
     [fenced("yaml", "a"), fenced("", "a"), fenced("sh", "ls"), ["<!-- skip -->", *fenced("python", "a")]],
 )
-def test_nothing_is_passed_over_in_silence(tmp_path: Path, lines: list[str]) -> None:
+def test_block_without_runner_is_refused(tmp_path: Path, lines: list[str]) -> None:
     run, skipped, mistakes = sort(read(written(tmp_path, *lines), tmp_path))
     assert (run, skipped, len(mistakes)) == ([], [], 1)
 
 
-def test_a_preamble_indents_the_block(tmp_path: Path) -> None:
+def test_sections_of_errors_match_codes() -> None:
+    bullets = ["- **Cause:** a", "- **Check:** b", "- **Remedy:** c", ""]
+    page = "\n".join(["# Errors", "", "## timeout", "", *bullets, "## made_up", "", *bullets[1:]])
+    assert facts._sections(page, {"timeout"})[1] == [
+        "the section `made_up` is of no code",
+        "the section `made_up` has ['Check', 'Remedy']; expected Cause, Check and Remedy",
+    ]
+    assert facts._sections(page, {"timeout", "made_up", "other"})[1][0] == "there is no section `other`"
+
+
+def test_preamble_indents_block(tmp_path: Path) -> None:
     preamble = tmp_path / "p.py"
     preamble.write_text("def f():\n    # the block\n\nf()\n")
     (block,) = read(written(tmp_path, *fenced("python", "if x:", "    y")), tmp_path)
@@ -74,7 +100,7 @@ def test_a_preamble_indents_the_block(tmp_path: Path) -> None:
         ("json", '[[{"txt": 1}]]', 'unknown action "txt"'),
     ],
 )
-def test_a_block_that_does_not_work(tmp_path: Path, language: str, code: str, reason: str) -> None:
+def test_failing_block_is_reported(tmp_path: Path, language: str, code: str, reason: str) -> None:
     (block,) = read(written(tmp_path, *fenced(language, code)), tmp_path)
     workshop = Workshop(tmp_path)
     workshop.prepare([block])
@@ -82,7 +108,7 @@ def test_a_block_that_does_not_work(tmp_path: Path, language: str, code: str, re
         workshop.run(block)
 
 
-def test_facts_that_are_none() -> None:
+def test_wrong_facts_are_reported() -> None:
     root = Path(__file__).resolve().parents[2]
     page = root / ".cache" / "page.md"
     page.parent.mkdir(exist_ok=True)

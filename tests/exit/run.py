@@ -137,7 +137,7 @@ async def main():
         await never.wait()
     session = await create_session(executable=scripted_agent(script), on_approval=on_approval)
     turn = session.prompt("go")
-    # A turn that nobody has read would be told of in the log.
+    # The log would report a turn that was not read.
     async for event in turn:
         if isinstance(event, kimi_agent.ApprovalRequest):
             break

@@ -17,8 +17,8 @@ from .programs import Program
 _LABEL = re.compile(r"([a-z]\d+)\.(\d+)\.(\d+(?:\.\d+)?);")
 # Operations that print what was read of their turn.
 _READS = {"next", "drain", "steps", "join", "result_and_drain", "text_stream"}
-# What a racy program may run into: nothing was begun, or the Rust runner has given the turn away.
-_UNAVAILABLE = re.compile(r"no session is open|no agent is open|there is no turn|`join` it first")
+# What a racy program may run into: nothing was begun.
+_UNAVAILABLE = re.compile(r"no session is open|no agent is open|there is no turn")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def complaints(program: Program, outcomes: Mapping[str, Outcome]) -> list[Compla
 
 def _comparable(lines: list[trace.Line]) -> list[trace.Line]:
     """Without the numbers of requests over ACP, which an agent shares out among sessions as they come."""
-    return json.loads(re.sub(r'"id": "\d+"', '"id": "…"', json.dumps(lines)))  # type: ignore[no-any-return]
+    return json.loads(re.sub(r'"(id|request_id)": "\d+"', r'"\1": "…"', json.dumps(lines)))  # type: ignore[no-any-return]
 
 
 def _broken(program: Program, outcome: Outcome) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 An `exact` program has one order of everything: the agent waits at gates, and the program does something there only
 after it has seen that the gate is reached. Its trace is the same in every language. A `racy` program does anything at
-any time, beside an agent that goes on or dies; only the rules of `checks.py` hold for its traces.
+any time, while the agent continues or dies; only the rules of `checks.py` hold for its traces.
 """
 
 from __future__ import annotations
@@ -15,22 +15,15 @@ from .script import FOCI, INVALID_LINES, WIRES, Gate, Json, Setting, Turn, draw_
 
 Ops = list[Json]
 
-# Where an agent may fall silent. In exact programs nothing else may take as long, on a busy machine either.
-DEADLINES: dict[bool, Json] = {
-    True: {
-        "idle_timeout": 1.5,
-        "turn_timeout": 10,
-        "cancel_timeout": 1.5,
-        "close_timeout": 0.5,
-        "handshake_timeout": 10,
-    },
-    False: {
-        "idle_timeout": 0.7,
-        "turn_timeout": 3,
-        "cancel_timeout": 0.7,
-        "close_timeout": 0.3,
-        "handshake_timeout": 2,
-    },
+# The deadlines of exact programs: they pass where the agent is silent for ever, and nowhere else on a busy machine.
+SILENT: Json = {"idle_timeout": 5}
+UNANSWERED: Json = {"cancel_timeout": 5}
+RACY: Json = {
+    "idle_timeout": 0.7,
+    "turn_timeout": 3,
+    "cancel_timeout": 0.7,
+    "close_timeout": 0.3,
+    "handshake_timeout": 2,
 }
 TOOL = {"name": "echo", "description": "Repeats", "parameters": {"type": "object", "properties": {}}}
 CLOSES: tuple[Json, ...] = ({}, {"how": "block"}, {"timeout": 5})
@@ -73,7 +66,7 @@ def make(choices: Choices, exact: bool) -> Program:
         "name": "explored",
         "about": "A random program, shrunk.",
         "agent": {"script": script},
-        "options": _options(setting, shared),
+        "options": _options(setting, turns, shared),
         "program": program,
     }
     if any(op["op"] == "two_loops" for op in program):
@@ -110,8 +103,12 @@ def _setting(choices: Choices, exact: bool) -> Setting:
     )
 
 
-def _options(setting: Setting, shared: bool) -> Json:
+def _options(setting: Setting, turns: list[Turn], shared: bool) -> Json:
     options: Json = {"work_dir": "{dir}", "on_event": "record"}
+    if not setting.exact:
+        options |= RACY
+    elif any(gate.kind in ("never", "silence") for turn in turns for gate in turn.gates):
+        options |= UNANSWERED
     if setting.acp and not shared:
         options["dialect"] = "acp"
     if setting.approval == "yolo":
@@ -130,10 +127,8 @@ def _options(setting: Setting, shared: bool) -> Json:
         ]
     if setting.small_buffer:
         options["event_buffer_bytes"] = 1024
-    if setting.silence:
-        options |= DEADLINES[setting.exact]
-    if not shared:
-        options |= {"on_stderr": "record"} if setting.stderr_marks else {}
+    if setting.stderr_marks and not shared:
+        options["on_stderr"] = "record"
     return options
 
 
@@ -141,8 +136,9 @@ def _agent_options(setting: Setting) -> Json:
     options: Json = {"dialect": "acp"}
     if setting.stderr_marks:
         options["on_stderr"] = "record"
-    deadlines = DEADLINES[setting.exact] if setting.silence else {}
-    return options | {name: deadlines[name] for name in ("handshake_timeout", "close_timeout") if name in deadlines}
+    if not setting.exact:
+        options |= {name: RACY[name] for name in ("handshake_timeout", "close_timeout")}
+    return options
 
 
 def _closing(choices: Choices) -> Ops:
@@ -163,7 +159,7 @@ def _merged(choices: Choices, lists: list[list[Ops]]) -> Ops:
 
 @dataclass
 class Player:
-    """What a program does with one session: groups of operations that belong together."""
+    """The operations of a program on one session, in groups that belong together."""
 
     choices: Choices
     setting: Setting
@@ -219,7 +215,7 @@ class Player:
         return ops + [op for op in after if self.choices.one_in(3)]
 
     def _between(self) -> Ops:
-        """What can be done while no turn runs."""
+        """The operations that are possible while no turn runs."""
         choices = [
             self._op("state", **({"until": "idle"} if self.setting.exact else {})),
             self._op("info"),
@@ -227,7 +223,7 @@ class Player:
             self._op("cancel_session"),
         ]
         if not self.uncounted:
-            choices += [self._op("session"), self._op("replay")]
+            choices += [self._op("session"), self._op("replay"), self._op("undo")]
         if self.shared and self.setting.sessions == 1 and not self.uncounted:
             choices += [{"op": "list_sessions"}] * 5
         chosen = self.choices.some(choices, 2)
@@ -237,7 +233,8 @@ class Player:
     # --- exact turns ---
 
     def _exact_turn(self, turn: Turn, name: str) -> list[Ops]:
-        groups: list[Ops] = [[self._op("prompt", input=name, as_=name)]]
+        deadline = {"prompt_options": SILENT} if turn.end == "silence" else {}
+        groups: list[Ops] = [[self._op("prompt", input=name, as_=name, **deadline)]]
         spawned = ""
         seen: list[str] = []
         by_event = False
@@ -252,7 +249,7 @@ class Player:
                 seen += gate.requests
                 group += self._at_gate(turn, gate, spawned, name)
             rest = turn.gates[place + 1 :]
-            can_end = self.setting.can_be_ended and (not gate.requests or self.setting.settles)
+            can_end = not self.setting.fills_unread and (not gate.requests or self.setting.settles)
             if gate.kind in ("cancel", "never", "hang") or (can_end and group and self.choices.one_in(8)):
                 groups.append(group + self._end_early(turn, spawned, by_event, name, seen))
                 return groups
@@ -270,7 +267,7 @@ class Player:
         return [self._turn("next", name, until=gate.until)] * (2 if gate.kind == "two" else 1)
 
     def _at_gate(self, turn: Turn, gate: Gate, spawned: str, name: str) -> Ops:
-        """What changes nothing while the agent waits."""
+        """The operations that change nothing while the agent waits."""
         if gate.kind == "silence":
             return []
         choices = [
@@ -283,21 +280,21 @@ class Player:
             choices.append(self._op("set_plan_mode", on=self.choices.flag()))
             if not self.uncounted:
                 choices.append(self._op("session"))
-        if not spawned and gate.until != "stderr" and not self.setting.small_buffer:
+        if not spawned and gate.until != "stderr":
             choices += [self._turn("turn", name)]
             if not self.uncounted:
                 choices.append(self._op("usage", as_=name))
         return self.choices.some(choices, 2)
 
     def _spawn(self) -> str:
-        """Whether somebody reads, or waits, beside the program from now on."""
+        """Whether another task reads or waits from now on."""
         return str(self.choices.pick(("", "spawn_drain", "" if self.setting.small_buffer else "spawn_result")))
 
     def _may_spawn(self, turn: Turn, gate: Gate, rest: list[Gate]) -> bool:
         return gate.kind in ("file", "steer") and all(one.kind == "file" for one in rest) and gate.until != "stderr"
 
     def _pass(self, gate: Gate, place: int, name: str) -> Ops:
-        """What the agent waits for."""
+        """The condition that the agent waits for."""
         if gate.kind == "file":
             return [{"op": "touch", "path": f"{{dir}}/{name}-{place}"}]
         if gate.kind == "steer":
@@ -330,7 +327,8 @@ class Player:
             self.uncounted = True
             return [self._turn("leave", name, **self.choices.pick(({}, {"how": "block"})))]
         ops: Ops = []
-        if not spawned:
+        # The part of a small buffer that a reader empties during the cancel depends on the time.
+        if not spawned and not self.setting.small_buffer:
             spawned = self._spawn()
             ops += [self._turn(spawned, name)] if spawned else []
         ops.append(self._op(way) if way != "cancel" else self._turn("cancel", name))
@@ -368,7 +366,7 @@ class Player:
             ]
         after = self._after(turn, name, seen)
         if ops[0]["op"] == "two_loops":
-            # The first loop goes on in Node; in Python it ends with the function that began it.
+            # The first loop continues in Node; in Python it ends with the function that began it.
             after = [op for op in after if op["op"] not in READS]
         return ops + after
 
@@ -394,7 +392,7 @@ class Player:
         return self.choices.pick(tuple(choices))
 
     def _after(self, turn: Turn, name: str, seen: list[str]) -> Ops:
-        """What can be done with a turn that has ended."""
+        """The operations that are possible on a turn that has ended."""
         choices = [
             self._turn("result", name),
             self._turn("result", name, details=True),
@@ -406,7 +404,7 @@ class Player:
             self._turn("text_stream", name),
             self._turn("steps", name),
         ]
-        if not self.setting.small_buffer:
+        if not self.setting.fills_unread:
             choices.append(self._turn("turn", name))
         if not self.uncounted:
             choices.append(self._op("usage", as_=name))

@@ -12,10 +12,13 @@ tests/explore/README.md says what is played and what fails.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +37,8 @@ KINDS = {"exact": 200, "racy": 100}
 """How many programs of each kind a seed has."""
 ENOUGH = 5
 """So many failures end a seed."""
+AT_ONCE = 3
+"""How many programs are played at a time. Many of them wait for a deadline."""
 
 
 def say(text: str) -> None:
@@ -73,24 +78,41 @@ class Judge:
         return found
 
 
-def play_seed(chosen: argparse.Namespace, seed: int, kind: str, languages: Languages) -> Counter[str]:
-    """Plays the programs of one kind, prints what fails, and counts what passed and failed."""
+def play_seed(chosen: argparse.Namespace, seed: int, lanes: list[Languages]) -> Counter[str]:
+    """Plays the programs of a seed, prints what fails, and counts what passed and failed."""
     counts: Counter[str] = Counter()
     started = time.monotonic()
-    for number in range(KINDS[kind]) if chosen.number is None else [chosen.number] * chosen.times:
-        failure = explore(seed, kind, number, Judge(languages, chosen.languages.split(",")))
-        counts["failed" if failure else "passed"] += 1
-        if failure:
-            languages.hurry(LIMIT)
-            print(described(failure, f"--seed {seed} --kind {kind} --number {number}", chosen.found), flush=True)
-        if counts["failed"] == ENOUGH:
-            break
-    say(f"seed {seed}: {counts.total()} {kind} programs in {time.monotonic() - started:.0f} s")
+    waiting = numbers(chosen)
+    lock = threading.Lock()
+
+    def play(languages: Languages) -> None:
+        while counts["failed"] < ENOUGH:
+            with lock:
+                kind, number = next(waiting, ("", 0))
+            if not kind:
+                return
+            failure = explore(seed, kind, number, Judge(languages, chosen.languages.split(",")))
+            with lock:
+                counts["failed" if failure else "passed"] += 1
+                if failure:
+                    languages.hurry(LIMIT)
+                    again = f"--seed {seed} --kind {kind} --number {number}"
+                    print(described(failure, again, chosen.found), flush=True)
+
+    runners.parallel([partial(play, languages) for languages in lanes], len(lanes))
+    say(f"seed {seed}: {counts.total()} programs in {time.monotonic() - started:.0f} s")
     return counts
 
 
+def numbers(chosen: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    """The kinds and numbers of the programs that are to be played."""
+    for kind in [chosen.kind] if chosen.kind else KINDS:
+        for number in range(KINDS[kind]) if chosen.number is None else [chosen.number] * chosen.times:
+            yield kind, number
+
+
 def described(failure: Failure, again: str, folder: Path) -> str:
-    """What failed, with the scenario, which is written to a file."""
+    """The failure, with the scenario, which is written to a file."""
     name = "explored_" + "_".join(again.split()[1::2])
     scenario = {**failure.program.scenario, "name": name}
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,17 +135,12 @@ def main() -> int:
     until = time.monotonic() + 60 * (chosen.minutes or 0)
     counts: Counter[str] = Counter()
     commands = {language: runners.command(language) for language in chosen.languages.split(",")}
-
-    def play(kind: str) -> None:
-        with Languages(commands) as languages:
-            seed = chosen.seed
-            while seed == chosen.seed or time.monotonic() < until:
-                counts.update(play_seed(chosen, seed, kind, languages))
-                seed += 1
-
-    # At the same time: most of the racy ones wait for a deadline.
-    kinds = [chosen.kind] if chosen.kind else list(KINDS)
-    runners.parallel([partial(play, kind) for kind in kinds], len(kinds))
+    seed = chosen.seed
+    with contextlib.ExitStack() as stack:
+        lanes = [stack.enter_context(Languages(commands)) for _ in range(AT_ONCE)]
+        while seed == chosen.seed or time.monotonic() < until:
+            counts.update(play_seed(chosen, seed, lanes))
+            seed += 1
     print(f"{counts['passed']} passed, {counts['failed']} failed")
     return 1 if counts["failed"] else 0
 

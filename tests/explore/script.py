@@ -33,15 +33,15 @@ DEATHS: tuple[tuple[Json, ...], ...] = (
     ({"close_stdout": True}, {"ignore_eof": True}, {"stall": True}),
 )
 OUTSIDE = {"event": {"type": "Outside", "payload": {}}, "verbatim": True}
-"""What the agent says after a turn."""
+"""The agent's text after a turn."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for a whole program, and decides which actions make sense."""
+    """The properties of a whole program, which decide which actions make sense."""
 
     focus: str
-    """What this program has more of than others, so that rare things occur in each seed."""
+    """The features that this program has more of than others, so that rare cases occur in each seed."""
     wire: str
     sessions: int
     exact: bool
@@ -51,12 +51,12 @@ class Setting:
     question: Any
     """`manual`, `none`, or whether the handler answers."""
     tool: Any
-    """What the program's tool does, if there is one."""
+    """The behaviour of the program's tool, if there is one."""
     hook: Any
     stderr_marks: bool
     """A line on stderr says that a gate is reached; otherwise an event."""
     silence: bool
-    """An agent may fall silent: the deadlines are short."""
+    """An agent may fall silent, so that a deadline ends the turn."""
     small_buffer: bool
 
     @property
@@ -75,7 +75,7 @@ class Setting:
 
     @property
     def feedback(self) -> bool:
-        """Whether the agent goes on after a reject that says why."""
+        """Whether the agent continues after a rejection with feedback."""
         return self.acp or self.has(FEEDBACK)
 
     def once(self, turn: int) -> bool:
@@ -83,9 +83,9 @@ class Setting:
         return self.focus == "once" and turn == 1
 
     @property
-    def can_be_ended(self) -> bool:
-        """Whether the program may end turns: of a full buffer, the time says how much is dropped then."""
-        return not (self.exact and self.small_buffer)
+    def fills_unread(self) -> bool:
+        """Whether the agent says, unread, more than the buffer holds: then the time says how much a cancel discards."""
+        return self.small_buffer and self.stderr_marks
 
     @property
     def settles(self) -> bool:
@@ -111,7 +111,7 @@ class Turn:
     actions: list[Json] = field(default_factory=list)
     gates: list[Gate] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    """What tells the turn's texts apart, in their order."""
+    """The words that distinguish the turn's texts, in their order."""
     end: str = "plain"
     """`plain`, `failed`, `rejected`, `outside` (an event follows), `open` (only the program ends it), `death`,
     `silence`."""
@@ -142,7 +142,7 @@ def draw_turn(choices: Choices, number: int, setting: Setting, last: bool) -> Tu
 
 
 def _beats(choices: Choices, turn: Turn, setting: Setting) -> None:
-    """Actions that wait for nobody, or for a handler only."""
+    """Actions that wait for nothing, or for a handler only."""
     kinds = ["text", "texts", "think", "call", "usage", "unknown", "invalid", "step", "subagent"]
     if not setting.hook or not setting.exact:
         # With a handler for each call, the calls race.
@@ -265,18 +265,19 @@ def _mark(turn: Turn, setting: Setting, kind: str) -> None:
 def _end(choices: Choices, turn: Turn, setting: Setting, last: bool) -> None:
     """How a turn ends."""
     kinds = ["plain", "plain", "error", "steps"]
-    if setting.can_be_ended and not setting.once(turn.number):
+    if not setting.fills_unread and not setting.once(turn.number):
         kinds += ["cancel"] * 3
-    if setting.can_be_ended and setting.silence and not setting.acp:
-        kinds += ["never"] * (9 if last else 3)
+    if not setting.fills_unread and setting.silence and not setting.acp:
+        kinds += ["never"] * 2
     if not setting.acp and setting.exact and setting.sessions == 1:
         kinds.append("outside")
     if last and setting.focus == "death":
         kinds = ["death"]
     elif last:
         kinds.append("death")
-    if last and setting.silence:
-        kinds += ["silence"] * 3
+    # A deadline runs while the agent waits at a gate.
+    if last and setting.silence and not (setting.exact and turn.gates):
+        kinds += ["silence"] * (9 if setting.exact else 3)
     kind = choices.pick(kinds)
     if kind in ("cancel", "never", "silence"):
         _mark(turn, setting, kind)

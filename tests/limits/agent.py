@@ -20,7 +20,7 @@ import sys
 import threading
 from typing import Any
 
-# What a pipe that has room takes without blocking.
+# The bytes that a pipe with room takes without blocking.
 PIECE = 4096
 BETWEEN_TOOLS = 1000
 LINE = 64 * 1024
@@ -80,7 +80,7 @@ def step(n: int) -> bytes:
 
 
 def listen() -> None:
-    """Reads what the program says, whatever the other thread does."""
+    """Reads the program's input, independently of the other thread."""
     for line in sys.stdin.buffer:
         message = json.loads(line)
         method = message.get("method")
@@ -111,7 +111,7 @@ def listen() -> None:
             with answered:
                 answers[message["id"]] = message
                 answered.notify_all()
-    # The program is gone, or wants us gone.
+    # The program has exited, or closes the session.
     os._exit(0)
 
 

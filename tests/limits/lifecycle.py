@@ -1,4 +1,4 @@
-"""What is left of sessions that are over, however they ended: nothing. Everything is counted."""
+"""Sessions that are over leave nothing behind, however they ended. Everything is counted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from program import Fifo, Machine, Program
 
 __all__ = ["CASES"]
 
-# What the languages' allocators keep, however many sessions there were.
+# The memory that the languages' allocators keep, however many sessions there were.
 LEFT = {"rust": MIB, "python": 2 * MIB, "node": 48 * MIB}
 IDLE = {"rust": 16 * KIB, "python": 32 * KIB, "node": 32 * KIB}
 # Of it, what is in use: counted exactly.
-IDLE_LIVE = 10 * KIB
+IDLE_LIVE = 6 * KIB
 # What stands for the process is memory of ours there.
 IDLE_SHARED = 64 * KIB
 AT_ONCE = 200
-# Three pipes, and the one that tells of the process's end.
+# Three pipes, and the descriptor that reports the process's exit.
 DESCRIPTORS = 4
 
 Figures = dict[str, Any]
@@ -104,6 +104,20 @@ def cycles(way: str) -> Callable[[Machine, str], Figures]:
     return many
 
 
+def all_turns_right(program: Program) -> None:
+    right = program.do("turns")["right"]
+    if right != AT_ONCE:
+        raise Failure(f"{right} of {AT_ONCE} turns were right")
+
+
+def nothing_left(program: Program, before: dict[str, Any]) -> None:
+    """Waits until the program has no child, and compares its descriptors with those of one open session."""
+    proc.eventually("a child is left", lambda: proc.children(program.pid), lambda left: not left)
+    left = sum(proc.descriptors(program.pid).values())
+    if left != sum(before["descriptors"].values()) - DESCRIPTORS:
+        raise Failure(f"{left} descriptors are left of {before['descriptors']}")
+
+
 def at_once(machine: Machine, language: str) -> Figures:
     """200 sessions at once: four descriptors each, no thread, and every turn right."""
     agent = machine.scripted(f"{language}-friendly", FRIENDLY)
@@ -121,9 +135,7 @@ def at_once(machine: Machine, language: str) -> Figures:
             figures["live bytes per idle session"] = live
             at_most("what is live of an idle session", live, IDLE_LIVE)
         at_most("an idle session", idle, IDLE[language])
-        right = program.do("turns")["right"]
-        if right != AT_ONCE:
-            raise Failure(f"{right} of {AT_ONCE} turns were right")
+        all_turns_right(program)
 
         def more(name: str) -> int:
             old, new = before[name], with_sessions[name]
@@ -136,10 +148,7 @@ def at_once(machine: Machine, language: str) -> Figures:
         if more("threads of the process"):
             raise Failure(f"{AT_ONCE - 1} more sessions have {more('threads of the process')} more threads")
         program.do("close")
-        proc.eventually("a child is left", lambda: proc.children(program.pid), lambda left: not left)
-        left = sum(proc.descriptors(program.pid).values())
-        if left != sum(before["descriptors"].values()) - DESCRIPTORS:
-            raise Failure(f"{left} descriptors are left of {before['descriptors']}")
+        nothing_left(program, before)
     return figures
 
 
@@ -158,18 +167,13 @@ def in_one_process(machine: Machine, language: str) -> Figures:
         for name in ("children", "threads of the process", "descriptors"):
             if before[name] != with_sessions[name]:
                 raise Failure(f"{AT_ONCE - 1} more sessions have other {name}: {before[name]}, {with_sessions[name]}")
-        right = program.do("turns")["right"]
-        if right != AT_ONCE:
-            raise Failure(f"{right} of {AT_ONCE} turns were right")
+        all_turns_right(program)
         program.do("close")
         if proc.children(program.pid) != before["children"]:
             raise Failure("the agent's process does not outlive its sessions")
         program.do("close_agent")
-        # Closing waits for the process; who reaps it tells so before.
-        proc.eventually("a child is left", lambda: proc.children(program.pid), lambda left: not left)
-        left = sum(proc.descriptors(program.pid).values())
-        if left != sum(before["descriptors"].values()) - DESCRIPTORS:
-            raise Failure(f"{left} descriptors are left of {before['descriptors']}")
+        # Closing waits for the process, which is reaped later.
+        nothing_left(program, before)
     return figures
 
 

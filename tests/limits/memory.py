@@ -1,4 +1,4 @@
-"""What a session takes of memory, whatever the agent writes and the program reads."""
+"""The memory of a session, for any output of the agent and any reading of the program."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def slow_reader(machine: Machine, language: str, acp: bool = False, events: int 
 
 
 def nobody(machine: Machine, language: str, acp: bool = False, events: int = EVENTS) -> Figures:
-    """200,000 events to nobody: the agent waits. An approval that it asked for before is given; a cancel is heard."""
+    """200,000 events without a reader: the agent waits. An earlier approval request is answered; a cancel arrives."""
     with Case(machine, language, acp, approval=True) as case:
         case.warm_up()
         case.prompt(flood=events, approval=True)

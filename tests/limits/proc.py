@@ -1,4 +1,4 @@
-"""What the system says of a process."""
+"""The system's figures of a process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def threads(pid: int) -> int:
 
 
 def descriptors(pid: int) -> Counter[str]:
-    """What it has open: pipes, sockets and the like by kind, files by name."""
+    """Its open descriptors: pipes, sockets and the like by kind, files by name."""
     found: Counter[str] = Counter()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -72,7 +72,7 @@ def descriptors(pid: int) -> Counter[str]:
 
 
 def children(pid: int) -> list[str]:
-    """Its children by name; ` Z` follows the name of a child that nobody has reaped."""
+    """Its children by name; ` Z` follows the name of a child that was not reaped."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -86,7 +86,7 @@ def children(pid: int) -> list[str]:
 
 
 def bytes_read(pid: int) -> int:
-    """What it has read from anywhere."""
+    """The bytes that it has read from anywhere."""
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("rchar:"):
             return int(line.split()[1])

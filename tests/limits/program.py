@@ -27,7 +27,7 @@ ANSWER = 1800.0
 
 
 class Machine:
-    """Where things are, and how much is done."""
+    """The paths and the amounts of a run."""
 
     def __init__(self, rust_program: Path, full: bool, folder: Path) -> None:
         self.full = full
@@ -106,7 +106,7 @@ class Program:
         stdin.flush()
 
     def end(self) -> dict[str, Any]:
-        """What came of the operation."""
+        """The outcome of the operation."""
         stdout = self._pipe(self._process.stdout)
         # Answers are short, and there is one at a time: nothing is left in the buffer that select can't see.
         if not select.select([stdout], [], [], ANSWER)[0]:
@@ -151,7 +151,7 @@ class Fifo:
 
     def all_gone(self, what: str) -> None:
         """Waits for that end."""
-        # Nobody writes to it: it is readable at its end only. Before the first writer it isn't even that.
+        # Nothing is written to it: it is readable only at its end, and only after the first writer has opened it.
         if not select.select([self._reader], [], [], HANG)[0]:
             raise Failure(f"{what}: an agent or a descendant of one is still there")
         os.close(self._reader)
@@ -159,7 +159,7 @@ class Fifo:
 
 
 class Reports:
-    """What the agent that writes much tells."""
+    """The report of the agent that writes much."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "reports"
@@ -191,7 +191,7 @@ class Reports:
             return next(report for report in reversed(self._all) if report["what"] in kinds)
 
     def forget(self) -> None:
-        """What was told so far does not count any more."""
+        """Ignores the reports so far."""
         with self._changed:
             self._all.clear()
 

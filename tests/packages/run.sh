@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Tries the packages as somebody does who is new to them: run.sh PYTHON DIST. Each is installed from DIST into a fresh
+# Tries the packages as somebody does who is new to them: run.sh PYTHON DIST AUDIT. AUDIT is the folder of abi3audit, auditwheel
+# and twine. Each package is installed from DIST into a fresh
 # place, without the network, and a program of ten lines runs there. The last line is "N passed, N failed".
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
 python=$1
 dist=$(cd "$2" && pwd)
+audit=$3
 programs=$root/tests/packages/programs
+tools=$root/bindings-node/node_modules/.bin
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 passed=0
@@ -48,6 +51,18 @@ holds() {
     done
 }
 
+# count PATTERN FILE: how many lines match.
+count() {
+    grep -cE "$1" "$2" || true
+}
+
+# fits_its_name WHEEL: auditwheel finds the tag that is in the name.
+fits_its_name() {
+    local found
+    found=$("$audit/auditwheel" show "$1" | tr '\n' ' ' | sed -n 's/.* following platform tag: *"\([^"]*\)".*/\1/p')
+    [[ -n $found && $(basename "$1") == *"$found"* ]] || { echo "auditwheel found: $found"; "$audit/auditwheel" show "$1"; return 1; }
+}
+
 # only_one FILE…: what there is of a kind of package.
 only_one() {
     [[ $# == 1 && -f $1 ]] || { echo "expected one package, found: $*" >&2; exit 1; }
@@ -59,7 +74,8 @@ size() {
 }
 
 wheel=$(only_one "$dist"/*.whl)
-tarball=$(only_one "$dist"/*.tgz)
+tarball=$(only_one "$dist"/kimi-agent-[0-9]*.tgz)
+native=$(only_one "$dist"/kimi-agent-[a-z]*.tgz)
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 # --- Python ---
@@ -73,6 +89,11 @@ check "Python, with coroutines" prints "hello world" inside python "$new" corout
 check "Python, blocking" prints "hello world" inside python "$new" blocking.py
 check "Python, @tool without its packages" \
     prints '@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]"' inside python "$new" tool.py
+check "abi3audit: the wheel uses nothing but the stable ABI of Python 3.10" "$audit/abi3audit" --strict "$wheel"
+if [[ $(uname) == Linux ]]; then
+    check "auditwheel: the wheel fits the systems that its name tells" fits_its_name "$wheel"
+fi
+check "twine accepts the metadata of the wheel" "$audit/twine" check --strict "$wheel"
 size "$wheel"
 
 # --- Node ---
@@ -82,20 +103,29 @@ tar -tzf "$tarball" >"$scratch/listing"
 check "the tarball holds what it must" holds "$scratch/listing" \
     LICENSE README.md package.json dist/index.js dist/index.mjs dist/index.d.ts dist/index.d.mts dist/wire.d.ts \
     dist/testing.js dist/testing.mjs dist/scripted-agent.cjs
+check "the tarball holds no native file" prints 0 count "\.node$" "$scratch/listing"
+tar -tzf "$native" >"$scratch/listing"
+check "the tarball of this system holds what it must" holds "$scratch/listing" \
+    LICENSE THIRD-PARTY-LICENSES.txt sbom.cdx.json README.md package.json
+check "the tarball of this system holds one native file" prints 1 count "\.node$" "$scratch/listing"
 (cd "$scratch/node" && echo '{"private": true}' >package.json)
-check "the tarball installs without anything else" \
-    inside node npm install --silent --no-audit --no-fund --offline "$tarball"
+check "the tarballs install without anything else" \
+    inside node npm install --silent --no-audit --no-fund --offline "$tarball" "$native"
 installed=$scratch/node/node_modules
-check "nothing else is installed" prints kimi-agent ls "$installed"
+check "nothing else is installed" prints $'@kimi-agent\nkimi-agent' ls "$installed"
 check "the version is the workspace's" prints "$version" node -p "require('$installed/kimi-agent/package.json').version"
 check "the license is the project's" cmp LICENSE "$installed/kimi-agent/LICENSE"
 check "Node, import" prints "hello world" inside node node esm.mjs
 check "Node, require" prints "hello world" inside node node commonjs.cjs
 check "TypeScript accepts the types" inside node \
-    "$root/bindings-node/node_modules/.bin/tsc" --strict --module nodenext --target es2022 --lib es2023,esnext.disposable \
+    "$tools/tsc" --strict --module nodenext --target es2022 --lib es2023,esnext.disposable \
     --types node --typeRoots "$root/bindings-node/node_modules/@types" typed.mts
 check "Node, compiled from TypeScript" prints "hello world" inside node node typed.mjs
+check "publint finds nothing in the tarball" "$tools/publint" --strict "$tarball"
+check "publint finds nothing in the tarball of this system" "$tools/publint" --strict "$native"
+check "attw finds the types of all entries" "$tools/attw" "$tarball" --profile node16
 size "$tarball"
+size "$native"
 
 # --- Rust ---
 

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 NEEDED = ("kimi_agent/py.typed", "kimi_agent/_native.pyi", "kimi_agent/sync.py", "kimi_agent/testing/agent.py")
+OF_OTHERS = ("licenses/THIRD-PARTY-LICENSES.txt", "sboms/sbom.cdx.json")
 
 
 def complaints(wheel: Path, version: str, root: Path) -> list[str]:
@@ -31,6 +32,8 @@ def complaints(wheel: Path, version: str, root: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         found += [f"{name} is not in it" for name in NEEDED if name not in names]
+        info = [name.partition(".dist-info/")[2] for name in names]
+        found += [f"{name} is not in its metadata" for name in OF_OTHERS if name not in info]
         strays = [name for name in names if "/tests/" in name or name.endswith((".rs", ".pyc"))]
         found += [f"{name} does not belong in it" for name in strays]
         licenses = [archive.read(name) for name in names if name.endswith("/LICENSE")]

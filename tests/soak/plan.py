@@ -163,7 +163,7 @@ def _turn(rng: Random, tag: str, actor: Json, wire: str, last: bool) -> Json:
                 "body": "", "severity": "info", "created_at": 0}  # fmt: skip
         said += [{"end": "finished"}, {"event": {"type": "Notification", "payload": note}}]
     if turn["then"] in ("leave", "drop", "interrupt"):
-        # Who waits for the result keeps the turn.
+        # A caller that waits for the result keeps the turn.
         turn["read"] = "events"
     return turn | {"script": said}
 

@@ -4,7 +4,7 @@ import { readFileSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { createSession, KimiAgentError, openAgent } from "../../bindings-node/dist/index.mjs";
+import { createSession, KimiAgentError, openAgent, setLogger } from "../../bindings-node/dist/index.mjs";
 
 const AGENT = process.env.KIMI_SOAK_AGENT;
 const MARKER = /mark-\d+-\d+-[0-9a-f]{8}/g;
@@ -47,7 +47,7 @@ class Actor {
       if (answer.startsWith("approve") && !this.mayApprove()) {
         this.wrong.push(`approved though nobody did: ${text.slice(0, 500)}`);
       } else if (answer === "reject" && this.plan.calm && this.mayApprove() && this.plan.approval === "handler") {
-        // By hand nobody answers where nobody reads.
+        // A request for a manual answer has no answer if the turn is not read.
         this.wrong.push(`rejected though it was approved: ${text.slice(0, 500)}`);
       }
     }
@@ -123,7 +123,7 @@ class Actor {
 
   async #play() {
     const meddling = this.plan.meddler && this.#meddle();
-    // It is awaited below; until then nobody has to know that it failed.
+    // It is awaited below; until then its failure is not reported.
     meddling?.catch(() => undefined);
     try {
       await this.#through();
@@ -287,12 +287,12 @@ async function play(path) {
   } finally {
     clearTimeout(watchdog);
   }
-  // What was dropped goes when the collector comes.
+  // Dropped objects are collected by the garbage collector.
   globalThis.gc();
   return { wrong: actors.flatMap(({ marker, wrong }) => wrong.map((text) => `${marker}: ${text}`)) };
 }
 
-/** What is alive of the package. */
+/** The live objects of the package. */
 async function counts() {
   for (let n = 0; n < 3; n += 1) {
     globalThis.gc();
@@ -304,6 +304,8 @@ async function counts() {
   return { objects: made.length, resources };
 }
 
+// Many agents misbehave, which the package logs.
+setLogger(null);
 for await (const line of createInterface({ input: process.stdin })) {
   const answer = line === "counts" ? await counts() : await play(line);
   process.stdout.write(`${JSON.stringify(answer)}\n`);

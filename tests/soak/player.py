@@ -44,12 +44,12 @@ BLOCKING = sys.argv[1:] == ["sync"]
 API: Any = sync if BLOCKING else kimi_agent
 MARKER = re.compile(r"mark-\d+-\d+-[0-9a-f]{8}")
 ANSWER = re.compile(r"answer=(\w+)")
-# A thread of plain handlers without work ends by itself; nobody shall wait 5 s for it here.
+# A thread of plain handlers without work ends by itself after 5 s. This program does not wait for that.
 _threads._PATIENCE = 0.05
 
 
 async def value(thing: Any) -> Any:
-    """What came of a call, by whichever API."""
+    """The outcome of a call of any API."""
     return await thing if inspect.isawaitable(thing) else thing
 
 
@@ -81,7 +81,7 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Beside:
-    """Something that runs beside its maker: a task, or a thread."""
+    """A task or a thread."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.error: BaseException | None = None
@@ -143,7 +143,7 @@ class Actor:
         return plan["approval"] != "none" and plan["answer"] != "reject" and plan["behaviour"] != "raise"
 
     def must_approve(self) -> bool:
-        # By hand nobody answers where nobody reads.
+        # A request for a manual answer has no answer if the turn is not read.
         return self.may_approve() and self.plan["approval"] == "handler"
 
     def options(self) -> Json:
@@ -239,7 +239,7 @@ class Actor:
 
     def signal(self, number: signal.Signals) -> None:
         pid = self.session and self.session.pid
-        # The agent may have gone meanwhile; it has not been replaced, as the system gives numbers in order.
+        # The agent may have exited meanwhile. Its id is not reused, because the system assigns ids in order.
         if pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -399,7 +399,7 @@ async def play_round(plan: Json, actors: list[Actor]) -> None:
 
 
 def counts() -> Json:
-    """What is alive of the package."""
+    """The live objects of the package."""
     gc.collect()
     things = gc.get_objects()
     ours = Counter(
@@ -413,10 +413,10 @@ def counts() -> Json:
 
 
 async def main() -> None:
-    """Reads paths of plans, or "counts", until there are no more."""
+    """Reads paths of plans, or "counts", to the end."""
     loop = None if BLOCKING else asyncio.get_running_loop()
     while True:
-        # The loop goes on meanwhile, as that of a program that waits for its next request.
+        # The loop continues meanwhile, like that of a program that waits for its next request.
         line = sys.stdin.readline() if loop is None else await loop.run_in_executor(None, sys.stdin.readline)
         if not line:
             return

@@ -78,7 +78,7 @@ class Player:
         return parsed
 
     def stderr(self) -> str:
-        """What it has written there."""
+        """The text that it has written there."""
         return (self.folder / "stderr").read_text(errors="replace")[-20000:]
 
     def play(self, number: int) -> None:
@@ -121,7 +121,7 @@ class Player:
         return not more(self.before, now)
 
     def left_after_collecting(self) -> list[str]:
-        """The same; what was dropped goes when the collector comes."""
+        """The same. Dropped objects are collected by the garbage collector."""
         left = self.left()
         if left:
             self.ask("counts")
@@ -167,7 +167,7 @@ class Player:
 
 
 def command(language: str) -> list[str]:
-    """What starts a player."""
+    """The command that starts a player."""
     if language == "node":
         return ["node", "--expose-gc", "--unhandled-rejections=strict", str(HERE / "player.mjs")]
     api = "sync" if language == "python-sync" else "async"
@@ -189,7 +189,7 @@ def status(pid: int, name: str) -> int:
 
 
 def descriptors(pid: int) -> dict[str, int]:
-    """What it has open: pipes, sockets and the like by kind, files by name."""
+    """Its open descriptors: pipes, sockets and the like by kind, files by name."""
     found: Counter[str] = Counter()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -204,7 +204,7 @@ def stat(pid: int) -> tuple[str, list[str]]:
 
 
 def children(pid: int) -> dict[str, int]:
-    """Its children by name and state; `Z` is one that nobody has reaped."""
+    """Its children by name and state; `Z` is a child that was not reaped."""
     found: Counter[str] = Counter()
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -223,7 +223,7 @@ def is_thread_like(pid: int, parent: int) -> bool:
 
 
 def stacks(pid: int) -> str:
-    """Where its threads are, as far as there is gdb."""
+    """The stacks of its threads, if gdb is installed."""
     if not shutil.which("gdb"):
         return "(no gdb here)"
     argv = ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 25"]
@@ -231,7 +231,7 @@ def stacks(pid: int) -> str:
 
 
 def eventually(what: str, look: Callable[[], Any], right: Callable[[Any], bool]) -> None:
-    """Looks until it is as it should be, for what no event tells."""
+    """Polls until the condition holds, for states that no event reports."""
     until = time.monotonic() + PATIENCE / 2
     while not right(seen := look()):
         if time.monotonic() > until:

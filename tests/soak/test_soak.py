@@ -29,7 +29,7 @@ ACTOR = {
 
 
 def played(monkeypatch: pytest.MonkeyPatch, folder: Path, language: str, says: Any, **changes: Any) -> str | None:
-    """What the runner says of a round with one actor, whose agent does `says`."""
+    """The runner's report of a round with one actor, whose agent does `says`."""
     actor = {**ACTOR, "script": {"turns": [says]}, **changes}
     made = {"round": 0, "width": 1, "collect": False, "agents": [], "actors": [actor]}
     monkeypatch.setattr(plan, "make", lambda *_: json.loads(json.dumps(made)))
@@ -60,21 +60,21 @@ def test_lost_text_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, l
 
 
 @pytest.mark.parametrize("language", plan.LANGUAGES)
-def test_approval_that_nobody_gave_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, language: str) -> None:
+def test_approval_without_answer_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, language: str) -> None:
     failure = played(monkeypatch, tmp_path, language, [{"text": "answer=approve"}])
     assert failure
     assert "approved though nobody did" in failure
 
 
 @pytest.mark.parametrize("language", plan.LANGUAGES)
-def test_error_in_a_calm_plan_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, language: str) -> None:
+def test_error_in_calm_plan_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, language: str) -> None:
     failure = played(monkeypatch, tmp_path, language, [{"exit": 3}])
     assert failure
     assert "AgentExited" in failure
 
 
 @pytest.mark.parametrize("language", plan.LANGUAGES)
-def test_process_that_is_left_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, language: str) -> None:
+def test_process_left_behind_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, language: str) -> None:
     monkeypatch.setattr(run, "PATIENCE", 1.0)
     monkeypatch.setattr(run.Player, "left", lambda _: ["4711 an agent"])
     failure = played(monkeypatch, tmp_path, language, [{"text": MARKER}])
@@ -105,13 +105,13 @@ def test_left_processes_are_found_by_their_environment(tmp_path: Path) -> None:
         player.kill()
 
 
-def test_a_seed_gives_one_plan() -> None:
+def test_seed_gives_same_plan_again() -> None:
     for language in plan.LANGUAGES:
         for number in range(50):
             assert plan.make("7", language, number) == plan.make("7", language, number)
 
 
-def test_growth_of_any_count_is_more() -> None:
+def test_growth_of_any_count_is_noticed() -> None:
     before = {"threads": 4, "descriptors": {"pipe": 3}, "children": {}}
     assert not run.more(before, {"threads": 3, "descriptors": {"pipe": 3, "socket": 0}, "children": {}})
     assert run.more(before, {"threads": 4, "descriptors": {"pipe": 3}, "children": {"cat Z": 1}})

@@ -99,7 +99,7 @@ def requests(host, secret):
 
 
 def call(address, host, secret):
-    """What the tool says to a client that does as it should."""
+    """The tool's output for a correct client."""
     session = ""
 
     def post(message):

@@ -1,4 +1,4 @@
-"""Asks for approval under odd ids and reports the answers: `ids.py REPORT [flags of kimi-cli]`.
+"""Asks for approval under unusual ids and reports the answers: `ids.py REPORT [flags of kimi-cli]`.
 
 The report is a JSON list: for each id as it was sent, the ids (as they came) of the answers to it, with what they said.
 """

@@ -25,7 +25,7 @@ def event(kind, payload):
 
 
 def private_folder():
-    """Where the inline configuration is."""
+    """The place of the inline configuration."""
     config = next(one.split("=", 1)[1] for one in sys.argv if one.startswith("--config-file="))
     return os.path.dirname(config)
 

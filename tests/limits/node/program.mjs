@@ -9,7 +9,7 @@ import { createSession, openAgent } from "../../../bindings-node/dist/index.mjs"
 /** How far the opening of a session that is given up at once gets: so many turns of the event loop. */
 const YIELDS = 20;
 
-/** Counts up and down; whoever wants one waits until there is one. */
+/** Counts up and down; a caller waits until the count is above zero. */
 class Semaphore {
   #permits = 0;
   #waiting = [];
@@ -87,7 +87,7 @@ const ways = {
     await watched(session.prompt("again")).result();
     await session.close();
   },
-  // What is dropped here goes when the collector comes, which is asked to come at the end of all.
+  // Dropped objects are collected by the garbage collector, which runs at the end.
   drop: begin,
   async collect(described, n) {
     const circle = { held: undefined };
@@ -190,7 +190,7 @@ const operations = {
   },
   async counts() {
     globalThis.gc();
-    // What a finaliser lets go of is collected the next time.
+    // Objects that a finaliser releases are collected the next time.
     await nextTurn();
     globalThis.gc();
     await nextTurn();

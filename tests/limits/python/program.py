@@ -29,7 +29,7 @@ from kimi_agent import (
 )
 from kimi_agent._loop import LoopMailbox
 
-# A thread of handlers without work ends by itself, which nobody shall wait 5 s for here.
+# A thread of handlers without work ends by itself after 5 s. This program does not wait for that.
 _threads._PATIENCE = 0.05
 # How far the opening of a session that is given up at once gets: so many turns of the event loop.
 YIELDS = 20
@@ -38,7 +38,7 @@ Line = dict[str, Any]
 
 
 class Program:
-    """What the operations work on."""
+    """The objects that the operations work on."""
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
@@ -119,7 +119,7 @@ class Program:
         return {"events": events, "chars": chars, "ended": False}
 
     async def op_leave(self) -> None:
-        # The iterator goes, as it does after a `break`.
+        # The iterator is dropped, as it is after a `break`.
         self.reader = None
 
     async def op_result(self) -> Line:
@@ -233,7 +233,7 @@ def length(event: Event) -> int:
 
 
 async def main() -> None:
-    """Reads operations until there are no more."""
+    """Reads operations to the end."""
     program = Program()
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

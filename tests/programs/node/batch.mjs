@@ -1,30 +1,23 @@
-// A batch of prompts, some of which fail: each has a session of its own, three run at a time.
+// Asks many questions, three at a time: batch.mjs DIRECTORY [SECONDS] <QUESTIONS. Each has its own session and so many seconds.
+import { createInterface } from "node:readline";
 import { isKimiAgentError, prompt } from "kimi-agent";
-import { scriptedAgent } from "kimi-agent/testing";
 
-const scripts = {
-  good: [[{ text: "done" }]],
-  overloaded: [[{ error: { code: -32003, message: "overloaded" } }]],
-  dies: [[{ text: "partly" }, { exit: 3 }]],
-  silent: [[{ wait_cancel: true }]],
-  cancelled: [{ actions: [{ text: "half" }], status: "cancelled" }],
-};
-const jobs = ["good", "overloaded", "dies", "good", "silent", "cancelled", "good"];
+const AT_A_TIME = 3;
+const workDir = process.argv[2];
+const timeout = Number(process.argv[3] ?? 600) * 1000;
 
-async function run(job) {
-  const options = { executable: scriptedAgent(scripts[job]), idleTimeout: job === "silent" ? 200 : undefined };
+async function ask(question) {
   try {
-    return (await prompt("Go", options).result()).raiseForStatus().text;
+    const result = await prompt(question, { workDir, timeout }).result();
+    return { question, text: result.raiseForStatus().text };
   } catch (error) {
-    if (isKimiAgentError(error)) return `${error.code}${error.retryable ? " (retryable)" : ""}`;
-    throw error;
+    if (!isKimiAgentError(error)) throw error;
+    return { question, error: error.code, retryable: error.retryable };
   }
 }
 
-const results = [];
-const queue = [...jobs.entries()];
+const questions = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 async function work() {
-  for (let next; (next = queue.shift()); ) results[next[0]] = await run(next[1]);
+  for (let next; !(next = await questions.next()).done; ) console.log(JSON.stringify(await ask(next.value)));
 }
-await Promise.all([work(), work(), work()]);
-console.log(jobs.map((job, n) => `${job}: ${results[n]}`).join("\n"));
+await Promise.all(Array.from({ length: AT_A_TIME }, work));

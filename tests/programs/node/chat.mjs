@@ -1,28 +1,34 @@
-// A chat in a terminal. Ctrl-C cancels the turn that runs, and ends the program if none does.
-import { createInterface } from "node:readline";
-import { createSession } from "kimi-agent";
-import { scriptedAgent } from "kimi-agent/testing";
+// A chat in a terminal. Ctrl-C cancels the answer, and ends the program between two answers.
+import { createInterface } from "node:readline/promises";
+import { createSession, isKimiAgentError, printable } from "kimi-agent";
 
-const executable = scriptedAgent([
-  [{ text: "I wait." }, { wait_cancel: true }],
-  [{ text: ["You said ", "{{prompt}}."] }],
-]);
-const session = await createSession({ executable });
-const terminal = createInterface({ input: process.stdin, output: process.stdout, prompt: "> " });
+const terminal = createInterface({ input: process.stdin, output: process.stdout });
+const closed = new AbortController();
 let turn;
-terminal.on("SIGINT", () => {
-  if (turn) void turn.cancel();
-  else terminal.close();
-});
-terminal.prompt();
-for await (const line of terminal) {
-  turn = session.prompt(line);
-  for await (const { type, payload } of turn) {
-    if (type === "ContentPart" && payload.type === "text") process.stdout.write(payload.text);
-  }
-  console.log(` [${(await turn.result()).status}]`);
-  turn = undefined;
-  terminal.prompt();
+terminal.on("SIGINT", () => (turn ? void turn.cancel() : terminal.close()));
+terminal.on("close", () => closed.abort());
+
+async function approve({ description }, { signal }) {
+  const answer = await terminal.question(`\n${printable(description)}? [y/N] `, { signal });
+  return answer === "y" ? "approve" : "reject";
 }
+
+const session = await createSession({ workDir: ".", onApproval: approve });
+while (!closed.signal.aborted) {
+  const question = await terminal.question("> ", { signal: closed.signal }).catch(() => undefined);
+  if (question === undefined) break;
+  try {
+    turn = session.prompt(question);
+    for await (const text of turn.textStream) process.stdout.write(text);
+    console.log(` [${(await turn.result()).status}]`);
+  } catch (error) {
+    if (!isKimiAgentError(error)) throw error;
+    console.log(` [${error.code}]`);
+    if (session.state === "closed") break;
+  } finally {
+    turn = undefined;
+  }
+}
+terminal.close();
 await session.close();
 console.log("bye");

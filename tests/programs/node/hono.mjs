@@ -1,32 +1,42 @@
-// The same server with Hono, whose stream says when its client has left.
+// A server with Hono that streams each answer as server-sent events. A client that disconnects cancels its turn.
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
 import { streamSSE } from "hono/streaming";
-import { createSession, KimiAgentError } from "kimi-agent";
+import { createSession, isKimiAgentError } from "kimi-agent";
 
 const app = new Hono();
+// Pages of other sites cannot reach the server: neither by a host name of their own, nor by a request that is not JSON.
+app.use(async (context, next) => {
+  const { hostname } = new URL(context.req.url);
+  if (!["127.0.0.1", "localhost"].includes(hostname)) return context.body(null, 403);
+  if (context.req.header("content-type") !== "application/json") return context.body(null, 415);
+  return next();
+});
 
-app.get("/ask", (context) =>
-  streamSSE(context, async (stream) => {
-    const gone = new AbortController();
-    stream.onAbort(() => gone.abort());
+app.post("/ask", async (context) => {
+  const { question } = await context.req.json();
+  if (typeof question !== "string") return context.body(null, 400);
+  return streamSSE(context, async (stream) => {
+    const disconnected = new AbortController();
+    const { signal } = disconnected;
+    stream.onAbort(() => disconnected.abort());
     const send = (event, data) => stream.writeSSE({ event, data: JSON.stringify(data) });
     let session;
     try {
-      session = await createSession({ executable: JSON.parse(process.env.AGENT), signal: gone.signal });
-      await send("open", { pid: session.pid });
-      const turn = session.prompt(context.req.query("q"), { signal: gone.signal });
-      for await (const { type, payload } of turn) {
-        if (type === "ContentPart" && payload.type === "text") await send("text", payload.text);
-      }
+      session = await createSession({ workDir: ".", signal });
+      const turn = session.prompt(question, { signal });
+      for await (const text of turn.textStream) await send("text", text);
       await send("end", (await turn.result()).status);
     } catch (error) {
-      if (error instanceof KimiAgentError) await send("error", error.code);
-      else if (!gone.signal.aborted) throw error;
+      if (signal.aborted) return;
+      if (!isKimiAgentError(error)) throw error;
+      await send("error", error.code);
     } finally {
       await session?.close();
     }
-  }),
-);
+  });
+});
 
-serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" }, ({ port }) => console.log(port));
+serve({ fetch: app.fetch, port: Number(process.env.PORT ?? 3000), hostname: "127.0.0.1" }, ({ port }) => {
+  console.log(`http://127.0.0.1:${port}`);
+});

@@ -1,25 +1,67 @@
-// A batch with failures, and a chat in a pseudo-terminal with Ctrl-C.
+// A batch with failures, and a chat in a pseudo-terminal with an approval and Ctrl-C.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
-const options = { cwd: import.meta.dirname, encoding: "utf8", timeout: 120_000 };
+import { agent, agents } from "./helpers.mjs";
 
-test("a batch gives a result for each job, the failed ones included", () => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ["batch.mjs"], options);
-  assert.equal(status, 0, stderr);
-  assert.deepEqual(stdout.trim().split("\n"), [
-    "good: done",
-    "overloaded: llm_service_error (retryable)",
-    "dies: agent_exited (retryable)",
-    "good: done",
-    "silent: timeout (retryable)",
-    "cancelled: turn_cancelled",
-    "good: done",
+const DEADLINE = 120_000;
+
+/** The results of a batch, whose agents follow the scripts. */
+function batch(scripts, questions, ...args) {
+  const folder = mkdtempSync(join(tmpdir(), "kimi-agent-programs-"));
+  try {
+    const { status, stdout, stderr } = spawnSync(process.execPath, ["batch.mjs", ".", ...args], {
+      cwd: import.meta.dirname,
+      env: { ...process.env, KIMI_AGENT_EXECUTABLE: agents(scripts, folder) },
+      input: questions.join("\n"),
+      encoding: "utf8",
+      timeout: DEADLINE,
+    });
+    assert.equal(status, 0, stderr);
+    return stdout.trim().split("\n").map((line) => JSON.parse(line));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+test("a batch gives a result for each question, the failed ones included", () => {
+  const scripts = [
+    [[{ text: "done" }]],
+    [[{ error: { code: -32003, message: "overloaded" } }]],
+    [[{ text: "partly" }, { exit: 3 }]],
+    [{ actions: [{ text: "half" }], status: "cancelled" }],
+    [[{ text: "done" }]],
+  ];
+  const questions = ["a", "b", "c", "d", "e"];
+  const results = batch(scripts, questions);
+  assert.deepEqual(results.map(({ question }) => question).sort(), questions);
+  assert.deepEqual(results.map(({ text, error, retryable }) => text ?? `${error} ${retryable}`).sort(), [
+    "agent_exited true",
+    "done",
+    "done",
+    "llm_service_error true",
+    "turn_cancelled false",
   ]);
 });
 
-test("in a chat, Ctrl-C cancels the turn, and outside of a turn ends the program", { skip: process.platform === "win32" }, () => {
+test("a batch gives up an answer that takes too long", () => {
+  const results = batch([[[{ text: "half" }, { wait_cancel: true }]]], ["a"], "0.2");
+  assert.deepEqual(results, [{ question: "a", error: "timeout", retryable: true }]);
+});
+
+test("in a chat, Ctrl-C cancels the answer, and between answers ends the program", { skip: process.platform === "win32" }, () => {
+  const executable = agent([
+    [{ text: "I wait." }, { wait_cancel: true }],
+    [
+      { tool_call: { name: "WriteFile", approve: { description: "Write notes" }, result: "ok" } },
+      { text: ["You said ", "{{prompt}}", " and {{last.response}}."] },
+    ],
+    [{ error: { code: -32003, message: "overloaded" } }],
+  ]);
   const steps = [
     ["expect", "> "],
     ["type", "Hello\r"],
@@ -28,13 +70,22 @@ test("in a chat, Ctrl-C cancels the turn, and outside of a turn ends the program
     ["expect", "[cancelled]"],
     ["expect", "> "],
     ["type", "More\r"],
-    ["expect", "You said More. [finished]"],
+    ["expect", "Write notes? [y/N] "],
+    ["type", "y\r"],
+    ["expect", "You said More and approve. [finished]"],
+    ["expect", "> "],
+    ["type", "Fail\r"],
+    ["expect", "[llm_service_error]"],
     ["expect", "> "],
     ["type", "\x03"],
     ["expect", "bye"],
   ];
-  const input = steps.map((step) => JSON.stringify(step)).join("\n");
-  const python = process.env.PYTHON ?? "python3";
-  const { status, stdout, stderr } = spawnSync(python, ["terminal.py", process.execPath, "chat.mjs"], { ...options, input });
+  const { status, stdout, stderr } = spawnSync(process.env.PYTHON ?? "python3", ["terminal.py", process.execPath, "chat.mjs"], {
+    cwd: import.meta.dirname,
+    env: { ...process.env, KIMI_AGENT_EXECUTABLE: executable },
+    input: steps.map((step) => JSON.stringify(step)).join("\n"),
+    encoding: "utf8",
+    timeout: DEADLINE,
+  });
   assert.equal(status, 0, stdout + stderr);
 });

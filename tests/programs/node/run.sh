@@ -4,6 +4,5 @@ set -euo pipefail
 cd "$(dirname "$0")"
 dist=$2
 [[ node_modules/.ready -nt package-lock.json ]] || { npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.ready; }
-rm -rf node_modules/kimi-agent node_modules/package
-tar -xzf "$dist"/*.tgz -C node_modules && mv node_modules/package node_modules/kimi-agent
+node ../../../bindings-node/scripts/unpack.mjs "$dist" node_modules
 PYTHON=$1 npm test --silent

@@ -1,80 +1,89 @@
-// Servers that stream events to clients, some of which leave in the middle of a turn.
+// Servers that stream answers to clients, some of which disconnect in the middle of a turn.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { createInterface } from "node:readline";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { setImmediate as tick } from "node:timers/promises";
 
-import { scriptedAgent } from "kimi-agent/testing";
+import { exists, recordedAgent, startProgram } from "./helpers.mjs";
+import { ask } from "./sse_client.mjs";
 
 /** Every session plays the script from its beginning; the prompt says which client asks. */
-const AGENT = scriptedAgent({ turns: [[{ text: ["Hello ", "{{prompt}}"] }]] });
-const WAITING = scriptedAgent({ turns: [[{ text: "I wait." }, { wait_cancel: true }]] });
+const ANSWERS = { turns: [[{ text: ["Hello ", "{{prompt}}"] }]] };
+const WAITS = { turns: [[{ text: "I wait." }, { wait_cancel: true }]] };
+const FAILS = { turns: [[{ error: { code: -32003, message: "overloaded" } }]] };
 
-/** The events of a response, one at a time. */
-async function* events(response) {
-  let text = "";
-  for await (const bytes of response.body.pipeThrough(new TextDecoderStream())) {
-    text += bytes;
-    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
-      const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(text.slice(0, end));
-      yield [event, JSON.parse(data)];
-    }
-  }
-}
-
-function isThere(pid) {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    assert.equal(error.code, "ESRCH");
-    return false;
-  }
+async function collected(stream) {
+  const found = [];
+  for await (const event of stream) found.push(event);
+  return found;
 }
 
 for (const name of ["express", "hono"]) {
-  for (const [what, agent] of [["that answers", AGENT], ["that waits", WAITING]]) {
-    describe(`${name}, with an agent ${what}`, { timeout: 60_000 }, () => {
-      let server, address;
-      before(async () => {
-        const env = { ...process.env, AGENT: JSON.stringify(agent) };
-        server = spawn(process.execPath, [`${name}.mjs`], { cwd: import.meta.dirname, env, stdio: ["ignore", "pipe", "inherit"] });
-        const [port] = await once(createInterface({ input: server.stdout }), "line");
-        address = `http://127.0.0.1:${port}/ask?q=`;
-      });
-      after(() => server.kill());
-
-      if (agent === AGENT) {
-        test("clients get their own answers, several at a time", async () => {
-          const ask = async (name) => {
-            const texts = [];
-            for await (const [event, data] of events(await fetch(address + name))) {
-              if (event === "text") texts.push(data);
-              if (event === "end") return [texts.join(""), data];
-            }
-            return assert.fail("the stream has no end");
-          };
-          const names = ["a", "b", "c"];
-          assert.deepEqual(await Promise.all(names.map(ask)), names.map((name) => [`Hello ${name}`, "finished"]));
-        });
-      } else {
-        test("a client that leaves takes its agent with it, and the next one is served", async () => {
-          for (let round = 0; round < 3; round += 1) {
-            const client = new AbortController();
-            let pid;
-            const left = (async () => {
-              for await (const [event, data] of events(await fetch(address + "x", { signal: client.signal }))) {
-                if (event === "open") pid = data.pid;
-                if (event === "text") client.abort();
-              }
-            })();
-            await assert.rejects(left, { name: "AbortError" });
-            while (isThere(pid)) await tick();
-          }
-          assert.equal(server.exitCode, null);
-        });
+  describe(name, { timeout: 60_000 }, () => {
+    const folder = mkdtempSync(join(tmpdir(), "kimi-agent-programs-"));
+    const pids = join(folder, "pids");
+    const servers = {};
+    before(async () => {
+      for (const [key, script] of Object.entries({ ANSWERS, WAITS, FAILS })) {
+        servers[key] = await startProgram([`${name}.mjs`], { KIMI_AGENT_EXECUTABLE: recordedAgent(script, pids) });
       }
     });
-  }
+    after(() => {
+      for (const server of Object.values(servers)) server.stop();
+      rmSync(folder, { recursive: true });
+    });
+
+    test("clients get their own answers, several at a time", async () => {
+      const names = ["a", "b", "c"];
+      const answers = await Promise.all(names.map((question) => collected(ask(`${servers.ANSWERS.address}/ask`, { question }))));
+      for (const [at, events] of answers.entries()) {
+        assert.deepEqual(events, [["text", "Hello "], ["text", names[at]], ["end", "finished"]]);
+      }
+    });
+
+    test("a failed turn is reported as an event", async () => {
+      assert.deepEqual(await collected(ask(`${servers.FAILS.address}/ask`, { question: "x" })), [["error", "llm_service_error"]]);
+    });
+
+    test("a form of another site and another host name are refused", async () => {
+      const address = `${servers.ANSWERS.address}/ask`;
+      const form = await fetch(address, { method: "POST", headers: { "content-type": "text/plain" }, body: '{"question":"x"}' });
+      assert.ok([400, 415].includes(form.status), String(form.status));
+      const { port } = new URL(address);
+      assert.equal(await statusFor({ port, host: "rebound.example" }), 403);
+    });
+
+    test("a client that disconnects ends its agent, and the next client is served", async () => {
+      for (let round = 0; round < 3; round += 1) {
+        rmSync(pids, { force: true });
+        const client = new AbortController();
+        const left = (async () => {
+          for await (const [event] of ask(`${servers.WAITS.address}/ask`, { question: "x" }, client.signal)) {
+            if (event === "text") client.abort();
+          }
+        })();
+        await assert.rejects(left, { name: "AbortError" });
+        for (const pid of readFileSync(pids, "utf8").trim().split("\n")) {
+          while (exists(Number(pid))) await tick();
+        }
+      }
+      assert.equal(servers.WAITS.process.exitCode, null);
+    });
+  });
+}
+
+/** The status of a request with a Host header, which `fetch` does not let a program choose. */
+async function statusFor({ port, host }) {
+  const { request } = await import("node:http");
+  return new Promise((resolve, reject) => {
+    const headers = { host, "content-type": "application/json" };
+    const sent = request({ port, host: "127.0.0.1", path: "/ask", method: "POST", headers }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    sent.on("error", reject);
+    sent.end('{"question":"x"}');
+  });
 }

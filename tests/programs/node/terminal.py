@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def read(terminal: int) -> str | None:
-    """What the program has written; None at its end, or if it hangs."""
+    """The output of the program; None at its end, or if it hangs."""
     if not select.select([terminal], [], [], HANG)[0]:
         return None
     try:

@@ -10,7 +10,7 @@ import kimi_agent
 async def ask(question: str, limit: asyncio.Semaphore) -> dict[str, str]:
     async with limit:
         try:
-            result = await asyncio.wait_for(kimi_agent.prompt(question, work_dir=sys.argv[1]).result(), 60)
+            result = await kimi_agent.prompt(question, work_dir=sys.argv[1], timeout=600)
             return {"question": question, "text": result.raise_for_status().text}
         except kimi_agent.KimiAgentError as error:
             return {"question": question, "error": error.code}

@@ -1,6 +1,7 @@
 """A chat in a terminal: Ctrl-C stops the answer, Ctrl-D ends the program."""
 
 import asyncio
+import signal
 import sys
 
 import kimi_agent
@@ -17,7 +18,7 @@ async def ask(session: kimi_agent.Session, question: str) -> None:
 
 
 def approve(request: kimi_agent.ApprovalRequest) -> kimi_agent.Approval:
-    return "approve" if input(f"{request.description}? ") == "y" else "reject"
+    return "approve" if input(f"{kimi_agent.printable(request.description)}? ") == "y" else "reject"
 
 
 async def main() -> None:
@@ -29,13 +30,13 @@ async def main() -> None:
                 break
             answer = asyncio.create_task(ask(session, question))
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(2, answer.cancel)
+            loop.add_signal_handler(signal.SIGINT, answer.cancel)
             try:
                 await answer
             except asyncio.CancelledError:
                 print("\n(stopped)")
             finally:
-                loop.remove_signal_handler(2)
+                loop.remove_signal_handler(signal.SIGINT)
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""What the trial programs' tests share: a `kimi` that follows a script."""
+"""Helpers of the trial programs' tests: a `kimi` that follows a script."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ANSWERS = [
 ]
 
 
-def test_batch_reports_each_failure_and_goes_on(agent: Callable[..., Environment], tmp_path: Path) -> None:
+def test_batch_reports_failures_and_continues(agent: Callable[..., Environment], tmp_path: Path) -> None:
     questions = [f"question {at}" for at in range(len(ANSWERS))]
     done = subprocess.run(
         [sys.executable, str(HERE / "batch.py"), str(tmp_path)], env=agent(*ANSWERS), input="\n".join(questions),

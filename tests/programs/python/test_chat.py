@@ -70,9 +70,7 @@ def _take_terminal() -> None:
 
 
 @pytest.mark.parametrize("program", ["chat.py", "blocking_chat.py"])
-def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(
-    program: str, agent: Callable[..., Environment], tmp_path: Path
-) -> None:
+def test_ctrl_c_stops_answer_and_continues(program: str, agent: Callable[..., Environment], tmp_path: Path) -> None:
     terminal = Terminal(program, tmp_path, agent(SCRIPT))
     terminal.expect("> ")
     terminal.type("Hi\n")

@@ -1,4 +1,4 @@
-"""A notebook's kernel: top-level `await` with a deadline, and interrupting the blocking API."""
+"""A notebook's kernel: the notebook of the cookbook, top-level `await` with a deadline, and interrupting a cell."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import DEADLINE, Environment
+from conftest import DEADLINE, HERE, Environment
 from jupyter_client.manager import KernelManager
 
 HANGING = [{"text": "One, two, "}, {"wait_cancel": True}]
-SCRIPT = [[{"text": "Hello!"}], HANGING, HANGING, [{"text": "Still here."}]]
+SCRIPT = [[{"text": ["Hello", "!"]}], HANGING, HANGING, [{"text": "Still here."}]]
 DEADLINES = """
 import asyncio
 async def limited(wait):
@@ -64,6 +64,7 @@ class Notebook:
         self._client = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=DEADLINE)
+        self.displayed: list[str] = []
 
     def run(self, code: str, *, interrupt_after: str | None = None) -> tuple[str, str | None]:
         """Runs a cell; what it printed, and the name of the exception that ended it."""
@@ -79,6 +80,8 @@ class Notebook:
                 if interrupt_after is not None and interrupt_after in printed:
                     interrupt_after = None
                     self._manager.interrupt_kernel()
+            elif kind in ("display_data", "update_display_data"):
+                self.displayed.append(content["data"]["text/markdown"])
             elif kind == "error":
                 failure = content["ename"]
             elif kind == "status" and content["execution_state"] == "idle":
@@ -97,9 +100,17 @@ def notebook(agent: Callable[..., Environment], tmp_path: Path) -> Generator[Not
     opened.close()
 
 
-def test_cells_with_top_level_await(notebook: Notebook) -> None:
+def test_cookbook_notebook_displays_streamed_answer(notebook: Notebook) -> None:
+    _, *cells = (HERE / "notebook.py").read_text().split("# %% ")
+    printed, failures = zip(*[notebook.run(f"# {cell}") for cell in cells], strict=True)
+    assert failures == (None,) * 5
+    assert "".join(printed) == "finished 0\n"
+    assert notebook.displayed == ["…", "Hello", "Hello!"]
+
+
+def test_notebook_cells_can_await(notebook: Notebook) -> None:
     hello, deadline, function, after, close = ASYNC
-    assert notebook.run(hello) == ("Hello!\n", None)
+    assert notebook.run(hello) == ("Hello\n!\n", None)
     assert notebook.run(deadline) == ("too slow\n", None)
     printed, failure = notebook.run(function)
     assert (printed.endswith("too slow\n"), failure) == (True, None)
@@ -108,9 +119,9 @@ def test_cells_with_top_level_await(notebook: Notebook) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kernels are interrupted differently there")
-def test_interrupted_cell_leaves_its_turn(notebook: Notebook) -> None:
+def test_interrupted_notebook_cell_leaves_its_turn(notebook: Notebook) -> None:
     hello, loop, after, close = BLOCKING
-    assert notebook.run(hello) == ("Hello!\n", None)
+    assert notebook.run(hello) == ("Hello\n!\n", None)
     for _ in range(2):
         printed, failure = notebook.run(loop, interrupt_after="two, ")
         assert printed == "One, two, \n"

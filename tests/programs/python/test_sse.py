@@ -7,16 +7,15 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from conftest import DEADLINE, HERE, Environment
 
 HANGING = [{"text": "One, two, "}, {"wait_cancel": True}]
-SCRIPT = [HANGING, HANGING, [{"text": "Hello!"}]]
+OTHER = [[{"text": "One, two, "}, {"wait_file": "go"}, {"text": "three."}]]
+JSON = {"content-type": "application/json"}
 
 
 @contextmanager
@@ -39,40 +38,53 @@ def served(env: Environment, folder: Path) -> Generator[int]:
         assert "Traceback" not in said, said
 
 
-def get(port: int, path: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+def post(
+    port: int, user: str, question: str, headers: dict[str, str] = JSON
+) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
-    connection.request("GET", path)
-    response = connection.getresponse()
+    connection.request("POST", "/ask", json.dumps({"user": user, "question": question}), headers)
+    return connection, connection.getresponse()
+
+
+def events(response: http.client.HTTPResponse) -> Generator[tuple[str, str]]:
     assert response.status == 200, response.read()
-    return connection, response
-
-
-def events(response: http.client.HTTPResponse) -> Generator[dict[str, Any]]:
+    event = ""
     for line in response:
-        if line.startswith(b"data: "):
-            yield json.loads(line[6:])
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name == "event":
+            event = value
+        elif name == "data":
+            yield event, json.loads(value)
 
 
-def text_of(event: dict[str, Any]) -> str:
-    return str(event["payload"]["text"]) if event["type"] == "ContentPart" else ""
-
-
-def test_client_that_disconnects_stops_its_answer_and_no_other(
-    agent: Callable[..., Environment], tmp_path: Path
-) -> None:
-    with served(agent(SCRIPT, SCRIPT), tmp_path) as port:
-        others, other = get(port, "/ask?user=b&question=Count")
-        assert next(filter(None, map(text_of, events(other)))) == "One, two, "
+def test_disconnected_client_stops_only_its_answer(agent: Callable[..., Environment], tmp_path: Path) -> None:
+    with served(agent(OTHER, [HANGING, HANGING, [{"text": "Hello!"}]]), tmp_path) as port:
+        others, other = post(port, "b", "Count")
+        of_other = events(other)
+        assert next(of_other) == ("text", "One, two, ")
         for _ in range(2):
-            connection, response = get(port, "/ask?user=a&question=Count")
-            assert next(filter(None, map(text_of, events(response)))) == "One, two, "
+            connection, response = post(port, "a", "Count")
+            assert next(events(response)) == ("text", "One, two, ")
             response.close()
             connection.close()
-            until = time.monotonic() + DEADLINE
-            while get(port, "/state?user=a")[1].read() != b'"idle"':
-                assert time.monotonic() < until, "the turn goes on without its client"
-        assert get(port, "/state?user=b")[1].read() == b'"active"'
-        _, response = get(port, "/ask?user=a&question=Hi")
-        assert "".join(map(text_of, events(response))) == "Hello!"
-        other.close()
+        # The question waits until the turn of the client that disconnected has ended.
+        connection, response = post(port, "a", "Hi")
+        assert list(events(response)) == [("text", "Hello!"), ("end", "finished")]
+        (tmp_path / "go").touch()
+        assert list(of_other) == [("text", "three."), ("end", "finished")]
         others.close()
+        connection.close()
+
+
+def test_failed_turn_is_event_then_recovers(agent: Callable[..., Environment], tmp_path: Path) -> None:
+    with served(agent([[{"text": "I feel "}, {"exit": 3}]], [[{"text": "Hello!"}]]), tmp_path) as port:
+        _, response = post(port, "a", "Hi")
+        assert list(events(response)) == [("text", "I feel "), ("error", "agent_exited")]
+        _, response = post(port, "a", "Hi")
+        assert list(events(response)) == [("text", "Hello!"), ("end", "finished")]
+
+
+def test_foreign_form_or_host_is_refused(agent: Callable[..., Environment], tmp_path: Path) -> None:
+    with served(agent([]), tmp_path) as port:
+        assert post(port, "a", "Hi", {"content-type": "text/plain"})[1].status == 422
+        assert post(port, "a", "Hi", {**JSON, "host": "rebound.example"})[1].status == 400

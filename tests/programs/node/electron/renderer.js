@@ -1,0 +1,27 @@
+// The page. Texts of the agent are only ever text, never HTML.
+const find = (id) => document.getElementById(id);
+
+const show = {
+  text: ({ text }) => find("answer").append(text),
+  approval: ({ id, description, input }) => {
+    const box = document.createElement("section");
+    box.id = `approval-${id}`;
+    box.append(description, document.createElement("br"), input, document.createElement("br"));
+    for (const answer of ["approve", "reject"]) {
+      const button = document.createElement("button");
+      button.textContent = answer;
+      button.onclick = () => window.agent.answer(id, answer);
+      box.append(button);
+    }
+    find("approvals").append(box);
+  },
+  resolved: ({ id }) => find(`approval-${id}`)?.remove(),
+};
+
+window.agent.onEvent((event) => show[event.type](event));
+find("ask").onsubmit = async (event) => {
+  event.preventDefault();
+  find("state").textContent = "working";
+  find("state").textContent = await window.agent.prompt(find("prompt").value);
+};
+find("stop").onclick = () => window.agent.cancel();

@@ -1,0 +1,43 @@
+"""One program for several agents: agents.py NAME PROMPT. The handlers are the same for all of them."""
+
+import asyncio
+import sys
+
+import kimi_agent
+
+# The options that differ. The SDK knows the arguments and the protocol of each program.
+AGENTS = {
+    "kimi-code": {"executable": "kimi"},
+    "kimi-cli": {"executable": ["uvx", "--from", "kimi-cli==1.51.0", "kimi"]},
+    "gemini": {"executable": "gemini"},
+    "claude": {"executable": "claude-agent-acp"},
+}
+
+
+def decide(request: kimi_agent.ApprovalRequest) -> kimi_agent.Approval:
+    """Asks the person. The name of a tool differs between agents; over ACP a call also has a kind, which does not."""
+    call = request.tool_call
+    kind = (call.kind or call.name) if call else "unknown"
+    answer = input(f"\n[{kind}] {kimi_agent.printable(request.description)}\nApprove? [y/N] ")
+    return "approve" if answer == "y" else "reject"
+
+
+async def main(name: str, prompt: str) -> int:
+    try:
+        async with kimi_agent.create_session(work_dir=".", on_approval=decide, **AGENTS[name]) as session:
+            able = [feature for feature in ("steer", "replay", "plan_mode") if getattr(session.capabilities, feature)]
+            print(f"{session.server} speaks {session.protocol_version}, and can: {', '.join(able) or 'no extras'}")
+            async with session.prompt(prompt) as turn:
+                async for text in turn.text_stream:
+                    print(text, end="", flush=True)
+                result = await turn.result()
+            print(f"\n{result.status}, {result.usage.total} tokens, {len(result.rejected)} rejected")
+    except kimi_agent.KimiAgentError as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if len(sys.argv) != 3 or sys.argv[1] not in AGENTS:
+    sys.exit(f"usage: agents.py {{{','.join(AGENTS)}}} PROMPT")
+sys.exit(asyncio.run(main(*sys.argv[1:])))
