@@ -1,7 +1,7 @@
 //! Runs the program's handlers: concurrently with the reading and with each other. A handler is stopped when its
 //! request needs no answer any more. Every handler ends as an answer, even after a panic.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -42,7 +42,7 @@ pub(crate) struct Handlers {
     pub(crate) on_approval: Responder<ApprovalHandler>,
     pub(crate) on_question: Responder<QuestionHandler>,
     pub(crate) tools: Vec<ExternalTool>,
-    pub(crate) hooks: HashMap<String, Hook>,
+    pub(crate) hooks: BTreeMap<String, Hook>,
     pub(crate) on_event: Option<EventHandler>,
     services: ServiceHandlers,
     running: JoinSet<Outcome>,
@@ -72,7 +72,7 @@ impl Handlers {
         on_approval: Responder<ApprovalHandler>,
         on_question: Responder<QuestionHandler>,
         tools: Vec<ExternalTool>,
-        hooks: HashMap<String, Hook>,
+        hooks: BTreeMap<String, Hook>,
         on_event: Option<EventHandler>,
         services: ServiceHandlers,
     ) -> Self {

@@ -77,7 +77,7 @@ pub(super) struct SessionDriver {
     pub(super) outside: Option<Arc<EventChannel>>,
     pub(super) callers: HashMap<CallKey, Caller>,
     /// The callers that wait for the result of a tool.
-    tool_callers: HashMap<RequestKey, oneshot::Sender<ToolReturnValue>>,
+    tool_callers: BTreeMap<RequestKey, oneshot::Sender<ToolReturnValue>>,
     pub(super) flow: Flow,
     pub(super) closing: Closing,
     opened: Option<oneshot::Sender<Result<Handshake>>>,
@@ -105,7 +105,7 @@ impl SessionDriver {
             turns: BTreeMap::new(),
             outside,
             callers: HashMap::new(),
-            tool_callers: HashMap::new(),
+            tool_callers: BTreeMap::new(),
             flow: Flow::default(),
             closing: Closing::new(setup.close_timeout),
             opened: Some(setup.opened),

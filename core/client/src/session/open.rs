@@ -1,6 +1,6 @@
 //! Opening a session: the checks of the options, the start of the agent, and the handshake.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -189,7 +189,7 @@ impl SessionOptions {
         work_dir: std::path::PathBuf,
         command: Option<&AgentCommand>,
     ) -> Result<Session> {
-        let hooks: HashMap<String, Hook> =
+        let hooks: BTreeMap<String, Hook> =
             self.hooks.iter().enumerate().map(|(n, hook)| (format!("hook-{}", n + 1), hook.clone())).collect();
         let mut sources = self.answer_sources(&hooks);
         let mut params = self.initialize_params();
@@ -290,7 +290,7 @@ impl SessionOptions {
         Some(SessionFiles::new(home))
     }
 
-    fn answer_sources(&self, hooks: &HashMap<String, Hook>) -> AnswerSources {
+    fn answer_sources(&self, hooks: &BTreeMap<String, Hook>) -> AnswerSources {
         fn source<H>(responder: &Responder<H>) -> AnswerSource {
             match responder {
                 Responder::Unset => AnswerSource::Default,

@@ -1,6 +1,6 @@
 //! Requests of the agent: the source of each answer, and the default answers. Approvals fail closed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,11 +92,11 @@ pub struct AnswerSources {
     /// The source of answers to questions.
     pub question: AnswerSource,
     /// The names of the tools of the program.
-    pub tools: HashSet<String>,
+    pub tools: BTreeSet<String>,
     /// The handlers of files and terminals that are set.
     pub services: Services,
     /// By subscription id: the decision if the hook fails, and the hook's event.
-    pub hooks: HashMap<String, (OnError, String)>,
+    pub hooks: BTreeMap<String, (OnError, String)>,
     /// The spelling of option names in log lines.
     pub naming: Naming,
     /// Whether a handler reads events outside turns.
