@@ -15,6 +15,7 @@ __all__ = [
     "children",
     "descriptors",
     "eventually",
+    "mapped_files",
     "peak",
     "pipe_is_full",
     "reset_peak",
@@ -47,6 +48,11 @@ def resident(pid: int) -> int:
 def peak(pid: int) -> int:
     """The most bytes that it has had since `reset_peak`."""
     return _status(pid, "VmHWM") * 1024
+
+
+def mapped_files(pid: int) -> int:
+    """Bytes of its memory that are pages of files: mostly its own code, which is loaded when it runs first."""
+    return _status(pid, "RssFile") * 1024
 
 
 def reset_peak(pid: int) -> int:

@@ -136,9 +136,14 @@ class Program:
 
     @contextlib.contextmanager
     def growth(self) -> Iterator[Callable[[], int]]:
-        """By how much its memory was above what it began with, at the most."""
-        before = proc.reset_peak(self.pid)
-        yield lambda: max(0, proc.peak(self.pid) - before)
+        """The most by which its own memory grew. Pages of files are not counted: the kernel loads code in large pieces."""
+        code = proc.mapped_files(self.pid)
+        before = proc.reset_peak(self.pid) - code
+
+        def grown() -> int:
+            return max(0, proc.peak(self.pid) - max(code, proc.mapped_files(self.pid)) - before)
+
+        yield grown
 
 
 class Fifo:
