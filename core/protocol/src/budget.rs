@@ -269,11 +269,10 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Counts the steps and the tool calls of an event, also of a subagent.
+    /// Counts the steps of an event, also of a subagent.
     pub(crate) fn observe(&mut self, event: &Event) {
         match event {
             Event::StepBegin(_) => self.steps += 1,
-            Event::ToolCall(_) => self.tool_calls += 1,
             Event::SubagentEvent(subagent) => self.observe(&subagent.event),
             _ => {}
         }

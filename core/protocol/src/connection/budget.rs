@@ -47,7 +47,7 @@ impl Connection {
         if budget.is_none() && self.session_budget.is_none() {
             return None;
         }
-        let spent = Spent { time: now.duration_since(turn.began), ..turn.spent.clone() };
+        let spent = turn.spent(now);
         let of_turn = budget.and_then(|budget| budget.exceeded("budget", &spent));
         let of_session = || self.session_budget.as_ref()?.exceeded(Some(&spent));
         of_turn.or_else(of_session).map(Error::from)

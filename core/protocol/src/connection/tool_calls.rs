@@ -223,6 +223,8 @@ pub(super) struct Record {
     pub(super) tool_calls: Vec<ToolCallRecord>,
     pub(super) rejected: Vec<RejectedApproval>,
     pub(super) handler_failures: Vec<HandlerFailure>,
+    /// The number of tool calls. Above a limit they are not kept.
+    pub(super) begun: u64,
     kept: usize,
 }
 
@@ -425,6 +427,7 @@ impl OpenCall {
 impl Record {
     /// Adds a call that began. Returns its place.
     fn begun(&mut self, id: &str, name: &str) -> Option<usize> {
+        self.begun += 1;
         if self.tool_calls.len() >= MAX_CALLS {
             return None;
         }

@@ -188,6 +188,7 @@ struct Answered {
 pub(super) struct ActiveTurn {
     pub(super) key: TurnKey,
     pub(super) step: StepTag,
+    /// The tokens and the steps so far. The method of this name returns all that budgets count.
     pub(super) spent: Spent,
     pub(super) last_activity: Instant,
     pub(super) cancel: Option<Cancelling>,
@@ -222,6 +223,11 @@ pub(super) struct QueuedPrompt {
 }
 
 impl ActiveTurn {
+    /// Returns what the turn has used so far.
+    pub(super) fn spent(&self, now: Instant) -> Spent {
+        Spent { tool_calls: self.record.begun, time: now.duration_since(self.began), ..self.spent.clone() }
+    }
+
     /// Counts what the outcome reports.
     pub(super) fn observe(&mut self, event: &Event) {
         self.spent.observe(event);
@@ -563,10 +569,9 @@ impl Connection {
 
     fn end_turn(&mut self, outcome: Result<PromptResult>, now: Instant) {
         self.withdraw_of_turn();
-        let Some(mut turn) = self.turn.take() else { return };
-        turn.spent.time = now.duration_since(turn.began);
+        let Some(turn) = self.turn.take() else { return };
         if let Some(session) = &mut self.session_budget {
-            session.spent.add(&turn.spent);
+            session.spent.add(&turn.spent(now));
         }
         self.tool_calls.clear(None);
         self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });

@@ -70,6 +70,20 @@ fn nested_turns_of_subagents_count() {
 }
 
 #[test]
+fn call_announced_again_counts_once() {
+    let mut peer = Peer::open();
+    begin(&mut peer, 1, Budget::new().tool_calls(1));
+    peer.event("ToolCall", &call("c1"));
+    peer.event("ToolCall", &call("c1"));
+    assert_eq!(peer.said(), ["prompt"]);
+    peer.event("ToolCall", &call("c2"));
+    assert_eq!(peer.said(), ["cancel"]);
+    peer.answer("prompt", &json!({"status": "cancelled"}));
+    let error = exceeded(&mut peer);
+    assert_eq!(summary(&error), ("budget", BudgetCounter::ToolCalls, 1.0, 2.0));
+}
+
+#[test]
 fn seconds_end_turn_awaiting_handler() {
     let sources = AnswerSources { approval: AnswerSource::Manual, ..AnswerSources::default() };
     let mut peer = Peer::open_with(timing(), sources);
