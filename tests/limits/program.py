@@ -136,7 +136,7 @@ class Program:
 
     @contextlib.contextmanager
     def growth(self) -> Iterator[Callable[[], int]]:
-        """The most by which its own memory grew. Pages of files are not counted: the kernel loads code in large pieces."""
+        """The most by which its own memory grew. Pages of files do not count: the kernel loads code in large pieces."""
         code = proc.mapped_files(self.pid)
         before = proc.reset_peak(self.pid) - code
 
