@@ -10,6 +10,7 @@ mod content;
 mod files;
 mod log;
 mod mailbox;
+mod output;
 mod policy;
 mod session;
 mod turn;

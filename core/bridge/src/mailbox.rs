@@ -42,6 +42,9 @@ pub enum JobKind {
     WriteFile,
     /// `on_terminal`.
     Terminal,
+    /// The check of a value of `output`. The index is the host's number of the check, and the payload the value. The host
+    /// returns null, or a list of violations: `[{pointer, message}]`.
+    Output,
 }
 
 impl JobKind {
@@ -57,6 +60,7 @@ impl JobKind {
             Self::ReadFile => "read_file",
             Self::WriteFile => "write_file",
             Self::Terminal => "terminal",
+            Self::Output => "output",
         }
     }
 }
@@ -66,7 +70,7 @@ impl JobKind {
 pub enum Payload {
     /// A request or an event.
     Event(Box<Event>),
-    /// A tool's arguments.
+    /// A tool's arguments, or a value of structured output.
     Arguments(Value),
     /// A line.
     Line(String),
@@ -111,7 +115,7 @@ pub enum Delivery {
         session: u64,
         /// The kind of handler.
         kind: JobKind,
-        /// The index in the session's `tools` or `hooks`.
+        /// The index in the session's `tools` or `hooks`, or the number of a check.
         index: Option<usize>,
         /// The argument of the handler.
         payload: Payload,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use super::mailbox::{JobKind, Mailbox, Payload, Reply};
-use super::{BridgeTurn, Naming, RequestOrigin, log, parse_hook, parse_tool};
+use super::{BridgeTurn, Naming, RequestOrigin, log, output, parse_hook, parse_tool};
 use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 use crate::connection::{ManualAnswer, RequestRef};
 use crate::dialect::{ConfigOption, ConfigValue};
@@ -167,13 +167,15 @@ impl BridgeSession {
         key: u64,
         mailbox: Arc<Mailbox>,
         runtime: Handle,
-        (content, given): (Content, Map<String, Value>),
+        (content, mut given): (Content, Map<String, Value>),
         options: Map<String, Value>,
         naming: Naming,
         callbacks: Callbacks,
     ) -> Result<BridgeTurn> {
-        let prompt = prompt_options(content, given, naming)?;
+        let check = output::take_check(&mut given)?;
+        let mut prompt = prompt_options(content, given, naming)?;
         host::limits(&prompt)?;
+        output::check_prompt(&mut prompt, check, key, &mailbox);
         let options = prepare(key, &mailbox, options, naming, callbacks)?;
         let turn = one_shot_on(prompt, options, runtime.clone());
         Ok(BridgeTurn::new(host::into_inner(turn), mailbox, runtime))
@@ -247,8 +249,10 @@ impl BridgeSession {
     ///
     /// # Errors
     /// Returns the errors of [`Session::prompt`].
-    pub fn prompt(&self, content: Content, options: Map<String, Value>) -> Result<BridgeTurn> {
-        let prompt = prompt_options(content, options, self.naming)?;
+    pub fn prompt(&self, content: Content, mut options: Map<String, Value>) -> Result<BridgeTurn> {
+        let check = output::take_check(&mut options)?;
+        let mut prompt = prompt_options(content, options, self.naming)?;
+        output::check_prompt(&mut prompt, check, self.key, &self.mailbox);
         let session = self.session()?;
         let turn = session.prompt(prompt)?;
         Ok(BridgeTurn::new(host::into_inner(turn), Arc::clone(&self.mailbox), self.runtime.clone()))
@@ -400,7 +404,9 @@ fn prepare(
 ) -> Result<SessionOptions> {
     let tools = take_list(&mut map, "tools")?;
     let hooks = take_list(&mut map, "hooks")?;
+    let check = output::take_check(&mut map)?;
     let mut options = session_options(map, naming)?;
+    output::check_session(&mut options, check, key, mailbox);
     for (index, tool) in tools.into_iter().enumerate() {
         let spec = parse_tool(tool, naming)?;
         let mailbox = Arc::clone(mailbox);

@@ -17,11 +17,18 @@ pub use crate::options::{
 };
 pub use crate::session::{LIVE, TurnInner, one_shot_on};
 
+use std::future::Future;
 use std::sync::Arc;
 
-pub use kimi_agent_protocol::budget::parse_budget;
+use serde_json::Value;
 
-use crate::{Agent, ExternalTool, Hook, PromptOptions, Replay, Result, Session, SessionOptions, Turn};
+pub use kimi_agent_protocol::budget::parse_budget;
+pub use kimi_agent_protocol::output::{parse_output, parse_violations};
+
+use crate::{
+    Agent, ExternalTool, HandlerError, Hook, Output, OutputError, PromptOptions, Replay, Result, Session,
+    SessionOptions, Turn,
+};
 
 /// Returns what a session's handles and its driver share.
 pub fn shared(session: &Session) -> &Arc<Shared> {
@@ -91,6 +98,32 @@ pub async fn start_as(options: Box<SessionOptions>, name: String) -> Result<Sess
 /// Sets the timeout of a tool, if the host has one.
 pub fn set_tool_timeout(tool: &mut ExternalTool, timeout: Option<Duration>) {
     tool.timeout = timeout;
+}
+
+/// Sets the check of a prompt's `output`, if it has one. `check` returns the violations.
+pub fn check_prompt_output<F, R>(prompt: &mut PromptOptions, check: F)
+where
+    F: Fn(Value) -> R + Send + Sync + 'static,
+    R: Future<Output = std::result::Result<Vec<OutputError>, HandlerError>> + Send + 'static,
+{
+    prompt.output = prompt.output.take().map(|output| checked(*output, check));
+}
+
+/// Sets the check of a session's `output`, if it has one. `check` returns the violations.
+pub fn check_session_output<F, R>(options: &mut SessionOptions, check: F)
+where
+    F: Fn(Value) -> R + Send + Sync + 'static,
+    R: Future<Output = std::result::Result<Vec<OutputError>, HandlerError>> + Send + 'static,
+{
+    options.output = options.output.take().map(|output| checked(*output, check));
+}
+
+fn checked<F, R>(output: Output, check: F) -> Box<Output>
+where
+    F: Fn(Value) -> R + Send + Sync + 'static,
+    R: Future<Output = std::result::Result<Vec<OutputError>, HandlerError>> + Send + 'static,
+{
+    Box::new(output.checked_by(Arc::new(move |value| Box::pin(check(value)))))
 }
 
 /// Sets the matcher and the timeout of a hook, if the host has them.

@@ -13,6 +13,7 @@ pub mod host;
 #[doc(hidden)]
 pub mod measured;
 mod options;
+mod output;
 mod session;
 mod session_files;
 #[cfg(feature = "testing")]
@@ -28,7 +29,9 @@ use kimi_agent_protocol::{
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{
     Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption, ConfigValue,
-    Error, HandlerError, HookDecision, OnError, Result, TurnStatus, WireVersion,
+    Error, HandlerError, HookDecision, OnError, OutputError, OutputInvalid, OutputMode, Result, TurnStatus,
+    WireVersion,
 };
 pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
+pub use output::Output;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};

@@ -50,13 +50,13 @@ pub mod wire {
 }
 
 pub use kimi_agent_client::{
-    Agent, AgentOptions, AsJson, Dialect, Executable, ExternalTool, Hook, IntoToolReturn, PromptOptions, Replay,
-    Session, SessionOptions, SessionState, Step, Steps, TextStream, Turn, prompt,
+    Agent, AgentOptions, AsJson, Dialect, Executable, ExternalTool, Hook, IntoToolReturn, Output, PromptOptions,
+    Replay, Session, SessionOptions, SessionState, Step, Steps, TextStream, Turn, prompt,
 };
 pub use kimi_agent_policy::{Decision, Policy, PolicyError, PolicyVerdict};
 pub use kimi_agent_protocol::{
     AgentExit, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption,
-    ConfigValue, Error, HandlerError, HandlerFailure, HookDecision, OnError, PolicyReach, PromptResult,
-    RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo, ToolCallRecord, TurnStatus,
-    VersionError, WireVersion, printable,
+    ConfigValue, Error, HandlerError, HandlerFailure, HookDecision, OnError, OutputError, OutputInvalid, OutputMode,
+    PolicyReach, PromptResult, RejectedApproval, RejectedBy, Result, RpcError, RpcErrorKind, SessionInfo,
+    ToolCallRecord, TurnStatus, VersionError, WireVersion, printable,
 };

@@ -11,8 +11,9 @@ use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
     ConfigOption, ConfigValue, Decision, Dialect, Error, ExternalTool, HandlerError, Hook, HookDecision, OnError,
-    Policy, PolicyReach, PolicyVerdict, PromptOptions, PromptResult, Replay, RpcError, RpcErrorKind, Session,
-    SessionInfo, SessionOptions, SessionState, Step, TextStream, Turn, TurnStatus,
+    Output, OutputError, OutputInvalid, OutputMode, Policy, PolicyReach, PolicyVerdict, PromptOptions, PromptResult,
+    Replay, RpcError, RpcErrorKind, Session, SessionInfo, SessionOptions, SessionState, Step, TextStream, Turn,
+    TurnStatus,
 };
 use serde_json::{Value, json};
 
@@ -102,6 +103,7 @@ names! {
         "PromptOptions.timeout" => session.prompt(o.clone().timeout(time))?;
         "PromptOptions.idle_timeout" => session.prompt(o.clone().idle_timeout(time))?;
         "PromptOptions.budget" => session.prompt(o.budget(Budget::new().tokens(1).output_tokens(1).steps(1)))?;
+        "PromptOptions.output" => session.prompt(PromptOptions::new("").output(Output::new(json!({}))))?;
         "Budget" => Budget::new().tool_calls(0).seconds(1.0);
     }
     texts(text: &mut TextStream<'_>) {
@@ -147,6 +149,7 @@ names! {
         "PromptResult.status" => [TurnStatus::Finished, TurnStatus::Cancelled, TurnStatus::MaxStepsReached].contains(&result.status);
         "PromptResult.steps" => result.steps;
         "PromptResult.text" => result.text.len();
+        "PromptResult.output" => (result.output.is_none(), result.output::<Value>()?);
         "PromptResult.usage" => result.usage.input();
         "PromptResult.tool_calls" => result.tool_calls.iter().all(|call: &kimi_agent::ToolCallRecord| call.duration.is_none());
         "PromptResult.rejected" => result.rejected.iter().all(|rejected| rejected.by == kimi_agent::RejectedBy::NoHandler);
@@ -196,6 +199,7 @@ names! {
         "SessionOptions.skills_dir" => o.clone().skills_dir("");
         "SessionOptions.tools" => o.clone().tools([tool.clone()]).tool(tool);
         "SessionOptions.session_budget" => o.clone().session_budget(Budget::new().steps(1));
+        "SessionOptions.output" => o.clone().output(Output::new(json!({})));
         "SessionOptions.max_steps_per_turn" => o.clone().max_steps_per_turn(1);
         "SessionOptions.max_retries_per_step" => o.clone().max_retries_per_step(1);
         "SessionOptions.policy" => Policy::load("").map(|policy| o.clone().policy(policy));
@@ -246,6 +250,19 @@ names! {
         "BudgetExceeded.used" => exceeded.used;
         "BudgetExceeded.result" => exceeded.result.text.len();
     }
+    outputs(o: Output, invalid: &OutputInvalid) {
+        "Output.new" => Output::new(json!({}));
+        "Output.of" => Output::of::<String>();
+        "Output.name" => o.clone().name("");
+        "Output.description" => o.clone().description("");
+        "Output.mode" => [OutputMode::Auto, OutputMode::Tool, OutputMode::Text].map(|mode| o.clone().mode(mode));
+        "Output.retries" => o.clone().retries(0);
+        "Output.check" => o.clone().check(|_| async { Err(vec![OutputError::new("", "")]) });
+        "OutputInvalid.attempts" => invalid.attempts;
+        "OutputInvalid.text" => invalid.text.len();
+        "OutputInvalid.errors" => invalid.errors.iter().all(|error| error.pointer.is_empty() && error.message.is_empty());
+        "OutputInvalid.result" => invalid.result.text.len();
+    }
     errors(error: &Error, exit: &AgentExit, rpc: &RpcError) {
         "Error.code" => error.code().len();
         "Error.help" => error.help().len();
@@ -262,6 +279,7 @@ names! {
         "Error.Rpc" => matches!(error, Error::Rpc(RpcError { .. }));
         "Error.TurnCancelled" => matches!(error, Error::TurnCancelled);
         "Error.BudgetExceeded" => matches!(error, Error::BudgetExceeded(_));
+        "Error.OutputInvalid" => matches!(error, Error::OutputInvalid(_));
         "Error.MaxStepsReached" => matches!(error, Error::MaxStepsReached { steps: _ });
         "AgentExit.exit_code" => exit.exit_code == Some(1_i32);
         "AgentExit.signal" => exit.signal.as_deref() == Some("SIGKILL");

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::budget::BudgetExceeded;
 use crate::messages::Json;
+use crate::output::OutputInvalid;
 use crate::printable::printable;
 
 /// The page with a section for each code of an error. The bindings have copies, which `tools/generate_options.py` writes.
@@ -81,6 +82,9 @@ pub enum Error {
     /// The turn, or its session, used more than a budget allows.
     #[error(transparent)]
     BudgetExceeded(Box<BudgetExceeded>),
+    /// The turn ended without a valid value of its `output`, after all attempts.
+    #[error(transparent)]
+    OutputInvalid(Box<OutputInvalid>),
     /// A defect of this SDK; please report it.
     #[error("internal error: {0}; this is a defect of kimi-agent, please report it")]
     Internal(String),
@@ -248,6 +252,7 @@ impl Error {
             Self::TurnCancelled => "turn_cancelled",
             Self::MaxStepsReached { .. } => "max_steps_reached",
             Self::BudgetExceeded(_) => "budget_exceeded",
+            Self::OutputInvalid(_) => "output_invalid",
             Self::Internal(_) => "internal_error",
         }
     }
@@ -337,6 +342,7 @@ pub fn fields(error: &Error) -> Map<String, Value> {
         }),
         Error::MaxStepsReached { steps } => json!({"steps": steps}),
         Error::BudgetExceeded(exceeded) => exceeded.fields(),
+        Error::OutputInvalid(invalid) => invalid.fields(),
         _ => json!({}),
     };
     let mut fields = match fields {

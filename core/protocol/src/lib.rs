@@ -22,6 +22,7 @@ pub mod jsonrpc;
 pub mod messages;
 pub mod naming;
 pub mod options;
+pub mod output;
 pub mod printable;
 pub mod secrets;
 pub mod spelling;
@@ -38,4 +39,5 @@ pub use error::{AgentExit, Error, Result, RpcError, RpcErrorKind};
 /// The public name of the messages in `kimi-agent`, for the examples of this crate.
 #[doc(hidden)]
 pub use messages as wire;
+pub use output::{OutputError, OutputInvalid, OutputMode};
 pub use printable::printable;

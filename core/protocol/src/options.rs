@@ -44,6 +44,8 @@ pub enum Kind {
     Duration,
     /// Limits on tokens, steps, tool calls and seconds.
     Budget,
+    /// A JSON Schema, with a name, a description, a mode and a number of retries.
+    Output,
     /// A JSON object.
     Object,
     /// A list of JSON objects.
@@ -89,6 +91,7 @@ impl Kind {
             Self::Bytes => "a whole number of bytes",
             Self::Duration => return format!("a number of {}", naming.unit().0),
             Self::Budget => "an object of limits",
+            Self::Output => "an object with a `schema`",
             Self::Object => "an object",
             Self::Objects => "a list of objects",
             Self::Texts => "a list of text",
@@ -514,6 +517,15 @@ pub const OPTIONS: &[OptionInfo] = &[
          that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.",
     )
     .aliases(&["max_budget", "max_tokens"]),
+    session(
+        "output",
+        Kind::Output,
+        Fallback::Words("none: a turn returns text"),
+        "The value that each turn must return, by its type or JSON Schema. The model returns it with a tool of the SDK if the agent takes \
+         tools, else in its text. An invalid value is returned to the model `retries` times; then the turn fails with \
+         `OutputInvalid`.",
+    )
+    .aliases(&["output_format", "output_schema", "output_type", "response_format"]),
     limit(
         "max_line_bytes",
         Kind::Bytes,
@@ -551,6 +563,14 @@ pub const PROMPT_OPTIONS: &[OptionInfo] = &[
         Fallback::Words("no limit"),
         "The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds it is \
          cancelled and fails with `BudgetExceeded`.",
+    ),
+    OptionInfo::new(
+        Section::Prompt,
+        "output",
+        Kind::Output,
+        Fallback::Words("the session's `output`"),
+        "The value that the turn must return, by its type or JSON Schema. In an open session the model returns it in its text; only \
+         the `output` of the session is a tool.",
     ),
 ];
 

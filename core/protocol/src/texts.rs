@@ -93,7 +93,7 @@ pub fn spelled(error: Error, naming: Naming) -> Error {
 pub fn text(error: &Error, naming: Naming) -> String {
     match error {
         // Text that is made on request, not stored.
-        Error::SessionClosed | Error::MaxStepsReached { .. } | Error::BudgetExceeded(_) => {
+        Error::SessionClosed | Error::MaxStepsReached { .. } | Error::BudgetExceeded(_) | Error::OutputInvalid(_) => {
             naming.spell(&error.to_string())
         }
         _ => spelled(error.clone(), naming).to_string(),

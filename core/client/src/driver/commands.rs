@@ -10,6 +10,7 @@ use crate::connection::{ManualAnswer, RequestRef, TurnKey, TurnLimits};
 use crate::dialect::ConfigValue;
 use crate::error::{Error, Result};
 use crate::messages::{Content, HandlerKind};
+use crate::output::PromptOutput;
 
 /// A command to the driver of a session.
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) enum Command {
         channel: Arc<EventChannel>,
         input: Content,
         limits: TurnLimits,
+        output: Option<Box<PromptOutput>>,
     },
     Cancel {
         turn: TurnKey,

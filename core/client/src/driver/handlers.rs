@@ -13,11 +13,13 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use super::event_channel::EventChannel;
 use super::now;
 use super::turn_reader::TurnReader;
+use crate::OutputError;
 use crate::answers::HandlerError;
 use crate::connection::RequestKey;
 use crate::dialect::Answer;
 use crate::handler::{
-    ApprovalHandler, EventHandler, ExternalTool, Hook, QuestionHandler, Responder, ServiceHandlers, is_not_found,
+    ApprovalHandler, EventHandler, ExternalTool, HandlerFuture, Hook, QuestionHandler, Responder, ServiceHandlers,
+    is_not_found,
 };
 use crate::messages::{Event, ToolCallRequest};
 
@@ -35,7 +37,21 @@ pub fn served_turn() -> Option<Arc<EventChannel>> {
     TURN.try_with(Option::clone).ok().flatten()
 }
 
-type Outcome = Result<Answer, HandlerError>;
+type Outcome = Result<Handling, HandlerError>;
+
+/// What a handler has returned.
+pub(super) enum Handling {
+    /// The answer to a request.
+    Answered(Answer),
+    /// The violations of a value of structured output.
+    Checked(Vec<OutputError>),
+}
+
+impl From<Answer> for Handling {
+    fn from(answer: Answer) -> Self {
+        Self::Answered(answer)
+    }
+}
 
 /// The handlers of the session, and those that run.
 pub(crate) struct Handlers {
@@ -201,13 +217,24 @@ impl Handlers {
         }
     }
 
+    /// Runs the program's check of a value of structured output.
+    pub(super) fn check(
+        &mut self,
+        key: RequestKey,
+        turn: Option<Arc<EventChannel>>,
+        checking: HandlerFuture<Vec<OutputError>>,
+    ) {
+        self.start(key, turn, None, async move { checking.await.map(Handling::Checked) });
+    }
+
     fn start(
         &mut self,
         key: RequestKey,
         turn: Option<Arc<EventChannel>>,
         timeout: Option<Duration>,
-        handler: impl Future<Output = Outcome> + Send + 'static,
+        handler: impl Future<Output = Result<impl Into<Handling>, HandlerError>> + Send + 'static,
     ) {
+        let handler = async move { handler.await.map(Into::into) };
         let bounded = async move {
             match timeout {
                 None => handler.await,

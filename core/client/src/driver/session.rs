@@ -16,7 +16,7 @@ use super::commands::Command;
 use super::event_channel::{EventChannel, replayed};
 use super::event_queue::Intake;
 use super::flow::Flow;
-use super::handlers::{Handled, Handlers};
+use super::handlers::{Handled, Handlers, Handling};
 use super::io::Io;
 use super::now;
 use super::records::{Records, RecordsRead};
@@ -28,6 +28,7 @@ use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
 use crate::error::{Error, Result};
 use crate::jsonrpc::Message;
 use crate::messages::{HandlerKind, Json, ToolReturnValue};
+use crate::output::OutputCheck;
 use crate::session_files::SessionFiles;
 use crate::tools_server::ToolsServer;
 use crate::tools_server::calls::{CallEvent, CallReceiver};
@@ -78,6 +79,8 @@ pub(super) struct SessionDriver {
     pub(super) callers: HashMap<CallKey, Caller>,
     /// The callers that wait for the result of a tool.
     tool_callers: BTreeMap<RequestKey, oneshot::Sender<ToolReturnValue>>,
+    /// The program's checks of structured output.
+    checks: BTreeMap<TurnKey, OutputCheck>,
     pub(super) flow: Flow,
     pub(super) closing: Closing,
     opened: Option<oneshot::Sender<Result<Handshake>>>,
@@ -106,6 +109,7 @@ impl SessionDriver {
             outside,
             callers: HashMap::new(),
             tool_callers: BTreeMap::new(),
+            checks: BTreeMap::new(),
             flow: Flow::default(),
             closing: Closing::new(setup.close_timeout),
             opened: Some(setup.opened),
@@ -190,7 +194,8 @@ impl SessionDriver {
     fn handled(&mut self, handled: Handled) {
         let now = now();
         match handled.outcome {
-            Ok(answer) => self.connection.answer(handled.request, &answer, now),
+            Ok(Handling::Answered(answer)) => self.connection.answer(handled.request, &answer, now),
+            Ok(Handling::Checked(errors)) => self.connection.output_checked(handled.request, Ok(errors), now),
             Err(error) => self.connection.handler_failed(handled.request, error.to_string(), now),
         }
     }
@@ -214,10 +219,16 @@ impl SessionDriver {
     pub(super) fn handle_command(&mut self, command: Command) {
         let now = now();
         match command {
-            Command::Prompt { turn, channel, input, limits } => {
+            Command::Prompt { turn, channel, input, limits, output } => {
                 self.turns.insert(turn, channel);
                 self.records.turn_begins();
-                self.connection.prompt_within(turn, input, limits, now);
+                let output = output.map(|output| {
+                    if let Some(check) = output.check {
+                        self.checks.insert(turn, check);
+                    }
+                    output.turn
+                });
+                self.connection.prompt_for(turn, input, limits, output, now);
             }
             Command::Cancel { turn } => {
                 if let Some(channel) = self.turns.get(&turn) {
@@ -350,6 +361,12 @@ impl SessionDriver {
                 };
                 self.handlers.ask_after_reader(key, turn, request);
             }
+            Output::CheckOutput { key, turn, value } => {
+                if let Some(check) = self.checks.get(&turn) {
+                    self.handlers.check(key, self.turns.get(&turn).cloned(), check(value));
+                }
+            }
+            Output::PromptSent { .. } => self.records.turn_begins(),
             Output::Withdrawn(key) => {
                 self.handlers.withdraw(key);
                 self.tool_callers.remove(&key);
@@ -368,6 +385,7 @@ impl SessionDriver {
             Output::CallEnded { call, outcome } => self.call_ended(call, outcome),
             Output::TurnEnded { turn, outcome } => {
                 self.shared.turn_ended(turn);
+                self.checks.remove(&turn);
                 if let Some(channel) = self.turns.remove(&turn) {
                     channel.finish(outcome);
                 }

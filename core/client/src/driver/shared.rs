@@ -14,6 +14,7 @@ use crate::dialect::ConfigOption;
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::messages::{Content, SlashCommand, StatusUpdate, TokenUsage};
+use crate::output::PromptOutput;
 
 /// Returns the last value if it is equal; otherwise stores the new one. So sessions of one release share the
 /// handshake's result and the list of commands, which are a large part of a session's memory.
@@ -246,7 +247,13 @@ impl Shared {
     }
 
     /// Registers a turn, and sends its prompt. Does not wait.
-    pub(crate) fn prompt(&self, channel: Arc<EventChannel>, input: Content, limits: TurnLimits) -> Result<TurnKey> {
+    pub(crate) fn prompt(
+        &self,
+        channel: Arc<EventChannel>,
+        input: Content,
+        limits: TurnLimits,
+        output: Option<Box<PromptOutput>>,
+    ) -> Result<TurnKey> {
         let mut state = self.lock();
         if let Some(reason) = &state.closed {
             return Err((**reason).clone());
@@ -258,7 +265,7 @@ impl Shared {
             ));
         }
         let key = state.next_turn;
-        if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits }) {
+        if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits, output }) {
             return Err(Error::SessionClosed);
         }
         // The driver needs the lock that is held here before it handles the prompt.

@@ -12,7 +12,7 @@ use crate::handler::Responder;
 use crate::messages::{
     ApprovalRequest, Event, QuestionRequest, ReadFileRequest, TerminalRequest, TerminalResult, WriteFileRequest,
 };
-use crate::{Answers, Approval, Budget, HandlerError, Hook};
+use crate::{Answers, Approval, Budget, HandlerError, Hook, Output};
 
 /// Setters for handlers.
 impl SessionOptions {
@@ -362,6 +362,27 @@ impl SessionOptions {
     #[must_use]
     pub fn session_budget(mut self, budget: Budget) -> Self {
         self.session_budget = Some(budget);
+        self
+    }
+
+    /// Sets the value that each turn of the session must return. A prompt can have an output of its own. Default: none; a
+    /// turn returns text.
+    ///
+    /// With agents that take tools, the model returns the value with a tool of the SDK, which no policy and no
+    /// `on_approval` has to allow.
+    ///
+    /// ```
+    /// use kimi_agent::{Output, SessionOptions};
+    /// let options = SessionOptions::new().output(Output::new(serde_json::json!({"type": "object"})));
+    /// options.validate()?;
+    /// // References to other documents are refused.
+    /// let foreign = Output::new(serde_json::json!({"$ref": "https://example.com/schema.json"}));
+    /// assert!(SessionOptions::new().output(foreign).validate().is_err());
+    /// # Ok::<(), kimi_agent::Error>(())
+    /// ```
+    #[must_use]
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = Some(Box::new(output));
         self
     }
 

@@ -12,7 +12,7 @@ use super::setting::Setting;
 use super::value::{duration_problem, kind_of, tool_name_problem};
 use super::{SessionOptions, pattern};
 use crate::error::invalid_option;
-use crate::{Error, ExternalTool, Hook, Result};
+use crate::{Error, ExternalTool, Hook, Output, OutputMode, Result};
 
 /// The result of a check. The error is the reason why a value is wrong.
 type Checked = std::result::Result<(), String>;
@@ -84,6 +84,16 @@ impl SessionOptions {
             "session_budget" => {
                 self.session_budget.and_then(|budget| budget_problem(&budget, self.naming)).map_or(Ok(()), Err)
             }
+            "output" => self.output.as_deref().map_or(Ok(()), |output| {
+                check_output(output)?;
+                let name = &output.spec().name;
+                match self.tools.iter().any(|tool| tool.name == *name) {
+                    true if output.spec().mode != OutputMode::Text => {
+                        Err(format!("`tools` has a tool named `{name}`, too; set another `name` of the output"))
+                    }
+                    _ => Ok(()),
+                }
+            }),
             "hooks" => self.hooks.iter().try_for_each(check_hook),
             _ => Ok(()),
         }
@@ -145,6 +155,12 @@ fn check_tool(tool: &ExternalTool) -> Checked {
     }
     let problem = tool.timeout.and_then(duration_problem);
     problem.map_or(Ok(()), |problem| Err(format!("the timeout of `{name}`: {problem}")))
+}
+
+/// Checks an output, and compiles its schema.
+pub(super) fn check_output(output: &Output) -> Checked {
+    tool_name_problem(&output.spec().name).map_or(Ok(()), Err)?;
+    output.plan().map(drop)
 }
 
 fn check_hook(hook: &Hook) -> Checked {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kimi_agent_policy::Policy;
 use kimi_agent_protocol::budget::parse_budget;
 use kimi_agent_protocol::options::{Kind, LONGEST, OPTIONS, OptionInfo, find};
+use kimi_agent_protocol::output::parse_output;
 use kimi_agent_protocol::spelling::nearest;
 use serde_json::{Map, Value};
 
@@ -15,7 +16,7 @@ use super::{Dialect, Executable, SessionOptions};
 use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::naming::Naming;
-use crate::{Budget, Error, Result};
+use crate::{Budget, Error, Output, Result};
 
 /// Reads the options of a session. Null is the default. Tools, hooks and handlers are set afterwards; the JSON can only
 /// have `"manual"` for a handler.
@@ -87,6 +88,7 @@ impl SessionOptions {
             "close_timeout" => self.close_timeout = field.duration(&value)?,
             "idle_timeout" => self.idle_timeout = Some(field.duration(&value)?),
             "session_budget" => self.session_budget = Some(field.budget(value)?),
+            "output" => self.output = Some(Box::new(field.output(value)?)),
             "turn_timeout" => self.turn_timeout = Some(field.duration(&value)?),
             "max_line_bytes" => self.max_line_bytes = field.bytes(&value)?,
             "event_buffer_bytes" => self.event_buffer_bytes = field.bytes(&value)?,
@@ -138,6 +140,11 @@ impl Field<'_> {
 
     pub(super) fn budget(&self, value: Value) -> Result<Budget> {
         parse_budget(self.object(value, Kind::Budget)?, self.naming).map_err(|problem| self.wrong(problem))
+    }
+
+    pub(super) fn output(&self, value: Value) -> Result<Output> {
+        let spec = parse_output(self.object(value, Kind::Output)?).map_err(|problem| self.wrong(problem))?;
+        Ok(Output::from_spec(spec))
     }
 
     fn list(&self, value: Value, kind: Kind) -> Result<Vec<Value>> {

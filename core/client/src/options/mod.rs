@@ -27,7 +27,7 @@ use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
-use crate::{Budget, ExternalTool, Hook};
+use crate::{Budget, ExternalTool, Hook, Output};
 use setting::Setting;
 
 pub(crate) use crate::naming::Naming;
@@ -95,6 +95,7 @@ pub struct SessionOptions {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) turn_timeout: Option<Duration>,
     pub(crate) session_budget: Option<Budget>,
+    pub(crate) output: Option<Box<Output>>,
     pub(crate) max_line_bytes: usize,
     pub(crate) event_buffer_bytes: usize,
 }
@@ -137,6 +138,7 @@ impl Default for SessionOptions {
             idle_timeout: None,
             turn_timeout: None,
             session_budget: None,
+            output: None,
             max_line_bytes: declared::MAX_LINE_BYTES,
             event_buffer_bytes: declared::EVENT_BUFFER_BYTES,
         }

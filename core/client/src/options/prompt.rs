@@ -6,6 +6,7 @@ use kimi_agent_protocol::budget::budget_problem;
 use kimi_agent_protocol::options::{PROMPT_OPTIONS, find};
 use serde_json::{Map, Value};
 
+use super::check::check_output;
 use super::content::check_content;
 use super::json::{Field, suggestion};
 use super::value::duration_problem;
@@ -14,7 +15,7 @@ use crate::error::Error;
 use crate::error::invalid_option;
 use crate::messages::Content;
 use crate::naming::Naming;
-use crate::{Budget, Result};
+use crate::{Budget, Output, Result};
 
 /// A prompt with options of its own, which override the session's. [`Session::prompt`](crate::Session::prompt) takes one,
 /// or plain content.
@@ -38,6 +39,7 @@ pub struct PromptOptions {
     timeout: Option<Duration>,
     idle_timeout: Option<Duration>,
     pub(crate) budget: Option<Budget>,
+    pub(crate) output: Option<Box<Output>>,
     pub(crate) naming: Naming,
 }
 
@@ -51,7 +53,14 @@ impl PromptOptions {
     /// # drop(prompt);
     /// ```
     pub fn new(content: impl Into<Content>) -> Self {
-        Self { content: content.into(), timeout: None, idle_timeout: None, budget: None, naming: Naming::default() }
+        Self {
+            content: content.into(),
+            timeout: None,
+            idle_timeout: None,
+            budget: None,
+            output: None,
+            naming: Naming::default(),
+        }
     }
 
     /// Cancels the turn if it takes longer than `limit`; the turn then fails with [`Error::Timeout`], and the session can
@@ -103,6 +112,24 @@ impl PromptOptions {
         self
     }
 
+    /// Sets the value that the turn must return. Overrides the `output` of the session. Default: that of the session.
+    ///
+    /// In an open session the model returns the value in its text, because a tool would come too late. With
+    /// [`prompt`](crate::prompt()) it is a tool, if the agent takes tools.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::{Output, PromptOptions};
+    /// let names = serde_json::json!({"type": "array", "items": {"type": "string"}});
+    /// let prompt = PromptOptions::new("Which functions have no tests?").output(Output::new(names));
+    /// # drop(prompt);
+    /// ```
+    #[must_use]
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = Some(Box::new(output));
+        self
+    }
+
     /// Checks the content and the options, and returns the limits of the turn.
     ///
     /// # Errors
@@ -116,6 +143,9 @@ impl PromptOptions {
         }
         if let Some(problem) = self.budget.and_then(|budget| budget_problem(&budget, self.naming)) {
             return Err(invalid_option("budget", problem));
+        }
+        if let Some(Err(problem)) = self.output.as_deref().map(check_output) {
+            return Err(invalid_option("output", problem));
         }
         Ok(TurnLimits { turn: self.timeout, idle: self.idle_timeout, budget: self.budget })
     }
@@ -137,6 +167,7 @@ pub fn prompt_options(content: Content, map: Map<String, Value>, naming: Naming)
         let field = Field { option: option.name, naming };
         match option.name {
             "timeout" => options.timeout = Some(field.duration(&value)?),
+            "output" => options.output = Some(Box::new(field.output(value)?)),
             "budget" => options.budget = Some(field.budget(value)?),
             _ => options.idle_timeout = Some(field.duration(&value)?),
         }
@@ -185,7 +216,10 @@ mod tests {
         assert_eq!(error(json!({"timout": 1}), Naming::Snake), suggested("timout", "timeout"));
         assert_eq!(error(json!({"turnTimeout": 1}), Naming::Camel), suggested("turnTimeout", "timeout"));
         assert_eq!(error(json!({"idle_timeout": 1}), Naming::Camel), suggested("idle_timeout", "idleTimeout"));
-        assert!(error(json!({"model": "x"}), Naming::Snake).ends_with("it has `timeout`, `idle_timeout`, `budget`"));
+        assert!(
+            error(json!({"model": "x"}), Naming::Snake)
+                .ends_with("it has `timeout`, `idle_timeout`, `budget`, `output`")
+        );
         assert!(error(json!({"timeout": "5"}), Naming::Camel).contains("a number of milliseconds"));
         assert!(error(json!({"timeout": 0}), Naming::Snake).contains("`timeout`"));
     }

@@ -67,6 +67,7 @@ impl SessionOptions {
             "close_timeout" => Some(Setting::Duration(self.close_timeout)),
             "idle_timeout" => self.idle_timeout.map(Setting::Duration),
             "session_budget" => return other(self.session_budget.is_some()),
+            "output" => return other(self.output.is_some()),
             "turn_timeout" => self.turn_timeout.map(Setting::Duration),
             "max_line_bytes" => Some(Setting::Bytes(self.max_line_bytes)),
             "event_buffer_bytes" => Some(Setting::Bytes(self.event_buffer_bytes)),

@@ -190,7 +190,7 @@ fn json_is_read_in_both_namings() {
         "policy": {"allow": ["read"]}, "on_approval": "manual", "on_question": "manual", "client_name": "n", "client_version": "v",
         "extra_args": ["--x"], "read_session_files": false, "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
         "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
-        "session_budget": {"steps": 3},
+        "session_budget": {"steps": 3}, "output": {"schema": {"type": "object"}},
     });
     let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));

@@ -5,6 +5,7 @@ mod detect;
 mod link;
 mod live;
 mod open;
+mod output;
 mod policy;
 mod processes;
 mod turn;
@@ -30,6 +31,7 @@ use crate::messages::{
     ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
 };
 use crate::options::{PromptOptions, SessionOptions};
+use crate::output::SessionOutput;
 use link::Link;
 
 /// A conversation with an agent, which runs as a child process.
@@ -57,6 +59,8 @@ pub struct Session {
     work_dir: PathBuf,
     pid: Option<u32>,
     handshake: Arc<Handshake>,
+    /// The structured output of its turns.
+    output: Option<Arc<SessionOutput>>,
 }
 
 impl Session {
@@ -94,7 +98,8 @@ impl Session {
         let prompt = prompt.into();
         let limits = self.limits(&prompt)?;
         let channel = self.shared.new_channel();
-        let key = self.shared.prompt(Arc::clone(&channel), prompt.content, limits)?;
+        let output = output::of_turn(self.output.as_deref(), &prompt)?;
+        let key = self.shared.prompt(Arc::clone(&channel), prompt.content, limits, output)?;
         let link = Arc::new(Link::to(Arc::clone(&self.shared), key));
         Ok(Turn::new(TurnInner::new(channel, link, format!("turn-{key}"))))
     }

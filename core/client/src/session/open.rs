@@ -11,6 +11,7 @@ use tracing::Instrument as _;
 
 use super::detect::{self, AgentCommand};
 use super::link::Link;
+use super::output;
 use super::policy::SessionPolicy;
 use super::processes::{Processes, Source};
 use super::{Session, Turn, TurnInner};
@@ -26,6 +27,7 @@ use crate::driver::{Command, Handlers, SessionSetup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::options::{Dialect, Naming, PromptOptions, SessionOptions};
+use crate::output::SessionOutput;
 use crate::secrets::Secrets;
 use crate::session_files::{self, RECORDS_TIMEOUT, SessionFiles};
 use crate::tools_server::ToolsServer;
@@ -195,14 +197,24 @@ impl SessionOptions {
         let mut params = self.initialize_params();
         let wanted: Vec<String> = self.hooks.iter().map(|hook| hook.event.clone()).collect();
         let tools = !self.tools.is_empty();
+        let mut output = self.session_output()?;
+        let output_tool = output.as_ref().and_then(SessionOutput::offer);
         let (mut tools_server, mut offered) = (None, None);
-        if tools && dialect.takes_tools_from_server() {
+        // Without the server the model returns the output in its text.
+        let is_served = tools || (output_tool.is_some() && cfg!(feature = "mcp"));
+        if is_served && dialect.takes_tools_from_server() {
             let (caller, calls) = calls::channel();
-            let (server, offer) = ToolsServer::start(&self.tools, self.max_line_bytes, caller).await?;
+            let served = self.tools.iter().cloned().chain(output_tool.as_ref().map(output::listed_tool));
+            let served: Vec<_> = served.collect();
+            let (server, offer) = ToolsServer::start(&served, self.max_line_bytes, caller).await?;
             params.tools_server = Some(offer.endpoint);
             offered = Some(offer.tools);
             tools_server = Some((server, calls));
         }
+        params.tools.extend(output_tool);
+        let server = params.tools_server.as_ref().map(|server| &*server.name);
+        sources.output_tool = output.as_ref().and_then(|output| output.tool(server));
+        let is_unserved = dialect.takes_tools_from_server() && server.is_none();
         sources.secrets = self.secrets(&params);
         if let Some(policy) = self.policy.take() {
             for warning in policy.warnings() {
@@ -267,10 +279,14 @@ impl SessionOptions {
             handshake.external_tools = tools;
         }
         handshake.reads_records = reads_records;
+        if let Some(output) = &mut output {
+            output.by_tool &= !is_unserved;
+            output.settle(&mut handshake)?;
+        }
         opening.done();
         let id = handshake.session_id.clone().unwrap_or(id);
         let handshake = intern(&LAST_HANDSHAKE, handshake);
-        let session = Session { shared, id, work_dir, pid, handshake };
+        let session = Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new) };
         check_capabilities(&session.handshake, tools, &wanted)?;
         check_services(&session.handshake, services, naming)?;
         check_budget(&session.handshake, "session_budget", session_budget, naming)?;
@@ -307,6 +323,7 @@ impl SessionOptions {
             observed: self.on_event.is_some(),
             secrets: Secrets::default(),
             rules: None,
+            output_tool: None,
             naming: self.naming,
         }
     }
@@ -519,6 +536,8 @@ async fn run_one_shot(
     if let Err(error) = prompt.limits() {
         return channel.finish(Err(error));
     }
+    let (mut prompt, mut options) = (prompt, options);
+    output::move_to_session(&mut prompt, &mut options);
     let started = tokio::select! {
         started = options.start() => started,
         () = link.until_cancelled() => {
@@ -529,8 +548,10 @@ async fn run_one_shot(
         Ok(session) => session,
         Err(error) => return channel.finish(Err(error)),
     };
-    let begun =
-        session.limits(&prompt).and_then(|limits| session.shared.prompt(Arc::clone(channel), prompt.content, limits));
+    let begun = session.limits(&prompt).and_then(|limits| {
+        let output = output::of_turn(session.output.as_deref(), &prompt)?;
+        session.shared.prompt(Arc::clone(channel), prompt.content, limits, output)
+    });
     match begun {
         Ok(key) => link.connect(Arc::clone(&session.shared), key),
         Err(error) => return channel.finish(Err(error)),

@@ -20,6 +20,7 @@ mod budget;
 mod calls;
 mod invalid_lines;
 mod opening;
+mod output;
 mod policy;
 mod replay;
 mod requests;
@@ -36,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use calls::PendingCall;
 use invalid_lines::Report;
+pub use output::{OutputTool, TurnOutput};
 pub use policy::{POLICY_HOOK, ToolRules};
 pub use requests::{AnswerSource, AnswerSources, ManualAnswer, RequestKey, RequestRef};
 pub use status::StatusChange;
@@ -114,6 +116,20 @@ pub enum Output {
         /// The request.
         request: Box<Event>,
     },
+    /// The program is to check a value of structured output. The connection continues meanwhile.
+    CheckOutput {
+        /// The key for [`Connection::output_checked`].
+        key: RequestKey,
+        /// The turn.
+        turn: TurnKey,
+        /// The value, which matches the schema.
+        value: serde_json::Value,
+    },
+    /// The turn continues with a further prompt, which asks for its structured output.
+    PromptSent {
+        /// The turn.
+        turn: TurnKey,
+    },
     /// The request no longer needs an answer.
     Withdrawn(RequestKey),
     /// The agent has ended the turn. The driver passes its records to [`Connection::handle_records`].
@@ -189,6 +205,8 @@ pub struct Connection {
     /// How long the end of a turn waits for the agent's records of it. `None` if the records are not read.
     records_timeout: Option<Duration>,
     session_budget: Option<Box<budget::SessionBudget>>,
+    /// The turn whose attempts at structured output are exhausted, and its error, until it is cancelled.
+    exhausted: Option<(TurnKey, Error)>,
 }
 
 /// The text that Kimi Code's server prints when it is ready.
@@ -227,6 +245,7 @@ impl Connection {
             model: None,
             records_timeout: None,
             session_budget: None,
+            exhausted: None,
         }
     }
 
@@ -408,8 +427,10 @@ impl Connection {
 
     fn handle_event(&mut self, mut event: Box<Event>, size: usize, now: Instant) {
         let added = self.add_tool_call(&mut event, now);
+        let size = size + added;
+        let Some(event) = self.join_prompts(event, size) else { return };
         self.process_event(&event);
-        self.push_event(event, size + added);
+        self.push_event(event, size);
     }
 
     /// Adds to an event the tool call that it is about. Returns by how many bytes the event has grown.
@@ -505,7 +526,7 @@ impl Connection {
 
     /// Returns whether the agent cannot continue before the program or the SDK acts.
     fn agent_waits(&self) -> bool {
-        self.requests.is_waiting() || self.terminals.is_awaited() || !self.is_reading
+        self.requests.is_waiting() || self.terminals.is_awaited() || self.is_checking_answer() || !self.is_reading
     }
 
     /// Restarts the idle timeouts.
@@ -609,6 +630,7 @@ impl Connection {
             self.outputs.push_back(Output::Withdrawn(key));
         }
         self.terminals = terminals::Terminals::default();
+        self.push_held_end();
         if let Some(turn) = self.turn.take() {
             self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome: Err(reason.clone()) });
         }

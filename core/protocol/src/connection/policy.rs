@@ -37,7 +37,7 @@ impl Connection {
             let block = HookDecision::Block("the call names no tool, so the user's policy cannot check it".to_owned());
             return self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &Answer::Hook(block));
         };
-        let answer = match rules.denied(&call) {
+        let answer = match rules.denied(&call).filter(|_| !self.is_output_tool(&call.name)) {
             None => HookDecision::Allow,
             Some(decision) => {
                 let reason = denial(&decision);

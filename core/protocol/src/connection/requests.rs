@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::output::OutputTool;
 use super::policy::ToolRules;
 use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, RejectedBy, short};
@@ -93,6 +94,8 @@ pub struct AnswerSources {
     pub question: AnswerSource,
     /// The names of the tools of the program.
     pub tools: BTreeSet<String>,
+    /// The tool of structured output. Boxed, so that a session without one pays for one word.
+    pub output_tool: Option<Box<OutputTool>>,
     /// The handlers of files and terminals that are set.
     pub services: Services,
     /// By subscription id: the decision if the hook fails, and the hook's event.
@@ -355,7 +358,7 @@ impl Connection {
             Event::ApprovalRequest(_) => (self.sources.approval, HandlerKind::Approval, None, OnError::Block),
             Event::QuestionRequest(_) => (self.sources.question, HandlerKind::Question, None, OnError::Block),
             Event::ToolCallRequest(call) => {
-                let known = self.sources.tools.contains(&call.name);
+                let known = self.sources.tools.contains(&call.name) || self.is_output_call(call);
                 let source = if known { AnswerSource::Handler } else { AnswerSource::Default };
                 (source, HandlerKind::Tool, Some(call.name.clone()), OnError::Block)
             }
@@ -390,13 +393,20 @@ impl Connection {
         }
         if let Event::ApprovalRequest(request) = &request
             && !cancelling
-            && let Some(answer) = self.decide_approval(request, scope)
+            && let Some(answer) = self.approve_output(request).or_else(|| self.decide_approval(request, scope))
         {
             if is_manual_approval {
                 // The reader sees the request as well, and may answer it.
                 self.requests.remember(&request_id);
             }
             return self.send_answer(reply_to, &request_id, &answer);
+        }
+        let is_output_call = matches!(&request, Event::ToolCallRequest(call) if self.is_output_call(call));
+        if let Event::ToolCallRequest(call) = &request
+            && is_output_call
+            && !self.dispatch_output(key, &mut reply_to, scope, (call, cancelling), now)
+        {
+            return;
         }
         let source = if cancelling || undelivered { AnswerSource::Default } else { source };
         if source == AnswerSource::Default && !cancelling {
@@ -448,7 +458,7 @@ impl Connection {
                 if ambiguity.is_some() {
                     return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
-                if !manual {
+                if !manual && !is_output_call {
                     self.outputs.push_back(Output::Ask { key, scope, request: Box::new(request) });
                 }
                 return;
@@ -550,6 +560,9 @@ impl Connection {
 
     /// Handles the failure of a handler: the agent gets the default answer, and the program gets an event.
     pub fn handler_failed(&mut self, key: RequestKey, message: String, now: Instant) {
+        if self.is_output_check(key) {
+            return self.output_checked(key, Err(message), now);
+        }
         let Some(pending) = self.requests.pending.get(&key) else { return };
         let answer = pending.safe_answer(&message);
         let (kind, name, request_id) = (pending.kind.clone(), pending.name.clone(), pending.request_id.clone());

@@ -7,6 +7,7 @@ mod cancel;
 mod deltas;
 mod handshake;
 mod order;
+mod outputs;
 mod policy;
 mod recorded;
 mod replay;
@@ -205,6 +206,8 @@ fn short(output: &Output) -> String {
         Output::StatusChanged(_) => "status changed".to_owned(),
         Output::ConfigChanged(_) => "config changed".to_owned(),
         Output::CommandsChanged(_) => "commands changed".to_owned(),
+        Output::CheckOutput { key, .. } => format!("check {key}"),
+        Output::PromptSent { turn } => format!("prompt sent {turn}"),
         Output::FatalError(error) => format!("fatal error {}", error.code()),
     }
 }

@@ -2,20 +2,26 @@
 
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::output::{ActiveOutput, TurnOutput};
 use super::tool_calls::{HandlerFailure, Record, RejectedApproval, ToolCallRecord};
 use super::{Connection, Output, Phase, SHOWN, Timing};
 use crate::budget::{Budget, BudgetExceeded, Spent};
 use crate::dialect::Call;
-use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
+use crate::error::{invalid_option, local_error};
 use crate::json::object;
 use crate::messages::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
+use crate::output::OutputInvalid;
 use crate::turn_records::TurnReport;
 
 /// The limit of a step's text in a result, in bytes. No model writes as much in a step.
 const MAX_TEXT: usize = 4 << 20;
+/// The limit with structured output, whose value can be in the text.
+const MAX_OUTPUT_TEXT: usize = 64 << 20;
 
 /// While the session closes: how long the end of a turn may take after the agent has confirmed its cancel. Real agents
 /// need milliseconds, or never report the end.
@@ -104,8 +110,13 @@ pub struct PromptResult {
     pub status: TurnStatus,
     /// The number of steps.
     pub steps: i64,
-    /// The text of the last step. Beyond 4 MiB it is cut, and ends with a line that says so: `[… 123 more bytes]`.
+    /// The text of the last step. Beyond 4 MiB (64 MiB with `output`) it is cut, and ends with a line that says so:
+    /// `[… 123 more bytes]`.
     pub text: String,
+    /// The value of the turn's `output`, which is valid. Absent without the option, and if the turn was cancelled or reached
+    /// its limit of steps before it had a value. [`PromptResult::output`](method@PromptResult::output) returns it as a type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// The tokens that the turn took, those of subagents included.
     pub usage: TokenUsage,
     /// The tool calls of the turn in order, those of subagents included. At most the first 10,000; their arguments and outputs
@@ -131,11 +142,51 @@ impl PromptResult {
             status,
             steps: 0,
             text: String::new(),
+            output: None,
             usage: TokenUsage::default(),
             tool_calls: Vec::new(),
             rejected: Vec::new(),
             handler_failures: Vec::new(),
         }
+    }
+
+    /// Returns the value of the turn's `output` as a type.
+    ///
+    /// # Errors
+    /// [`Error::TurnCancelled`] and [`Error::MaxStepsReached`] as [`PromptResult::raise_for_status`] does.
+    /// [`Error::InvalidOption`] if the prompt had no `output`, or if its schema allows a value that does not fit the type.
+    ///
+    /// # Examples
+    /// ```
+    /// # use kimi_agent_protocol as kimi_agent;
+    /// #[derive(serde::Deserialize)]
+    /// struct Review {
+    ///     approved: bool,
+    /// }
+    ///
+    /// fn report(result: &kimi_agent::PromptResult) -> kimi_agent::Result<()> {
+    ///     let review: Review = result.output()?;
+    ///     println!("approved: {}", review.approved);
+    ///     Ok(())
+    /// }
+    /// # assert!(report(&kimi_agent::PromptResult::empty(kimi_agent::TurnStatus::Finished)).is_err());
+    /// ```
+    pub fn output<T: DeserializeOwned>(&self) -> Result<T> {
+        let Some(value) = &self.output else {
+            return Err(match self.status {
+                TurnStatus::Cancelled => Error::TurnCancelled,
+                TurnStatus::MaxStepsReached => Error::MaxStepsReached { steps: Some(self.steps) },
+                TurnStatus::Finished => {
+                    invalid_option("output", "the prompt had no such option; set it for the prompt")
+                }
+            });
+        };
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            invalid_option(
+                "output",
+                format!("the value does not fit the type: {error}; expected a schema of this type"),
+            )
+        })
     }
 
     /// Returns the result itself if the turn finished.
@@ -199,7 +250,7 @@ pub(super) struct ActiveTurn {
     /// When a budget of seconds is exceeded.
     budget_deadline: Option<Instant>,
     steps: i64,
-    text: String,
+    pub(super) text: String,
     /// The last text of an earlier step.
     former_text: String,
     /// The number of bytes of the text that are left out.
@@ -213,6 +264,12 @@ pub(super) struct ActiveTurn {
     answered: Option<Answered>,
     /// Its tool calls, rejections and failures.
     pub(super) record: Record,
+    /// The structured output that the turn must return.
+    pub(super) output: Option<Box<ActiveOutput>>,
+    /// The steps of the prompts before a follow-up.
+    pub(super) prior_steps: i64,
+    /// Whether it was cancelled after the agent had ended it.
+    is_left: bool,
 }
 
 #[derive(Debug)]
@@ -220,6 +277,7 @@ pub(super) struct QueuedPrompt {
     pub(super) key: TurnKey,
     input: Content,
     limits: TurnLimits,
+    output: Option<TurnOutput>,
 }
 
 impl ActiveTurn {
@@ -234,7 +292,7 @@ impl ActiveTurn {
         match event {
             Event::StepBegin(step) => {
                 // Events before the first step's begin belong to that step.
-                if self.steps > 0 {
+                if self.steps > 0 || self.prior_steps > 0 {
                     self.step.index += 1;
                 }
                 self.step.n = step.n;
@@ -259,13 +317,25 @@ impl ActiveTurn {
 
     fn take_text(&mut self, text: &str) {
         // Text after a cut is left out, too.
-        let room = if self.cut == 0 { MAX_TEXT - self.text.len() } else { 0 };
+        let limit = if self.output.is_some() { MAX_OUTPUT_TEXT } else { MAX_TEXT };
+        let room = if self.cut == 0 { limit - self.text.len() } else { 0 };
         let mut kept = room.min(text.len());
         while !text.is_char_boundary(kept) {
             kept -= 1;
         }
         self.text.push_str(&text[..kept]);
         self.cut += text.len() - kept;
+    }
+
+    /// Continues with a further prompt. `steps` is the number of the last prompt's, if the agent reported it.
+    pub(super) fn begin_follow_up(&mut self, call: u64, steps: Option<i64>, now: Instant) {
+        self.prior_steps = self.prior_steps.saturating_add(steps.unwrap_or(self.steps));
+        self.call = call;
+        self.steps = 0;
+        self.ended = false;
+        self.ending = None;
+        self.last_activity = now;
+        self.begin_text();
     }
 
     /// Returns the text of the last step.
@@ -322,7 +392,21 @@ impl Connection {
     }
 
     /// Begins a turn with deadlines of its own, or queues it behind one that is being cancelled.
+    #[cfg(any(test, fuzzing))]
     pub fn prompt_within(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
+        self.prompt_for(key, input, limits, None, now);
+    }
+
+    /// Begins a turn that has deadlines of its own, and returns structured output, or queues it behind one that is being
+    /// cancelled.
+    pub fn prompt_for(
+        &mut self,
+        key: TurnKey,
+        input: Content,
+        limits: TurnLimits,
+        output: Option<TurnOutput>,
+        now: Instant,
+    ) {
         let refusal = match (&self.phase, &self.turn) {
             (Phase::Closed(reason), _) => Some((**reason).clone()),
             (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(local_error(
@@ -340,13 +424,18 @@ impl Connection {
         } else if let Some(exceeded) = self.session_budget_exceeded() {
             self.outputs.push_back(Output::TurnEnded { turn: key, outcome: Err(exceeded) });
         } else if self.turn.is_some() {
-            self.queued = Some(Box::new(QueuedPrompt { key, input, limits }));
+            self.queued = Some(Box::new(QueuedPrompt { key, input, limits, output }));
         } else {
-            self.begin(key, input, limits, now);
+            self.begin(QueuedPrompt { key, input, limits, output }, now);
         }
     }
 
-    fn begin(&mut self, key: TurnKey, input: Content, limits: TurnLimits, now: Instant) {
+    fn begin(&mut self, QueuedPrompt { key, input, limits, output }: QueuedPrompt, now: Instant) {
+        let output = output.map(|output| Box::new(ActiveOutput::new(output)));
+        let input = match &output {
+            Some(output) => output.run().instructed(input),
+            None => input,
+        };
         let budget_deadline = self.budget_deadline(&limits, now);
         let unannounced = Some(&input).filter(|_| !self.dialect.reports_turn_begin()).cloned();
         match self.prepare(Call::Prompt(input)) {
@@ -372,6 +461,9 @@ impl Connection {
                     ending: None,
                     answered: None,
                     record: Record::default(),
+                    output,
+                    prior_steps: 0,
+                    is_left: false,
                 }));
                 if let Some(user_input) = unannounced {
                     let begin = TurnBegin { user_input, synthesized: Some(true), extra: Default::default() };
@@ -396,7 +488,13 @@ impl Connection {
         }
         if self.turn.as_ref().is_some_and(|turn| turn.key == key && turn.answered.is_some()) {
             // The agent has ended the turn, so nothing is left to cancel.
+            if let Some(turn) = &mut self.turn {
+                turn.is_left = true;
+            }
             return self.handle_records(key, None, now);
+        }
+        if self.turn.as_ref().is_some_and(|turn| turn.key == key) && self.is_checking_answer() {
+            return self.end_checked_turn(failure, now);
         }
         match &mut self.turn {
             Some(turn) if turn.key == key && turn.cancel.is_none() => {
@@ -499,7 +597,8 @@ impl Connection {
             return self.finish(status, steps, now);
         };
         turn.spent.usage += &usage;
-        turn.spent.steps = turn.spent.steps.max(u64::try_from(counted).unwrap_or_default());
+        let all = counted.saturating_add(turn.prior_steps);
+        turn.spent.steps = turn.spent.steps.max(u64::try_from(all).unwrap_or_default());
         self.usage += &usage;
         self.report_status();
         match failure {
@@ -530,7 +629,24 @@ impl Connection {
         }
     }
 
-    fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
+    pub(super) fn finish(&mut self, status: TurnStatus, steps: Option<i64>, now: Instant) {
+        let failure = self.take_failure(now);
+        if status != TurnStatus::Finished || failure.is_some() || !self.lacks_output() {
+            return self.finish_with(status, steps, failure, now);
+        }
+        let may_continue = self.turn.as_ref().is_some_and(|turn| turn.cancel.is_none() && !turn.is_left);
+        if !may_continue || self.is_closing {
+            // A cancelled turn asks for nothing more, and without its value it is not a success.
+            return self.finish_with(TurnStatus::Cancelled, steps, None, now);
+        }
+        self.withdraw_of_turn();
+        if !self.continue_for_output(steps, now) {
+            self.finish_with(status, steps, None, now);
+        }
+    }
+
+    /// Ends a turn, with the error that ended it, if one did.
+    pub(super) fn finish_with(&mut self, status: TurnStatus, steps: Option<i64>, failure: Option<Error>, now: Instant) {
         let Some(turn) = &mut self.turn else { return };
         if !turn.ended {
             turn.ended = true;
@@ -538,7 +654,6 @@ impl Connection {
             self.emit(end.into(), 64);
         }
         self.withdraw_of_turn();
-        let failure = self.take_failure(now);
         let Some(result) = self.take_result(status, steps, failure.is_some()) else { return };
         let outcome = match failure {
             Some(failure) => Err(with_result(failure, result)),
@@ -554,7 +669,8 @@ impl Connection {
         let Record { tool_calls, rejected, handler_failures, .. } = std::mem::take(&mut turn.record);
         Some(PromptResult {
             status,
-            steps: steps.unwrap_or(turn.steps),
+            steps: turn.prior_steps.saturating_add(steps.unwrap_or(turn.steps)),
+            output: turn.output.as_mut().and_then(|output| output.take_value()),
             text: if is_cut_short && turn.text.is_empty() {
                 std::mem::take(&mut turn.former_text)
             } else {
@@ -569,6 +685,7 @@ impl Connection {
 
     fn end_turn(&mut self, outcome: Result<PromptResult>, now: Instant) {
         self.withdraw_of_turn();
+        self.push_held_end();
         let Some(turn) = self.turn.take() else { return };
         if let Some(session) = &mut self.session_budget {
             session.spent.add(&turn.spent(now));
@@ -576,7 +693,7 @@ impl Connection {
         self.tool_calls.clear(None);
         self.outputs.push_back(Output::TurnEnded { turn: turn.key, outcome });
         if let Some(queued) = self.queued.take() {
-            self.begin(queued.key, queued.input, queued.limits, now);
+            self.begin(*queued, now);
         }
     }
 
@@ -649,10 +766,11 @@ impl Connection {
     }
 }
 
-/// An exceeded budget comes with the result of the turn.
+/// An exceeded budget and an invalid output come with the result of the turn.
 fn with_result(failure: Error, result: PromptResult) -> Error {
     match failure {
         Error::BudgetExceeded(exceeded) => BudgetExceeded { result, ..*exceeded }.into(),
+        Error::OutputInvalid(invalid) => OutputInvalid { result, ..*invalid }.into(),
         other => other,
     }
 }

@@ -335,6 +335,8 @@ impl Books {
                 Output::StatusChanged(_)
                 | Output::CommandsChanged(_)
                 | Output::ConfigChanged(_)
+                | Output::CheckOutput { .. }
+                | Output::PromptSent { .. }
                 | Output::FatalError(_) => {}
             }
         }

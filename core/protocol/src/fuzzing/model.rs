@@ -178,6 +178,7 @@ impl Books {
                 }
                 Output::TurnEnded { turn, outcome } => self.turn_ended(turn, outcome),
                 Output::StatusChanged(_) | Output::CommandsChanged(_) | Output::ConfigChanged(_) => {}
+                Output::CheckOutput { .. } | Output::PromptSent { .. } => {}
                 Output::FatalError(_) => self.fatal_errors += 1,
             }
         }

@@ -111,6 +111,8 @@ impl Player {
                     format!("turn {} {} {:?}", result.status.as_str(), result.steps, result.text)
                 }
                 Output::TurnEnded { outcome: Err(error), .. } => format!("turn {}: {error}", error.code()),
+                Output::CheckOutput { key, .. } => format!("check {key}"),
+                Output::PromptSent { turn } => format!("prompt sent {turn}"),
                 Output::FatalError(error) => format!("fatal error: {error}"),
             };
             self.trace.push(told);
