@@ -100,6 +100,16 @@ pub fn set_tool_timeout(tool: &mut ExternalTool, timeout: Option<Duration>) {
     tool.timeout = timeout;
 }
 
+/// Sets the `output` of a prompt, as JSON.
+///
+/// # Errors
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) for a wrong value.
+pub fn with_output(mut prompt: PromptOptions, output: Value, naming: Naming) -> Result<PromptOptions> {
+    let read = prompt_options("".into(), [("output".to_owned(), output)].into_iter().collect(), naming)?;
+    prompt.output = read.output;
+    Ok(prompt)
+}
+
 /// Sets the check of a prompt's `output`, if it has one. `check` returns the violations.
 pub fn check_prompt_output<F, R>(prompt: &mut PromptOptions, check: F)
 where

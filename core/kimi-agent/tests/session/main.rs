@@ -8,6 +8,7 @@ mod acp;
 mod agent;
 mod ends;
 mod errors;
+mod output;
 mod requests;
 #[cfg(target_os = "linux")]
 mod security;

@@ -1,13 +1,17 @@
 //! Options of a scenario: plain ones as they are, functions made of what describes them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
-use kimi_agent::{AgentOptions, Executable, ExternalTool, HandlerError, Hook, IntoToolReturn, Result, SessionOptions};
+use kimi_agent::{
+    AgentOptions, Executable, ExternalTool, HandlerError, Hook, IntoToolReturn, OutputError, PromptOptions, Result,
+    SessionOptions,
+};
 use kimi_agent_client::host::{
     self, Naming, parse_answers, parse_approval, parse_file, parse_hook, parse_hook_decision, parse_terminal_result,
-    parse_tool,
+    parse_tool, parse_violations,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedSender;
@@ -73,7 +77,11 @@ pub(crate) fn options(
     let hooks = take_list(&mut plain, "hooks");
     let own_agent = plain.get("executable").is_none_or(Value::is_null);
 
+    let check = take_check(&mut plain);
     let mut options = host::session_options(plain, Naming::Snake)?;
+    if let Some(answers) = check {
+        host::check_session_output(&mut options, checked(answers, records.clone()));
+    }
     if let Some(agent) = agent.filter(|_| own_agent) {
         options = options.executable(agent);
     }
@@ -166,6 +174,35 @@ fn take_answers(options: &mut Map<String, Value>, name: &str) -> Option<AnswerLi
     let answers = options.get(name)?.get("answers")?.as_array()?.clone();
     options.remove(name);
     Some(AnswerList(Arc::new((answers, AtomicUsize::new(0)))))
+}
+
+/// Takes the answers of the check out of the option `output`.
+fn take_check(options: &mut Map<String, Value>) -> Option<AnswerList> {
+    take_answers(options.get_mut("output")?.as_object_mut()?, "check")
+}
+
+type Violations = Result<Vec<OutputError>, HandlerError>;
+
+/// A check of `output` that returns these answers.
+fn checked(answers: AnswerList, records: Records) -> impl Fn(Value) -> Checking + Send + Sync + 'static {
+    move |value| {
+        records.called(|| json!({"handler": "output", "value": value}));
+        let answer = answers.next();
+        Box::pin(async move { Ok(parse_violations(given(answer).await?)?) })
+    }
+}
+
+type Checking = Pin<Box<dyn Future<Output = Violations> + Send>>;
+
+/// Reads the output of a prompt.
+pub(crate) fn prompt_output(prompt: PromptOptions, described: &Value, records: &Records) -> Result<PromptOptions> {
+    let mut plain = Map::from_iter([("output".to_owned(), described.clone())]);
+    let check = take_check(&mut plain);
+    let mut prompt = host::with_output(prompt, plain.remove("output").unwrap_or_default(), Naming::Snake)?;
+    if let Some(answers) = check {
+        host::check_prompt_output(&mut prompt, checked(answers, records.clone()));
+    }
+    Ok(prompt)
 }
 
 fn take_record(options: &mut Map<String, Value>, name: &str) -> bool {

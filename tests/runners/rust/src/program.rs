@@ -14,7 +14,7 @@ use kimi_agent_client::host::{Naming, parse_answers, parse_approval, parse_budge
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::behaviour::{Records, agent_options, options};
+use crate::behaviour::{Records, agent_options, options, prompt_output};
 use crate::case::{Case, Problem, text};
 use crate::trace::{detailed_outcome, outcome, print, print_done, print_error, print_event, print_tool_call};
 use crate::turns::Held;
@@ -91,7 +91,7 @@ impl<'a> Player<'a> {
             }
             "prompt" => {
                 let session = self.session(op)?;
-                match session.prompt(prompt_options(op)?) {
+                match prompt_options(op, &self.records)?.and_then(|prompt| session.prompt(prompt)) {
                     Ok(turn) => {
                         self.turns.insert(name(op), Held::Here(Box::new(turn)));
                         Ok(Value::Null)
@@ -395,7 +395,11 @@ impl<'a> Player<'a> {
             Ok(options) => options,
             Err(error) => return Ok(Err(error)),
         };
-        let mut turn = kimi_agent::prompt(prompt_options(op)?, options);
+        let prompt = match prompt_options(op, &self.records)? {
+            Ok(prompt) => prompt,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut turn = kimi_agent::prompt(prompt, options);
         if let Err(error) = drain(&mut turn, &mut self.requests, false).await {
             return Ok(Err(error));
         }
@@ -457,11 +461,18 @@ fn name(op: &Value) -> String {
 }
 
 /// What `prompt` and `one_shot` say, with the options of the prompt in seconds.
-fn prompt_options(op: &Value) -> Result<PromptOptions, Problem> {
+fn prompt_options(op: &Value, records: &Records) -> Result<Result<PromptOptions>, Problem> {
     let mut prompt = PromptOptions::new(input(op)?);
     for (name, value) in op["prompt_options"].as_object().into_iter().flatten() {
         if name == "budget" {
             prompt = prompt.budget(budget(value)?);
+            continue;
+        }
+        if name == "output" {
+            prompt = match prompt_output(prompt, value, records) {
+                Ok(prompt) => prompt,
+                Err(error) => return Ok(Err(error)),
+            };
             continue;
         }
         let limit = Duration::from_secs_f64(value.as_f64().ok_or("a deadline is a number")?);
@@ -471,7 +482,7 @@ fn prompt_options(op: &Value) -> Result<PromptOptions, Problem> {
             other => return Err(format!("a prompt has no option `{other}`")),
         };
     }
-    Ok(prompt)
+    Ok(Ok(prompt))
 }
 
 fn budget(value: &Value) -> Result<Budget, Problem> {

@@ -69,17 +69,24 @@ pub(crate) fn print_error(op: &Value, error: &Error) {
     }
     if op["fields"] == true {
         let told = |name: &str| fields.get(name).filter(|value| !value.is_null()).cloned();
-        let names = ["message", "data", "stderr", "steps", "counter", "limit", "used"];
+        let names = ["message", "data", "stderr", "steps", "counter", "limit", "used", "attempts", "text", "errors"];
         line["fields"] = names.into_iter().filter_map(|name| Some((name.to_owned(), told(name)?))).collect();
         if let Error::BudgetExceeded(exceeded) = error {
             line["fields"]["result"] = outcome(&exceeded.result);
+        }
+        if let Error::OutputInvalid(invalid) = error {
+            line["fields"]["result"] = outcome(&invalid.result);
         }
     }
     print(&line);
 }
 
 pub(crate) fn outcome(result: &PromptResult) -> Value {
-    json!({"status": result.status, "steps": result.steps, "text": result.text, "usage": result.usage})
+    let mut line = json!({"status": result.status, "steps": result.steps, "text": result.text, "usage": result.usage});
+    if let Some(output) = &result.output {
+        line["output"] = output.clone();
+    }
+    line
 }
 
 /// The same with the turn's tool calls, rejections and failures.
