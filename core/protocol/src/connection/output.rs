@@ -244,7 +244,7 @@ impl Connection {
             return;
         }
         let errors = outcome.unwrap_or_else(|message| {
-            self.report_failed_check(&message);
+            self.report_failed_check(key, &message);
             vec![OutputError::new("", format!("the check of the value failed: {message}"))]
         });
         let Some(output) = self.output_mut() else { return };
@@ -271,13 +271,14 @@ impl Connection {
         self.ask_again(&answer.text, errors, answer.steps, now);
     }
 
-    fn report_failed_check(&mut self, message: &str) {
+    fn report_failed_check(&mut self, key: RequestKey, message: &str) {
         let name = self.turn.as_ref().and_then(|turn| Some(turn.output.as_ref()?.run.name().to_owned()));
         self.log_failure(&HandlerKind::Tool, name.as_deref(), message);
         if let Some(turn) = &mut self.turn {
             turn.record.failed(HandlerKind::Tool, None, message);
         }
-        self.report_failure(HandlerKind::Tool, name, None, message.to_owned());
+        let request_id = self.requests.id_of(key);
+        self.report_failure(HandlerKind::Tool, name, request_id, message.to_owned());
     }
 
     /// Returns whether the turn still needs a value.

@@ -163,6 +163,11 @@ impl Requests {
         self.pending.values().any(|pending| !matches!(pending.reply_to, ReplyTo::Terminal(_)))
     }
 
+    /// Returns the agent's id of a request.
+    pub(super) fn id_of(&self, key: RequestKey) -> Option<String> {
+        self.pending.get(&key).map(|pending| pending.request_id.clone())
+    }
+
     /// Returns when the log reports the next request without an answer.
     pub(super) fn next_report(&self) -> Option<Instant> {
         self.pending.values().filter_map(|pending| pending.report_at).min()
