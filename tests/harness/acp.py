@@ -55,13 +55,18 @@ def _marked(lines: list[Line]) -> list[Line]:
 
 
 def _one_step(lines: list[Line]) -> list[Line]:
-    """The first of each turn, marked; a result has one."""
+    """The first of each prompt, marked; a result has one, and one for each prompt that asks for the output again."""
     left: list[Line] = []
     begun = shown = False
+    steps = 1
     for line in lines:
         kind = event_type(line)
         if kind == "TurnBegin":
             begun = shown = False
+            steps = 1
+        if kind == "SteerInput":
+            begun = False
+            steps += 1
         if set(line) == {"step"}:
             if not shown:
                 left.append({"step": 1})
@@ -69,10 +74,10 @@ def _one_step(lines: list[Line]) -> list[Line]:
             continue
         if kind == "StepBegin":
             if not begun:
-                left.append(with_fields(line, n=1, synthesized=True))
+                left.append(with_fields(line, n=steps, synthesized=True))
             begun = True
         else:
-            left.append({**line, "steps": min(line["steps"], 1)} if "steps" in line and "op" in line else line)
+            left.append({**line, "steps": min(line["steps"], steps)} if "steps" in line and "op" in line else line)
     return left
 
 

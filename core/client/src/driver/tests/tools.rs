@@ -290,3 +290,45 @@ async fn unread_turn_blocks_tool_calls() {
     }
     session.close().await.expect("closed");
 }
+
+#[tokio::test]
+async fn served_output_is_approved() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let output = crate::Output::new(schema).check(|value| async move {
+        if value["n"] == 3 { Ok(()) } else { Err(vec![crate::OutputError::new("/n", "expected 3")]) }
+    });
+    let options = SessionOptions::new()
+        .output(output)
+        .on_approval(|request| async move { panic!("asked about {}", request.sender) });
+    let (session, mut agent, mut turn, endpoint) = served_in_turn(options).await;
+    assert!(session.external_tools().accepted.is_empty());
+    let client = client(&endpoint, true).await;
+    let listed = client.list_all_tools().await.expect("tools");
+    assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["final_result"]);
+    let function = json!({"name": "mcp__program__final_result", "arguments": "{\"n\": 3}"});
+    agent.event("ToolCall", json!({"type": "function", "id": "t", "function": function})).await;
+    agent.ask_approval("a").await;
+    assert_eq!(agent.read().await["result"]["response"], "approve");
+    let (failed, reason) = call(&client, "final_result", json!({"n": "3"})).await;
+    assert!(failed && reason.contains("- /n: want integer, but got string"), "{reason}");
+    let (failed, reason) = call(&client, "final_result", json!({"n": 2})).await;
+    assert!(failed && reason.contains("- /n: expected 3"), "{reason}");
+    assert_eq!(call(&client, "final_result", json!({"n": 3})).await, (false, "The result is accepted.".to_owned()));
+    agent.finish().await;
+    assert_eq!(turn.result().await.expect("a result").output, Some(json!({"n": 3})));
+    client.cancel().await.expect("gone");
+    tokio::spawn(agent.obey());
+    session.close().await.expect("closed");
+}
+
+#[tokio::test]
+async fn exhausted_served_output_cancels_turn() {
+    let output = crate::Output::new(json!({"type": "object", "required": ["n"]})).retries(0);
+    let (session, agent, mut turn, endpoint) = served_in_turn(SessionOptions::new().output(output)).await;
+    tokio::spawn(agent.obey());
+    let client = client(&endpoint, true).await;
+    assert!(call(&client, "final_result", json!({})).await.0);
+    assert_eq!(turn.result().await.expect_err("no value").code(), "output_invalid");
+    client.cancel().await.expect("gone");
+    session.close().await.expect("closed");
+}
