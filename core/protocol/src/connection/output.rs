@@ -7,7 +7,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::requests::{ReplyTo, RequestKey};
-use super::turn::{TurnKey, TurnStatus};
+use super::result::TurnStatus;
+use super::turn::TurnKey;
 use super::{Connection, Output, Scope};
 use crate::answers::Approval;
 use crate::dialect::{Answer, Call};
@@ -98,6 +99,14 @@ struct CheckedAnswer {
     steps: Option<i64>,
 }
 
+/// A call of the tool that was read.
+enum Taken {
+    /// Its value matches the schema, and the program checks it.
+    Unchecked(Value),
+    /// It needs no check.
+    Answered(ToolReturnValue),
+}
+
 impl ActiveOutput {
     pub(super) fn new(output: TurnOutput) -> Self {
         Self {
@@ -180,14 +189,9 @@ impl Connection {
         self.sources.output_tool.as_ref().is_some_and(|tool| tool.is_named(name))
     }
 
-    /// Answers a call of the tool, or passes its value to the check of the program: then returns the value.
-    fn take_output(
-        &mut self,
-        key: RequestKey,
-        call: &ToolCallRequest,
-        cancelling: bool,
-    ) -> Result<Value, ToolReturnValue> {
-        let refused = |reason: &str| Err(ToolReturnValue::error(format!("{}: {reason}", call.name)));
+    /// Reads a call of the tool. Returns its value if the program checks it, else the answer.
+    fn take_output(&mut self, key: RequestKey, call: &ToolCallRequest, cancelling: bool) -> Taken {
+        let refused = |reason: &str| Taken::Answered(ToolReturnValue::error(format!("{}: {reason}", call.name)));
         if cancelling {
             return refused("the turn was cancelled");
         }
@@ -198,13 +202,13 @@ impl Connection {
         match output.run.read_call(call.arguments.as_deref()) {
             Ok(value) if output.is_checked => {
                 output.calls.insert(key, (value.clone(), text));
-                Ok(value)
+                Taken::Unchecked(value)
             }
             Ok(value) => {
                 output.run.accept(value);
-                Err(accepted())
+                Taken::Answered(accepted())
             }
-            Err(errors) => Err(self.reject_call(&text, errors)),
+            Err(errors) => Taken::Answered(self.reject_call(&text, errors)),
         }
     }
 
@@ -364,7 +368,7 @@ impl Connection {
         now: Instant,
     ) -> bool {
         match self.take_output(key, call, cancelling) {
-            Ok(value) => {
+            Taken::Unchecked(value) => {
                 let turn: TurnKey = match scope {
                     Scope::Turn(turn, _) => turn,
                     _ => 0,
@@ -372,7 +376,7 @@ impl Connection {
                 self.outputs.push_back(Output::CheckOutput { key, turn, value });
                 true
             }
-            Err(result) => {
+            Taken::Answered(result) => {
                 let reply_to = std::mem::replace(reply_to, ReplyTo::Answered);
                 self.send_answer(reply_to, &call.id, &Answer::Tool(result));
                 self.end_exhausted(now);

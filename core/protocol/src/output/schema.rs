@@ -48,11 +48,9 @@ impl Schema {
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(Local));
         let mut compiled = Schemas::new();
-        let added = compiler.add_resource(ADDRESS, schema.clone());
-        match added.and_then(|()| compiler.compile(ADDRESS, &mut compiled)) {
-            Ok(index) => Ok(Self { compiled, index }),
-            Err(error) => Err(problem(&error, schema)),
-        }
+        compiler.add_resource(ADDRESS, schema.clone()).map_err(|error| problem(&error, schema))?;
+        let index = compiler.compile(ADDRESS, &mut compiled).map_err(|error| problem(&error, schema))?;
+        Ok(Self { compiled, index })
     }
 
     /// Returns the violations of a value; none if it is valid.
