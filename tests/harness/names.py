@@ -36,6 +36,7 @@ RUST = {
     "Session.cancel": "cancel_session", "Turn.text_stream": "text_stream", "TextStream": "text_stream",
     "TextStream.next": "text_stream", "PromptOptions.new": "prompt", "PromptOptions.timeout": "prompt",
     "PromptOptions.idle_timeout": "prompt", "PromptOptions.budget": "prompt", "Budget": "prompt",
+    "PromptOptions.output": "prompt", "PromptResult.output": "result", "Output.new": "prompt",
     "Session.close_with_timeout": "close",
     "Agent.close_with_timeout": "close_agent",
     "Turn.discarded": "turn", "Turn.next": "next", "Turn.steps": "steps", "Step": "steps", "Step.n": "steps",
@@ -123,6 +124,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "Policy.warnings": _OWN_TESTS,
         "wire.ContentPart.image_bytes": _OWN_TESTS,
         "wire.ContentPart.image_file": _OWN_TESTS,
+        "Output.of": _OWN_TESTS,
+        "Output.check": "the runner has its checks from the bindings' side of the core",
+        **dict.fromkeys(
+            ["Output.name", "Output.description", "Output.mode", "Output.retries"], "the runner makes it of JSON"
+        ),
         "Approval.reject": "a constructor; the runner makes it of JSON",
         "wire.Event.text": _OWN_TESTS,
         "RpcError.kind": "the code of the error tells it",
@@ -247,7 +253,8 @@ def _rust_touched(name: str, seen: Seen) -> bool:
         return code == "code" or bool({code, f"{code}_error"} & seen.codes)
     if owner == "RpcErrorKind":
         return code in seen.codes
-    codes = {"AgentExit": "agent_exited", "RpcError": "rpc_error", "BudgetExceeded": "budget_exceeded"}
+    codes = {"AgentExit": "agent_exited", "RpcError": "rpc_error", "BudgetExceeded": "budget_exceeded",
+             "OutputInvalid": "output_invalid"}
     return codes.get(owner) in seen.codes and name not in EXCEPTIONS["rust"]
 
 

@@ -358,3 +358,61 @@ fn tool_is_refused_outside_its_turn() {
     peer.finish();
     assert_eq!(outcome(&mut peer).expect("a result").output, None);
 }
+
+/// What can happen in a turn.
+fn act(peer: &mut Peer, action: u8, checks: &mut Vec<RequestKey>) {
+    match action {
+        0 => say(peer, "{\"n\": 1}"),
+        1 => say(peer, "{\"n\": \"1\"} ["),
+        2 => drop(call(peer, "a", &json!({"n": 1}))),
+        3 => drop(call(peer, "b", &json!({}))),
+        4 => peer.cancel(1),
+        5 => peer.event("TurnEnd", &json!({})),
+        6 => peer.answer("prompt", &json!({"status": "max_steps_reached"})),
+        7 | 8 => {
+            let errors = if action == 7 { vec![] } else { vec![OutputError::new("/n", "wrong")] };
+            let Some(key) = checks.pop() else { return };
+            peer.connection.output_checked(key, Ok(errors), peer.now);
+        }
+        9 => peer.event("StepBegin", &json!({"n": 1})),
+        _ => peer.finish(),
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn success_always_has_value(
+        actions in proptest::collection::vec(0..14_u8, 0..30),
+        by_tool in proptest::bool::ANY,
+        is_checked in proptest::bool::ANY,
+        retries in 0..3_u32,
+    ) {
+        let mut peer = Peer::open_with(timing(), sources());
+        begin(&mut peer, by_tool, is_checked, retries, TurnLimits::default());
+        let (mut checks, mut ends, mut turn_ends) = (Vec::new(), Vec::new(), 0);
+        // In the end the agent answers every prompt, and the program refuses every value.
+        let rest = (0..8).flat_map(|_| [10, 8]);
+        for action in actions.into_iter().chain(rest) {
+            act(&mut peer, action, &mut checks);
+            for output in outputs(&mut peer) {
+                match output {
+                    Output::CheckOutput { key, .. } => checks.push(key),
+                    Output::Withdrawn(key) => checks.retain(|check| *check != key),
+                    Output::TurnEnded { outcome, .. } => ends.push(outcome),
+                    Output::Event { event, scope: Scope::Turn(..), .. } => {
+                        turn_ends += usize::from(matches!(*event, Event::TurnEnd(_)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        proptest::prop_assert_eq!((ends.len(), turn_ends), (1, 1));
+        match &ends[0] {
+            Ok(result) if result.status == TurnStatus::Finished => {
+                proptest::prop_assert_eq!(&result.output, &Some(json!({"n": 1})));
+            }
+            Err(Error::OutputInvalid(error)) => proptest::prop_assert_eq!(error.attempts, retries + 1),
+            other => proptest::prop_assert!(other.is_ok(), "{:?}", other),
+        }
+    }
+}
