@@ -207,7 +207,7 @@ pub struct Connection {
     records_timeout: Option<Duration>,
     session_budget: Option<Box<budget::SessionBudget>>,
     /// The turn whose attempts at structured output are exhausted, and its error, until it is cancelled.
-    exhausted: Option<(TurnKey, Error)>,
+    exhausted: Option<Box<(TurnKey, Error)>>,
 }
 
 /// The text that Kimi Code's server prints when it is ready.

@@ -221,14 +221,15 @@ impl Connection {
         if !output.run.reject(text, errors) {
             let error = Error::from(output.run.invalid());
             // The answer to the call is sent first.
-            self.exhausted = Some((key, error));
+            self.exhausted = Some(Box::new((key, error)));
         }
         refusal
     }
 
     /// Cancels the turn if its attempts are exhausted.
     pub(super) fn end_exhausted(&mut self, now: Instant) {
-        if let Some((key, error)) = self.exhausted.take() {
+        if let Some(exhausted) = self.exhausted.take() {
+            let (key, error) = *exhausted;
             self.cancel_with(key, Some(error), now);
         }
     }
