@@ -3,7 +3,7 @@
 //! # Contract
 //! A driver owns the connection and the pipes:
 //! - It passes in what happens with the `handle_*` methods, and what the program wants with the other methods
-//!   ([`Connection::open`], [`Connection::prompt_within`], [`Connection::answer`], …). The present time is an argument.
+//!   ([`Connection::open`], [`Connection::prompt_for`], [`Connection::answer`], …). The present time is an argument.
 //! - After each of these calls it drains [`Connection::poll_output`] and writes the bytes of
 //!   [`Connection::poll_transmit`]. The connection reports in no other way.
 //! - It calls [`Connection::handle_timeout`] at the time that [`Connection::poll_timeout`] returns, which each call can
