@@ -253,8 +253,12 @@ def _rust_touched(name: str, seen: Seen) -> bool:
         return code == "code" or bool({code, f"{code}_error"} & seen.codes)
     if owner == "RpcErrorKind":
         return code in seen.codes
-    codes = {"AgentExit": "agent_exited", "RpcError": "rpc_error", "BudgetExceeded": "budget_exceeded",
-             "OutputInvalid": "output_invalid"}
+    codes = {
+        "AgentExit": "agent_exited",
+        "RpcError": "rpc_error",
+        "BudgetExceeded": "budget_exceeded",
+        "OutputInvalid": "output_invalid",
+    }
     return codes.get(owner) in seen.codes and name not in EXCEPTIONS["rust"]
 
 

@@ -64,7 +64,10 @@ impl OutputPlan {
         let arguments = arguments.filter(|text| !text.is_empty()).unwrap_or("{}");
         let given: Value = serde_json::from_str(arguments)
             .map_err(|error| vec![OutputError::new("", format!("the arguments are not valid JSON: {error}"))])?;
-        if let Some(value) = self.valid(&given) {
+        // The wrapper of the tool is removed first: a permissive schema would accept it, too.
+        let inner = given.as_object().filter(|map| self.is_wrapped && map.len() == 1).and_then(|map| map.get(WRAPPER));
+        let inner = inner.filter(|inner| self.schema.check(inner).is_empty());
+        if let Some(value) = inner.cloned().or_else(|| self.valid(&given)) {
             return Ok(value);
         }
         if !self.is_wrapped {
@@ -98,10 +101,7 @@ impl OutputPlan {
     }
 
     fn valid(&self, value: &Value) -> Option<Value> {
-        // In the tool's own wrapper the value comes first: a permissive schema would accept the wrapper, too.
-        let inner = value.as_object().filter(|map| self.is_wrapped && map.len() == 1).and_then(|map| map.get(WRAPPER));
-        let is_valid = |value: &Value| self.schema.check(value).is_empty();
-        inner.filter(|inner| is_valid(inner)).cloned().or_else(|| unwrapped(value, &is_valid))
+        unwrapped(value, &|value| self.schema.check(value).is_empty())
     }
 }
 
@@ -198,6 +198,7 @@ mod tests {
         let review = plan(json!({"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}));
         let value = Ok(json!({"ok": true}));
         assert_eq!(review.read_text("{\"ok\": true}"), value);
+        assert_eq!(plan(json!({})).read_text("{\"result\": 1}"), Ok(json!({"result": 1})));
         assert_eq!(review.read_text("```\n{\"ok\": true}\n```\nor\n```\n{\"ok\": 1}\n```"), value);
         assert_eq!(review.read_text("Here: {\"output\": {\"ok\": true}}."), value);
         assert_eq!(
