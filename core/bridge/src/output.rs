@@ -15,12 +15,9 @@ use kimi_agent_client::{OutputError, PromptOptions, SessionOptions};
 /// # Errors
 /// Returns the error for a check that is not a number.
 pub(super) fn take_check(options: &mut Map<String, Value>) -> Result<Option<usize>> {
-    let Some(check) = options.get_mut("output").and_then(|output| output.as_object_mut()?.remove("check")) else {
-        return Ok(None);
-    };
-    if check.is_null() {
-        return Ok(None);
-    }
+    let Some(output) = options.get_mut("output").and_then(Value::as_object_mut) else { return Ok(None) };
+    let Some(check) = output.remove("check").filter(|check| !check.is_null()) else { return Ok(None) };
+    output.insert("checked".to_owned(), Value::Bool(true));
     let number = check.as_u64().and_then(|number| usize::try_from(number).ok());
     let wrong =
         || invalid_option("output", format!("`check`: expected the number of a check, got {}", kind_of(&check)));
@@ -71,7 +68,8 @@ mod tests {
     #[test]
     fn number_of_check_is_taken() {
         let rest = json!({"output": {"schema": {}}});
-        assert_eq!(take(json!({"output": {"schema": {}, "check": 3}})), (Ok(Some(3)), rest.clone()));
+        let checked = json!({"output": {"schema": {}, "checked": true}});
+        assert_eq!(take(json!({"output": {"schema": {}, "check": 3}})), (Ok(Some(3)), checked));
         assert_eq!(take(json!({"output": {"schema": {}, "check": null}})), (Ok(None), rest.clone()));
         assert_eq!(take(rest.clone()), (Ok(None), rest));
         assert!(take(json!({"output": {"check": "3"}})).0.is_err());

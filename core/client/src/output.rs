@@ -189,6 +189,8 @@ impl Output {
 
     pub(crate) fn checked_by(mut self, check: OutputCheck) -> Self {
         self.check = Some(check);
+        self.spec.is_checked = true;
+        self.plan = Arc::default();
         self
     }
 

@@ -28,7 +28,7 @@ impl OutputPlan {
     /// # Errors
     /// Returns the problem of the schema, with the place in it.
     pub fn new(spec: &OutputSpec) -> Result<Self, String> {
-        let schema = Schema::compile(&spec.schema)?;
+        let schema = Schema::compile(&spec.schema, spec.is_checked)?;
         let is_wrapped = spec.schema.get("type").is_none_or(|kind| kind != "object");
         Ok(Self { spec: spec.clone(), schema, is_wrapped })
     }
@@ -175,7 +175,7 @@ mod tests {
         let tool = plan(list_of_nodes()).tool();
         assert_eq!((tool.name.as_str(), &tool.parameters["type"]), ("final_result", &json!("object")));
         // The wrapped schema still finds its definitions.
-        let wrapped = Schema::compile(&tool.parameters).expect("a schema");
+        let wrapped = Schema::compile(&tool.parameters, false).expect("a schema");
         assert!(wrapped.check(&json!({"result": [{"id": 1, "next": {"id": 2}}]})).is_empty());
         assert_eq!(wrapped.check(&json!({"result": [{"id": 1, "next": {}}]}))[0].pointer, "/result/0/next");
     }

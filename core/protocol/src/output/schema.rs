@@ -35,15 +35,44 @@ impl UrlLoader for Local {
     }
 }
 
+/// Why a schema cannot be compiled.
+enum Problem {
+    /// The validator does not read this pattern.
+    Pattern { regex: String, pointer: String, reason: String },
+    Other(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pattern { regex, pointer, reason } => {
+                write!(f, "the pattern {regex:?} at `{pointer}` of the schema cannot be used: {reason}")
+            }
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
 impl Schema {
-    /// Compiles a schema.
+    /// Compiles a schema. With `skips_patterns`, a `pattern` that the validator does not read, such as one with look-around,
+    /// is not checked.
     ///
     /// # Errors
     /// Returns the problem of the schema, with the place in it.
-    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+    pub(super) fn compile(schema: &Value, skips_patterns: bool) -> Result<Self, String> {
         if !schema.is_object() {
             return Err("the schema is not a JSON Schema; expected an object".to_owned());
         }
+        let mut checked = schema.clone();
+        loop {
+            match Self::compile_all(&checked) {
+                Err(Problem::Pattern { pointer, .. }) if skips_patterns && remove_pattern(&mut checked, &pointer) => {}
+                compiled => return compiled.map_err(|problem| problem.to_string()),
+            }
+        }
+    }
+
+    fn compile_all(schema: &Value) -> Result<Self, Problem> {
         let mut compiler = Compiler::new();
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(Local));
@@ -78,9 +107,16 @@ fn collect(error: &ValidationError<'_, '_>, errors: &mut Vec<OutputError>) {
     error.causes.iter().for_each(|cause| collect(cause, errors));
 }
 
+/// Removes the keyword `pattern` at this place. Returns whether it was there.
+fn remove_pattern(schema: &mut Value, pointer: &str) -> bool {
+    let Some(parent) = pointer.strip_suffix("/pattern") else { return false };
+    let object = schema.pointer_mut(parent).and_then(Value::as_object_mut);
+    object.is_some_and(|object| object.remove("pattern").is_some())
+}
+
 /// Describes why a schema cannot be compiled.
-fn problem(error: &CompileError, schema: &Value) -> String {
-    match error {
+fn problem(error: &CompileError, schema: &Value) -> Problem {
+    let text = match error {
         CompileError::LoadUrlError { url, .. } => match foreign_reference(schema, url) {
             Some((pointer, target)) => format!(
                 "the schema refers to {:?} at `{pointer}`; expected references within the schema, such as `#/$defs/Item`",
@@ -88,16 +124,17 @@ fn problem(error: &CompileError, schema: &Value) -> String {
             ),
             None => format!("the schema refers to {:?}, which is not part of it", shortened(url, MAX_MESSAGE)),
         },
-        CompileError::ValidationError { src, .. } => wrong_schema(innermost(src), schema),
+        CompileError::ValidationError { src, .. } => return wrong_schema(innermost(src), schema),
         CompileError::InvalidRegex { url, regex, src } => {
             let pointer = url.split_once('#').map_or("", |(_, pointer)| pointer);
-            wrong_pattern(regex, pointer, &src.to_string())
+            return wrong_pattern(regex, pointer, &src.to_string());
         }
         other => {
             let text = format!("{other:#}").replace(ADDRESS, "");
             format!("the schema cannot be used: {}", shortened(&text, MAX_MESSAGE))
         }
-    }
+    };
+    Problem::Other(text)
 }
 
 fn innermost<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e ValidationError<'s, 'v> {
@@ -105,7 +142,7 @@ fn innermost<'e, 's, 'v>(error: &'e ValidationError<'s, 'v>) -> &'e ValidationEr
 }
 
 /// Describes a violation of the rules for schemas.
-fn wrong_schema(error: &ValidationError<'_, '_>, schema: &Value) -> String {
+fn wrong_schema(error: &ValidationError<'_, '_>, schema: &Value) -> Problem {
     let pointer = error.instance_location.to_string();
     if let ErrorKind::Format { got, want: "regex", err } = &error.kind
         && let Some(regex) = got.as_str()
@@ -116,17 +153,18 @@ fn wrong_schema(error: &ValidationError<'_, '_>, schema: &Value) -> String {
         return wrong_pattern(regex, &named.unwrap_or(pointer), &err.to_string());
     }
     let message = shortened(&error.kind.to_string(), MAX_MESSAGE);
-    if pointer.is_empty() {
-        return format!("the schema is not a JSON Schema: {message}");
-    }
-    format!("the schema is not a JSON Schema: at `{pointer}`: {message}")
+    let place = if pointer.is_empty() { String::new() } else { format!("at `{pointer}`: ") };
+    Problem::Other(format!("the schema is not a JSON Schema: {place}{message}"))
 }
 
-fn wrong_pattern(regex: &str, pointer: &str, reason: &str) -> String {
+fn wrong_pattern(regex: &str, pointer: &str, reason: &str) -> Problem {
     // The reason has several lines, with the cause in the last.
     let reason = reason.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
-    let regex = shortened(regex, MAX_MESSAGE);
-    format!("the pattern {regex:?} at `{pointer}` of the schema cannot be used: {reason}")
+    Problem::Pattern {
+        regex: shortened(regex, MAX_MESSAGE),
+        pointer: pointer.to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 /// Returns the place of the `patternProperties` with this pattern.
@@ -181,12 +219,25 @@ mod tests {
     use super::*;
 
     fn problem_of(schema: Value) -> String {
-        Schema::compile(&schema).expect_err("a problem")
+        Schema::compile(&schema, false).expect_err("a problem")
     }
 
     fn errors(schema: Value, value: Value) -> Vec<String> {
-        let schema = Schema::compile(&schema).expect("a schema");
+        let schema = Schema::compile(&schema, false).expect("a schema");
         schema.check(&value).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn unknown_pattern_is_left_to_program() {
+        // pydantic writes this one for a `Decimal`.
+        let decimal = json!({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]});
+        let schema = json!({"type": "object", "properties": {
+            "a": {"$ref": "#/$defs/Amount"}, "c": {"type": "string", "pattern": "^[A-Z]{3}$"},
+        }, "$defs": {"Amount": decimal}});
+        assert!(problem_of(schema.clone()).contains("at `/$defs/Amount/anyOf/1/pattern`"));
+        let schema = Schema::compile(&schema, true).expect("a schema");
+        assert!(schema.check(&json!({"a": "19.90", "c": "EUR"})).is_empty());
+        assert_eq!(schema.check(&json!({"c": "euro"}))[0].pointer, "/c");
     }
 
     #[test]
@@ -265,7 +316,7 @@ mod tests {
     fn large_value_is_checked() {
         let items: Vec<Value> = (0..200_000).map(|n| json!({"n": n, "text": "0123456789012345678901234567"})).collect();
         let item = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let schema = Schema::compile(&json!({"type": "array", "items": item})).expect("a schema");
+        let schema = Schema::compile(&json!({"type": "array", "items": item}), false).expect("a schema");
         assert!(schema.check(&Value::Array(items)).is_empty());
         let wrong = schema.check(&json!(vec![1; 100_000]));
         assert!(wrong.len() <= MAX_COLLECTED);

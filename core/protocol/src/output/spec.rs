@@ -9,6 +9,8 @@ pub const DEFAULT_NAME: &str = "final_result";
 pub const DEFAULT_RETRIES: u32 = 2;
 
 const KEYS: [&str; 5] = ["schema", "name", "description", "mode", "retries"];
+/// Set by a binding if the program checks values itself.
+const CHECKED: &str = "checked";
 
 /// How the agent returns the value of structured output.
 ///
@@ -62,6 +64,8 @@ pub struct OutputSpec {
     pub mode: OutputMode,
     /// How many invalid or missing values are answered with a request for another one.
     pub retries: u32,
+    /// Whether the program checks values, too. A pattern that the validator cannot read is then left to the program.
+    pub is_checked: bool,
 }
 
 impl OutputSpec {
@@ -73,6 +77,7 @@ impl OutputSpec {
             description: None,
             mode: OutputMode::Auto,
             retries: DEFAULT_RETRIES,
+            is_checked: false,
         }
     }
 }
@@ -82,13 +87,14 @@ impl OutputSpec {
 /// # Errors
 /// Returns the problem of the value. The schema itself is checked by [`OutputPlan::new`](super::OutputPlan::new).
 pub fn parse_output(mut given: Map<String, Value>) -> Result<OutputSpec, String> {
+    let is_checked = given.remove(CHECKED) == Some(Value::Bool(true));
     if let Some(unknown) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
         let keys = KEYS.map(|key| format!("`{key}`"));
         return Err(format!("it has no `{unknown}`; expected some of {}", keys.join(", ")));
     }
     let mut spec = match given.remove("schema") {
         None | Some(Value::Null) => return Err("it has no `schema`; expected a JSON Schema".to_owned()),
-        Some(schema) => OutputSpec::new(schema),
+        Some(schema) => OutputSpec { is_checked, ..OutputSpec::new(schema) },
     };
     for (key, value) in given {
         let wrong = |expected: &str| format!("`{key}`: expected {expected}, got {value}");
@@ -124,13 +130,14 @@ mod tests {
     fn option_is_read_with_defaults() {
         let schema = json!({"type": "object"});
         assert_eq!(read(json!({"schema": schema, "name": null})), Ok(OutputSpec::new(schema.clone())));
-        let all = json!({"schema": schema, "name": "n", "description": "d", "mode": "text", "retries": 0.0});
+        let all = json!({"schema": schema, "name": "n", "description": "d", "mode": "text", "retries": 0.0, "checked": true});
         let expected = OutputSpec {
             schema,
             name: "n".to_owned(),
             description: Some("d".to_owned()),
             mode: OutputMode::Text,
             retries: 0,
+            is_checked: true,
         };
         assert_eq!(read(all), Ok(expected));
     }
