@@ -38,7 +38,11 @@ impl UrlLoader for Local {
 /// Why a schema cannot be compiled.
 enum Problem {
     /// The validator does not read this pattern.
-    Pattern { regex: String, pointer: String, reason: String },
+    Pattern {
+        regex: String,
+        pointer: String,
+        reason: String,
+    },
     Other(String),
 }
 
@@ -160,11 +164,7 @@ fn wrong_schema(error: &ValidationError<'_, '_>, schema: &Value) -> Problem {
 fn wrong_pattern(regex: &str, pointer: &str, reason: &str) -> Problem {
     // The reason has several lines, with the cause in the last.
     let reason = reason.lines().last().unwrap_or_default().trim().trim_start_matches("error: ");
-    Problem::Pattern {
-        regex: shortened(regex, MAX_MESSAGE),
-        pointer: pointer.to_owned(),
-        reason: reason.to_owned(),
-    }
+    Problem::Pattern { regex: shortened(regex, MAX_MESSAGE), pointer: pointer.to_owned(), reason: reason.to_owned() }
 }
 
 /// Returns the place of the `patternProperties` with this pattern.
@@ -230,7 +230,8 @@ mod tests {
     #[test]
     fn unknown_pattern_is_left_to_program() {
         // pydantic writes this one for a `Decimal`.
-        let decimal = json!({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]});
+        let decimal =
+            json!({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]});
         let schema = json!({"type": "object", "properties": {
             "a": {"$ref": "#/$defs/Amount"}, "c": {"type": "string", "pattern": "^[A-Z]{3}$"},
         }, "$defs": {"Amount": decimal}});

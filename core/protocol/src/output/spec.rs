@@ -130,7 +130,8 @@ mod tests {
     fn option_is_read_with_defaults() {
         let schema = json!({"type": "object"});
         assert_eq!(read(json!({"schema": schema, "name": null})), Ok(OutputSpec::new(schema.clone())));
-        let all = json!({"schema": schema, "name": "n", "description": "d", "mode": "text", "retries": 0.0, "checked": true});
+        let all =
+            json!({"schema": schema, "name": "n", "description": "d", "mode": "text", "retries": 0.0, "checked": true});
         let expected = OutputSpec {
             schema,
             name: "n".to_owned(),
