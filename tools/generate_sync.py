@@ -21,8 +21,8 @@ MODULES = ("_session", "_agent")
 BASES = {
     "Agent": "Owner[_agent.Agent]",
     "Replay": "Readable[_session.Replay]",
-    "Session": "Prompter",
-    "Turn": "Waiter",
+    "Session": "Prompter[T_co]",
+    "Turn": "Waiter[T_co]",
 }
 # The blocking names of types in annotations.
 TWINS = {"SessionOpening": "Session", "AgentOpening": "Agent"}
@@ -62,11 +62,12 @@ threads of their own and may use them, too. Ctrl-C interrupts every wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _agent, _session
 from ._background import run, run_call
 from ._blocking import EventIterator, Owner, Prompter, Readable, Step, Steps, TextStream, Waiter, opened
+from ._output import T_co
 
 if TYPE_CHECKING:
 '''
@@ -102,7 +103,8 @@ def generated() -> str:
                 blocks.append(function_text(node, node.name, f"{module}.{node.name}"))
             else:
                 continue
-            names.append(node.name)
+            if node.name not in names:
+                names.append(node.name)
     names += ["EventIterator", "Step", "Steps", "TextStream"]
     listed = "".join(f'    "{name}",\n' for name in sorted(names))
     body = "\n\n\n".join(blocks)
@@ -152,11 +154,21 @@ def class_text(node: ast.ClassDef) -> str:
 def function_text(node: Function, name: str, inner: str) -> str:
     """A function or method that calls its asynchronous twin, and waits if that is a coroutine."""
     assert node.returns
-    result = ast.unparse(node.returns)
-    result = TWINS.get(result, result)
+    result = blocking(ast.unparse(node.returns))
     decorators = "".join(f"@{ast.unparse(each)}\n" for each in node.decorator_list)
-    head = f"{decorators}def {node.name}({ast.unparse(node.args)}) -> {result}:\n    {documentation(node, 4)}\n"
-    return head + textwrap.indent(textwrap.dedent(body(node, name, inner, result)).strip("\n"), "    ")
+    signature = f"{decorators}def {node.name}({ast.unparse(node.args)}) -> {result}:"
+    if decorators == "@overload\n":
+        return f"{signature} ..."
+    head = f"{signature}\n    {documentation(node, 4)}\n"
+    return head + textwrap.indent(
+        textwrap.dedent(body(node, name, inner, result.partition("[")[0])).strip("\n"), "    "
+    )
+
+
+def blocking(annotation: str) -> str:
+    """The type of a result, with the blocking names."""
+    name, bracket, arguments = annotation.partition("[")
+    return TWINS.get(name, name) + bracket + arguments
 
 
 def body(node: Function, name: str, inner: str, result: str) -> str:
@@ -170,7 +182,7 @@ def body(node: Function, name: str, inner: str, result: str) -> str:
         return call if result == "None" else f"return {call}"
     # Functions that open something take all options.
     options = ", ".join([*given, "**options"])
-    ignored = "  # pyright: ignore[reportArgumentType]" if given else ""
+    ignored = "  # pyright: ignore[reportArgumentType, reportCallIssue]" if given else ""
     return f"""
         opening = {inner}({options}){ignored}
         # They may be secret, and reports of errors may show what frames hold.

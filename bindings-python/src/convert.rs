@@ -235,6 +235,7 @@ pub(crate) fn outcome_to_py<'py>(py: Python<'py>, result: &PromptResult) -> PyRe
     outcome.set_item("status", result.status.as_str())?;
     outcome.set_item("steps", result.steps)?;
     outcome.set_item("text", &result.text)?;
+    outcome.set_item("output", result.output.as_ref().map(|output| json_to_py(py, output)).transpose()?)?;
     outcome.set_item("usage", message_to_py(py, &result.usage)?)?;
     let tool_calls = PyList::empty(py);
     for call in &result.tool_calls {

@@ -17,8 +17,8 @@ import kimi_agent
 from kimi_agent import Block, Hook, InvalidOption, Reject, SessionOptions, TextPart, ToolReturnValue, sync, tool
 from kimi_agent._encode import to_jsonable
 from kimi_agent._handlers import Handlers, encode_answer
+from kimi_agent._input import encode_input
 from kimi_agent._opening import encode_options
-from kimi_agent._session import encode_input
 from kimi_agent.testing import scripted_agent
 
 NAMES = """

@@ -257,7 +257,7 @@ async def test_one_shot_prompt_manages_its_session() -> None:
     turn = kimi_agent.prompt("you", executable=agent)
     assert (await turn.result()).text == "Hi you"
     with pytest.raises(InvalidOption):
-        kimi_agent.prompt("x", executable=agent, work_dirr="typo")  # type: ignore[call-arg] # pyright: ignore
+        kimi_agent.prompt("x", executable=agent, work_dirr="typo")  # type: ignore[call-overload] # pyright: ignore
 
 
 async def test_awaited_session_can_be_closed_twice() -> None:
@@ -359,9 +359,9 @@ async def test_prompt_options_override_session_options() -> None:
         with pytest.raises(Timeout):
             await session.prompt("Go", idle_timeout=datetime.timedelta(seconds=0.05))
         with pytest.raises(InvalidOption, match="did you mean `timeout`"):
-            session.prompt("Go", timout=1)  # type: ignore[call-arg]
+            session.prompt("Go", timout=1)  # type: ignore[call-overload]
         with pytest.raises(InvalidOption, match="expected a number of seconds"):
-            session.prompt("Go", timeout=object())  # type: ignore[arg-type]
+            session.prompt("Go", timeout=object())  # type: ignore[call-overload]
         with pytest.raises(InvalidOption, match="`budget`"):
             session.prompt("Go", budget={})
         assert (await session.prompt("Go", timeout=None)).text == "x"

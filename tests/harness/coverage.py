@@ -47,14 +47,22 @@ def error_codes(package: Path) -> set[str]:
 
 
 def options(package: Path) -> set[str]:
-    for node in ast.walk(_parsed(package / "_option_types.py")):
-        if isinstance(node, ast.ClassDef) and node.name == "SessionOptions":
-            return {
-                part.target.id
-                for part in node.body
-                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
-            }
-    raise LookupError("_option_types.py declares no SessionOptions")
+    classes = {
+        node.name: node for node in ast.walk(_parsed(package / "_option_types.py")) if isinstance(node, ast.ClassDef)
+    }
+    if "SessionOptions" not in classes:
+        raise LookupError("_option_types.py declares no SessionOptions")
+    found: set[str] = set()
+    names = ["SessionOptions"]
+    while names:
+        declared = classes[names.pop()]
+        names += [base.id for base in declared.bases if isinstance(base, ast.Name) and base.id in classes]
+        found |= {
+            part.target.id
+            for part in declared.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        }
+    return found
 
 
 def _parsed(path: Path) -> ast.Module:

@@ -37,6 +37,7 @@ from ._errors import (
     LlmServiceError,
     MaxStepsReached,
     NoActiveTurn,
+    OutputInvalid,
     ProtocolError,
     RpcError,
     SessionClosed,
@@ -48,6 +49,7 @@ from ._errors import (
 )
 from ._hook import Hook
 from ._loop import in_this_process as _in_this_process
+from ._output import Output
 from ._printable import printable
 from ._session import Replay, Session, SessionOpening, Turn, create_session, prompt
 from ._stream import EventIterator, Step, Steps, TextStream
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
         ConfigChoice,
         ConfigOption,
         HandlerFailure,
+        OutputError,
         PromptResult,
         RejectedApproval,
         SessionInfo,
@@ -210,6 +213,9 @@ __all__ = [
     "NoActiveTurn",
     "Notification",
     "OneShotOptions",
+    "Output",
+    "OutputError",
+    "OutputInvalid",
     "PlanDisplay",
     "Policy",
     "PolicyDecision",
@@ -310,6 +316,7 @@ _LATER = {
             "ConfigChoice",
             "ConfigOption",
             "HandlerFailure",
+            "OutputError",
             "PromptResult",
             "RejectedApproval",
             "SessionInfo",

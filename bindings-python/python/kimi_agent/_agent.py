@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _native
 from ._handlers import Handlers
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._interface import Begin, Callbacks
-    from ._option_types import AgentOptions, AgentSessionOptions, Seconds, StrPath
+    from ._option_types import AgentOptions, AgentSessionOptions, AgentSessionSettings, Seconds, StrPath
+    from ._output import Output, T
     from ._results import SessionInfo
 
 __all__ = ["Agent", "AgentOpening", "open_agent"]
@@ -39,10 +40,21 @@ class Agent(Owner[_native.Agent]):
 
     _name = "an Agent"
 
-    def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
+    @overload
+    def create_session(
+        self, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[T]: ...
+    @overload
+    def create_session(
+        self, *, output: None = None, **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[None]: ...
+    @overload
+    def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]: ...
+    def create_session(self, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]:
         """Opens a session of this agent: `async with agent.create_session(work_dir=".") as session: …`.
 
         Args:
+            output: The value that each turn of the session must return, as for `create_session`. Default: None.
             options: The options of `create_session` without those of the agent's process.
 
         Returns:
@@ -58,11 +70,22 @@ class Agent(Owner[_native.Agent]):
         """
         return SessionOpening(options, _Origin(self))
 
-    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
+    @overload
+    def resume(
+        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[T]: ...
+    @overload
+    def resume(
+        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[None]: ...
+    @overload
+    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]: ...
+    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]:
         """Resumes a session. The same as `create_session` with a `session_id`.
 
         Args:
             session_id: The id of the session.
+            output: The value that each turn of the session must return, as for `create_session`. Default: None.
             options: The options of `create_session`.
 
         Returns:
@@ -80,11 +103,22 @@ class Agent(Owner[_native.Agent]):
         """
         return SessionOpening(options, _Origin(self, resume=session_id))
 
-    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening:
+    @overload
+    def fork(
+        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[T]: ...
+    @overload
+    def fork(
+        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
+    ) -> SessionOpening[None]: ...
+    @overload
+    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]: ...
+    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> SessionOpening[Any]:
         """Opens a session that begins with the history of another, which does not change.
 
         Args:
             session_id: The id of the other session.
+            output: The value that each turn of the session must return, as for `create_session`. Default: None.
             options: The options of `create_session`.
 
         Returns:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import _agent, _native, _session, _stream
 from ._background import block, run, run_call
@@ -16,6 +16,7 @@ from ._handlers import serving_job
 from ._hints import no_attribute
 from ._holders import abandon_if_lost
 from ._loop import in_this_process
+from ._output import T_co
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -36,10 +37,10 @@ __all__ = [
     "opened",
 ]
 
-Inner = TypeVar("Inner")
-Stream = TypeVar("Stream", bound=_stream.Stream)
-Owned = TypeVar("Owned", _agent.Agent, _session.Session)
-Turn = TypeVar("Turn", bound="Waiter")
+Inner = TypeVar("Inner", covariant=True)
+Stream = TypeVar("Stream", bound=_stream.Stream, covariant=True)
+Owned = TypeVar("Owned", bound="_agent.Agent | _session.Session[Any]", covariant=True)
+Turn = TypeVar("Turn", bound="Waiter[Any]")
 
 
 class EventIterator:
@@ -256,12 +257,12 @@ class Readable(_Blocking[Stream]):
         return EventIterator(self._inner)
 
 
-class Waiter(Readable[_session.Turn]):
+class Waiter(Readable[_session.Turn[T_co]], Generic[T_co]):
     """Methods of a turn alone."""
 
     __slots__ = ()
 
-    def _wait(self) -> PromptResult:
+    def _wait(self) -> PromptResult[T_co]:
         try:
             return run(self._inner._result(serving_job()))
         except BaseException:
@@ -304,21 +305,21 @@ class Owner(_Blocking[Owned]):
         self.close()
 
 
-class Prompter(Owner[_session.Session]):
+class Prompter(Owner[_session.Session[T_co]], Generic[T_co]):
     """Methods of a session alone."""
 
     __slots__ = ("_latest",)
 
-    def __init__(self, inner: _session.Session) -> None:
+    def __init__(self, inner: _session.Session[T_co]) -> None:
         super().__init__(inner)
-        self._latest: weakref.ref[Waiter] | None = None
+        self._latest: weakref.ref[Waiter[Any]] | None = None
 
-    def _prompt(self, make: Callable[[_session.Turn], Turn], content: UserInput, options: PromptOptions) -> Turn:
+    def _prompt(self, make: Callable[[_session.Turn[Any]], Turn], content: UserInput, options: PromptOptions) -> Turn:
         turn = make(self._begin(content, options))
         self._latest = weakref.ref(turn)
         return turn
 
-    def _begin(self, content: UserInput, options: PromptOptions) -> _session.Turn:
+    def _begin(self, content: UserInput, options: PromptOptions) -> _session.Turn[Any]:
         prompt = partial(self._inner.prompt, **options)
         try:
             return run_call(prompt, content)

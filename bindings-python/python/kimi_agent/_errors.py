@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ._errors_page import ERRORS_PAGE
 
 if TYPE_CHECKING:
-    from ._results import PromptResult
+    from ._results import OutputError, PromptResult
 
 __all__ = [
     "AgentExited",
@@ -26,6 +26,7 @@ __all__ = [
     "LlmServiceError",
     "MaxStepsReached",
     "NoActiveTurn",
+    "OutputInvalid",
     "ProtocolError",
     "RpcError",
     "SessionClosed",
@@ -412,7 +413,7 @@ class BudgetExceeded(KimiAgentError):
         counter: Literal["tokens", "output_tokens", "steps", "tool_calls", "seconds"] = "tokens",
         limit: float = 0,
         used: float = 0,
-        result: PromptResult | None = None,
+        result: PromptResult[Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.option = option
@@ -423,13 +424,51 @@ class BudgetExceeded(KimiAgentError):
         """The limit."""
         self.used = used
         """The amount that was used."""
-        if result is None:
-            from ._results import PromptResult
-            from ._wire import TokenUsage
-
-            result = PromptResult("cancelled", 0, "", TokenUsage(0, 0, 0, 0))
-        self.result = result
+        self.result = _nothing() if result is None else result
         """The result of the turn up to its end: its tool calls, its tokens, and the last text that it said."""
+
+
+class OutputInvalid(KimiAgentError):
+    """The turn has no valid value of `output` after all attempts. If the last one was a call, the turn is cancelled.
+
+    >>> try:
+    ...     result = await session.prompt("Count the files", output=int).result()
+    ... except OutputInvalid as error:
+    ...     print(f"{error.attempts} attempts; the last answer was {error.text!r}")
+    ...     for problem in error.errors:
+    ...         print(problem)
+    3 attempts; the last answer was 'There are 3 files.'
+    the answer has no complete JSON value
+    """
+
+    code: ClassVar[Literal["output_invalid"]] = "output_invalid"
+    _attributes = ("attempts", "text", "errors", "result")
+
+    def __init__(
+        self,
+        message: str = "",
+        attempts: int = 0,
+        text: str = "",
+        errors: Sequence[OutputError] = (),
+        result: PromptResult[Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.attempts = attempts
+        """The number of values that were invalid or missing."""
+        self.text = text
+        """The last attempt: the text of the answer, or the arguments of the call. Above 64 KiB it is cut."""
+        self.errors = list(errors)
+        """The errors in the last attempt, at most 20."""
+        self.result = _nothing() if result is None else result
+        """The result of the turn up to its end: its tool calls, its tokens, and the last text that it said."""
+
+
+def _nothing() -> PromptResult[Any]:
+    """The result of an error that was made without one."""
+    from ._results import PromptResult
+    from ._wire import TokenUsage
+
+    return PromptResult("cancelled", 0, "", TokenUsage(0, 0, 0, 0))
 
 
 def _classes(base: type[KimiAgentError]) -> dict[str, type[KimiAgentError]]:
@@ -458,6 +497,10 @@ def from_native(code: str, message: str, fields: Mapping[str, Any]) -> KimiAgent
             from ._results import result_of
 
             given["result"] = result_of(given["result"])
+        if "errors" in given:
+            from ._results import OutputError
+
+            given["errors"] = [OutputError(**error) for error in given["errors"]]
         found = kind(message, **given)
     retryable = fields.get("retryable", kind.retryable)
     if retryable != kind.retryable:

@@ -12,16 +12,14 @@ from typing import Annotated, Any, Optional
 import griffe
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from ._tool import ToolArgumentError
+from ._type_schema import NOT_DESCRIBED, PlainJsonSchema, whole_numbers
 
 __all__ = ["FunctionSchema", "read_docstring", "read_parameters"]
 
 # As strict as the JSON Schema: "3" is not an integer, and unknown names are refused. Models keep their own rules.
 _CONFIG = ConfigDict(extra="forbid", strict=True, val_json_bytes="base64", defer_build=True)
-# The errors of pydantic and of annotations for a type without a JSON Schema.
-_NOT_DESCRIBED = (PydanticUserError, NameError, SyntaxError, TypeError, ValueError)
 # The signature has the types, so a docstring without types needs no warning.
 _GRIFFE_OPTIONS: Any = {
     "google": {"warnings": False, "returns_multiple_items": False, "returns_named_value": False},
@@ -39,7 +37,7 @@ class FunctionSchema:
     def __init__(self, adapter: TypeAdapter[dict[str, Any]], positional: Sequence[str]) -> None:
         self._adapter = adapter
         self._positional = positional
-        self.json_schema = adapter.json_schema(schema_generator=_JsonSchema)
+        self.json_schema = adapter.json_schema(schema_generator=PlainJsonSchema)
 
     def convert(self, arguments: Any) -> tuple[list[Any], dict[str, Any]]:
         """Returns the positional arguments and the keyword arguments for the call.
@@ -51,7 +49,7 @@ class FunctionSchema:
             raise ToolArgumentError(f"invalid arguments: expected an object, got {json.dumps(arguments)[:60]}")
         try:
             # Only from JSON does strict validation take a string for a date, an enum or bytes.
-            values = self._adapter.validate_json(json.dumps(_whole_numbers(arguments)))
+            values = self._adapter.validate_json(json.dumps(whole_numbers(arguments)))
         except ValidationError as error:
             raise ToolArgumentError(f"invalid arguments: {_mistakes(error)}") from error
         return [values.pop(name) for name in self._positional], values
@@ -84,13 +82,13 @@ def read_parameters(
 
     try:
         return read(parameters)
-    except _NOT_DESCRIBED as error:
+    except NOT_DESCRIBED as error:
         failure = error
     # Pydantic does not say which parameter it is about.
     for parameter in parameters:
         try:
             read([parameter])
-        except _NOT_DESCRIBED as error:
+        except NOT_DESCRIBED as error:
             star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
             raise TypeError(f"{name}(): parameter '{star}{parameter.name}': {_reason(error)}") from error
     raise TypeError(f"{name}(): {_reason(failure)}") from failure
@@ -115,26 +113,6 @@ def read_docstring(text: str | None) -> tuple[str, dict[str, str]]:
         elif kind == "admonition":
             kept.append(f"{section.title}: {section.value.contents}")
     return "\n\n".join(kept).strip(), {name: said for name, said in parameters.items() if said}
-
-
-class _JsonSchema(GenerateJsonSchema):
-    """Leaves out titles that repeat a name: they do not help the model and cost tokens in every request."""
-
-    # No warning for a default that is not in the schema: the function gets it, and only the model does not see it.
-    ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}
-
-    def get_title_from_name(self, name: str) -> str:
-        return name
-
-    def generate(self, schema: Any, mode: JsonSchemaMode = "validation") -> dict[str, Any]:
-        found = super().generate(schema, mode)
-        definitions = found.get("$defs", {})
-        # The items of a named tuple keep their titles, as these are the only place of their names.
-        for named in (definitions, *(body.get("properties", {}) for body in (found, *definitions.values()))):
-            for name, body in named.items():
-                if body.get("title") == name:
-                    del body["title"]
-        return found
 
 
 def _prepared(
@@ -190,15 +168,6 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, PydanticUserError):
         return f"it cannot be described with a JSON Schema: {error.message}"
     return str(error)
-
-
-def _whole_numbers(value: Any) -> Any:
-    """JSON has one kind of number: 3.0 is an integer, in JSON Schema too."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _whole_numbers(item) for key, item in value.items()}
-    return [_whole_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 def _mistakes(error: ValidationError) -> str:

@@ -20,6 +20,7 @@ from ._encode import kind_of, to_jsonable
 from ._errors import InvalidOption
 from ._hook import Hook
 from ._message import Message
+from ._output import OutputCheck, read_output
 from ._threads import in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import TextPart, ToolReturnValue
@@ -142,11 +143,15 @@ class Handlers:
             _check_parameters("hooks", hook.handler, f"the handler of hooks[{at}] ({hook.event})")
         self._latest: dict[str, asyncio.Task[None]] = {}
         self._known: dict[tuple[str, int | None], _Handler] = {}
+        # Those of prompts are kept by their turns.
+        self._checks: weakref.WeakValueDictionary[int, OutputCheck] = weakref.WeakValueDictionary()
+        self._check_numbers = itertools.count()
+        self.output, self.output_check = self.add_output(options.get("output"))
 
     @staticmethod
     def options() -> frozenset[str]:
-        """The options that are functions or hold functions."""
-        return frozenset({*_RESPONDERS, *_OBSERVERS, *_SERVICES, "tools", "hooks"})
+        """The options that are functions or hold functions or types."""
+        return frozenset({*_RESPONDERS, *_OBSERVERS, *_SERVICES, "tools", "hooks", "output"})
 
     def callbacks(self) -> Callbacks:
         """Returns which handlers there are, for the core."""
@@ -160,6 +165,18 @@ class Handlers:
             "on_terminal": self.functions["on_terminal"] is not None,
         }
 
+    def add_output(self, given: Any) -> tuple[Any, OutputCheck | None]:
+        """Returns the option `output` of the session or of a prompt for the core, and its check for the caller to keep.
+
+        Raises:
+            InvalidOption: The value is of a wrong kind.
+        """
+        output, check = read_output(given)
+        if check is not None:
+            output["check"] = next(self._check_numbers)
+            self._checks[output["check"]] = check
+        return output, check
+
     def _responder(self, name: str) -> Any:
         return "manual" if self.functions[name] == "manual" else self.functions[name] is not None
 
@@ -167,7 +184,9 @@ class Handlers:
         """Starts a job on the running loop, in the context in which the session or turn was opened."""
         context = self.turn_context if in_turn and self.turn_context is not None else self.context
         handler = self._find(kind, index)
-        if kind in _OBSERVED:
+        if handler is None:
+            job.finish(None, "the program has dropped the turn")
+        elif kind in _OBSERVED:
             # Observers get events and lines in order.
             before = self._latest.get(kind)
             job.task = context.run(job.loop.create_task, _observe(job, handler, payload, before))
@@ -177,7 +196,9 @@ class Handlers:
         else:
             in_thread(context.copy().run, _answer_in_thread, job, handler, kind, payload, in_turn)
 
-    def _find(self, kind: str, index: int | None) -> _Handler:
+    def _find(self, kind: str, index: int | None) -> _Handler | OutputCheck | None:
+        if kind == "output" and index is not None:
+            return self._checks.get(index)
         handler = self._known.get((kind, index))
         if handler is None:
             if kind == "tool" and index is not None:
@@ -208,7 +229,7 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
+async def _answer(job: Job, handler: _Handler | OutputCheck, kind: str, payload: Any, in_turn: bool) -> None:
     """Calls an async handler and reports its answer."""
     job.begin()
     try:
@@ -225,7 +246,7 @@ async def _answer(job: Job, handler: _Handler, kind: str, payload: Any, in_turn:
         _report_failure(job, handler, kind, failure)
 
 
-def _answer_in_thread(job: Job, handler: _Handler, kind: str, payload: Any, in_turn: bool) -> None:
+def _answer_in_thread(job: Job, handler: _Handler | OutputCheck, kind: str, payload: Any, in_turn: bool) -> None:
     """Calls a plain handler in a thread, which it may block."""
     try:
         if in_turn:
@@ -252,14 +273,14 @@ def _back_on_loop(job: Job, work: Coroutine[Any, Any, None]) -> None:
         _logger.debug("a handler ended after its event loop")
 
 
-async def _answer_awaited(job: Job, handler: _Handler, kind: str, result: Any, in_turn: bool) -> None:
+async def _answer_awaited(job: Job, handler: _Handler | OutputCheck, kind: str, result: Any, in_turn: bool) -> None:
     async def awaited(_: Any) -> Any:
         return await result
 
     await _answer(job, _Handler(handler.name, awaited), kind, None, in_turn)
 
 
-async def _observe(job: Job, handler: _Handler, payload: Any, before: asyncio.Task[None] | None) -> None:
+async def _observe(job: Job, handler: _Handler | OutputCheck, payload: Any, before: asyncio.Task[None] | None) -> None:
     """Calls an observer, whose answer does not matter. The end of the loop is not a failure of the observer."""
     failed = None
     try:
@@ -289,7 +310,7 @@ def _is_ctrl_c(failure: BaseException) -> bool:
     return isinstance(failure, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
-def _report_failure(job: Job, handler: _Handler, kind: str, failure: BaseException) -> None:
+def _report_failure(job: Job, handler: _Handler | OutputCheck, kind: str, failure: BaseException) -> None:
     """Reports the failure of a handler."""
     if kind == "tool" and isinstance(failure, ToolArgumentError):
         # The mistake is the model's, which reads the text; the handler has not failed.
@@ -302,7 +323,7 @@ def _report_failure(job: Job, handler: _Handler, kind: str, failure: BaseExcepti
         job.finish(None, _failed(handler, failure))
 
 
-def _failed(handler: _Handler, failure: BaseException) -> str:
+def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> str:
     """Logs that a handler failed, the first time as a warning, and returns the reason."""
     said = _failure_text(failure)
     if handler.has_failed:
@@ -381,6 +402,7 @@ _EXPECTED = {
     "tool": "text, a JSON value, content parts or a ToolReturnValue",
     "read_file": "the text of the file, or None if the file does not exist",
     "terminal": "a TerminalResult",
+    "output": "a list of errors",
 }
 
 

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 __all__ = ["no_attribute", "not_iterable"]
 
-_RESULT = frozenset({"text", "status", "tool_calls", "rejected", "handler_failures", "raise_for_status"})
+_RESULT = frozenset({"text", "status", "output", "tool_calls", "rejected", "handler_failures", "raise_for_status"})
 
 
 def no_attribute(holder: object, name: str, wait: str = "await ") -> AttributeError:

@@ -33,9 +33,9 @@ Delivery: TypeAlias = Union[
 - `("readable", stream_key)`: a stream whose `wait` returned False has something, or has ended.
 - `("job", job_id, session_key, kind, index, payload, in_turn)`: a function of the program is to be called, and
   `Mailbox.finish_job` with what came of it. `kind` is "approval", "question", "tool", "hook", "event", "stderr",
-  "read_file", "write_file" or "terminal"; `index` the place in the options' `tools` or `hooks`; `payload` the request
-  as an object of `_wire`, for a tool its arguments as a dict, for "event" the event, for "stderr" a line. `in_turn`: it
-  belongs to the running turn.
+  "read_file", "write_file", "terminal" or "output"; `index` the place in the options' `tools` or `hooks`, or the number
+  of a check of `output`; `payload` the request as an object of `_wire`, for a tool its arguments as a dict, for
+  "output" the value, for "event" the event, for "stderr" a line. `in_turn`: it belongs to the running turn.
 - `("cancel_job", job_id)`: the job was withdrawn.
 - `("log", level, target, message)`: a record for `logging`; the level is `logging`'s number.
 """
@@ -69,6 +69,7 @@ class Outcome(TypedDict):
     status: Literal["finished", "cancelled", "max_steps_reached"]
     steps: int
     text: str
+    output: Any
     usage: TokenUsage
 
 

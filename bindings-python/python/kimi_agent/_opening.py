@@ -24,7 +24,7 @@ __all__ = ["Opening", "Owner", "begun", "encode_options"]
 
 N = TypeVar("N", _native.Agent, _native.Session)
 B = TypeVar("B")
-T = TypeVar("T", bound="Owner[Any]")
+T = TypeVar("T", bound="Owner[Any]", covariant=True)
 
 
 class Owner(Generic[N]):
@@ -169,6 +169,8 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
             if not is_container:
                 called(_native.wrong_type, name, got)
             raise InvalidOption(f"invalid option `{name}`: {problem}", name) from None
+    if handlers.output is not None:
+        found["output"] = handlers.output
     if handlers.tools:
         found["tools"] = [
             {

@@ -25,6 +25,7 @@ from ._wire import (
 __all__ = [
     "AgentOptions",
     "AgentSessionOptions",
+    "AgentSessionSettings",
     "Approval",
     "ApprovalHandler",
     "Budget",
@@ -34,12 +35,15 @@ __all__ = [
     "HookEvent",
     "HookHandler",
     "OneShotOptions",
+    "OneShotSettings",
     "PromptOptions",
+    "PromptSettings",
     "QuestionAnswer",
     "QuestionHandler",
     "ReadFileHandler",
     "Seconds",
     "SessionOptions",
+    "SessionSettings",
     "StderrHandler",
     "StrPath",
     "TerminalHandler",
@@ -97,8 +101,8 @@ TerminalHandler = Callable[[TerminalRequest], Union[TerminalResult, Awaitable[Te
 # Generated from here on by tools/generate_options.py; changes belong in core/protocol/src/options.rs.
 
 
-class AgentSessionOptions(TypedDict, total=False):
-    """The options of a session of an `Agent`. None is the same as leaving an option out."""
+class AgentSessionSettings(TypedDict, total=False):
+    """The options of a session of an `Agent` without `output`."""
 
     work_dir: StrPath | None
     """The directory that the agent works in. Default: the current directory."""
@@ -184,16 +188,17 @@ class AgentSessionOptions(TypedDict, total=False):
     262,144 (256 KiB)."""
 
 
-class SessionOptions(AgentSessionOptions, total=False):
-    """All options of `create_session()` and `prompt()`.
+class AgentSessionOptions(AgentSessionSettings, total=False):
+    """The options of a session of an `Agent`. None is the same as leaving an option out."""
 
-    Only options that are set are passed on to the agent. None is the same as leaving an option out.
+    output: Any
+    """The value that each turn must return, by its type or JSON Schema. The model returns it with a tool of the SDK if
+    the agent takes tools, else in its text. An invalid value is returned to the model `retries` times; then the turn
+    fails with `OutputInvalid`. Default: none: a turn returns text."""
 
-    >>> options: SessionOptions = {"work_dir": ".", "yolo": True, "turn_timeout": 600}
-    >>> async with create_session(**options) as session:
-    ...     print(session.state)
-    idle
-    """
+
+class SessionSettings(AgentSessionSettings, total=False):
+    """The options of `create_session()` without `output`."""
 
     executable: StrPath | Sequence[StrPath] | None
     """The agent: the path or name of a program, or a list of it and its first arguments. Default:
@@ -214,12 +219,20 @@ class SessionOptions(AgentSessionOptions, total=False):
     """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
 
 
-class PromptOptions(TypedDict, total=False):
-    """All options of `session.prompt()`. They override the session's.
+class SessionOptions(SessionSettings, AgentSessionOptions, total=False):
+    """All options of `create_session()` and `prompt()`.
 
-    >>> limits: PromptOptions = {"timeout": 600, "idle_timeout": 60}
-    >>> turn = session.prompt("Fix the tests", **limits)
+    Only options that are set are passed on to the agent. None is the same as leaving an option out.
+
+    >>> options: SessionOptions = {"work_dir": ".", "yolo": True, "turn_timeout": 600}
+    >>> async with create_session(**options) as session:
+    ...     print(session.state)
+    idle
     """
+
+
+class PromptSettings(TypedDict, total=False):
+    """The options of `session.prompt()` without `output`."""
 
     timeout: Seconds
     """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
@@ -232,14 +245,20 @@ class PromptOptions(TypedDict, total=False):
     it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
 
 
-class OneShotOptions(SessionOptions, total=False):
-    """All options of `prompt()`, which has a session of its own.
+class PromptOptions(PromptSettings, total=False):
+    """All options of `session.prompt()`. They override the session's.
 
-    >>> options: OneShotOptions = {"work_dir": ".", "timeout": 600}
-    >>> result = await prompt("What is in this directory?", **options).result()
-    >>> result.text
-    'There are 3 files.'
+    >>> limits: PromptOptions = {"timeout": 600, "idle_timeout": 60}
+    >>> turn = session.prompt("Fix the tests", **limits)
     """
+
+    output: Any
+    """The value that the turn must return, by its type or JSON Schema. In an open session the model returns it in its
+    text; only the `output` of the session is a tool. Default: the session's `output`."""
+
+
+class OneShotSettings(SessionSettings, total=False):
+    """The options of `prompt()` without `output`."""
 
     timeout: Seconds
     """The time for the whole turn. The start of the agent does not count. In seconds. Default: the session's
@@ -247,6 +266,16 @@ class OneShotOptions(SessionOptions, total=False):
     budget: Budget | None
     """The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds
     it is cancelled and fails with `BudgetExceeded`. Default: no limit."""
+
+
+class OneShotOptions(OneShotSettings, SessionOptions, total=False):
+    """All options of `prompt()`, which has a session of its own.
+
+    >>> options: OneShotOptions = {"work_dir": ".", "timeout": 600}
+    >>> result = await prompt("What is in this directory?", **options).result()
+    >>> result.text
+    'There are 3 files.'
+    """
 
 
 class AgentOptions(TypedDict, total=False):

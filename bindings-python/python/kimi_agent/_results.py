@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from ._errors import MaxStepsReached, TurnCancelled
+from ._output import T_co
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ._output import OutputCheck
     from ._wire import Content, TokenUsage, ToolCallInfo
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "ConfigChoice",
     "ConfigOption",
     "HandlerFailure",
+    "OutputError",
     "PromptResult",
     "RejectedApproval",
     "SessionInfo",
@@ -83,7 +86,7 @@ class HandlerFailure:
     """
 
     handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str
-    """The kind of handler."""
+    """The kind of handler. "tool" is also the check of a value by the type in `output`."""
     tool_call: ToolCallInfo | None
     """The tool call of the request. None if there is none, or if the agent never named the call."""
     message: str
@@ -91,7 +94,29 @@ class HandlerFailure:
 
 
 @dataclass(frozen=True)
-class PromptResult:
+class OutputError:
+    """An error in a value of `output`, in `OutputInvalid.errors`.
+
+    >>> error = OutputError("/lines/0/total", "expected a positive number")
+    >>> print(error)
+    /lines/0/total: expected a positive number
+    """
+
+    pointer: str
+    """The place in the value as a JSON Pointer, for example `/lines/0/total`. Empty for the value itself."""
+    message: str
+    """The text of the error, which the model got, too."""
+
+    def __str__(self) -> str:
+        return f"{self.pointer}: {self.message}" if self.pointer else self.message
+
+
+# Fits each type, also in a result without a value.
+_NOTHING: Any = None
+
+
+@dataclass(frozen=True)
+class PromptResult(Generic[T_co]):
     """The outcome of a turn. `Turn.result` returns it.
 
     >>> result = await turn.result()
@@ -114,6 +139,10 @@ class PromptResult:
     """The approvals that were rejected, in order, at most 1,000."""
     handler_failures: list[HandlerFailure] = field(default_factory=list)
     """The handlers that failed during the turn, in order, at most 1,000."""
+    output: T_co = _NOTHING
+    """The value of the option `output`, of its type. None without the option, and if the turn was cancelled or reached
+    its limit of steps before it had a value: `raise_for_status` raises for these. In the result of an error it is plain
+    JSON."""
 
     def raise_for_status(self) -> Self:
         """Returns this result if the turn has finished.
@@ -134,7 +163,13 @@ class PromptResult:
         return self
 
 
-def result_of(outcome: dict[str, Any]) -> PromptResult:
+def value_of(outcome: dict[str, Any], check: OutputCheck | None) -> Any:
+    """Returns the value of `output` in the outcome that the core reports, of the type that has checked it."""
+    value = outcome["output"]
+    return value if value is None or check is None else check.take(value)
+
+
+def result_of(outcome: dict[str, Any]) -> PromptResult[Any]:
     """Makes a result from the outcome that the core reports."""
     return PromptResult(
         outcome["status"],
@@ -144,6 +179,7 @@ def result_of(outcome: dict[str, Any]) -> PromptResult:
         [ToolCallRecord(**call) for call in outcome["tool_calls"]],
         [RejectedApproval(**rejection) for rejection in outcome["rejected"]],
         [HandlerFailure(**failure) for failure in outcome["handler_failures"]],
+        outcome["output"],
     )
 
 

@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import os
 import weakref
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, overload
 
 from . import _native
-from ._encode import kind_of, seconds, to_jsonable
-from ._errors import InvalidOption, KimiAgentError, TurnInProgress
-from ._handlers import Handlers, encode_answer, serving_job
+from ._errors import KimiAgentError, TurnInProgress
+from ._handlers import Handlers, serving_job
 from ._hints import no_attribute, not_iterable
 from ._holders import abandon_if_lost
+from ._input import encode_input, encode_prompt_options, given_answer, request_reference
 from ._loop import LoopMailbox, called, show_messages
-from ._message import Message
 from ._opening import Opening, Owner, begun
+from ._output import T_co
 from ._stream import EventIterator, Steps, Stream, TextStream
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._interface import Answer, Begin, Callbacks, Request
-    from ._option_types import OneShotOptions, PromptOptions, Seconds, SessionOptions, UserInput
+    from ._option_types import (
+        OneShotOptions,
+        OneShotSettings,
+        PromptOptions,
+        PromptSettings,
+        Seconds,
+        SessionOptions,
+        SessionSettings,
+        UserInput,
+    )
+    from ._output import Output, OutputCheck, T
     from ._results import Capabilities, ConfigOption, PromptResult
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
 __all__ = ["Replay", "Session", "SessionOpening", "Turn", "create_session", "prompt"]
 
 
-class Turn(Stream):
+class Turn(Stream, Generic[T_co]):
     """The agent's answer to a prompt. It runs from the start, even if no loop reads it.
 
     `Session.prompt` and `prompt` return it. `async for event in turn` gives its events as they come, `turn.steps` the
@@ -55,13 +64,21 @@ class Turn(Stream):
     'finished'
     """
 
-    __slots__ = ("_handlers", "_session")
+    __slots__ = ("_check", "_handlers", "_output", "_session")
 
     def __init__(
-        self, native: _native.Turn, mailbox: LoopMailbox, handlers: Handlers, session: Session | None = None
+        self,
+        native: _native.Turn,
+        mailbox: LoopMailbox,
+        handlers: Handlers,
+        check: OutputCheck | None,
+        session: Session[Any] | None = None,
     ) -> None:
         super().__init__(native, mailbox)
         self._handlers = handlers
+        self._check = check
+        # The value of the type, once the result has been asked for.
+        self._output: tuple[Any] | None = None
         # A turn keeps its session open.
         self._session = session
 
@@ -100,10 +117,10 @@ class Turn(Stream):
     def __aiter__(self) -> EventIterator:
         return EventIterator(self)
 
-    def __await__(self) -> Generator[Any, None, PromptResult]:
+    def __await__(self) -> Generator[Any, None, PromptResult[T_co]]:
         return self.result().__await__()
 
-    async def result(self) -> PromptResult:
+    async def result(self) -> PromptResult[T_co]:
         """Waits for the end of the turn and returns its outcome.
 
         A turn that was cancelled or reached its limit of steps has a result, too. `PromptResult.raise_for_status`
@@ -118,11 +135,13 @@ class Turn(Stream):
         something else reads it or waits for it.
 
         Returns:
-            The status, the text of the last step, the tokens and the tool calls.
+            The status, the text of the last step, the value of `output`, the tokens and the tool calls.
 
         Raises:
             TurnInProgress: A handler of this turn calls this, and the two would wait for each other.
-            KimiAgentError: The error that ended the turn, for example `AgentExited` or an `RpcError`.
+            OutputInvalid: The model returned no valid value of `output`.
+            BudgetExceeded: The turn used more than a budget allows.
+            KimiAgentError: Another error that ended the turn, for example `AgentExited` or an `RpcError`.
 
         >>> result = await session.prompt("What is in this directory?").result()
         >>> result.status, result.text
@@ -135,7 +154,7 @@ class Turn(Stream):
             del self
             raise
 
-    async def _result(self, within: int | None) -> PromptResult:
+    async def _result(self, within: int | None) -> PromptResult[T_co]:
         self._mailbox.check()
         try:
             if self._reader is None and self._native.outcome() is None:
@@ -146,9 +165,11 @@ class Turn(Stream):
             self._wait_cancelled()
             del self
             raise
-        from ._results import result_of
+        from ._results import result_of, value_of
 
-        return result_of(outcome)
+        if self._output is None:
+            self._output = (value_of(outcome, self._check),)
+        return result_of({**outcome, "output": self._output[0]})
 
     async def cancel(self) -> None:
         """Cancels the turn and waits until it has ended. Does nothing if it has ended.
@@ -247,7 +268,7 @@ class Replay(Stream):
 
     __slots__ = ("_session",)
 
-    def __init__(self, native: _native.Turn, mailbox: LoopMailbox, session: Session) -> None:
+    def __init__(self, native: _native.Turn, mailbox: LoopMailbox, session: Session[Any]) -> None:
         super().__init__(native, mailbox)
         self._session = session
 
@@ -260,7 +281,7 @@ class Replay(Stream):
             not_iterable(self, "`async for`; for a list: `[event async for event in session.replay()]`")
 
 
-class Session(Owner[_native.Session]):
+class Session(Owner[_native.Session], Generic[T_co]):
     """A conversation with an agent. `create_session` opens it.
 
     One turn runs at a time. The session keeps the conversation until it is closed.
@@ -283,7 +304,7 @@ class Session(Owner[_native.Session]):
         super().__init__(native, mailbox, handlers)
         # A session keeps its agent open.
         self._origin = origin
-        self._latest: weakref.ref[Turn] | None = None
+        self._latest: weakref.ref[Turn[Any]] | None = None
 
     @property
     def id(self) -> str:
@@ -356,7 +377,15 @@ class Session(Owner[_native.Session]):
         """The last known status, from all updates: context, plan mode, MCP servers."""
         return self._native.status()
 
-    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn:
+    @overload
+    def prompt(
+        self, content: UserInput, *, output: type[T] | Output[T], **options: Unpack[PromptSettings]
+    ) -> Turn[T]: ...
+    @overload
+    def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
+    @overload
+    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]: ...
+    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]:
         """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
         Args:
@@ -365,6 +394,8 @@ class Session(Owner[_native.Session]):
                 `turn_timeout`.
             idle_timeout: The longest time in which the agent sends nothing, likewise. Default: the session's.
             budget: The most that this turn may use, as a `Budget`. Default: no limit.
+            output: The value that this turn must return, as for `create_session`. The model returns it in its text,
+                unless it equals the session's. Default: the session's.
             options: All options of `PromptOptions`. Default: those of the session.
 
         Returns:
@@ -384,8 +415,12 @@ class Session(Owner[_native.Session]):
         self._mailbox.check()
         show_messages()
         self._handlers.turn_context = contextvars.copy_context()
-        native = self._prompt(encode_input(content), encode_prompt_options(options))
-        turn = Turn(native, self._mailbox, self._handlers, self)
+        given: dict[str, Any] = dict(options)
+        output, check = self._handlers.add_output(given.pop("output", None))
+        native = self._prompt(encode_input(content), {**encode_prompt_options(given), "output": output})
+        if output is None:
+            check = self._handlers.output_check
+        turn: Turn[Any] = Turn(native, self._mailbox, self._handlers, check, self)
         self._latest = weakref.ref(turn)
         return turn
 
@@ -536,7 +571,7 @@ class Origin(Protocol):
     ) -> tuple[_native.Session, int]: ...
 
 
-class SessionOpening(Opening[tuple[_native.Session, int], Session]):
+class SessionOpening(Opening[tuple[_native.Session, int], Session[T_co]], Generic[T_co]):
     """The result of `create_session`: await it, or enter it with `async with`. Nothing starts before that.
 
     >>> opening = create_session(work_dir=".")
@@ -557,7 +592,9 @@ class SessionOpening(Opening[tuple[_native.Session, int], Session]):
     def _begin(self) -> Begin[tuple[_native.Session, int]]:
         return _native.Session.open if self._origin is None else self._origin.open
 
-    async def _made(self, begun: tuple[_native.Session, int], mailbox: LoopMailbox, handlers: Handlers) -> Session:
+    async def _made(
+        self, begun: tuple[_native.Session, int], mailbox: LoopMailbox, handlers: Handlers
+    ) -> Session[T_co]:
         native, ticket = begun
         try:
             await mailbox.wait(ticket)
@@ -567,14 +604,23 @@ class SessionOpening(Opening[tuple[_native.Session, int], Session]):
         return Session(native, mailbox, handlers, self._origin)
 
 
-def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
+@overload
+def create_session(*, output: type[T] | Output[T], **options: Unpack[SessionSettings]) -> SessionOpening[T]: ...
+@overload
+def create_session(*, output: None = None, **options: Unpack[SessionSettings]) -> SessionOpening[None]: ...
+@overload
+def create_session(**options: Unpack[SessionOptions]) -> SessionOpening[Any]: ...
+def create_session(**options: Unpack[SessionOptions]) -> SessionOpening[Any]:
     """Opens a session: starts an agent and exchanges the handshake with it.
 
     `async with create_session(work_dir=".") as session: …` closes it at the end of the block. Without a block:
     `session = await create_session(work_dir=".")` and `await session.close()`.
 
     Args:
-        options: The options of `SessionOptions`. Only options that are set reach the agent.
+        output: The value that each turn of the session must return: a pydantic model, a dataclass, a `TypedDict`, any
+            other type that pydantic takes, a JSON Schema as a dict, or an `Output`. Default: None, and turns return
+            text.
+        options: All options of `SessionOptions`. Only options that are set reach the agent.
 
     Returns:
         The session, once it is awaited or entered.
@@ -599,13 +645,20 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening:
 ONE_SHOT = ("timeout", "budget")
 
 
-def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
+@overload
+def prompt(content: UserInput, *, output: type[T] | Output[T], **options: Unpack[OneShotSettings]) -> Turn[T]: ...
+@overload
+def prompt(content: UserInput, *, output: None = None, **options: Unpack[OneShotSettings]) -> Turn[None]: ...
+@overload
+def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]: ...
+def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
     """Runs one turn in a session of its own, which is closed after it.
 
     `async for event in prompt("…", work_dir=".")`, or `result = await prompt("…").result()`.
 
     Args:
         content: Text, a content part, or a list of texts and parts.
+        output: The value that the turn must return, as for `create_session`. Default: None, and it returns text.
         options: The options of `create_session`, and two of `Session.prompt`: `timeout`, the longest time of the turn,
             and `budget`, the most that it may use. The start of the agent does not count.
 
@@ -627,73 +680,4 @@ def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
         del rest
         # As in begun().
         del options
-    return Turn(native, mailbox, handlers)
-
-
-def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of one prompt as JSON; their names and values are judged by the core."""
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        try:
-            found[name] = to_jsonable(seconds(value))
-        except TypeError:
-            # The core names what it expects instead, or an unknown name.
-            found[name] = {}
-    return found
-
-
-def encode_input(content: UserInput) -> str | list[dict[str, Any]]:
-    """The input of the program as text or as content parts of the wire."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, (Message, Mapping)):
-        parts: Any = [content]
-    elif isinstance(content, (bytes, bytearray, memoryview, Stream)) or not isinstance(content, Iterable):
-        raise _wrong_content(content)
-    else:
-        parts = content
-    found: list[dict[str, Any]] = []
-    for at, part in enumerate(parts):
-        if isinstance(part, str):
-            found.append({"type": "text", "text": part})
-        elif isinstance(part, Message) and part._wire_type == "ContentPart":
-            found.append(part.to_payload())
-        elif isinstance(part, Mapping):
-            try:
-                found.append(to_jsonable(part))
-            except TypeError as error:
-                raise InvalidOption(f"invalid option `content`: content[{at}]: {error}", "content") from None
-        else:
-            raise _wrong_content(part, f"content[{at}]: ")
-    return found
-
-
-def _wrong_content(got: object, place: str = "") -> InvalidOption:
-    expected = "expected text, a content part such as TextPart(…), or a list of these"
-    if isinstance(got, (bytes, bytearray, memoryview)):
-        hint = "; decode text first, or pass an image as `kimi_agent.image(…)`"
-    elif isinstance(got, os.PathLike):
-        hint = "; read the file's text first, or pass an image as `kimi_agent.image(path)`"
-    elif isinstance(got, Message):
-        hint = f"; a {type(got).__name__} is not a content part"
-    else:
-        hint = ""
-    kind = kind_of(got)
-    return InvalidOption(f"invalid option `content`: {place}{expected}; got {kind}{hint}", "content")
-
-
-def given_answer(answer: Answer) -> Any:
-    """The answer that `respond()` was called with, as JSON."""
-    try:
-        return encode_answer(answer)
-    except TypeError as error:
-        raise InvalidOption(f"invalid option `answer`: {error}", "answer") from None
-
-
-def request_reference(request: Request) -> tuple[str, tuple[int, int] | None]:
-    """The id of a request, and which request of which session it is, unless only the id is known."""
-    found = request if isinstance(request, str) else getattr(request, "id", None)
-    if isinstance(found, str):
-        return found, getattr(request, "_origin", None)
-    expected = "expected the request event that is to be answered, or its `id`"
-    raise InvalidOption(f"invalid option `request`: {expected}; got {kind_of(request)}", "request")
+    return Turn(native, mailbox, handlers, handlers.output_check)

@@ -15,11 +15,12 @@ threads of their own and may use them, too. Ctrl-C interrupts every wait.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _agent, _session
 from ._background import run, run_call
 from ._blocking import EventIterator, Owner, Prompter, Readable, Step, Steps, TextStream, Waiter, opened
+from ._output import T_co
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,13 +29,18 @@ if TYPE_CHECKING:
     from ._option_types import (
         AgentOptions,
         AgentSessionOptions,
+        AgentSessionSettings,
         OneShotOptions,
+        OneShotSettings,
         PromptOptions,
+        PromptSettings,
         Seconds,
         SessionOptions,
+        SessionSettings,
         StrPath,
         UserInput,
     )
+    from ._output import Output, T
     from ._results import Capabilities, ConfigOption, PromptResult, SessionInfo
     from ._wire import ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage
 
@@ -53,7 +59,7 @@ __all__ = [
 ]
 
 
-class Turn(Waiter):
+class Turn(Waiter[T_co]):
     """The agent's answer to a prompt. It runs from the start, even if no loop reads it.
 
     `Session.prompt` and `prompt` return it. `for event in turn` gives its events as they come, `turn.steps` the
@@ -107,7 +113,7 @@ class Turn(Waiter):
         """
         return TextStream(self._inner)
 
-    def result(self) -> PromptResult:
+    def result(self) -> PromptResult[T_co]:
         """Waits for the end of the turn and returns its outcome.
 
         A turn that was cancelled or reached its limit of steps has a result, too. `PromptResult.raise_for_status`
@@ -119,11 +125,13 @@ class Turn(Waiter):
         question: dismissed).
 
         Returns:
-            The status, the text of the last step, the tokens and the tool calls.
+            The status, the text of the last step, the value of `output`, the tokens and the tool calls.
 
         Raises:
             TurnInProgress: A handler of this turn calls this, and the two would wait for each other.
-            KimiAgentError: The error that ended the turn, for example `AgentExited` or an `RpcError`.
+            OutputInvalid: The model returned no valid value of `output`.
+            BudgetExceeded: The turn used more than a budget allows.
+            KimiAgentError: Another error that ended the turn, for example `AgentExited` or an `RpcError`.
 
         >>> result = session.prompt("What is in this directory?").result()
         >>> result.status, result.text
@@ -204,7 +212,7 @@ class Replay(Readable[_session.Replay]):
     __slots__ = ()
 
 
-class Session(Prompter):
+class Session(Prompter[T_co]):
     """A conversation with an agent. `create_session` opens it.
 
     One turn runs at a time. The session keeps the conversation until it is closed.
@@ -286,7 +294,18 @@ class Session(Prompter):
         """The last known status, from all updates: context, plan mode, MCP servers."""
         return self._inner.status
 
-    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn:
+    @overload
+    def prompt(
+        self, content: UserInput, *, output: type[T] | Output[T], **options: Unpack[PromptSettings]
+    ) -> Turn[T]: ...
+
+    @overload
+    def prompt(self, content: UserInput, *, output: None = None, **options: Unpack[PromptSettings]) -> Turn[T_co]: ...
+
+    @overload
+    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]: ...
+
+    def prompt(self, content: UserInput, **options: Unpack[PromptOptions]) -> Turn[Any]:
         """Sends a prompt to the agent. Returns at once, while the turn runs. One turn runs at a time.
 
         Args:
@@ -295,6 +314,8 @@ class Session(Prompter):
                 `turn_timeout`.
             idle_timeout: The longest time in which the agent sends nothing, likewise. Default: the session's.
             budget: The most that this turn may use, as a `Budget`. Default: no limit.
+            output: The value that this turn must return, as for `create_session`. The model returns it in its text,
+                unless it equals the session's. Default: the session's.
             options: All options of `PromptOptions`. Default: those of the session.
 
         Returns:
@@ -431,14 +452,29 @@ class Session(Prompter):
         run(self._inner.close(timeout))
 
 
-def create_session(**options: Unpack[SessionOptions]) -> Session:
+@overload
+def create_session(*, output: type[T] | Output[T], **options: Unpack[SessionSettings]) -> Session[T]: ...
+
+
+@overload
+def create_session(*, output: None = None, **options: Unpack[SessionSettings]) -> Session[None]: ...
+
+
+@overload
+def create_session(**options: Unpack[SessionOptions]) -> Session[Any]: ...
+
+
+def create_session(**options: Unpack[SessionOptions]) -> Session[Any]:
     """Opens a session: starts an agent and exchanges the handshake with it.
 
     `with create_session(work_dir=".") as session: …` closes it at the end of the block. Without a block:
     `session = create_session(work_dir=".")` and `session.close()`.
 
     Args:
-        options: The options of `SessionOptions`. Only options that are set reach the agent.
+        output: The value that each turn of the session must return: a pydantic model, a dataclass, a `TypedDict`, any
+            other type that pydantic takes, a JSON Schema as a dict, or an `Output`. Default: None, and turns return
+            text.
+        options: All options of `SessionOptions`. Only options that are set reach the agent.
 
     Returns:
         The session.
@@ -462,13 +498,26 @@ def create_session(**options: Unpack[SessionOptions]) -> Session:
     return Session(opened(opening))
 
 
-def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn:
+@overload
+def prompt(content: UserInput, *, output: type[T] | Output[T], **options: Unpack[OneShotSettings]) -> Turn[T]: ...
+
+
+@overload
+def prompt(content: UserInput, *, output: None = None, **options: Unpack[OneShotSettings]) -> Turn[None]: ...
+
+
+@overload
+def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]: ...
+
+
+def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
     """Runs one turn in a session of its own, which is closed after it.
 
     `for event in prompt("…", work_dir=".")`, or `result = prompt("…").result()`.
 
     Args:
         content: Text, a content part, or a list of texts and parts.
+        output: The value that the turn must return, as for `create_session`. Default: None, and it returns text.
         options: The options of `create_session`, and two of `Session.prompt`: `timeout`, the longest time of the turn,
             and `budget`, the most that it may use. The start of the agent does not count.
 
@@ -505,10 +554,20 @@ class Agent(Owner[_agent.Agent]):
 
     __slots__ = ()
 
-    def create_session(self, **options: Unpack[AgentSessionOptions]) -> Session:
+    @overload
+    def create_session(self, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]) -> Session[T]: ...
+
+    @overload
+    def create_session(self, *, output: None = None, **options: Unpack[AgentSessionSettings]) -> Session[None]: ...
+
+    @overload
+    def create_session(self, **options: Unpack[AgentSessionOptions]) -> Session[Any]: ...
+
+    def create_session(self, **options: Unpack[AgentSessionOptions]) -> Session[Any]:
         """Opens a session of this agent: `with agent.create_session(work_dir=".") as session: …`.
 
         Args:
+            output: The value that each turn of the session must return, as for `create_session`. Default: None.
             options: The options of `create_session` without those of the agent's process.
 
         Returns:
@@ -527,11 +586,25 @@ class Agent(Owner[_agent.Agent]):
         del options
         return Session(opened(opening))
 
-    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session:
+    @overload
+    def resume(
+        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
+    ) -> Session[T]: ...
+
+    @overload
+    def resume(
+        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
+    ) -> Session[None]: ...
+
+    @overload
+    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]: ...
+
+    def resume(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]:
         """Resumes a session. The same as `create_session` with a `session_id`.
 
         Args:
             session_id: The id of the session.
+            output: The value that each turn of the session must return, as for `create_session`. Default: None.
             options: The options of `create_session`.
 
         Returns:
@@ -547,16 +620,30 @@ class Agent(Owner[_agent.Agent]):
         ...     print(session.id == session_id)
         True
         """
-        opening = self._inner.resume(session_id, **options)  # pyright: ignore[reportArgumentType]
+        opening = self._inner.resume(session_id, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
         # They may be secret, and reports of errors may show what frames hold.
         del options
         return Session(opened(opening))
 
-    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session:
+    @overload
+    def fork(
+        self, session_id: str, /, *, output: type[T] | Output[T], **options: Unpack[AgentSessionSettings]
+    ) -> Session[T]: ...
+
+    @overload
+    def fork(
+        self, session_id: str, /, *, output: None = None, **options: Unpack[AgentSessionSettings]
+    ) -> Session[None]: ...
+
+    @overload
+    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]: ...
+
+    def fork(self, session_id: str, /, **options: Unpack[AgentSessionOptions]) -> Session[Any]:
         """Opens a session that begins with the history of another, which does not change.
 
         Args:
             session_id: The id of the other session.
+            output: The value that each turn of the session must return, as for `create_session`. Default: None.
             options: The options of `create_session`.
 
         Returns:
@@ -570,7 +657,7 @@ class Agent(Owner[_agent.Agent]):
         ...     print(other.id == session.id)
         False
         """
-        opening = self._inner.fork(session_id, **options)  # pyright: ignore[reportArgumentType]
+        opening = self._inner.fork(session_id, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
         # They may be secret, and reports of errors may show what frames hold.
         del options
         return Session(opened(opening))

@@ -1,0 +1,200 @@
+"""`Output`: the value that a turn must return. `OutputCheck`: the check of values, which the core calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
+
+from ._encode import kind_of, to_jsonable
+from ._errors import InvalidOption
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from ._type_schema import TypeSchema
+
+    T = TypeVar("T")
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    # Defaults of type variables need Python 3.13 or typing_extensions.
+    from typing import TypeVar
+
+    T = TypeVar("T")
+    T_co = TypeVar("T_co", covariant=True)
+
+__all__ = ["Output", "OutputCheck", "T", "T_co", "read_output"]
+
+# These are not types, and the core names what it expects instead. `str` is one, `"str"` is not.
+_VALUES = (str, bytes, bytearray, bool, int, float, list, tuple, set, frozenset)
+
+
+class Output(Generic[T_co]):
+    """The value that a turn must return, with details. For the option `output` of a session or a prompt.
+
+    The option also takes the type or the JSON Schema itself, which is the same as an `Output` with all defaults.
+
+    Args:
+        schema: A pydantic model, a dataclass, a `TypedDict` or any other type that pydantic's `TypeAdapter` takes, or
+            a JSON Schema as a dict. Types need pydantic: `pip install "kimi-agent[tools]"`.
+        name: The name of the tool that takes the value: at most 64 letters, digits, `_` and `-`. Default:
+            "final_result".
+        description: A description of the value, which the model reads. Default: None.
+        mode: How the model returns the value: "tool" (it calls a tool of the SDK), "text" (the value is taken from its
+            answer), or "auto" (the tool if the SDK can offer it and the agent takes tools, else the text). Default:
+            "auto".
+        retries: How often the SDK asks for another value if one is invalid or missing. Default: 2.
+
+    Raises:
+        ImportError: Pydantic is not installed, and the schema is a type.
+        InvalidOption: The type cannot be described with a JSON Schema.
+
+    >>> review = Output({"type": "object"}, name="submit_review", retries=5)
+    >>> review.name
+    'submit_review'
+    """
+
+    __slots__ = ("_description", "_mode", "_name", "_retries", "_schema", "_type_schema")
+
+    @overload
+    def __init__(
+        self: Output[T],
+        schema: type[T],
+        *,
+        name: str = ...,
+        description: str | None = ...,
+        mode: Literal["auto", "tool", "text"] = ...,
+        retries: int = ...,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Output[Any],
+        schema: Any,
+        *,
+        name: str = ...,
+        description: str | None = ...,
+        mode: Literal["auto", "tool", "text"] = ...,
+        retries: int = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        name: str = "final_result",
+        description: str | None = None,
+        mode: Literal["auto", "tool", "text"] = "auto",
+        retries: int = 2,
+    ) -> None:
+        self._schema = schema
+        self._name = name
+        self._description = description
+        self._mode: Literal["auto", "tool", "text"] = mode
+        self._retries = retries
+        self._type_schema = _type_schema(schema)
+
+    @property
+    def schema(self) -> Any:
+        """The type or the JSON Schema that it was made with."""
+        return self._schema
+
+    @property
+    def json_schema(self) -> Any:
+        """The JSON Schema that the model gets."""
+        return self._schema if self._type_schema is None else self._type_schema.json_schema
+
+    @property
+    def name(self) -> str:
+        """The name of the tool that takes the value."""
+        return self._name
+
+    @property
+    def description(self) -> str | None:
+        """The description of the value."""
+        return self._description
+
+    @property
+    def mode(self) -> Literal["auto", "tool", "text"]:
+        """How the model returns the value."""
+        return self._mode
+
+    @property
+    def retries(self) -> int:
+        """How often the SDK asks for another value."""
+        return self._retries
+
+    def __repr__(self) -> str:
+        schema = self._schema
+        return f"Output({schema.__qualname__ if isinstance(schema, type) else repr(schema)}, name={self._name!r})"
+
+    def _to_json(self) -> dict[str, Any]:
+        """The option as the core takes it, without the number of the check."""
+        fields = {name: getattr(self, name) for name in ("name", "description", "mode", "retries")}
+        try:
+            given: dict[str, Any] = to_jsonable({"schema": self.json_schema, **fields})
+        except TypeError as error:
+            raise InvalidOption(f"invalid option `output`: {error}", "output") from None
+        return given
+
+
+class OutputCheck:
+    """The check of values by a type. It is called like a handler, and keeps the last valid value for the result."""
+
+    __slots__ = ("__weakref__", "_schema", "_valid", "has_failed")
+
+    # As of a handler that is a plain function.
+    name: ClassVar[str] = "the check of `output`"
+    asynchronous: ClassVar[bool] = False
+
+    def __init__(self, schema: TypeSchema) -> None:
+        self._schema = schema
+        self._valid: tuple[str, Any] | None = None
+        self.has_failed = False
+
+    def function(self, value: Any) -> Any:
+        """Returns the errors of a JSON value that matches the schema."""
+        found, errors = self._schema.read(value)
+        if not errors:
+            # As text, because True and 1 are equal in Python.
+            self._valid = (json.dumps(value), found)
+        return errors
+
+    def take(self, value: Any) -> Any:
+        """Returns the value of the type for a JSON value that was valid."""
+        valid, self._valid = self._valid, None
+        if valid is not None and valid[0] == json.dumps(value):
+            return valid[1]
+        # A later turn of the session has been checked since then.
+        return self._schema.parse(value)
+
+
+def read_output(given: Any) -> tuple[Any, OutputCheck | None]:
+    """Returns the option as JSON for the core, and the check of its values.
+
+    Raises:
+        InvalidOption: The value is of a wrong kind.
+    """
+    if given is None:
+        return None, None
+    output = given if isinstance(given, Output) else Output(given)
+    schema = output._type_schema
+    return output._to_json(), None if schema is None else OutputCheck(schema)
+
+
+def _type_schema(schema: Any) -> TypeSchema | None:
+    if schema is None or isinstance(schema, Mapping):
+        return None
+    if isinstance(schema, _VALUES):
+        expected = "expected a type, a JSON Schema as a dict, or an Output with one of them"
+        raise InvalidOption(f"invalid option `output`: {expected}; got {kind_of(schema)}", "output")
+    try:
+        from ._type_schema import TypeSchema
+    except ImportError as error:
+        raise ImportError(
+            f'`output` with a type needs pydantic 2: pip install "kimi-agent[tools]" ({error}). '
+            "A JSON Schema as a dict does not need it.",
+            name=error.name,
+        ) from error
+    try:
+        return TypeSchema(schema)
+    except TypeError as error:
+        raise InvalidOption(f"invalid option `output`: {error}", "output") from error
