@@ -77,6 +77,7 @@ SCRIPTS: dict[str, Any] = {
     "SessionInfo": ACP,
     "Notification": [[{"event": {"type": "Notification", "payload": NOTIFICATION}}]],
     "BudgetExceeded": [[{"step": 1}, {"step": 2}, {"text": "Second step."}, {"step": 3}, {"wait_cancel": True}]],
+    "OutputInvalid": [[{"text": "There are 3 files."}]] * 3,
     "MaxStepsReached": [{"actions": [{"text": "I am not done."}], "status": "max_steps_reached", "steps": 5}],
 }
 

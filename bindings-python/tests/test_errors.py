@@ -41,6 +41,7 @@ CODES = {
     "turn_cancelled": "TurnCancelled",
     "max_steps_reached": "MaxStepsReached",
     "budget_exceeded": "BudgetExceeded",
+    "output_invalid": "OutputInvalid",
     "internal_error": "KimiAgentError",
 }
 
@@ -81,6 +82,15 @@ ERRORS: list[tuple[KimiAgentError, str]] = [
     (
         from_native("budget_exceeded", "too much", {"option": "budget", "counter": "steps", "limit": 2, "used": 3}),
         f"BudgetExceeded('too much', option='budget', counter='steps', limit=2, used=3, result={NOTHING})",
+    ),
+    (
+        from_native(
+            "output_invalid",
+            "no value",
+            {"attempts": 3, "text": "{}", "errors": [{"pointer": "/n", "message": "Field required"}]},
+        ),
+        "OutputInvalid('no value', attempts=3, text='{}', "
+        f"errors=[OutputError(pointer='/n', message='Field required')], result={NOTHING})",
     ),
     (from_native("max_steps_reached", "enough", {"steps": 3}), "MaxStepsReached('enough', steps=3)"),
 ]

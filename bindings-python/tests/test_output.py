@@ -245,10 +245,11 @@ def test_blocking_api_returns_value() -> None:
 
 
 async def test_checks_end_with_their_turns() -> None:
-    async with open_session(says("1"), says("2"), says("3")) as session:
-        for _ in range(3):
-            turn = session.prompt("Go", output=int)
-            await turn.result()
+    async with open_session(says("1"), says("2")) as session:
+        turn = session.prompt("Go", output=int)
+        await turn.result()
+        turn = session.prompt("Go", output=int)
+        await turn.result()
         assert len(session._handlers._checks) == 1
         del turn
         gc.collect()
@@ -264,7 +265,12 @@ def test_output_has_its_details() -> None:
     encoded, check = read_output(output)
     assert check is not None
     assert encoded == {
-        "schema": Line.model_json_schema(schema_generator=kimi_agent._type_schema.PlainJsonSchema),
+        "schema": {
+            "type": "object",
+            "properties": {"total": {"type": "integer"}},
+            "required": ["total"],
+            "title": "Line",
+        },
         "name": "line",
         "description": None,
         "mode": "tool",

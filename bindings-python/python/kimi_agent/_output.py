@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
@@ -154,14 +153,13 @@ class OutputCheck:
         """Returns the errors of a JSON value that matches the schema."""
         found, errors = self._schema.read(value)
         if not errors:
-            # As text, because True and 1 are equal in Python.
-            self._valid = (json.dumps(value), found)
+            self._valid = (self._schema.text(value), found)
         return errors
 
     def take(self, value: Any) -> Any:
         """Returns the value of the type for a JSON value that was valid."""
         valid, self._valid = self._valid, None
-        if valid is not None and valid[0] == json.dumps(value):
+        if valid is not None and valid[0] == self._schema.text(value):
             return valid[1]
         # A later turn of the session has been checked since then.
         return self._schema.parse(value)

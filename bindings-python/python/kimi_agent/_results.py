@@ -111,8 +111,9 @@ class OutputError:
         return f"{self.pointer}: {self.message}" if self.pointer else self.message
 
 
-# Fits each type, also in a result without a value.
-_NOTHING: Any = None
+def _no_value() -> Any:
+    """The value of a result without one, for each type."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class PromptResult(Generic[T_co]):
     """The approvals that were rejected, in order, at most 1,000."""
     handler_failures: list[HandlerFailure] = field(default_factory=list)
     """The handlers that failed during the turn, in order, at most 1,000."""
-    output: T_co = _NOTHING
+    output: T_co = field(default_factory=_no_value)
     """The value of the option `output`, of its type. None without the option, and if the turn was cancelled or reached
     its limit of steps before it had a value: `raise_for_status` raises for these. In the result of an error it is plain
     JSON."""

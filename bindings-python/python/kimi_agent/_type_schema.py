@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -32,10 +32,15 @@ class TypeSchema:
     def __init__(self, kind: Any) -> None:
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
-            self.json_schema = self._adapter.json_schema(schema_generator=PlainJsonSchema)
+            self.json_schema = self._adapter.json_schema(schema_generator=_OutputSchema)
         except NOT_DESCRIBED as error:
             text = error.message if isinstance(error, PydanticUserError) else str(error)
             raise TypeError(f"the type cannot be described with a JSON Schema: {text}") from error
+
+    @staticmethod
+    def text(value: Any) -> str:
+        """Returns a JSON value as text, in which `true` is not equal to `1`."""
+        return json.dumps(value)
 
     def parse(self, value: Any) -> Any:
         """Makes a value of the type from a JSON value.
@@ -102,3 +107,10 @@ class PlainJsonSchema(GenerateJsonSchema):
                 if body.get("title") == name:
                     del body["title"]
         return found
+
+
+class _OutputSchema(PlainJsonSchema):
+    """Keeps the order of keys, so that a schema that a program gives reaches the model as it was written."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from output import print_line
+from pydantic import AfterValidator, ValidationError, WithJsonSchema
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Reject, TerminalResult, ToolReturnValue
+from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Output, Reject, TerminalResult, ToolReturnValue
 
 if TYPE_CHECKING:
     from apis import Api, Record
 
-__all__ = ["HANG", "Records", "answer_of", "make_options"]
+__all__ = ["HANG", "Records", "answer_of", "make_options", "make_output"]
 
 HANG = object()
 """The decision of a behaviour that never returns."""
@@ -37,6 +39,10 @@ class Records:
         if self.trace_handlers:
             print_line({"handler": "tool", "name": name, "arguments": arguments})
 
+    def output_checked(self, value: Any) -> None:
+        if self.trace_handlers:
+            print_line({"handler": "output", "value": value})
+
 
 def make_options(described: dict[str, Any], executable: list[str] | None, records: Records, api: Api) -> dict[str, Any]:
     """Options of a session or an agent from a scenario's. Wrong ones are the package's to refuse."""
@@ -52,9 +58,45 @@ def make_options(described: dict[str, Any], executable: list[str] | None, record
         options["tools"] = [_tool(item, records, api) for item in options["tools"]]
     if isinstance(options.get("hooks"), list):
         options["hooks"] = [_hook(item, records, api) for item in options["hooks"]]
+    if "output" in options:
+        options["output"] = make_output(options["output"], records)
     if options.get("executable") is None and executable is not None:
         options["executable"] = executable
     return options
+
+
+def make_output(described: Any, records: Records) -> Any:
+    """The option `output`. A check of its values is the type's, which has the schema of the scenario."""
+    if not isinstance(described, dict):
+        return described
+    details = {name: value for name, value in described.items() if name not in ("schema", "check")}
+    schema: Any = described.get("schema")
+    if "check" in described:
+        check = _checker(described["check"]["answers"], records)
+        schema = Annotated[Any, AfterValidator(check), WithJsonSchema(schema)]
+    return Output(schema, **details)
+
+
+def _checker(answers: list[Any], records: Records) -> Decide:
+    answer = _in_turn(answers)
+
+    def check(value: Any) -> Any:
+        records.output_checked(value)
+        given = _given(answer())
+        if given is HANG:
+            threading.Event().wait()
+        if given:
+            raise ValidationError.from_exception_data("output", [_violation(each, value) for each in given])
+        return value
+
+    return check
+
+
+def _violation(described: Any, value: Any) -> InitErrorDetails:
+    pointer, message = ("", described) if isinstance(described, str) else (described["pointer"], described["message"])
+    names = [name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/")[1:]]
+    location = tuple(int(name) if name.isdigit() else name for name in names)
+    return InitErrorDetails(type=PydanticCustomError("scenario", message), loc=location, input=value)
 
 
 def answer_of(value: Any) -> Any:
@@ -65,16 +107,12 @@ def answer_of(value: Any) -> Any:
 
 
 def _answerer(kind: str, answers: list[Any], records: Records) -> Decide:
-    """Answers used in their order, the last one again and again."""
-    lock = threading.Lock()
-    used = 0
+    """Answers used in their order."""
+    next_answer = _in_turn(answers)
 
     def decide(request: Any) -> Any:
-        nonlocal used
         records.called(kind, request)
-        with lock:
-            answer = answers[min(used, len(answers) - 1)] if answers else None
-            used += 1
+        answer = next_answer()
         given = _given(answer)
         returned = isinstance(answer, dict) and "return" in answer
         if kind == "terminal" and not returned and isinstance(given, dict):
@@ -82,6 +120,21 @@ def _answerer(kind: str, answers: list[Any], records: Records) -> Decide:
         return answer_of(given if returned else _to_question(request, given))
 
     return decide
+
+
+def _in_turn(answers: list[Any]) -> Callable[[], Any]:
+    """Returns one answer after the other, the last one again and again."""
+    lock = threading.Lock()
+    used = 0
+
+    def take() -> Any:
+        nonlocal used
+        with lock:
+            answer = answers[min(used, len(answers) - 1)] if answers else None
+            used += 1
+        return answer
+
+    return take
 
 
 def _to_question(request: Any, answer: Any) -> Any:

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from kimi_agent import BudgetExceeded, Event, KimiAgentError, PromptResult
+from kimi_agent import BudgetExceeded, Event, KimiAgentError, OutputInvalid, PromptResult
 
 __all__ = ["Line", "canonical", "outcome", "print_done", "print_error", "print_event", "print_line", "print_tool_call"]
 
@@ -49,13 +49,15 @@ def print_error(op: Line, error: KimiAgentError) -> None:
     if op.get("fields") is True:
         names = ("message", "data", "stderr", "steps", "counter", "limit", "used")
         fields = {name: getattr(error, name, None) for name in names}
-        if isinstance(error, BudgetExceeded) and error.result is not None:
+        if isinstance(error, OutputInvalid):
+            fields.update(attempts=error.attempts, text=error.text, errors=[vars(each) for each in error.errors])
+        if isinstance(error, (BudgetExceeded, OutputInvalid)):
             fields["result"] = outcome(error.result)
         line["fields"] = {name: value for name, value in fields.items() if value is not None}
     print_line(line)
 
 
-def outcome(result: PromptResult, details: bool = False) -> Line:
+def outcome(result: PromptResult[Any], details: bool = False) -> Line:
     """The outcome of a turn; `details` are its tool calls, rejections and failures."""
     line: Line = {
         "status": result.status,
@@ -63,6 +65,8 @@ def outcome(result: PromptResult, details: bool = False) -> Line:
         "text": result.text,
         "usage": result.usage.to_payload(),
     }
+    if result.output is not None:
+        line["output"] = result.output
     if details:
         line["tool_calls"] = [
             {**_told(call), "timed": call.duration is not None and call.duration >= 0} for call in result.tool_calls

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from apis import Api, Job
-from behaviour import Records, answer_of, make_options
+from behaviour import Records, answer_of, make_options, make_output
 from output import Line, canonical, outcome, print_done, print_error, print_event, print_line, print_tool_call
 
 from kimi_agent import ApprovalRequest, Event, KimiAgentError, QuestionRequest, testing
@@ -116,7 +116,7 @@ class Player:
             await self._api.call(agent.close, **({"timeout": op["timeout"]} if "timeout" in op else {}))
 
     async def _do_prompt(self, op: Line) -> None:
-        self._turns[_name(op)] = Held(self._opened(op).prompt(_input(op), **op.get("prompt_options", {})))
+        self._turns[_name(op)] = Held(self._opened(op).prompt(_input(op), **self._prompt_options(op)))
 
     async def _do_next(self, op: Line) -> Line | None:
         left, until = op.get("count"), op.get("until")
@@ -246,7 +246,7 @@ class Player:
         del held, self._turns[_name(op)]
 
     async def _do_one_shot(self, op: Line) -> Line:
-        turn = self._api.one_shot(_input(op), {**self._options(op), **op.get("prompt_options", {})})
+        turn = self._api.one_shot(_input(op), {**self._options(op), **self._prompt_options(op)})
         async for event in self._api.iterate(turn):
             self._show(event)
         return outcome(await self._api.call(turn.result))
@@ -357,6 +357,12 @@ class Player:
         if "resume" in op and "agent" not in op:
             described["session_id"] = self._opened({"session": op["resume"]}).id
         return make_options(described, None if "agent" in op else self._executable, self._records, self._api)
+
+    def _prompt_options(self, op: Line) -> dict[str, Any]:
+        options = dict(op.get("prompt_options", {}))
+        if "output" in options:
+            options["output"] = make_output(options["output"], self._records)
+        return options
 
     def _agent(self, op: Line) -> Any:
         agent = self._agents.get(_agent_name(op))
