@@ -72,6 +72,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "PolicyVerdict.decision": _OWN_TESTS,
         "PolicyVerdict.rule": _OWN_TESTS,
         "PolicyVerdict.source": _OWN_TESTS,
+        "Output.schema": _OWN_TESTS,
         "printable": _OWN_TESTS,
         "ApprovalRequest.options": _OWN_TESTS,
         "ToolCall.synthesized": _OWN_TESTS,

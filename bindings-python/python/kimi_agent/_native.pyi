@@ -82,7 +82,8 @@ class Session:
 
         `options` are those of `SessionOptions` as JSON values, None meaning unset, without the functions; `tools` as
         `[{"name", "description", "parameters", "timeout"}]`, `hooks` as `[{"event", "matcher", "timeout",
-        "on_error"}]`. Raises for a wrong option.
+        "on_error"}]`, `output` as `{"schema", "name", "description", "mode", "retries", "check"}`, where `check` is the
+        index of its jobs. Raises for a wrong option.
         """
     @staticmethod
     def one_shot(
