@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import enum
 import gc
 import logging
@@ -98,6 +99,8 @@ KINDS: list[tuple[Any, str, Any]] = [
     (list[Point], '[{"x": 1}]', [Point(1)]),
     (tuple[int, str], '[1, "a"]', (1, "a")),
     (int, "3", 3),
+    # Its schema has a pattern with a look-ahead.
+    (decimal.Decimal, '"0.10"', decimal.Decimal("0.10")),
     (bool, "false", False),
     (int | None, "null", None),
     (Pet, '{"kind": "dog"}', Dog(kind="dog")),
