@@ -63,6 +63,7 @@ TYPESCRIPT_TYPES = {
     "bytes": "number",
     "duration": "number",
     "budget": "Budget",
+    "output": "S",
     "object": "AnyObject",
     "objects": "readonly AnyObject[]",
     "texts": "readonly string[]",
@@ -224,6 +225,7 @@ import type {
   TerminalHandler,
   WriteFileHandler,
 } from "./handler-types.js";
+import type { OutputSchema } from "./output.js";
 import type { Policy, PolicyRules } from "./policy.js";
 import type { ExternalTool } from "./tool.js";
 import type { AnyObject } from "./tool-schema.js";
@@ -241,8 +243,11 @@ type ProcessOption = %(process)s;
 export type AgentOptions = Pick<SessionOptions, ProcessOption | %(both)s | "signal">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
-export type AgentSessionOptions = Omit<SessionOptions, ProcessOption>;
+export type AgentSessionOptions<%(output)s> = Omit<SessionOptions<S>, ProcessOption>;
 """
+
+# The type of `output`, from which the type of the result follows.
+OUTPUT_PARAMETER = "S extends OutputSchema | undefined = OutputSchema | undefined"
 
 SIGNAL = (
     "Gives up the opening when it is aborted: the signal's reason is thrown, and the agent is ended. It has no effect "
@@ -325,7 +330,7 @@ def comment(text: str) -> str:
 
 
 def interface(name: str, doc: str, options: list[Option], smallest: int) -> list[str]:
-    lines = [doc, f"export interface {name} {{"]
+    lines = [doc, f"export interface {name}<{OUTPUT_PARAMETER}> {{"]
     for option in options:
         lines.append(comment(sentences(option, "node", smallest=smallest)))
         lines.append(f"  {option['node_name']}?: {TYPESCRIPT_TYPES[option['kind']]} | undefined;")
@@ -345,7 +350,7 @@ def typescript(catalog: dict[str, Any]) -> str:
     def names(scope: str) -> str:
         return " | ".join(f'"{option["node_name"]}"' for option in options if option["scope"] == scope)
 
-    footer = TYPESCRIPT_FOOTER % {"process": names("agent"), "both": names("both")}
+    footer = TYPESCRIPT_FOOTER % {"process": names("agent"), "both": names("both"), "output": OUTPUT_PARAMETER}
     return "\n".join([TYPESCRIPT_HEADER, *lines, footer])
 
 

@@ -43,8 +43,9 @@ export interface Callbacks {
  * - `readable`: a turn has events to drain. Follows a `drain()` that returned null, once.
  * - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
  * - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
- *   `index` the place of a tool or hook in the options. The payload is the request, the tool's arguments, the event or the
- *   line. `inTurn` says whether the session's running turn waits for the handler, `origin` which request the payload is.
+ *   `index` the place of a tool or hook in the options, or the number of an output's check. The payload is the request, the
+ *   tool's arguments, the value of an output, the event or the line. `inTurn` says whether the session's running turn waits
+ *   for the handler, `origin` which request the payload is.
  * - `cancel_job`: a job was withdrawn.
  * - `log`: a record of the log, up to the level that `setLogLevel()` set.
  */
@@ -53,7 +54,7 @@ export type Delivery =
   | { type: 'failed'; ticket: number; error: NativeError }
   | { type: 'readable'; turn: number }
   | { type: 'settled'; turn: number }
-  | { type: 'job'; id: number; owner: number; kind: 'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal'; index?: number; payloadJson: string; inTurn: boolean; origin?: RequestOrigin }
+  | { type: 'job'; id: number; owner: number; kind: 'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output'; index?: number; payloadJson: string; inTurn: boolean; origin?: RequestOrigin }
   | { type: 'cancel_job'; id: number }
   | { type: 'log'; level: 'error' | 'warn' | 'info' | 'debug' | 'trace'; target: string; message: string };
 
@@ -85,6 +86,18 @@ export interface ExceededBudget {
   limit: number
   /** The amount that was used. */
   used: number
+  /** The result of the turn up to its end, as JSON. */
+  resultJson: string
+}
+
+/** The end of a turn without a valid value of structured output. */
+export interface InvalidOutput {
+  /** How many values were invalid or missing. */
+  attempts: number
+  /** The last attempt. */
+  text: string
+  /** The violations of the last attempt. */
+  errors: Array<OutputError>
   /** The result of the turn up to its end, as JSON. */
   resultJson: string
 }
@@ -161,6 +174,8 @@ export interface NativeError {
   hint?: string
   /** Of `budget_exceeded`: what was exceeded. */
   budget?: ExceededBudget
+  /** Of `output_invalid`: the attempts. */
+  output?: InvalidOutput
 }
 
 /** A session. If it is garbage collected, it is closed in the background. */
@@ -273,6 +288,14 @@ export interface Opening {
   session: NativeSession
   /** The ticket. */
   ticket: number
+}
+
+/** A violation in a value of structured output. */
+export interface OutputError {
+  /** The place, as a JSON Pointer. */
+  pointer: string
+  /** The violation. */
+  message: string
 }
 
 /** A folder of files that only this user can read. It is made with its first file. */

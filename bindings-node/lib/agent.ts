@@ -9,6 +9,7 @@ import { callNative } from "./errors.js";
 import { Handlers } from "./handlers.js";
 import type { AgentOptions, AgentSessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
+import type { OutputOf, OutputSchema } from "./output.js";
 import { type CloseOptions, Session } from "./session.js";
 import { takeSignal } from "./signal.js";
 
@@ -95,7 +96,9 @@ export class Agent implements AsyncDisposable {
    * const session = await agent.createSession({ workDir: "." });
    * ```
    */
-  async createSession(options: AgentSessionOptions = {}): Promise<Session> {
+  async createSession<S extends OutputSchema | undefined = undefined>(
+    options: AgentSessionOptions<S> = {},
+  ): Promise<Session<OutputOf<S>>> {
     return this.#open(null, null, checkedOptions("createSession()", options));
   }
 
@@ -114,7 +117,10 @@ export class Agent implements AsyncDisposable {
    * if (latest) await agent.resume(latest.id, { workDir: latest.workDir });
    * ```
    */
-  async resume(sessionId: string, options: Omit<AgentSessionOptions, "sessionId"> = {}): Promise<Session> {
+  async resume<S extends OutputSchema | undefined = undefined>(
+    sessionId: string,
+    options: Omit<AgentSessionOptions<S>, "sessionId"> = {},
+  ): Promise<Session<OutputOf<S>>> {
     return this.#open(existingSession("resume", sessionId), null, options);
   }
 
@@ -134,7 +140,10 @@ export class Agent implements AsyncDisposable {
    * await variant.prompt("Try the other approach.").result();
    * ```
    */
-  async fork(sessionId: string, options: Omit<AgentSessionOptions, "sessionId"> = {}): Promise<Session> {
+  async fork<S extends OutputSchema | undefined = undefined>(
+    sessionId: string,
+    options: Omit<AgentSessionOptions<S>, "sessionId"> = {},
+  ): Promise<Session<OutputOf<S>>> {
     return this.#open(null, existingSession("fork", sessionId), options);
   }
 
@@ -207,14 +216,18 @@ export class Agent implements AsyncDisposable {
     return this.close();
   }
 
-  async #open(resume: string | null, fork: string | null, options: AgentSessionOptions): Promise<Session> {
+  async #open<Value>(
+    resume: string | null,
+    fork: string | null,
+    options: AgentSessionOptions,
+  ): Promise<Session<Value>> {
     const opener = {
       agent: this,
       signal: this.#signal,
       open: ({ optionsJson, callbacks }: PreparedOptions): Opening =>
         this.#native.createSession(resume, fork, optionsJson, callbacks),
     };
-    const session = await Session.open(this.#bridge, options, opener);
+    const session = await Session.open<Value>(this.#bridge, options, opener);
     this.#signal = undefined;
     return session;
   }

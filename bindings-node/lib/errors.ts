@@ -3,6 +3,7 @@
 import type { NativeError } from "./addon.js";
 import type { BudgetCounter } from "./budget.js";
 import { ERRORS_PAGE } from "./errors-page.js";
+import type { OutputError } from "./output.js";
 import { PromptResult, type ResultFields } from "./result.js";
 
 /** The stable name of an error. */
@@ -26,7 +27,8 @@ export type ErrorCode =
   | "auth_expired"
   | "turn_cancelled"
   | "max_steps_reached"
-  | "budget_exceeded";
+  | "budget_exceeded"
+  | "output_invalid";
 
 /** The codes of errors that come as an agent's answer to a call. */
 export type RpcErrorCode =
@@ -515,6 +517,47 @@ export class BudgetExceeded extends KimiAgentError {
   }
 }
 
+/**
+ * The turn has no valid value for its `output`, after all attempts.
+ *
+ * @example
+ * ```ts
+ * const review = z.object({ approved: z.boolean() });
+ * try {
+ *   await session.prompt("Review the last commit", { output: review }).result();
+ * } catch (error) {
+ *   if (!(error instanceof OutputInvalid)) throw error;
+ *   for (const { pointer, message } of error.errors) console.error(pointer, message);
+ *   console.error(`${error.attempts} attempts; the last one was: ${error.text}`);
+ * }
+ * ```
+ */
+export class OutputInvalid extends KimiAgentError {
+  override readonly code = "output_invalid";
+  /** How many values were invalid or missing. */
+  readonly attempts: number;
+  /** The last attempt: the text of the answer, or the arguments of the call. Above 64 KiB it is cut. */
+  readonly text: string;
+  /** The violations of the last attempt, at most 20. */
+  readonly errors: readonly OutputError[];
+  /** The result of the turn up to its end: its tool calls, its tokens, and the last text that it said. */
+  readonly result: PromptResult;
+
+  /**
+   * Makes the error, for tests of a program.
+   *
+   * @param message - The message.
+   * @param fields - The properties. Default: no attempt, and an empty result.
+   */
+  constructor(message: string, fields: Partial<Pick<OutputInvalid, "attempts" | "text" | "errors" | "result">> = {}) {
+    super(message);
+    this.attempts = fields.attempts ?? 0;
+    this.text = fields.text ?? "";
+    this.errors = fields.errors ?? [];
+    this.result = fields.result ?? new PromptResult(NOTHING);
+  }
+}
+
 // Not `constructor.name`, which minifiers change.
 const CLASSES: Readonly<Record<ErrorCode, readonly [name: string, { readonly prototype: KimiAgentError }]>> = {
   internal_error: ["KimiAgentError", KimiAgentError],
@@ -537,6 +580,7 @@ const CLASSES: Readonly<Record<ErrorCode, readonly [name: string, { readonly pro
   turn_cancelled: ["TurnCancelled", TurnCancelled],
   max_steps_reached: ["MaxStepsReached", MaxStepsReached],
   budget_exceeded: ["BudgetExceeded", BudgetExceeded],
+  output_invalid: ["OutputInvalid", OutputInvalid],
 };
 for (const [code, [name, { prototype }]] of Object.entries(CLASSES)) {
   Object.assign(prototype, { name, help: `${ERRORS_PAGE}#${code}` });
@@ -572,7 +616,8 @@ export type AnyKimiAgentError =
   | AuthExpired
   | TurnCancelled
   | MaxStepsReached
-  | BudgetExceeded;
+  | BudgetExceeded
+  | OutputInvalid;
 
 /**
  * Returns whether a value is an error of this package. TypeScript then narrows it by its `code`.
@@ -635,6 +680,7 @@ function withoutRetryable(native: NativeError): KimiAgentError {
   if (code === "invalid_option") return new InvalidOption(native.option ?? "", message);
   if (code === "agent_exited") return new AgentExited(message, native.exitCode, native.signal, native.stderr);
   if (code === "budget_exceeded") return budgetExceeded(native);
+  if (code === "output_invalid") return outputInvalid(native);
   return new KimiAgentError(code === "internal_error" ? message : `${code}: ${message}`);
 }
 
@@ -644,6 +690,13 @@ function budgetExceeded({ message, option, budget }: NativeError): BudgetExceede
   const result = new PromptResult(JSON.parse(resultJson) as ResultFields);
   const properties = { option, counter, limit, used, result } as Partial<BudgetExceeded>;
   return new BudgetExceeded(message, properties);
+}
+
+function outputInvalid({ message, output }: NativeError): OutputInvalid {
+  if (output === undefined) return new OutputInvalid(message);
+  const { attempts, text, errors, resultJson } = output;
+  const result = new PromptResult(JSON.parse(resultJson) as ResultFields);
+  return new OutputInvalid(message, { attempts, text, errors, result });
 }
 
 /** Calls the addon. Throws its error as the public error, with the stack of `site` if that is given. */

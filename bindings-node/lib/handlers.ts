@@ -7,6 +7,8 @@ import { log } from "./log.js";
 import { revealEvent, revealToolCall } from "./messages.js";
 import { asyncHooks } from "./node.js";
 import type { HandlerFunctions } from "./options.js";
+import { OutputCheck } from "./output.js";
+import type { StandardSchema } from "./tool-schema.js";
 import type {
   ApprovalRequest,
   Event,
@@ -22,7 +24,7 @@ import type {
 export interface Job {
   id: number;
   kind: (Delivery & { type: "job" })["kind"];
-  /** The place of the tool or hook in the options. */
+  /** The place of the tool or hook in the options, or the number of the check. */
   index: number | undefined;
   payload: unknown;
   /** Whether the session's running turn waits for the handler. */
@@ -54,6 +56,9 @@ export class JobContext implements HandlerContext {
     this.#controller?.abort();
   }
 }
+
+/** The checks of the outputs of turns, by their numbers. */
+type Checks = Map<number, OutputCheck>;
 
 /** The outcome of a job: an answer, or the text of the thrown error. */
 export type JobOutcome = { answerJson: string } | { failure: string };
@@ -94,7 +99,7 @@ export function errorText(thrown: unknown): string {
   }
 }
 
-function call({ kind, index, payload }: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
+function call({ kind, index, payload }: Job, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
   switch (kind) {
     case "approval":
       return functions.approval?.(revealToolCall(payload as ApprovalRequest), context);
@@ -114,7 +119,15 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, contex
       return functions.writeFile?.(payload as WriteFileRequest, context);
     case "terminal":
       return functions.terminal?.(payload as TerminalRequest, context);
+    case "output":
+      return checkOutput(checks.get(index ?? -1), payload);
   }
+}
+
+function checkOutput(check: OutputCheck | undefined, value: unknown): unknown {
+  // Without its check, a value must not count as valid.
+  if (check === undefined) throw new Error("the turn of the output is gone");
+  return check.check(value);
 }
 
 function failed(job: Job, thrown: unknown): JobOutcome {
@@ -132,7 +145,8 @@ function answered(job: Job, answer: unknown): JobOutcome {
   const ignored = job.kind === "event" || job.kind === "stderr" || job.kind === "write_file";
   try {
     if (ignored) return { answerJson: "null" };
-    return { answerJson: job.kind === "tool" ? answerJson(answer) : decisionJson(answer) };
+    const isData = job.kind === "tool" || job.kind === "output";
+    return { answerJson: isData ? answerJson(answer) : decisionJson(answer) };
   } catch (thrown) {
     return failed(job, thrown);
   }
@@ -144,8 +158,8 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown }).then === "function";
 }
 
-function callServing(job: Job, functions: HandlerFunctions, context: HandlerContext): unknown {
-  return serving.run(job.id, call, job, functions, context);
+function callServing(job: Job, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
+  return serving.run(job.id, call, job, functions, checks, context);
 }
 
 /** The handlers of a session. They run in the asynchronous context of the call that opened it, or that began the turn. */
@@ -153,6 +167,8 @@ export class Handlers {
   readonly #functions: HandlerFunctions;
   readonly #session = new asyncHooks.AsyncResource("KimiAgentSession");
   #turn = this.#session;
+  readonly #checks: Checks = new Map();
+  #lastCheck = 0;
 
   constructor(functions: HandlerFunctions) {
     this.#functions = functions;
@@ -161,6 +177,15 @@ export class Handlers {
   /** A turn begins here: its handlers run in this asynchronous context. */
   enterTurn(): void {
     this.#turn = new asyncHooks.AsyncResource("KimiAgentTurn");
+  }
+
+  /** Makes the check of a turn's output, and returns it with its number and a function that removes it. */
+  addCheck(schema: StandardSchema): { check: OutputCheck; number: number; remove: () => void } {
+    const [check, number] = [new OutputCheck(schema), (this.#lastCheck += 1)];
+    this.#checks.set(number, check);
+    // The function outlives a collected turn, which the functions of the session may refer to.
+    const reference = new WeakRef(this.#checks);
+    return { check, number, remove: () => void reference.deref()?.delete(number) };
   }
 
   /**
@@ -172,7 +197,7 @@ export class Handlers {
     let answer: unknown;
     let pending: Promise<unknown> | undefined;
     try {
-      answer = scope.runInAsyncScope(job.inTurn ? callServing : call, undefined, job, this.#functions, context);
+      answer = scope.runInAsyncScope(job.inTurn ? callServing : call, undefined, job, this.#functions, this.#checks, context);
       if (isThenable(answer)) pending = Promise.resolve(answer);
     } catch (thrown) {
       done(failed(job, thrown));

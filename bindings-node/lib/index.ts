@@ -23,6 +23,7 @@ export {
   LlmServiceError,
   MaxStepsReached,
   NoActiveTurn,
+  OutputInvalid,
   ProtocolError,
   RpcError,
   type RpcErrorCode,
@@ -61,6 +62,15 @@ export {
 export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";
 export type { RequestReference, Usage } from "./messages.js";
 export type { AgentOptions, AgentSessionOptions, SessionOptions } from "./option-types.js";
+export {
+  type Output,
+  output,
+  type OutputError,
+  type OutputOf,
+  type OutputOfPrompt,
+  type OutputOptions,
+  type OutputSchema,
+} from "./output.js";
 export { printable } from "./printable.js";
 export type { Step } from "./reader.js";
 export type { WireVersion } from "./script.js";

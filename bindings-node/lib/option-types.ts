@@ -13,6 +13,7 @@ import type {
   TerminalHandler,
   WriteFileHandler,
 } from "./handler-types.js";
+import type { OutputSchema } from "./output.js";
 import type { Policy, PolicyRules } from "./policy.js";
 import type { ExternalTool } from "./tool.js";
 import type { AnyObject } from "./tool-schema.js";
@@ -22,7 +23,7 @@ import type { Event } from "./wire.js";
  * The options of {@link createSession} and of the one-shot {@link prompt}. An option that is not set, or `undefined`, is not
  * passed on to the agent, so that the agent's own configuration decides.
  */
-export interface SessionOptions {
+export interface SessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> {
   /** The directory that the agent works in. Default: the current directory. */
   workDir?: string | undefined;
   /**
@@ -157,6 +158,12 @@ export interface SessionOptions {
    */
   sessionBudget?: Budget | undefined;
   /**
+   * The value that each turn must return, by its type or JSON Schema. The model returns it with a tool of the SDK if
+   * the agent takes tools, else in its text. An invalid value is returned to the model `retries` times; then the turn
+   * fails with `OutputInvalid`. Default: none: a turn returns text.
+   */
+  output?: S | undefined;
+  /**
    * The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
    * 1024. Default: 268,435,456 (256 MiB).
    */
@@ -183,4 +190,4 @@ type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientV
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
-export type AgentSessionOptions = Omit<SessionOptions, ProcessOption>;
+export type AgentSessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> = Omit<SessionOptions<S>, ProcessOption>;

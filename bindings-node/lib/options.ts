@@ -14,6 +14,7 @@ import type {
 } from "./handler-types.js";
 import { loadNative } from "./native.js";
 import type { SessionOptions } from "./option-types.js";
+import { type Output, readOutput } from "./output.js";
 import { checkDefinition, type ExternalTool, tool } from "./tool.js";
 import { isStandardSchema } from "./tool-schema.js";
 import type { Event, JsonObject } from "./wire.js";
@@ -36,6 +37,8 @@ export interface PreparedOptions {
   optionsJson: string;
   callbacks: Callbacks;
   functions: HandlerFunctions;
+  /** The option `output`. */
+  output: Output | undefined;
 }
 
 /** The types of values that have no form as JSON. */
@@ -48,9 +51,10 @@ export function prepareOptions(options: SessionOptions): PreparedOptions {
     native.checkNames(Object.keys(options));
   });
   const functions: HandlerFunctions = { tools: [], hooks: [] };
-  const data: string[] = [];
+  const output = readOutput(options.output);
+  const data: string[] = output === undefined ? [] : [`"output":${objectJson(outputSpec(output), "output")}`];
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    if (value === undefined || takeFunction(name, value, functions)) continue;
+    if (value === undefined || name === "output" || takeFunction(name, value, functions)) continue;
     if (HAVE_NO_JSON.has(typeof value)) callNative(() => native.wrongType(name, show(value)));
     if (name === "tools" || name === "hooks") checkList(name, value);
     const json = (name === "tools" || name === "hooks") && Array.isArray(value) ? definitions(name, value, functions) : undefined;
@@ -65,7 +69,12 @@ export function prepareOptions(options: SessionOptions): PreparedOptions {
     onWriteFile: functions.writeFile !== undefined,
     onTerminal: functions.terminal !== undefined,
   };
-  return { optionsJson: `{${data.join(",")}}`, callbacks, functions };
+  return { optionsJson: `{${data.join(",")}}`, callbacks, functions, output };
+}
+
+/** The output of a session. Each prompt has a check of its own, so that of the session is never called. */
+function outputSpec({ spec, validator }: Output): JsonObject {
+  return validator === undefined ? spec : { ...spec, check: 0 };
 }
 
 /** Takes a handler out of the options. Returns whether the value is one. */

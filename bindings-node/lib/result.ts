@@ -61,10 +61,12 @@ export interface ResultFields {
   tool_calls: ToolCallRecord[];
   rejected: RejectedApproval[];
   handler_failures: HandlerFailure[];
+  /** The value of structured output. Absent if there is none. */
+  output?: unknown;
 }
 
 /**
- * The outcome of a turn.
+ * The outcome of a turn. `Value` is the type of its {@link PromptResult.output}.
  *
  * @example
  * ```ts
@@ -73,13 +75,18 @@ export interface ResultFields {
  * for (const { description, by } of result.rejected) console.log("rejected:", description, by);
  * ```
  */
-export class PromptResult {
+export class PromptResult<Value = unknown> {
   /** How the turn ended. */
   readonly status: TurnStatus;
   /** How many steps it took. */
   readonly steps: number;
   /** The text of the last step. */
   readonly text: string;
+  /**
+   * The value of the option `output`, which is valid. Undefined without the option, and if the turn was cancelled or reached
+   * its limit of steps before it had a value: {@link raiseForStatus} excludes these.
+   */
+  readonly output: Value | undefined;
   /** The tokens of this turn; the session's sum is `session.usage`. */
   readonly usage: Usage;
   /**
@@ -97,11 +104,12 @@ export class PromptResult {
 
   /** @internal */
   constructor(fields: ResultFields, cancelled?: ErrorOptions) {
-    const { status, steps, text, usage, tool_calls, rejected, handler_failures } = fields;
+    const { status, steps, text, usage, tool_calls, rejected, handler_failures, output } = fields;
     this.#cancelled = cancelled;
     this.status = status;
     this.steps = steps;
     this.text = text;
+    this.output = output as Value | undefined;
     this.usage = withTotal(usage);
     this.toolCalls = tool_calls;
     this.rejected = rejected;
@@ -109,7 +117,7 @@ export class PromptResult {
   }
 
   /**
-   * Returns the result itself if the turn finished.
+   * Returns the result itself if the turn finished. The result of a turn with `output` then has a value.
    *
    * @returns This result.
    * @throws {TurnCancelled} if the turn was cancelled. If the signal of `prompt()` cancelled it, `cause` is the signal's
@@ -121,7 +129,7 @@ export class PromptResult {
    * const { text } = (await session.prompt("Fix the failing test.").result()).raiseForStatus();
    * ```
    */
-  raiseForStatus(): this {
+  raiseForStatus(): this & { readonly output: Value } {
     if (this.status === "cancelled") {
       const message = "the turn was cancelled before it was finished; the session can still be used";
       throw new TurnCancelled(message, this.#cancelled);
@@ -131,6 +139,7 @@ export class PromptResult {
       const message = `${limit}; prompt again to continue, or raise \`maxStepsPerTurn\``;
       throw new MaxStepsReached(message, this.steps);
     }
-    return this;
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- this object, with a narrower type
+    return this as this & { readonly output: Value };
   }
 }

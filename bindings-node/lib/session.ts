@@ -2,25 +2,26 @@
 
 import "./dispose.js";
 
-import type { NativeSession, Opening } from "./addon.js";
+import type { NativeSession, NativeTurn, Opening } from "./addon.js";
 import { checkedOptions, objectJson, optionJson, show, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
 import { contentJson, type UserInput } from "./content.js";
 import { callNative } from "./errors.js";
-import { FailedTurn, type TurnHandle } from "./failed-turn.js";
+import { FailedTurn } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, Handlers } from "./handlers.js";
 import { hintAt } from "./hints.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
 import type { SessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
+import { type Output, type OutputOf, type OutputOfPrompt, type OutputSchema, readOutput } from "./output.js";
 import { takeSignal, whenAborted } from "./signal.js";
-import { Replay, Turn } from "./turn.js";
+import { type Begun, Replay, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
 /** The options of one prompt; they override the session's. */
-export interface PromptOptions {
+export interface PromptOptions<S extends OutputSchema | undefined = OutputSchema | undefined> {
   /** Cancels the turn when it is aborted. If it was aborted before, nothing is sent and the turn fails with its reason. */
   signal?: AbortSignal | undefined;
   /** Milliseconds that the turn may take; it is then cancelled, and fails with {@link Timeout}. Default: `turnTimeout`. */
@@ -29,6 +30,11 @@ export interface PromptOptions {
   idleTimeout?: number | undefined;
   /** The most that the turn may use. A turn that exceeds it is cancelled and fails with {@link BudgetExceeded}. Default: no limit. */
   budget?: Budget | undefined;
+  /**
+   * The value that the turn must return: a zod schema, another Standard Schema, a JSON Schema, or {@link output}. In an open
+   * session the model returns it in its text; only the `output` of the session is a tool. Default: the session's `output`.
+   */
+  output?: S | undefined;
 }
 
 /** The options of `close()`. */
@@ -116,7 +122,7 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
 });
 
 /**
- * A session with an agent. Close it, or declare it with `await using`. If it is garbage collected, its agent is ended. An
+ * A session with an agent. `Value` is the type of its option `output`. Close it, or declare it with `await using`. If it is garbage collected, its agent is ended. An
  * open session in which nothing happens does not keep the process alive.
  *
  * @example
@@ -125,13 +131,15 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
  * for await (const piece of session.prompt("What is in this directory?").textStream) process.stdout.write(piece);
  * ```
  */
-export class Session implements AsyncDisposable {
+export class Session<Value = unknown> implements AsyncDisposable {
   readonly #bridge: Bridge;
   readonly #native: NativeSession;
   readonly #handlers: Handlers;
+  readonly #output: Output | undefined;
 
   /** @internal */
-  constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, opener?: Opener) {
+  constructor(bridge: Bridge, native: NativeSession, handlers: Handlers, output?: Output, opener?: Opener) {
+    this.#output = output;
     this.#bridge = bridge;
     this.#native = native;
     this.#handlers = handlers;
@@ -139,7 +147,11 @@ export class Session implements AsyncDisposable {
   }
 
   /** @internal */
-  static async open(bridge: Bridge, { signal, ...options }: SessionOptions, opener?: Opener): Promise<Session> {
+  static async open<Value>(
+    bridge: Bridge,
+    { signal, ...options }: SessionOptions,
+    opener?: Opener,
+  ): Promise<Session<Value>> {
     const signals = [takeSignal(signal), takeSignal(opener?.signal)];
     const throwIfAborted = (): void => {
       for (const each of signals) each?.throwIfAborted();
@@ -169,7 +181,7 @@ export class Session implements AsyncDisposable {
     } finally {
       for (const each of forget) each();
     }
-    return new Session(bridge, session, handlers, opener);
+    return new Session(bridge, session, handlers, prepared.output, opener);
   }
 
   /** The session's id, with which it can be resumed. */
@@ -244,7 +256,8 @@ export class Session implements AsyncDisposable {
    * options, and the error that ended the session if the session is closed.
    *
    * @param content - Text, a content part, or a list of both.
-   * @param options - The signal, the timeouts in milliseconds and the budget of this turn. Default: the session's timeouts.
+   * @param options - The signal, the timeouts in milliseconds, the budget and the output of this turn. Default: the session's
+   * timeouts and output.
    * @returns The turn, which begins at once.
    *
    * @example
@@ -252,13 +265,18 @@ export class Session implements AsyncDisposable {
    * const { text } = await session.prompt("What is in this directory?", { timeout: 60_000 }).result();
    * ```
    */
-  prompt(content: UserInput, options: PromptOptions = {}): Turn {
+  prompt<S extends OutputSchema | undefined = undefined>(
+    content: UserInput,
+    options: PromptOptions<S> = {},
+  ): Turn<OutputOfPrompt<S, Value>> {
     return begin(this.#bridge, () => {
-      const { signal: given, ...rest } = checkedOptions("prompt()", options);
+      const { signal: given, output: asked, ...rest } = checkedOptions("prompt()", options);
       const signal = takeSignal(given);
-      const native = callNative(() => this.#native.prompt(contentJson(content), objectJson(rest)));
+      // That of the session is repeated only if its values are checked here.
+      const output = readOutput(asked) ?? (this.#output?.validator && this.#output);
+      const begun = withOutput(this.#handlers, rest, output, (json) => this.#native.prompt(contentJson(content), json));
       this.#handlers.enterTurn();
-      return { native, keep: [this, this.#handlers], signal };
+      return { ...begun, keep: [this, this.#handlers], signal };
     });
   }
 
@@ -438,7 +456,9 @@ hintAt(Session, { steer: "a steer is for a running turn: `const turn = session.p
  * for await (const piece of session.prompt("Hello").textStream) process.stdout.write(piece);
  * ```
  */
-export async function createSession(options: SessionOptions = {}): Promise<Session> {
+export async function createSession<S extends OutputSchema | undefined = undefined>(
+  options: SessionOptions<S> = {},
+): Promise<Session<OutputOf<S>>> {
   return Session.open(Bridge.get(), checkedOptions("createSession()", options));
 }
 
@@ -456,39 +476,54 @@ export async function createSession(options: SessionOptions = {}): Promise<Sessi
  * const { text } = await prompt("What is in this directory?", { workDir: "." }).result();
  * ```
  */
-export function prompt(content: UserInput, options: SessionOptions & PromptOptions = {}): Turn {
+export function prompt<S extends OutputSchema | undefined = undefined>(
+  content: UserInput,
+  options: SessionOptions<S> & PromptOptions<S> = {},
+): Turn<OutputOf<S>> {
   return promptOnce(Bridge.get(), content, options);
 }
 
 /** @internal */
-export function promptOnce(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions): Turn {
+export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: SessionOptions & PromptOptions): Turn<Value> {
   return begin(bridge, () => {
-    const { signal: given, timeout, budget, ...rest } = checkedOptions("prompt()", options);
+    const { signal: given, timeout, budget, output, ...rest } = checkedOptions("prompt()", options);
     const signal = takeSignal(given);
     const { optionsJson, callbacks, functions } = prepareOptions(rest);
     const handlers = new Handlers(functions);
-    const promptJson = objectJson({ timeout, budget });
-    const { turn, sessionKey } = callNative(() =>
-      bridge.module.NativeSession.oneShot(bridge.native, contentJson(content), promptJson, optionsJson, callbacks),
-    );
-    bridge.addSession(sessionKey, handlers);
-    return { native: turn, keep: [handlers], signal };
+    const begun = withOutput(handlers, { timeout, budget }, readOutput(output), (json) => {
+      const { NativeSession: native } = bridge.module;
+      const { turn, sessionKey } = native.oneShot(bridge.native, contentJson(content), json, optionsJson, callbacks);
+      bridge.addSession(sessionKey, handlers);
+      return turn;
+    });
+    return { ...begun, keep: [handlers], signal };
   });
 }
 
-interface Begun {
-  native: TurnHandle;
-  keep: readonly object[];
-  signal: AbortSignal | undefined;
+/** Begins a turn with an output, which is checked here if it has a validator. `prompt` takes the options as JSON. */
+function withOutput(
+  handlers: Handlers,
+  options: object,
+  output: Output | undefined,
+  prompt: (optionsJson: string) => NativeTurn,
+): Pick<Begun, "native" | "output"> {
+  const checked = output?.validator && handlers.addCheck(output.validator);
+  const spec = output && { ...output.spec, check: checked?.number };
+  try {
+    return { native: callNative(() => prompt(objectJson({ ...options, output: spec }))), output: checked };
+  } catch (error) {
+    checked?.remove();
+    throw error;
+  }
 }
 
 /** Begins a turn. If that fails, the turn exists and fails. */
-function begin(bridge: Bridge, how: () => Begun): Turn {
+function begin<Value>(bridge: Bridge, how: () => Begun): Turn<Value> {
   let begun: Begun;
   try {
     begun = how();
   } catch (error) {
-    begun = { native: new FailedTurn(error), keep: [], signal: undefined };
+    begun = { native: new FailedTurn(error), keep: [], signal: undefined, output: undefined };
   }
-  return new Turn(bridge, begun.native, begun.keep, begun.signal);
+  return new Turn(bridge, begun);
 }

@@ -1,4 +1,4 @@
-/** The schemas of a tool's parameters: their types, and the conversion to the JSON Schema that the model gets. */
+/** Schemas of tools and of structured output: their types, and the conversion to the JSON Schema that the model gets. */
 
 import { wrongOption } from "./arguments.js";
 import type { InvalidOption } from "./errors.js";
@@ -7,7 +7,7 @@ import type { JsonObject } from "./wire.js";
 
 /**
  * A JSON Schema, as an object: a literal, or a value of a library's type, such as `JSONSchema7` or a TypeBox schema.
- * Schemas of zod and other libraries with Standard Schema are not JSON Schemas: `tool()` converts them.
+ * Schemas of zod and other libraries with Standard Schema are not JSON Schemas: `tool()` and `output()` convert them.
  */
 export type JsonSchema = AnyObject & {
   /** Absent: this is not a Standard Schema. */
@@ -19,7 +19,7 @@ export type JsonSchema = AnyObject & {
 /** Any object: `object` accepts values of interface types, and the index signature accepts literals. */
 export type AnyObject = Readonly<Record<string, unknown>> | object;
 
-/** The part of the Standard Schema interface that checks arguments. Schemas of zod, valibot, arktype and others have it. */
+/** The part of the Standard Schema interface that checks values. Schemas of zod, valibot, arktype and others have it. */
 export interface StandardSchema<Input = unknown, Output = Input> {
   /** The interface that libraries of schemas share. */
   readonly "~standard": {
@@ -62,7 +62,7 @@ interface ConvertibleSchema {
 export function toolSchema(name: string, schema: StandardSchema): JsonSchema {
   let converted: JsonObject;
   try {
-    converted = convert(schema);
+    converted = jsonSchemaOf(schema);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw wrongSchema(name, `its parameters cannot become JSON Schema: ${reason}`, error);
@@ -72,12 +72,17 @@ export function toolSchema(name: string, schema: StandardSchema): JsonSchema {
     const problem = `its parameters must be an object schema, with one property for each argument; got type ${found ?? "unknown"}`;
     throw wrongSchema(name, problem);
   }
-  const { $schema: _, ...rest } = converted;
-  return rest;
+  return converted;
 }
 
 function wrongSchema(name: string, problem: string, cause?: unknown): InvalidOption {
   return wrongOption("tools", `tool \`${name}\`: ${problem}`, cause);
+}
+
+/** The JSON Schema of a Standard Schema, of draft 2020-12. Throws an `Error` that says why there is none. */
+export function jsonSchemaOf(schema: StandardSchema): JsonObject {
+  const { $schema: _, ...rest } = convert(schema);
+  return rest;
 }
 
 function convert(schema: ConvertibleSchema): JsonObject {

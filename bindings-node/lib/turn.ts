@@ -8,6 +8,7 @@ import { callSite } from "./errors.js";
 import { FailedTurn, type TurnHandle } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, servingJob } from "./handlers.js";
+import type { OutputCheck } from "./output.js";
 import { requestReference, type RequestReference, type Usage, withTotal } from "./messages.js";
 import { hintAt } from "./hints.js";
 import { EventIterator, Reader, type Step } from "./reader.js";
@@ -33,8 +34,19 @@ async function nextText(reader: Reader, loop: object): Promise<IteratorResult<st
 interface Remains {
   bridge: Bridge;
   native: TurnHandle;
-  /** Removes the turn's listener from the signal. */
+  /** Removes the turn's listener from the signal, and its check from the session. */
   forget: () => void;
+}
+
+/** A turn that has begun. */
+export interface Begun {
+  native: TurnHandle;
+  /** Lives as long as the turn. */
+  keep: readonly object[];
+  /** Cancels the turn. */
+  signal: AbortSignal | undefined;
+  /** The check of its structured output, and what removes it from the session. It must not refer to the turn. */
+  output: { check: OutputCheck; remove: () => void } | undefined;
 }
 
 const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget }) => {
@@ -44,7 +56,7 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget })
 });
 
 /**
- * A turn. Iterate over it for its events, over `steps`, or over `textStream`; or only await `result()`. To stop early, leave
+ * A turn. `Value` is the type of the result's `output`. Iterate over it for its events, over `steps`, or over `textStream`; or only await `result()`. To stop early, leave
  * the loop: the turn is then cancelled in the background. A turn that is garbage collected is cancelled as well.
  *
  * @example
@@ -56,7 +68,7 @@ const collected = new FinalizationRegistry<Remains>(({ bridge, native, forget })
  * const { status } = await turn.result();
  * ```
  */
-export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
+export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #bridge: Bridge;
   readonly #native: TurnHandle;
   readonly #reader: Reader;
@@ -64,12 +76,14 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
   readonly #keep: readonly object[];
   readonly #remains: Remains;
   readonly #signal: AbortSignal | undefined;
+  readonly #check: OutputCheck | undefined;
   /** Whether the signal has cancelled the turn. */
   #aborted = false;
 
   /** @internal */
-  constructor(bridge: Bridge, native: TurnHandle, keep: readonly object[], signal?: AbortSignal) {
+  constructor(bridge: Bridge, { native, keep, signal, output }: Begun) {
     this.#signal = signal;
+    this.#check = output?.check;
     this.#bridge = bridge;
     this.#native = native;
     this.#reader = new Reader(bridge, native, this, () => {
@@ -79,7 +93,8 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
     if (!(native instanceof FailedTurn)) {
       bridge.addTurn(native.key, { onReadable: weakly(this, Turn.#onReadable), onSettled: weakly(this, Turn.#onSettled) });
     }
-    this.#remains = { bridge, native, forget: whenAborted(signal, weakly(this, Turn.#onAbort)) };
+    const forget = joined(whenAborted(signal, weakly(this, Turn.#onAbort)), output?.remove);
+    this.#remains = { bridge, native, forget };
     collected.register(this, this.#remains, this);
   }
 
@@ -197,7 +212,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
    * const { status, text } = await session.prompt("What is in this directory?").result();
    * ```
    */
-  async result(): Promise<PromptResult> {
+  async result(): Promise<PromptResult<Value>> {
     const within = servingJob();
     const site = callSite();
     if (!this.#reader.started && !this.#native.isSettled) {
@@ -205,6 +220,7 @@ export class Turn implements AsyncIterableIterator<Event>, AsyncDisposable {
       await new Promise((resolve) => defer(resolve));
     }
     const fields = await this.#bridge.run<ResultFields>(() => this.#native.result(within), this, site);
+    if (this.#check) fields.output = this.#check.converted(fields.output);
     return new PromptResult(fields, this.#aborted ? { cause: this.#signal?.reason } : undefined);
   }
 
@@ -411,12 +427,21 @@ const OF_EVENTS = "read it with `for await (const event of session.replay())`";
 hintAt(Turn, {
   text: `${OF_RESULT}, then \`result.text\``,
   status: `${OF_RESULT}, then \`result.status\``,
+  output: `${OF_RESULT}, then \`result.output\``,
   toolCalls: `${OF_RESULT}, then \`result.toolCalls\``,
   rejected: `${OF_RESULT}, then \`result.rejected\``,
   handlerFailures: `${OF_RESULT}, then \`result.handlerFailures\``,
   raiseForStatus: `${OF_RESULT}, then \`result.raiseForStatus()\``,
 });
 hintAt(Replay, { events: OF_EVENTS, messages: OF_EVENTS, result: OF_EVENTS, text: OF_EVENTS });
+
+/** A function that calls both. Not a closure of the constructor, which would refer to the turn. */
+function joined(first: () => void, second?: () => void): () => void {
+  return () => {
+    first();
+    second?.();
+  };
+}
 
 /** A function that does nothing once its object has been collected. */
 function weakly<T extends object>(object: T, action: (object: T) => void): () => void {

@@ -35,11 +35,13 @@ impl From<RequestOrigin> for kimi_agent_bridge::RequestOrigin {
 /// - `readable`: a turn has events to drain. Follows a `drain()` that returned null, once.
 /// - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
 /// - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
-///   `index` the place of a tool or hook in the options. The payload is the request, the tool's arguments, the event or the
-///   line. `inTurn` says whether the session's running turn waits for the handler, `origin` which request the payload is.
+///   `index` the place of a tool or hook in the options, or the number of an output's check. The payload is the request, the
+///   tool's arguments, the value of an output, the event or the line. `inTurn` says whether the session's running turn waits
+///   for the handler, `origin` which request the payload is.
 /// - `cancel_job`: a job was withdrawn.
 /// - `log`: a record of the log, up to the level that `setLogLevel()` set.
 #[napi(discriminant = "type", discriminant_case = "snake_case", object_from_js = false)]
+#[expect(clippy::large_enum_variant, reason = "napi-rs has no boxed fields")]
 pub enum Delivery {
     /// An operation succeeded.
     Done { ticket: f64, json: Option<String> },
@@ -54,7 +56,7 @@ pub enum Delivery {
         id: f64,
         owner: f64,
         #[napi(
-            ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal'"
+            ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output'"
         )]
         kind: &'static str,
         index: Option<u32>,

@@ -33,6 +33,8 @@ pub struct NativeError {
     pub hint: Option<String>,
     /// Of `budget_exceeded`: what was exceeded.
     pub budget: Option<ExceededBudget>,
+    /// Of `output_invalid`: the attempts.
+    pub output: Option<InvalidOutput>,
 }
 
 /// A budget that a turn has exceeded.
@@ -46,6 +48,34 @@ pub struct ExceededBudget {
     pub used: f64,
     /// The result of the turn up to its end, as JSON.
     pub result_json: String,
+}
+
+/// The end of a turn without a valid value of structured output.
+#[napi(object, object_from_js = false)]
+pub struct InvalidOutput {
+    /// How many values were invalid or missing.
+    pub attempts: u32,
+    /// The last attempt.
+    pub text: String,
+    /// The violations of the last attempt.
+    pub errors: Vec<OutputError>,
+    /// The result of the turn up to its end, as JSON.
+    pub result_json: String,
+}
+
+/// A violation in a value of structured output.
+#[napi(object, object_from_js = false)]
+pub struct OutputError {
+    /// The place, as a JSON Pointer.
+    pub pointer: String,
+    /// The violation.
+    pub message: String,
+}
+
+impl From<kimi_agent::OutputError> for OutputError {
+    fn from(error: kimi_agent::OutputError) -> Self {
+        Self { pointer: error.pointer, message: error.message }
+    }
 }
 
 impl From<&Error> for NativeError {
@@ -63,6 +93,7 @@ impl From<&Error> for NativeError {
             data: None,
             hint: None,
             budget: None,
+            output: None,
         };
         match spelled(error.clone(), Naming::Camel) {
             Error::InvalidOption { option, .. } => native.option = Some(option),
@@ -78,6 +109,14 @@ impl From<&Error> for NativeError {
                     limit: exceeded.limit,
                     used: exceeded.used,
                     result_json: to_json(&exceeded.result),
+                });
+            }
+            Error::OutputInvalid(invalid) => {
+                native.output = Some(InvalidOutput {
+                    attempts: invalid.attempts,
+                    text: invalid.text,
+                    errors: invalid.errors.into_iter().map(OutputError::from).collect(),
+                    result_json: to_json(&invalid.result),
                 });
             }
             Error::Rpc(answer) => {

@@ -29,6 +29,7 @@ const ALL = [
   ["llm_service_error", "LlmServiceError", "RpcError", { rpcCode: -32003 }],
   ["auth_expired", "AuthExpired", "RpcError"],
   ["budget_exceeded", "BudgetExceeded", "KimiAgentError", { counter: "tokens", limit: 0, used: 0 }],
+  ["output_invalid", "OutputInvalid", "KimiAgentError", { attempts: 0, text: "", errors: [] }],
 ];
 
 for (const [code, name, parent, properties = {}] of ALL) {

@@ -8,7 +8,7 @@ import { setImmediate as tick } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
-import { createSession } from "../dist/index.mjs";
+import { createSession, output } from "../dist/index.mjs";
 import { holder } from "./programs.mjs";
 
 setFlagsFromString("--expose-gc");
@@ -52,6 +52,19 @@ describe("an unreferenced session", { timeout: 240_000, skip }, () => {
       const session = await createSession({ executable: agent.executable });
       const turn = session.prompt("hi");
       assert.equal((await turn.next()).value.type, "TurnBegin");
+    })();
+    await collectUntil(agent.gone);
+  });
+
+  test("is collected with output that refers to its turn", async () => {
+    const agent = held("output", [[{ text: "a" }, { wait_cancel: true }]]);
+    await (async () => {
+      const session = await createSession({ executable: agent.executable });
+      const turns = [];
+      const validate = (value) => ({ value, turns });
+      const checked = output({ type: "object" }, { validate: { "~standard": { version: 1, vendor: "test", validate } } });
+      turns.push(session.prompt("hi", { output: checked }));
+      assert.equal((await turns[0].next()).value.type, "TurnBegin");
     })();
     await collectUntil(agent.gone);
   });

@@ -55,6 +55,7 @@ describe("at run time", () => {
     AgentExited: new kimi.AgentExited(""),
     RpcError: new kimi.RpcError("", 0),
     BudgetExceeded: new kimi.BudgetExceeded(""),
+    OutputInvalid: new kimi.OutputInvalid(""),
     Policy: new kimi.Policy({}),
   };
   before(async () => {

@@ -86,6 +86,8 @@ export function errors(error: unknown): string | number | null | undefined {
       return error.rpcCode;
     case "budget_exceeded":
       return error.result.text;
+    case "output_invalid":
+      return error.errors[0]?.message ?? error.attempts;
     case "max_steps_reached":
       return error.steps;
     default:

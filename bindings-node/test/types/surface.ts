@@ -98,10 +98,10 @@ export async function main(): Promise<void> {
       },
     ],
   });
-  same<typeof session, Session>(true);
+  same<typeof session, Session<undefined>>(true);
 
   await using turn = session.prompt("hi", { signal: AbortSignal.timeout(1000) });
-  same<typeof turn, Turn>(true);
+  same<typeof turn, Turn<undefined>>(true);
   for await (const event of turn) {
     if (event.type === "ApprovalRequest") await turn.respond(event, "approve_for_session");
     if (event.type === "QuestionRequest") await turn.respond(event.payload, { "Which?": "A" });
@@ -111,7 +111,7 @@ export async function main(): Promise<void> {
     if (event.type === "QuestionRequest") await session.respond(event.payload, "approve");
   }
   const result = await turn.result();
-  same<typeof result, PromptResult>(true);
+  same<typeof result, PromptResult<undefined>>(true);
   same<typeof result.status, "finished" | "cancelled" | "max_steps_reached">(true);
   result.raiseForStatus().usage.output.toFixed();
 
