@@ -234,7 +234,8 @@ _TYPES = {
          "testing.ScriptObject"], _ONLY_A_TYPE),
     "node": dict.fromkeys(
         ["AgentOptions", "Budget", "ExternalTool", "SessionOptions", "Event", "TokenUsage", "ToolReturnValue",
-         "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord"], _ONLY_A_TYPE),
+         "HandlerFailure", "RejectedApproval", "ToolCallInfo", "ToolCallRecord", "Output", "OutputOptions",
+         "OutputError", "OutputSchema"], _ONLY_A_TYPE),
 }  # fmt: skip
 _EVENT_NAMES = {"Text": "TextPart", "Think": "ThinkPart", "ImageUrl": "ImageURLPart", "AudioUrl": "AudioURLPart",
                 "VideoUrl": "VideoURLPart", "Unknown": "UnknownEvent"}  # fmt: skip

@@ -1,5 +1,5 @@
 // Options of a scenario as this package calls them: plain ones as they are, functions made of what describes them.
-import { Block, Reject, saw } from "./touched.mjs";
+import { Block, output as makeOutput, Reject, saw } from "./touched.mjs";
 import { camelCase, canonical, print } from "./trace.mjs";
 
 /** The handlers that give the answers of a scenario. */
@@ -22,6 +22,7 @@ export function traceCall(line) {
 function option(name, value, recorded, called) {
   if (name.endsWith("_timeout")) return milliseconds(value);
   if (name === "session_budget") return camelKeys(value);
+  if (name === "output") return output(value, called);
   if (ANSWERED.includes(name) && value?.answers) return answers(value.answers, name.slice("on_".length), called);
   if ((name === "on_event" || name === "on_stderr") && value === "record") return (item) => recorded[name].push(item);
   if (name === "tools" && Array.isArray(value)) return value.map((item) => tool(item, called));
@@ -50,6 +51,28 @@ function toQuestion({ questions }, answer) {
   const labels = typeof answer === "object" && answer !== null ? Object.values(answer) : [];
   if (questions?.length !== 1 || labels.length !== 1) return answer;
   return { [questions[0].question]: labels[0] };
+}
+
+/** Structured output: its check is a Standard Schema that gives the answers of the scenario. */
+export function output(described, called) {
+  if (typeof described !== "object" || described === null) return described;
+  const { schema, check, ...details } = described;
+  if (check === undefined) return makeOutput(schema, details);
+  let used = 0;
+  const validate = (value) => {
+    called({ handler: "output", value });
+    const next = check.answers[Math.min(used, check.answers.length - 1)];
+    used += 1;
+    const answer = given(next);
+    return answer === null ? { value } : { issues: answer.map(issue) };
+  };
+  return makeOutput(schema, { ...details, validate: { "~standard": { version: 1, vendor: "scenario", validate } } });
+}
+
+function issue(violation) {
+  if (typeof violation === "string") return { message: violation };
+  const { pointer = "", message } = violation;
+  return { path: pointer.split("/").slice(1), message };
 }
 
 /** The result of a behaviour that all kinds of handlers have. */

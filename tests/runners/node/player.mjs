@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 
-import { answer, camelKeys, optionsOf, traceCall } from "./options.mjs";
+import { answer, camelKeys, optionsOf, output, traceCall } from "./options.mjs";
 import { Records } from "./records.mjs";
 import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
 import { canonical, errorLine, outcome, print, printToolCall, snakeCase, tokens } from "./trace.mjs";
@@ -88,6 +88,16 @@ export class Player {
     return optionsOf({ ...this.#case.options, ...op.options, ...former }, this.#context(op));
   }
 
+  /** The options of one prompt: in milliseconds here. */
+  #promptOptions({ prompt_options: given = {} }) {
+    const { timeout, idle_timeout: idleTimeout, budget, output: described, ...others } = given;
+    const milliseconds = (seconds) => (seconds === undefined ? undefined : seconds * 1000);
+    const limits = { timeout: milliseconds(timeout), idleTimeout: milliseconds(idleTimeout), budget: camelKeys(budget) };
+    // Absent, so that it does not replace the session's.
+    const asked = described === undefined ? {} : { output: output(described, this.#context({}).called) };
+    return { ...limits, ...asked, ...others };
+  }
+
   session(op) {
     const session = this.#sessions.get(sessionName(op));
     if (!session) throw new Problem("no session is open");
@@ -144,7 +154,7 @@ export class Player {
   }
 
   async prompt(op) {
-    const turn = this.session(op).prompt(op.input, promptOptions(op));
+    const turn = this.session(op).prompt(op.input, this.#promptOptions(op));
     // One that could not begin has no name; its result says why.
     if (turn.id === "") await turn.result();
     this.#turns.set(name(op), { turn, outcome: undefined });
@@ -286,7 +296,7 @@ export class Player {
   }
 
   async oneShot(op) {
-    const turn = prompt(op.input, { ...this.#options(op), ...promptOptions(op) });
+    const turn = prompt(op.input, { ...this.#options(op), ...this.#promptOptions(op) });
     await this.drain(turn);
     return outcome(await turn.result());
   }
@@ -387,13 +397,6 @@ function run(argv) {
   const [program, ...args] = argv.map((word) => word.replaceAll("{pid}", String(process.pid)));
   const { status, signal, error } = spawnSync(program, args, { stdio: ["ignore", "inherit", "inherit"] });
   if (status !== 0) throw new Problem(`${program}: ${error ?? signal ?? status}`);
-}
-
-/** The options of one prompt: in milliseconds here. */
-function promptOptions({ prompt_options: given = {} }) {
-  const { timeout, idle_timeout: idleTimeout, budget, ...others } = given;
-  const milliseconds = (seconds) => (seconds === undefined ? undefined : seconds * 1000);
-  return { timeout: milliseconds(timeout), idleTimeout: milliseconds(idleTimeout), budget: camelKeys(budget), ...others };
 }
 
 function closeOptions({ timeout }) {

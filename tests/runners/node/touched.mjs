@@ -58,7 +58,7 @@ export function saw(value) {
   return value;
 }
 
-export const { createSession, openAgent, prompt, Block, Reject, KimiAgentError } = watched(sdk, "");
+export const { createSession, openAgent, output, prompt, Block, Reject, KimiAgentError } = watched(sdk, "");
 // Its type is public, the class itself is not.
 watched({ Step }, "");
 export const { scriptedAgent } = watched(testing, "testing.");

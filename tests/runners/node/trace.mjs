@@ -40,6 +40,9 @@ export function errorLine(op, error) {
     counter: error.counter && snakeCase(error.counter),
     limit: error.limit,
     used: error.used,
+    attempts: error.attempts,
+    text: error.text,
+    errors: error.errors,
     result: error.result && outcome(error.result),
   });
   return {
@@ -56,8 +59,8 @@ function present(fields) {
 }
 
 /** The output of an operation with a result. */
-export function outcome({ status, steps, text, usage, toolCalls, rejected, handlerFailures }, details) {
-  const line = { status, steps, text, usage: tokens(usage) };
+export function outcome({ status, steps, text, usage, output, toolCalls, rejected, handlerFailures }, details) {
+  const line = { status, steps, text, usage: tokens(usage), ...(output !== undefined && { output }) };
   if (details !== true) return line;
   const calls = toolCalls.map(({ duration, ...call }) => ({ ...call, timed: duration >= 0 }));
   return { ...line, tool_calls: calls, rejected, handler_failures: handlerFailures };
