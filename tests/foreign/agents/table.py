@@ -48,6 +48,7 @@ FEATURES = (
     ("`session.replay()`", "replay"),
     ("`session.undo()`", "undo"),
     ("the model gets the feedback of a reject", "feedback"),
+    ("`output`: a value of a type", "output"),
     ("`policy`: one command is allowed, another is denied", "policy"),
     ("`budget`: a turn is cancelled at its limit", "budget"),
     ("an error of the model", "model_error"),
