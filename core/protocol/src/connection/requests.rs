@@ -1,6 +1,6 @@
 //! Requests of the agent: the source of each answer, and the default answers. Approvals fail closed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -153,7 +153,7 @@ struct About {
 pub(super) struct Requests {
     pending: HashMap<RequestKey, Pending>,
     /// Ids of resolved manual requests. A late answer to such a request is not an error.
-    resolved: HashSet<String>,
+    resolved: BTreeSet<String>,
 }
 
 impl Requests {
