@@ -367,7 +367,8 @@ impl Connection {
             Incoming::Event(event) => self.handle_event(event, line.len(), now),
             Incoming::OutOfTurn(mut event) => {
                 let kind = |id: &str| self.dialect.tool_kind(id);
-                let added = self.tool_calls.take_in(&mut event, &mut Present { kind: &kind, record: None, now });
+                let added =
+                    self.tool_calls.take_in(&mut event, &mut Present { kind: &kind, record: None, begun: None, now });
                 self.observe_session(&event);
                 if let Event::ApprovalResponse(response) = &*event {
                     self.resolved(response);
@@ -437,9 +438,9 @@ impl Connection {
     /// Adds to an event the tool call that it is about. Returns by how many bytes the event has grown.
     fn add_tool_call(&mut self, event: &mut Event, now: Instant) -> usize {
         let dialect = &self.dialect;
-        let turn = self.turn.as_mut().filter(|_| self.replay.is_none());
-        let record = turn.map(|turn| &mut turn.record);
-        self.tool_calls.take_in(event, &mut Present { kind: &|id| dialect.tool_kind(id), record, now })
+        let turn = self.turn.as_deref_mut().filter(|_| self.replay.is_none());
+        let (record, begun) = turn.map(|turn| (&mut turn.record, &mut turn.spent.tool_calls)).unzip();
+        self.tool_calls.take_in(event, &mut Present { kind: &|id| dialect.tool_kind(id), record, begun, now })
     }
 
     fn scope(&self) -> Scope {

@@ -223,8 +223,6 @@ pub(super) struct Record {
     pub(super) tool_calls: Vec<ToolCallRecord>,
     pub(super) rejected: Vec<RejectedApproval>,
     pub(super) handler_failures: Vec<HandlerFailure>,
-    /// The number of tool calls. Above a limit they are not kept.
-    pub(super) begun: u64,
     kept: usize,
 }
 
@@ -232,6 +230,8 @@ pub(super) struct Record {
 pub(super) struct Present<'a> {
     pub(super) kind: &'a dyn Fn(&str) -> Option<ToolKind>,
     pub(super) record: Option<&'a mut Record>,
+    /// The number of the turn's tool calls, for budgets.
+    pub(super) begun: Option<&'a mut u64>,
     pub(super) now: Instant,
 }
 
@@ -284,7 +284,12 @@ impl ToolCalls {
         let place = match self.streams.get(agent).and_then(|stream| stream.open.get(&call.id)) {
             // The agent announces the call again.
             Some(open) => open.record,
-            None => present.record.as_mut().and_then(|record| record.begun(&call.id, name)),
+            None => {
+                if let Some(begun) = &mut present.begun {
+                    **begun += 1;
+                }
+                present.record.as_mut().and_then(|record| record.begun(&call.id, name))
+            }
         };
         if let (Some(record), Some(place)) = (&mut present.record, place) {
             record.tool_calls[place].name.clone_from(name);
@@ -427,7 +432,6 @@ impl OpenCall {
 impl Record {
     /// Adds a call that began. Returns its place.
     fn begun(&mut self, id: &str, name: &str) -> Option<usize> {
-        self.begun += 1;
         if self.tool_calls.len() >= MAX_CALLS {
             return None;
         }

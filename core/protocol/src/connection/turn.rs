@@ -81,7 +81,7 @@ struct Answered {
 pub(super) struct ActiveTurn {
     pub(super) key: TurnKey,
     pub(super) step: StepTag,
-    /// The tokens and the steps so far. The method of this name returns all that budgets count.
+    /// All that budgets count but the time, which the method of this name adds.
     pub(super) spent: Spent,
     pub(super) last_activity: Instant,
     pub(super) cancel: Option<Cancelling>,
@@ -125,7 +125,7 @@ pub(super) struct QueuedPrompt {
 impl ActiveTurn {
     /// Returns what the turn has used so far.
     pub(super) fn spent(&self, now: Instant) -> Spent {
-        Spent { tool_calls: self.record.begun, time: now.duration_since(self.began), ..self.spent.clone() }
+        Spent { time: now.duration_since(self.began), ..self.spent.clone() }
     }
 
     /// Counts what the outcome reports.

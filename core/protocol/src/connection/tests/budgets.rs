@@ -84,6 +84,22 @@ fn call_announced_again_counts_once() {
 }
 
 #[test]
+fn session_budget_sums_tool_calls() {
+    let mut peer = Peer::open();
+    peer.connection.set_session_budget(Budget::new().tool_calls(1));
+    peer.prompt(1);
+    peer.event("ToolCall", &call("c1"));
+    peer.finish();
+    peer.said();
+    peer.prompt(2);
+    peer.event("ToolCall", &call("c2"));
+    assert_eq!(peer.said(), ["prompt", "cancel"]);
+    peer.answer("prompt", &json!({"status": "cancelled"}));
+    let error = exceeded(&mut peer);
+    assert_eq!(summary(&error), ("session_budget", BudgetCounter::ToolCalls, 1.0, 2.0));
+}
+
+#[test]
 fn seconds_end_turn_awaiting_handler() {
     let sources = AnswerSources { approval: AnswerSource::Manual, ..AnswerSources::default() };
     let mut peer = Peer::open_with(timing(), sources);
