@@ -1,7 +1,7 @@
 //! Structured output: what a program asks for, the check of values, and the texts for the model.
 //!
 //! - [`spec`](self): the option, [`OutputMode`], [`OutputError`] and [`OutputInvalid`]
-//! - `schema`: the one module that knows the validator of JSON Schema
+//! - `schema`: the validator of JSON Schema
 //! - `extract`: the JSON values in an answer's text
 //! - `plan`: an option that was checked, with its schema compiled
 //! - `run`: the state of one turn, without I/O

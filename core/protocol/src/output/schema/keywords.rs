@@ -8,7 +8,7 @@ use super::rules::{Bounds, TYPES, Types, type_of};
 use super::{MAX_MESSAGE, escaped, number, quoted, shortened};
 
 /// The annotations, with the types of their values.
-const ANNOTATIONS: [(&str, &str); 11] = [
+const ANNOTATIONS: [(&str, &str); 10] = [
     ("$comment", "string"),
     ("title", "string"),
     ("description", "string"),
@@ -17,7 +17,6 @@ const ANNOTATIONS: [(&str, &str); 11] = [
     ("contentMediaType", "string"),
     ("$id", "string"),
     ("examples", "array"),
-    ("deprecated", "boolean"),
     ("readOnly", "boolean"),
     ("writeOnly", "boolean"),
 ];

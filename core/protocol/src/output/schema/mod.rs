@@ -1,7 +1,8 @@
 //! JSON Schemas of draft 2020-12 and draft 7. A schema is compiled once; no file and no network is read.
 //!
 //! - `rules`: the compiled form
-//! - `compile`: reads the keywords, and refuses wrong values
+//! - `compile`: turns keywords into nodes
+//! - `keywords`: reads the values of keywords, and refuses wrong ones
 //! - `references`: the places that references name, and cycles
 //! - `pattern`: regular expressions in the notation of ECMA-262
 //! - `number`: comparison of numbers and values

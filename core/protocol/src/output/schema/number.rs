@@ -42,7 +42,10 @@ fn compare_mixed(a: i128, b: f64) -> Ordering {
 pub(super) fn is_multiple(number: &Number, of: &Number) -> bool {
     let exact = decimal(number).zip(decimal(of)).and_then(|((a, a_power), (b, b_power))| {
         let power = a_power.min(b_power);
-        let scaled = |digits: i128, own: i32| digits.checked_mul(10_i128.checked_pow((own - power).cast_unsigned())?);
+        let scaled = |digits: i128, own: i32| {
+            let zeros = u32::try_from(own.checked_sub(power)?).ok()?;
+            digits.checked_mul(10_i128.checked_pow(zeros)?)
+        };
         scaled(a, a_power)?.checked_rem(scaled(b, b_power)?)
     });
     exact.map_or_else(|| float(number) % float(of) == 0.0, |rest| rest == 0)
