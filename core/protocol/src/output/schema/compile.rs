@@ -119,7 +119,7 @@ impl<'s> Compiler<'s> {
         self.nodes.push(Node::default());
         self.pointers.push(pointer.clone());
         self.places.insert(pointer.clone(), id);
-        // An `$id` beside `$ref` means nothing in draft 7.
+        // An `$id` next to `$ref` means nothing in draft 7.
         let has_base = !(self.is_draft_7 && schema.get("$ref").is_some());
         let base = base.or_else(|| references::base_of(schema, &pointer).filter(|_| has_base));
         self.queue.push(Waiting { id, schema, pointer, base });

@@ -33,7 +33,7 @@ fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "aa", "é/~"]).prop_map(str::to_owned)
 }
 
-/// Removes `const` beside `$ref`, which draft 7 ignores, and boon does not.
+/// Removes `const` next to `$ref`, which draft 7 ignores, and boon does not.
 fn without_constants(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
