@@ -216,7 +216,7 @@ export class OutputCheck {
     return null;
   }
 
-  /** What the schema has made of the turn's value. */
+  /** The value of the turn as the schema converted it. */
   converted(value: unknown): unknown {
     return value === undefined ? undefined : this.#converted.get(JSON.stringify(value));
   }

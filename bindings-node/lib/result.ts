@@ -61,7 +61,7 @@ export interface ResultFields {
   tool_calls: ToolCallRecord[];
   rejected: RejectedApproval[];
   handler_failures: HandlerFailure[];
-  /** The value of structured output. Absent if there is none. */
+  /** The value of structured output, if the turn returned one. */
   output?: unknown;
 }
 

@@ -79,7 +79,7 @@ function wrongSchema(name: string, problem: string, cause?: unknown): InvalidOpt
   return wrongOption("tools", `tool \`${name}\`: ${problem}`, cause);
 }
 
-/** The JSON Schema of a Standard Schema, of draft 2020-12. Throws an `Error` that says why there is none. */
+/** The JSON Schema of a Standard Schema, of draft 2020-12. Throws an `Error` with the reason if it has no conversion. */
 export function jsonSchemaOf(schema: StandardSchema): JsonObject {
   const { $schema: _, ...rest } = convert(schema);
   return rest;
