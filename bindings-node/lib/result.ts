@@ -129,7 +129,10 @@ export class PromptResult<Value = unknown> {
    * const { text } = (await session.prompt("Fix the failing test.").result()).raiseForStatus();
    * ```
    */
-  raiseForStatus(): this & { readonly output: Value } {
+  raiseForStatus(): this & {
+    /** The value of the option `output`. */
+    readonly output: Value;
+  } {
     if (this.status === "cancelled") {
       const message = "the turn was cancelled before it was finished; the session can still be used";
       throw new TurnCancelled(message, this.#cancelled);

@@ -292,6 +292,8 @@ class Odd:
         ("Line", 'expected a type, a JSON Schema as a dict, or an Output with one of them; got "Line"'),
         (3, "expected a type, a JSON Schema as a dict, or an Output with one of them; got 3"),
         ([Line], "an Output with one of them; got an object of type list"),
+        (kimi_agent.image, "an Output with one of them; got the function image"),
+        (print, "an Output with one of them; got the function print"),
         (Odd, "the type cannot be described with a JSON Schema: .*Odd"),
         (Output, "the type cannot be described with a JSON Schema"),
         ({"type": "text"}, "the schema is not a JSON Schema: at `/type`"),

@@ -100,5 +100,7 @@ def test_invalid_examples_are_mistakes() -> None:
         "kimi_agent.sync.correct": ["result = turn.result()", "print(result.text)"],
     }
     wrong_type, unknown_name = checker.type_mistakes()
-    assert wrong_type.startswith('kimi_agent.wrong_type: the example: error: "PromptResult" has no attribute "txt"')
+    assert wrong_type.startswith(
+        'kimi_agent.wrong_type: the example: error: "PromptResult[Any]" has no attribute "txt"'
+    )
     assert unknown_name.startswith('kimi_agent.unknown_name: the example: error: Name "turns" is not defined')

@@ -63,11 +63,24 @@ fn never_matches(rule: &Rule) -> Option<String> {
     let meant = meant.or_else(|| {
         Kind::ALL.iter().map(|(kind, _)| *kind).find(|kind| kind.eq_ignore_ascii_case(name) && kind != name)
     });
+    let meant = meant.or_else(|| Kind::ALL.iter().map(|(kind, _)| *kind).find(|kind| is_near(kind, name)));
     match meant {
         Some(kind) if rule.pattern.is_some() || kind_of_tool(name).is_none() => {
             Some(format!("`{name}` is the name of a tool here; for tools of every agent write `{kind}`"))
         }
         _ => None,
+    }
+}
+
+/// Whether one letter differs, is missing or is too much, or two neighbours are exchanged.
+fn is_near(kind: &str, name: &str) -> bool {
+    let (kind, name) = (kind.as_bytes(), name.as_bytes());
+    let start = kind.iter().zip(name).take_while(|(a, b)| a == b).count();
+    let (kind, name) = (&kind[start..], &name[start..]);
+    let end = kind.iter().rev().zip(name.iter().rev()).take_while(|(a, b)| a == b).count();
+    match (&kind[..kind.len() - end], &name[..name.len() - end]) {
+        ([a, b], [c, d]) => a == d && b == c,
+        (kind, name) => kind.len().max(name.len()) == 1,
     }
 }
 

@@ -68,7 +68,10 @@ fn files_are_read_by_their_ending() {
 #[test]
 fn ineffective_rules_are_warnings() {
     let warnings = |value: Value| Policy::from_value(&value).unwrap().warnings().join("\n");
-    assert_eq!(warnings(json!({"deny": ["execute(rm *)"], "allow": ["read", "Shell(git status)"]})), "");
+    assert_eq!(
+        warnings(json!({"deny": ["execute(rm *)"], "allow": ["read", "Shell(git status)", "Edit", "patch"]})),
+        ""
+    );
     for (value, reason) in [
         (json!({"deny": ["execute"], "allow": ["execute(ls)"]}), "deny \"execute\" decides first"),
         (json!({"ask": ["Shell"], "allow": ["Shell(ls)"]}), "ask \"Shell\" decides first"),
@@ -76,6 +79,8 @@ fn ineffective_rules_are_warnings() {
         (json!({"allow": ["execute(a && b)"]}), "no simple command contains `&`"),
         (json!({"allow": ["exec(ls)"]}), "write `execute`"),
         (json!({"deny": ["Execute(ls)"]}), "write `execute`"),
+        (json!({"deny": ["exectue(ls)"]}), "write `execute`"),
+        (json!({"deny": ["edits"]}), "write `edit`"),
         (json!({"default": "allow", "allow": ["read"]}), "the default is `allow`"),
     ] {
         let text = warnings(value.clone());

@@ -49,7 +49,12 @@ impl SessionOutput {
         }
         let is_taken = self.by_tool && handshake.capabilities.external_tools && !is_refused;
         if !is_taken && self.output.spec().mode == OutputMode::Tool {
-            return Err(unsupported_option(handshake, "output` with the mode `tool"));
+            let what = if is_refused {
+                format!("the tool `{name}` of `output`: it refuses the name; set another `name`")
+            } else {
+                "the mode `tool` of `output`; set `mode` to \"auto\" or \"text\"".to_owned()
+            };
+            return Err(unsupported_option(handshake, &what));
         }
         self.by_tool = is_taken;
         Ok(())

@@ -76,7 +76,8 @@ pub(super) fn compile(schema: &Value, skips_patterns: bool) -> Compiled<Vec<Node
     compiler.resolve_anchors()?;
     if let Some(id) = references::endless(&compiler.nodes) {
         let pointer = shortened(&compiler.pointers[id], MAX_MESSAGE);
-        return Err(format!("the schema at `{pointer}` refers to itself for the same value, without an end"));
+        let place = if pointer.is_empty() { String::new() } else { format!(" at `{pointer}`") };
+        return Err(format!("the schema{place} refers to itself for the same value, without an end"));
     }
     Ok(compiler.nodes)
 }
