@@ -24,7 +24,7 @@ const pages = {
   reference: ["reference/sessions.html", "Sessions and turns"],
   python: ["reference/api/python/sessions.html", "Sessions, turns and agents"],
   node: ["reference/api/node/index.html", "Node API"],
-  type: ["reference/api/node/classes/kimi-agent.Turn.html", "Turn"],
+  type: ["reference/api/node/classes/kimi-agent.Turn.html", "Turn<Value>"],
   rust: ["reference/api/rust/index.html", "Rust API"],
   explanation: ["explanation/architecture.html", "Architecture"],
   evidence: ["evidence/performance.html", undefined],

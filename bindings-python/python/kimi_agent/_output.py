@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from ._encode import kind_of, to_jsonable
@@ -27,8 +27,6 @@ __all__ = ["Output", "OutputCheck", "T", "T_co", "read_output"]
 
 # These are not types, and the core names what it expects instead. `str` is one, `"str"` is not.
 _VALUES = (str, bytes, bytearray, bool, int, float, list, tuple, set, frozenset)
-# Pydantic takes a function as a type, and would call it with arguments of the model.
-_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType)
 
 
 class Output(Generic[T_co]):
@@ -184,7 +182,8 @@ def read_output(given: Any) -> tuple[Any, OutputCheck | None]:
 def _type_schema(schema: Any) -> TypeSchema | None:
     if schema is None or isinstance(schema, Mapping):
         return None
-    if isinstance(schema, (*_VALUES, *_FUNCTIONS, Output)):
+    # Pydantic takes a function as a type, and would call it with arguments of the model.
+    if inspect.isroutine(schema) or isinstance(schema, (*_VALUES, Output)):
         expected = "expected a type, a JSON Schema as a dict, or an Output with one of them"
         raise InvalidOption(f"invalid option `output`: {expected}; got {kind_of(schema)}", "output")
     try:
