@@ -14,6 +14,7 @@ pub mod host;
 pub mod measured;
 mod options;
 mod output;
+mod recording;
 mod session;
 mod session_files;
 #[cfg(feature = "testing")]

@@ -24,12 +24,17 @@ use crate::options::LONGEST;
 /// let budget = Budget::new().tokens(200_000).steps(30).seconds(600.0);
 /// assert_ne!(budget, Budget::new());
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Budget {
+    #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
 }
 

@@ -24,6 +24,7 @@ pub mod naming;
 pub mod options;
 pub mod output;
 pub mod printable;
+pub mod recording;
 pub mod secrets;
 pub mod spelling;
 pub mod texts;

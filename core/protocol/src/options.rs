@@ -34,6 +34,8 @@ pub enum Kind {
     Directory,
     /// The path of a file that exists.
     File,
+    /// The path of a file to write, or of a directory.
+    Recording,
     /// A boolean.
     Boolean,
     /// A whole number from 1 on.
@@ -85,7 +87,7 @@ impl Kind {
     pub fn expected(self, naming: Naming) -> String {
         match self {
             Self::Text | Self::Dialect => "text",
-            Self::Directory | Self::File => "a path",
+            Self::Directory | Self::File | Self::Recording => "a path",
             Self::Boolean => "a boolean",
             Self::Count => "a whole number from 1 on",
             Self::Bytes => "a whole number of bytes",
@@ -526,6 +528,24 @@ pub const OPTIONS: &[OptionInfo] = &[
          `OutputInvalid`.",
     )
     .aliases(&["output_format", "output_schema", "output_type", "response_format"]),
+    program(
+        "record",
+        Kind::Recording,
+        Fallback::Words("`$KIMI_AGENT_RECORD`, else no recording"),
+        "The file into which each message, decision and call of the session is written, without secrets. A file of this name is \
+         replaced. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.",
+    )
+    .of_agent()
+    .aliases(&["cassette", "log_file", "recording", "trace"]),
+    program(
+        "redact",
+        Kind::Texts,
+        Fallback::Words("only what the SDK knows as secret"),
+        "Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message; look-around \
+         is not supported.",
+    )
+    .of_agent()
+    .aliases(&["mask", "scrub"]),
     limit(
         "max_line_bytes",
         Kind::Bytes,

@@ -4,7 +4,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::{Error, RpcError, RpcErrorKind};
@@ -18,7 +18,7 @@ const MAIN: &str = "main";
 const MAX_STEPS: &str = "loop.max_steps_exceeded";
 
 /// The report of a turn that has ended.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnReport {
     /// The number of steps, without retried attempts.
     pub steps: i64,
@@ -29,7 +29,7 @@ pub struct TurnReport {
 }
 
 /// The failure of a turn.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnFailure {
     code: String,
     #[serde(default)]

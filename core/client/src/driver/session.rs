@@ -26,9 +26,10 @@ use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusCh
 use crate::dialect::{Handshake, InitializeParams};
 use crate::endpoint::{ConnectionKey, HandshakeRole, first_id};
 use crate::error::{Error, Result};
-use crate::jsonrpc::Message;
+use crate::jsonrpc::{self, Message};
 use crate::messages::{HandlerKind, Json, ToolReturnValue};
 use crate::output::OutputCheck;
+use crate::recording::RecordingFile;
 use crate::session_files::SessionFiles;
 use crate::tools_server::ToolsServer;
 use crate::tools_server::calls::{CallEvent, CallReceiver};
@@ -45,6 +46,8 @@ pub(crate) struct SessionSetup {
     pub(crate) tools_server: Option<(ToolsServer, CallReceiver)>,
     /// The files with the agent's records of turns, if they are read.
     pub(crate) session_files: Option<SessionFiles>,
+    /// The file of the recording, which the end of the session completes.
+    pub(crate) recording: Option<Arc<RecordingFile>>,
 }
 
 /// The caller that waits for the end of a call.
@@ -86,6 +89,7 @@ pub(super) struct SessionDriver {
     opened: Option<oneshot::Sender<Result<Handshake>>>,
     tools_server: Option<(ToolsServer, CallReceiver)>,
     records: Records,
+    recording: Option<Arc<RecordingFile>>,
     /// Whether the process is shared. If so, log records need the session's span.
     is_shared: bool,
 }
@@ -115,6 +119,7 @@ impl SessionDriver {
             opened: Some(setup.opened),
             tools_server: setup.tools_server,
             records: Records::new(setup.session_files),
+            recording: setup.recording,
             is_shared,
         });
         if let Some(outside) = &session.outside {
@@ -163,8 +168,14 @@ impl SessionDriver {
     /// Handles the answer to `initialize`, which another session may have sent.
     pub(super) fn handle_handshake(&mut self, answer: &Message<'_>, line: &[u8], now: Instant) {
         if let Message::Response { outcome, .. } = answer {
-            let id = Some(first_id(self.key).to_string().into());
-            self.handle_message(Message::Response { id, outcome: outcome.clone() }, line, now);
+            let id = first_id(self.key).to_string();
+            // A recording shows the answer with the id that this session would have used.
+            let own = self.connection.is_recorded().then(|| match outcome {
+                Ok(result) => jsonrpc::answer(&id, result),
+                Err(failure) => jsonrpc::refusal(&id, failure),
+            });
+            let message = Message::Response { id: Some(id.into()), outcome: outcome.clone() };
+            self.handle_message(message, own.as_deref().unwrap_or(line), now);
         }
     }
 
@@ -552,6 +563,10 @@ impl SessionDriver {
             // Calls that are still arriving fail.
             drop(calls);
             server.close().await;
+        }
+        if let Some(recording) = self.recording.take() {
+            self.connection.end_recording();
+            recording.complete().await;
         }
     }
 }

@@ -46,6 +46,9 @@ impl SessionOptions {
             Setting::Text(text) => check_text(text.as_ref()),
             Setting::Path(path) => {
                 check_text(path.as_os_str())?;
+                if option.kind == Kind::Recording {
+                    return Ok(());
+                }
                 path_problem(path, option.kind == Kind::Directory).map_or(Ok(()), Err)
             }
             Setting::Count(0) => Err("expected at least 1, got 0".to_owned()),
@@ -94,6 +97,7 @@ impl SessionOptions {
                     _ => Ok(()),
                 }
             }),
+            "redact" => crate::recording::check_patterns(&self.redact),
             "hooks" => self.hooks.iter().try_for_each(check_hook),
             _ => Ok(()),
         }

@@ -24,7 +24,8 @@ use crate::{Budget, Error, Output, Result};
 /// # Errors
 /// Returns `InvalidOption`, with the caller's names.
 pub fn session_options(map: Map<String, Value>, naming: Naming) -> Result<SessionOptions> {
-    let mut options = SessionOptions { naming, ..SessionOptions::default() };
+    let language = if naming == Naming::Camel { "node" } else { "python" };
+    let mut options = SessionOptions { naming, language, ..SessionOptions::default() };
     for (given, value) in map {
         let Some(option) = find(OPTIONS, &given, naming) else {
             return Err(unknown(&given, naming));
@@ -89,6 +90,8 @@ impl SessionOptions {
             "idle_timeout" => self.idle_timeout = Some(field.duration(&value)?),
             "session_budget" => self.session_budget = Some(field.budget(value)?),
             "output" => self.output = Some(Box::new(field.output(value)?)),
+            "record" => self.record = Some(field.path(value)?),
+            "redact" => self.redact = field.texts(value)?,
             "turn_timeout" => self.turn_timeout = Some(field.duration(&value)?),
             "max_line_bytes" => self.max_line_bytes = field.bytes(&value)?,
             "event_buffer_bytes" => self.event_buffer_bytes = field.bytes(&value)?,

@@ -27,8 +27,9 @@ use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
+use crate::recording::RecordingFile;
 use crate::{Budget, ExternalTool, Hook, Output};
-use setting::Setting;
+pub(crate) use setting::Setting;
 
 pub(crate) use crate::naming::Naming;
 pub use agent::AgentOptions;
@@ -60,6 +61,8 @@ pub use value::{kind_of, too_deep};
 #[derive(Clone)]
 pub struct SessionOptions {
     pub(crate) naming: Naming,
+    /// The language of the program, for recordings.
+    pub(crate) language: &'static str,
     pub(crate) work_dir: Option<PathBuf>,
     pub(crate) session_id: Option<String>,
     /// The session to fork.
@@ -96,6 +99,10 @@ pub struct SessionOptions {
     pub(crate) turn_timeout: Option<Duration>,
     pub(crate) session_budget: Option<Budget>,
     pub(crate) output: Option<Box<Output>>,
+    pub(crate) record: Option<PathBuf>,
+    /// The file of the recording, while the session is being opened.
+    pub(crate) recording: Option<Arc<RecordingFile>>,
+    pub(crate) redact: Vec<String>,
     pub(crate) max_line_bytes: usize,
     pub(crate) event_buffer_bytes: usize,
 }
@@ -104,6 +111,7 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             naming: Naming::Snake,
+            language: "rust",
             work_dir: None,
             session_id: None,
             fork_of: None,
@@ -139,6 +147,9 @@ impl Default for SessionOptions {
             turn_timeout: None,
             session_budget: None,
             output: None,
+            record: None,
+            recording: None,
+            redact: Vec::new(),
             max_line_bytes: declared::MAX_LINE_BYTES,
             event_buffer_bytes: declared::EVENT_BUFFER_BYTES,
         }
@@ -373,6 +384,36 @@ impl SessionOptions {
     #[must_use]
     pub fn max_retries_per_step(mut self, max_retries_per_step: u32) -> Self {
         self.max_retries_per_step = Some(max_retries_per_step);
+        self
+    }
+
+    /// Records the session: every message, decision and call is written into this file, without secrets. If the path is a
+    /// directory, or ends with a slash, the file gets a name of its own there. Default: `$KIMI_AGENT_RECORD`, else no
+    /// recording.
+    ///
+    /// ```no_run
+    /// # async fn example() -> kimi_agent::Result<()> {
+    /// let session = kimi_agent::Session::builder().record("run.jsonl").start().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record = Some(path.into());
+        self
+    }
+
+    /// Adds patterns of secrets that are masked in the recording, as regular expressions without look-around. They
+    /// match in each text of a message, as JSON spells it.
+    ///
+    /// ```
+    /// use kimi_agent::SessionOptions;
+    /// assert!(SessionOptions::new().redact([r"ACME-\d+"]).validate().is_ok());
+    /// let error = SessionOptions::new().redact(["("]).validate().unwrap_err();
+    /// assert!(error.to_string().starts_with("invalid option `redact`: "));
+    /// ```
+    #[must_use]
+    pub fn redact<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+        self.redact.extend(patterns.into_iter().map(Into::into));
         self
     }
 

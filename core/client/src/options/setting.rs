@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Dialect, SessionOptions};
 
 /// The value of an option.
-pub(super) enum Setting<'a> {
+pub(crate) enum Setting<'a> {
     Unset,
     /// A value of another type.
     Other,
@@ -30,7 +30,7 @@ impl Setting<'_> {
 
 impl SessionOptions {
     /// Returns the value of the option with this name in snake case. An option whose default is a number is always set.
-    pub(super) fn setting(&self, name: &str) -> Setting<'_> {
+    pub(crate) fn setting(&self, name: &str) -> Setting<'_> {
         let other = |is_set: bool| if is_set { Setting::Other } else { Setting::Unset };
         let found = match name {
             "work_dir" => self.work_dir.as_deref().map(Setting::Path),
@@ -68,6 +68,8 @@ impl SessionOptions {
             "idle_timeout" => self.idle_timeout.map(Setting::Duration),
             "session_budget" => return other(self.session_budget.is_some()),
             "output" => return other(self.output.is_some()),
+            "record" => self.record.as_deref().map(Setting::Path),
+            "redact" => return other(!self.redact.is_empty()),
             "turn_timeout" => self.turn_timeout.map(Setting::Duration),
             "max_line_bytes" => Some(Setting::Bytes(self.max_line_bytes)),
             "event_buffer_bytes" => Some(Setting::Bytes(self.event_buffer_bytes)),

@@ -74,8 +74,9 @@ impl SessionOptions {
         Box::pin(self.started(processes, id).instrument(span))
     }
 
-    async fn started(self: Box<Self>, processes: &Processes, id: String) -> Result<Session> {
+    async fn started(mut self: Box<Self>, processes: &Processes, id: String) -> Result<Session> {
         self.validate()?;
+        self.recording = self.recording_file(self.session_id.as_deref().unwrap_or(&id))?;
         let command = self.command()?;
         let auto = self.dialect == Dialect::Auto;
         let mut known = command.recall().filter(|_| auto);
@@ -216,6 +217,11 @@ impl SessionOptions {
         sources.output_tool = output.as_ref().and_then(|output| output.tool(server));
         let is_unserved = dialect.takes_tools_from_server() && server.is_none();
         sources.secrets = self.secrets(&params);
+        let recording = self.recording.take();
+        let recorder = match &recording {
+            Some(file) => Some(self.recorder(Arc::clone(file), dialect.id(), &work_dir, &params)?),
+            None => None,
+        };
         if let Some(policy) = self.policy.take() {
             for warning in policy.warnings() {
                 tracing::warn!(warning, "a rule of the policy never decides");
@@ -244,6 +250,9 @@ impl SessionOptions {
         if let Some(budget) = session_budget {
             connection.set_session_budget(budget);
         }
+        if let Some(recorder) = recorder {
+            connection.set_recorder(Box::new(recorder));
+        }
         if session_files.is_some() {
             connection.set_records_timeout(RECORDS_TIMEOUT);
         }
@@ -264,6 +273,7 @@ impl SessionOptions {
             opened,
             tools_server,
             session_files,
+            recording,
         });
         let limit = self.first_limit();
         let naming = self.naming;

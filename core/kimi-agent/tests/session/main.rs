@@ -9,6 +9,7 @@ mod agent;
 mod ends;
 mod errors;
 mod output;
+mod recording;
 mod requests;
 #[cfg(target_os = "linux")]
 mod security;

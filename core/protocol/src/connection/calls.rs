@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
+use serde_json::json;
+
 use super::{CallKey, Connection, Output, Phase, TurnKey, replay};
 use crate::dialect::{Call, ConfigValue};
 use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::jsonrpc::RpcFailure;
 use crate::messages::{Content, Json};
+use crate::recording::CallKind;
 
 #[derive(Debug)]
 pub(super) struct PendingCall {
@@ -57,6 +60,7 @@ impl Connection {
     /// [`Error::Unsupported`] if the agent cannot be steered, `NoActiveTurn` if the turn does not run, or the error that closed the
     /// connection.
     pub fn steer(&mut self, turn: TurnKey, input: Content, now: Instant) -> Result<CallKey> {
+        self.record_call(CallKind::Steer, Some(turn), || vec![("input", json!(input))]);
         let call = Call::Steer(input);
         let runs = self.turn.as_ref().is_some_and(|active| active.key == turn && active.cancel.is_none());
         self.check(&call, || {
@@ -73,6 +77,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Unsupported`] if the agent has no plan mode, or the error that closed the connection.
     pub fn set_plan_mode(&mut self, on: bool, now: Instant) -> Result<CallKey> {
+        self.record_call(CallKind::SetPlanMode, None, || vec![("on", on.into())]);
         let mut call = self.prepare(Call::SetPlanMode(on))?;
         call.pending.deadline = Some(now + self.timing.answer);
         Ok(self.send(call))
@@ -84,6 +89,7 @@ impl Connection {
     /// [`Error::Unsupported`] if the agent has no such options, [`Error::InvalidOption`] for an unknown option or value, or the
     /// error that closed the connection.
     pub fn set_config_option(&mut self, option: String, value: ConfigValue, now: Instant) -> Result<CallKey> {
+        self.record_call(CallKind::SetConfigOption, None, || vec![("option", json!(option)), ("value", json!(value))]);
         let mut call = self.prepare(Call::SetConfigOption { option, value })?;
         call.pending.deadline = Some(now + self.timing.answer);
         Ok(self.send(call))
@@ -95,6 +101,7 @@ impl Connection {
     /// [`Error::Unsupported`] if the agent cannot undo turns, `TurnInProgress` while a turn runs, or the error that closed the
     /// connection.
     pub fn undo(&mut self, turns: u32, now: Instant) -> Result<CallKey> {
+        self.record_call(CallKind::Undo, None, || vec![("turns", turns.into())]);
         self.check(&Call::Undo(turns), || {
             self.in_progress("a turn or a replay is running; wait for its end, or cancel it, before you undo a turn")
         })?;
@@ -109,6 +116,7 @@ impl Connection {
     /// [`Error::Unsupported`] if the agent cannot replay, `TurnInProgress` while a turn runs, or the error that closed the
     /// connection.
     pub fn start_replay(&mut self, now: Instant) -> Result<CallKey> {
+        self.record_call(CallKind::Replay, None, Vec::new);
         self.check(&Call::Replay, || {
             self.in_progress("a turn or a replay is running; wait for its end, or cancel it, before you begin a replay")
         })?;

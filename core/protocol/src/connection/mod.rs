@@ -22,6 +22,7 @@ mod invalid_lines;
 mod opening;
 mod output;
 mod policy;
+mod recording;
 mod replay;
 mod requests;
 mod result;
@@ -55,6 +56,7 @@ use crate::messages::{
     Event, HandlerFailed, HandlerKind, Json, SlashCommand, StatusUpdate, TokenUsage, ToolReturnValue, UnknownEvent,
 };
 use crate::printable::printable_line;
+use crate::recording::{Recorder, Side};
 
 /// The target of the log records that show each message between the SDK and the agent, at the level `trace`.
 pub const WIRE: &str = "kimi_agent.wire";
@@ -208,6 +210,8 @@ pub struct Connection {
     session_budget: Option<Box<budget::SessionBudget>>,
     /// The turn whose attempts at structured output are exhausted, and its error, until it is cancelled.
     exhausted: Option<Box<(TurnKey, Error)>>,
+    /// Boxed twice, because most sessions have none.
+    recorder: Option<Box<Box<dyn Recorder>>>,
 }
 
 /// The text that Kimi Code's server prints when it is ready.
@@ -247,6 +251,7 @@ impl Connection {
             records_timeout: None,
             session_budget: None,
             exhausted: None,
+            recorder: None,
         }
     }
 
@@ -281,7 +286,11 @@ impl Connection {
 
     /// Returns the next output, oldest first.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front()?;
+        if self.recorder.is_some() {
+            self.record_output(&output);
+        }
+        Some(output)
     }
 
     /// Takes the bytes to write to the agent; empty if there are none.
@@ -294,6 +303,7 @@ impl Connection {
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('>', &bytes);
         }
+        self.record_lines(Side::Sdk, &bytes);
         if self.transmit.is_empty() {
             self.transmit = bytes;
         } else {
@@ -342,6 +352,7 @@ impl Connection {
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('<', line);
         }
+        self.record_lines(Side::Agent, line);
         let incoming = self.dialect.read(message);
         self.handle_incoming(incoming, line, now);
         self.note_ending(now);

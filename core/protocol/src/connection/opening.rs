@@ -7,6 +7,7 @@ use super::{Connection, Output, Phase};
 use crate::dialect::{Call, Dialect, Handshake, InitializeParams, OpeningSession, echo_error};
 use crate::error::{AgentExit, Error, Result};
 use crate::jsonrpc::RpcFailure;
+use crate::recording::Side;
 
 impl Connection {
     /// Begins the handshake.
@@ -20,7 +21,8 @@ impl Connection {
     /// passed to this connection, too.
     pub fn open_shared(&mut self, params: InitializeParams, now: Instant) {
         if let Some(call) = self.start_opening(params, now) {
-            self.register(call);
+            let bytes = self.register(call);
+            self.record_lines(Side::Sdk, &bytes);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::recording::Decided;
 use super::requests::{ReplyTo, RequestKey};
 use super::result::TurnStatus;
 use super::turn::TurnKey;
@@ -17,6 +18,7 @@ use crate::messages::{
     ApprovalRequest, Event, HandlerKind, SteerInput, ToolCallInfo, ToolCallRequest, ToolReturnValue,
 };
 use crate::output::{OutputError, OutputPlan, OutputRun};
+use crate::recording::Decider;
 
 /// The structured output that a prompt asks for.
 #[derive(Clone, Debug)]
@@ -379,7 +381,10 @@ impl Connection {
             }
             Taken::Answered(result) => {
                 let reply_to = std::mem::replace(reply_to, ReplyTo::Answered);
-                self.send_answer(reply_to, &call.id, &Answer::Tool(result));
+                let answer = Answer::Tool(result);
+                let decided = Decided::at_once(&call.id, &HandlerKind::Tool, Decider::Sdk, &answer);
+                self.record_decision(Decided { tool_call: Some(&call.id), ..decided });
+                self.send_answer(reply_to, &call.id, &answer);
                 self.end_exhausted(now);
                 false
             }

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use super::recording::Decided;
 use super::requests::ReplyTo;
 use super::tool_calls::{Known, RejectedBy, short};
 use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
-use crate::messages::{ApprovalRequest, Event, HookRequest, PolicyDecision, PolicyOutcome, ToolCallInfo};
+use crate::messages::{ApprovalRequest, Event, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome, ToolCallInfo};
+use crate::recording::Decider;
 
 /// The id of the hook with which rules see calls that the agent does not ask about.
 pub const POLICY_HOOK: &str = "policy";
@@ -35,12 +37,16 @@ impl Connection {
         let Some(call) = called(hook) else {
             // Rules that deny cannot decide about a call without a tool.
             let block = HookDecision::Block("the call names no tool, so the user's policy cannot check it".to_owned());
-            return self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &Answer::Hook(block));
+            let answer = Answer::Hook(block);
+            self.record_decision(Decided::at_once(&hook.id, &HandlerKind::Hook, Decider::Policy, &answer));
+            return self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
         };
+        let (mut rule, call_id) = (None, call.id.clone());
         let answer = match rules.denied(&call).filter(|_| !self.is_output_tool(&call.name)) {
             None => HookDecision::Allow,
             Some(decision) => {
                 let reason = denial(&decision);
+                rule = decision.rule.clone();
                 let known = Known::of_call(call);
                 self.record_denial(known, hook.target.as_deref().unwrap_or_default());
                 let scope = self.live_scope();
@@ -48,7 +54,10 @@ impl Connection {
                 HookDecision::Block(reason)
             }
         };
-        self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &Answer::Hook(answer));
+        let answer = Answer::Hook(answer);
+        let decided = Decided::at_once(&hook.id, &HandlerKind::Hook, Decider::Policy, &answer);
+        self.record_decision(Decided { tool_call: Some(&call_id), rule: rule.as_deref(), ..decided });
+        self.send_answer(ReplyTo::Agent(rpc_id), &hook.id, &answer);
     }
 
     /// Returns the answer to an approval if a rule has one.
@@ -75,8 +84,14 @@ impl Connection {
             }
             _ => None,
         };
+        let answer = answer.map(Answer::Approval);
+        if let Some(answer) = &answer {
+            let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Policy, answer);
+            let (tool_call, rule) = (Some(&*request.tool_call_id), decision.rule.as_deref());
+            self.record_decision(Decided { tool_call, rule, ..decided });
+        }
         self.report_decision(decision, scope);
-        answer.map(Answer::Approval)
+        answer
     }
 
     fn record_denial(&mut self, call: Known, description: &str) {

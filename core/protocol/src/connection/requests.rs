@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::output::OutputTool;
 use super::policy::ToolRules;
+use super::recording::{self, Decided};
 use super::terminals::MAX_TERMINALS;
 use super::tool_calls::{Known, RejectedBy, short};
 use super::warnings::HANDLERS;
@@ -20,6 +21,7 @@ use crate::messages::{
     ToolReturnValue, UnknownEvent,
 };
 use crate::naming::Naming;
+use crate::recording::{CallKind, Decider};
 use crate::secrets::Secrets;
 
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
@@ -135,6 +137,7 @@ struct Pending {
     about: About,
     /// When the log reports that the request has no answer. `None` if it has been reported, or never is.
     report_at: Option<Instant>,
+    asked_at: Instant,
 }
 
 /// The details of a request that are needed once it has been answered.
@@ -245,6 +248,7 @@ impl Connection {
     /// stay open.
     pub(super) fn withdraw_of_turn(&mut self) {
         for (key, pending) in self.requests.withdraw(|pending| pending.of_turn) {
+            self.record_withdrawn(&pending);
             self.outputs.push_back(Output::Withdrawn(key));
             self.record_rejection(pending, RejectedBy::Cancelled);
         }
@@ -254,6 +258,7 @@ impl Connection {
     /// end of its turn.
     pub(super) fn resolved(&mut self, response: &ApprovalResponse) {
         let Some((key, pending)) = self.requests.resolved(&response.request_id) else { return };
+        self.record_withdrawn(&pending);
         self.outputs.push_back(Output::Withdrawn(key));
         if response.response == ApprovalKind::Reject {
             self.record_rejection(pending, RejectedBy::Cancelled);
@@ -264,6 +269,7 @@ impl Connection {
     pub(super) fn request_cancelled(&mut self, rpc_id: &str) {
         let is_meant = |pending: &Pending| matches!(&pending.reply_to, ReplyTo::Agent(id) if id == rpc_id);
         for (key, pending) in self.requests.withdraw(is_meant) {
+            self.record_withdrawn(&pending);
             self.outputs.push_back(Output::Withdrawn(key));
             let bytes = self.dialect.refuse(rpc_id, REQUEST_CANCELLED, "the request was cancelled");
             self.transmit(bytes);
@@ -337,6 +343,7 @@ impl Connection {
             return None;
         }
         self.note_activity(now);
+        self.record(|| recording::tool_call(&call));
         let scope = self.live_scope();
         let request = Event::from(call);
         self.outputs.push_back(Output::Event { scope, event: request.clone().into(), size });
@@ -350,7 +357,9 @@ impl Connection {
         let Some(key) = self.requests.find(id, |pending| matches!(pending.reply_to, ReplyTo::ToolCaller(_))) else {
             return;
         };
-        self.requests.take(key);
+        if let Some(pending) = self.requests.take(key) {
+            self.record_withdrawn(&pending);
+        }
         self.note_activity(now);
         self.outputs.push_back(Output::Withdrawn(key));
     }
@@ -398,7 +407,7 @@ impl Connection {
         }
         if let Event::ApprovalRequest(request) = &request
             && !cancelling
-            && let Some(answer) = self.approve_output(request).or_else(|| self.decide_approval(request, scope))
+            && let Some(answer) = self.approve_call_of_output(request).or_else(|| self.decide_approval(request, scope))
         {
             if is_manual_approval {
                 // The reader sees the request as well, and may answer it.
@@ -453,7 +462,9 @@ impl Connection {
                 let about = self.about(&request);
                 // A command in a terminal may run for any time.
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
-                let pending = Pending { reply_to, request_id, kind, name, on_error, of_turn, manual, about, report_at };
+                let asked_at = now;
+                let pending =
+                    Pending { reply_to, request_id, kind, name, on_error, of_turn, manual, about, report_at, asked_at };
                 let full = self.requests.pending.len() >= MAX_PENDING;
                 self.requests.pending.insert(key, pending);
                 if full {
@@ -469,6 +480,12 @@ impl Connection {
                 return;
             }
         };
+        let by = match source {
+            AnswerSource::Yolo => Decider::Yolo,
+            _ if cancelling => Decider::Cancelled,
+            _ => Decider::Default,
+        };
+        self.record_decision(Decided::at_once(&request_id, &kind, by, &answer));
         self.send_answer(reply_to, &request_id, &answer);
     }
 
@@ -480,6 +497,7 @@ impl Connection {
             }
             ReplyTo::ToolCaller(key) => {
                 if let Answer::Tool(result) = answer {
+                    self.record(|| recording::tool_result(request_id, result));
                     self.outputs.push_back(Output::ToolAnswered { key, result: result.clone() });
                 }
             }
@@ -528,7 +546,7 @@ impl Connection {
         let problem = self.requests.pending.get(&key).and_then(|pending| self.problem(pending, answer));
         match problem {
             Some(problem) => self.handler_failed(key, format!("the handler's result cannot be used: {problem}"), now),
-            None => self.answer_by(key, answer, RejectedBy::Handler, now),
+            None => self.answer_by(key, answer, (RejectedBy::Handler, None), now),
         }
     }
 
@@ -542,9 +560,11 @@ impl Connection {
         }
     }
 
-    fn answer_by(&mut self, key: RequestKey, answer: &Answer, by: RejectedBy, now: Instant) {
+    /// Sends an answer. `failure` says why a handler gave none.
+    fn answer_by(&mut self, key: RequestKey, answer: &Answer, (by, failure): (RejectedBy, Option<&str>), now: Instant) {
         let Some(mut pending) = self.requests.take(key) else { return };
         self.note_activity(now);
+        self.record_answer(&pending, by, Some(answer), failure, now);
         let reply_to = std::mem::replace(&mut pending.reply_to, ReplyTo::Answered);
         self.send_answer(reply_to, &pending.request_id, answer);
         if matches!(answer, Answer::Approval(Approval::Reject { .. })) {
@@ -556,6 +576,7 @@ impl Connection {
     fn answer_failed(&mut self, key: RequestKey, message: &str, now: Instant) {
         let Some(pending) = self.requests.take(key) else { return };
         self.note_activity(now);
+        self.record_answer(&pending, RejectedBy::HandlerFailed, None, Some(message), now);
         match pending.reply_to {
             ReplyTo::Agent(rpc_id) => self.refuse_with(&rpc_id, INTERNAL_ERROR, message),
             ReplyTo::Terminal(id) => self.terminal_ended(&id, Err(message.to_owned())),
@@ -574,13 +595,67 @@ impl Connection {
         let tool_call = pending.about.tool_call.clone();
         self.log_failure(&kind, name.as_deref(), &message);
         match answer {
-            Some(answer) => self.answer_by(key, &answer, RejectedBy::HandlerFailed, now),
+            Some(answer) => self.answer_by(key, &answer, (RejectedBy::HandlerFailed, Some(&message)), now),
             None => self.answer_failed(key, &message, now),
         }
         if let Some(turn) = &mut self.turn {
             turn.record.failed(kind.clone(), tool_call, &message);
         }
         self.report_failure(kind, name, Some(request_id), message);
+    }
+
+    /// Records an answer to a request that waited for it.
+    fn record_answer(
+        &mut self,
+        pending: &Pending,
+        by: RejectedBy,
+        answer: Option<&Answer>,
+        failure: Option<&str>,
+        now: Instant,
+    ) {
+        let is_output = pending.name.as_ref() == self.sources.output_tool.as_ref().map(|tool| &tool.name);
+        let by = match by {
+            RejectedBy::HandlerFailed => Decider::HandlerFailed,
+            RejectedBy::NoHandler => Decider::Default,
+            _ if pending.kind == HandlerKind::Tool && is_output => Decider::Sdk,
+            _ if pending.manual => Decider::Manual,
+            _ => Decider::Handler,
+        };
+        self.record_decision(Decided {
+            request: &pending.request_id,
+            kind: &pending.kind,
+            by,
+            answer,
+            tool_call: pending.about.tool_call.as_ref().map(Known::id),
+            rule: None,
+            error: failure,
+            duration: now.saturating_duration_since(pending.asked_at),
+        });
+    }
+
+    /// Records that a request was withdrawn.
+    fn record_withdrawn(&mut self, pending: &Pending) {
+        if let ReplyTo::ToolCaller(_) = pending.reply_to {
+            self.record(|| recording::no_tool_result(&pending.request_id));
+        }
+        self.record_decision(Decided {
+            request: &pending.request_id,
+            kind: &pending.kind,
+            by: Decider::Cancelled,
+            answer: None,
+            tool_call: pending.about.tool_call.as_ref().map(Known::id),
+            rule: None,
+            error: None,
+            duration: Duration::ZERO,
+        });
+    }
+
+    /// Returns the answer to an approval of the tool of structured output.
+    fn approve_call_of_output(&mut self, request: &ApprovalRequest) -> Option<Answer> {
+        let answer = self.approve_output(request)?;
+        let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Sdk, &answer);
+        self.record_decision(Decided { tool_call: Some(&request.tool_call_id), ..decided });
+        Some(answer)
     }
 
     /// Logs the requests that have waited for a long time.
@@ -623,7 +698,7 @@ impl Connection {
                  Further such requests are not logged"
             );
         }
-        self.answer_by(key, &answer, RejectedBy::NoHandler, now);
+        self.answer_by(key, &answer, (RejectedBy::NoHandler, None), now);
     }
 
     /// Answers a request manually.
@@ -680,7 +755,8 @@ impl Connection {
         if let Some(problem) = self.problem(pending, &answer) {
             return Err(invalid_option("answer", problem));
         }
-        self.answer_by(key, &answer, RejectedBy::Handler, now);
+        self.record_call(CallKind::Respond, None, || vec![("request", request_id.as_str().into())]);
+        self.answer_by(key, &answer, (RejectedBy::Handler, None), now);
         Ok(())
     }
 }

@@ -163,6 +163,10 @@ pub(super) struct Known {
 }
 
 impl Known {
+    pub(super) fn id(&self) -> &str {
+        &self.call.id
+    }
+
     /// A call as a message names it.
     pub(super) fn of_call(call: ToolCallInfo) -> Self {
         let size = call.arguments.as_ref().and_then(|arguments| serde_json::to_string(arguments).ok());

@@ -15,6 +15,7 @@ use crate::error::{Error, Result, RpcErrorKind};
 use crate::json::object;
 use crate::messages::{Content, ContentPart, Event, Json, TokenUsage, TurnBegin, TurnEnd};
 use crate::output::OutputInvalid;
+use crate::recording::{CallKind, Entry, RecordsEntry};
 use crate::turn_records::TurnReport;
 
 /// The limit of a step's text in a result, in bytes. No model writes as much in a step.
@@ -249,6 +250,7 @@ impl Connection {
         output: Option<TurnOutput>,
         now: Instant,
     ) {
+        self.record_prompt(key, &input, &limits, output.as_ref());
         let refusal = match (&self.phase, &self.turn) {
             (Phase::Closed(reason), _) => Some((**reason).clone()),
             (_, Some(turn)) if turn.cancel.is_none() || self.queued.is_some() => Some(local_error(
@@ -318,6 +320,7 @@ impl Connection {
 
     /// Cancels a turn. It ends by the agent's answer, or by a deadline.
     pub fn cancel(&mut self, key: TurnKey, now: Instant) {
+        self.record_call(CallKind::Cancel, Some(key), Vec::new);
         self.cancel_with(key, None, now);
     }
 
@@ -359,6 +362,7 @@ impl Connection {
 
     /// Shortens the time for the end of a cancelled turn, because the session closes.
     pub fn begin_closing(&mut self, limit: Duration, now: Instant) {
+        self.record_call(CallKind::Close, None, || vec![("timeout", limit.as_secs_f64().into())]);
         self.is_closing = true;
         self.end_answered_turn();
         let Some(cancel) = self.turn.as_mut().and_then(|turn| turn.cancel.as_mut()) else { return };
@@ -433,6 +437,7 @@ impl Connection {
 
     /// Handles the agent's records of a turn. `None` if the records say nothing about it.
     pub fn handle_records(&mut self, key: TurnKey, report: Option<TurnReport>, now: Instant) {
+        self.record(|| Entry::Records(RecordsEntry { turn: key, report: report.clone() }));
         let Some(turn) = self.turn.as_mut().filter(|turn| turn.key == key) else { return };
         let Some(Answered { status, steps, .. }) = turn.answered.take() else { return };
         let Some(TurnReport { steps: counted, usage, failure }) = report else {

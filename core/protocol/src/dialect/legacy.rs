@@ -135,6 +135,10 @@ fn modern_subagent(payload: &str) -> std::result::Result<Json, String> {
 }
 
 impl Dialect for Legacy {
+    fn id(&self) -> &'static str {
+        "legacy"
+    }
+
     fn implicit_handshake(&mut self) -> Option<Handshake> {
         Some(Handshake {
             protocol_version: NAME.to_owned(),

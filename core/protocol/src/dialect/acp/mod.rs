@@ -323,6 +323,10 @@ fn stopped(answer: &Json) -> std::result::Result<Json, RpcFailure> {
 }
 
 impl Dialect for Acp {
+    fn id(&self) -> &'static str {
+        "acp"
+    }
+
     fn protocol_name(&self) -> &'static str {
         "the Agent Client Protocol (Kimi Code does as `kimi acp`)"
     }

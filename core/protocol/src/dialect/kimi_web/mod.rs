@@ -238,6 +238,10 @@ fn failure(code: i64, message: impl Into<String>) -> RpcFailure {
 }
 
 impl Dialect for KimiWeb {
+    fn id(&self) -> &'static str {
+        "kimi-web"
+    }
+
     fn protocol_name(&self) -> &'static str {
         "the API of Kimi Code's server (Kimi Code does as `kimi web`)"
     }

@@ -1,0 +1,199 @@
+//! The option `record`: the file of a session's recording, its header, and what is replaced in it.
+//!
+//! A [`FileRecorder`] is a part of the connection. It adds the time to each entry, and passes it to the
+//! [writer](writer), a thread that all recordings of the program share.
+
+mod file;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use kimi_agent_protocol::options::OPTIONS;
+use kimi_agent_protocol::recording::{
+    Entry, FORMAT, HeaderEntry, Place, Recorder, Redactor, SdkName, Side, ToolOfProgram,
+};
+use serde_json::{Map, Value};
+
+use crate::dialect::InitializeParams;
+use crate::error::Result;
+use crate::options::{SessionOptions, Setting};
+pub(crate) use file::RecordingFile;
+use writer::Job;
+
+/// The environment variable with the path of recordings.
+const VARIABLE: &str = "KIMI_AGENT_RECORD";
+
+/// The recorder of one session.
+#[derive(Debug)]
+pub(crate) struct FileRecorder {
+    file: Arc<RecordingFile>,
+    /// The number of this attempt to open the session.
+    attempt: u32,
+    began: Instant,
+}
+
+impl FileRecorder {
+    /// Begins a recording, with its header. An earlier attempt to open the session is removed from the file.
+    fn new(file: Arc<RecordingFile>, redactor: Redactor, header: HeaderEntry) -> Self {
+        let attempt = file.begin(redactor);
+        let recorder = Self { file, attempt, began: Instant::now() };
+        recorder.push(Job::Header(Box::new(header)));
+        recorder
+    }
+
+    fn push(&self, job: Job) {
+        self.file.push(self.attempt, job);
+    }
+
+    fn time(&self) -> f64 {
+        // Microseconds are enough, and take less space.
+        (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6
+    }
+}
+
+impl Recorder for FileRecorder {
+    fn message(&mut self, from: Side, line: &[u8]) {
+        self.push(Job::Message { time: self.time(), from, line: line.into() });
+    }
+
+    fn entry(&mut self, entry: Entry) {
+        self.push(Job::Entry { time: self.time(), entry: Box::new(entry) });
+    }
+}
+
+impl SessionOptions {
+    /// Makes the file of the recording, if the session is recorded. `id` is the id of the session.
+    pub(crate) fn recording_file(&self, id: &str) -> Result<Option<Arc<RecordingFile>>> {
+        let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let Some(path) = self.record.clone().or_else(variable) else { return Ok(None) };
+        let path = self
+            .absolute("record", &path)
+            .map(|absolute| if is_folder(&path) { absolute.join("") } else { absolute })?;
+        let file = RecordingFile::create(&path, id);
+        file.map(Some).map_err(|error| self.invalid("record", format!("can't write {}: {error}", path.display())))
+    }
+
+    /// Begins to record into this file.
+    pub(crate) fn recorder(
+        &self,
+        file: Arc<RecordingFile>,
+        dialect: &str,
+        work_dir: &Path,
+        params: &InitializeParams,
+    ) -> Result<FileRecorder> {
+        let redactor = Redactor::new(&places(work_dir), self.secret_texts(params), &self.redact)
+            .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))?;
+        Ok(FileRecorder::new(file, redactor, self.header(dialect)))
+    }
+
+    fn header(&self, dialect: &str) -> HeaderEntry {
+        let executable = self.program().ok().map(|(program, args)| {
+            let words = std::iter::once(program.into_os_string()).chain(args);
+            words.map(|word| word.to_string_lossy().into_owned()).collect()
+        });
+        HeaderEntry {
+            format: FORMAT,
+            started: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            sdk: SdkName {
+                name: "kimi-agent".to_owned(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                language: self.language.to_owned(),
+            },
+            dialect: dialect.to_owned(),
+            executable: executable.unwrap_or_default(),
+            options: self.recorded_options(),
+            tools: self
+                .tools
+                .iter()
+                .map(|tool| ToolOfProgram {
+                    name: tool.name.clone(),
+                    description: tool.description.clone(),
+                    parameters: tool.parameters.clone(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns the options that are set, without values that may be secrets.
+    fn recorded_options(&self) -> Map<String, Value> {
+        let mut options = Map::new();
+        for option in
+            OPTIONS.iter().filter(|option| !matches!(option.name, "executable" | "tools" | "record" | "redact"))
+        {
+            let value = match self.setting(option.name) {
+                Setting::Unset => continue,
+                Setting::Text(text) => text.into(),
+                Setting::Path(path) => path.to_string_lossy().into(),
+                Setting::Boolean(value) => value.into(),
+                Setting::Count(count) => count.into(),
+                Setting::Bytes(bytes) => bytes.into(),
+                Setting::Duration(duration) => duration.as_secs_f64().into(),
+                Setting::Other if option.name == "env" => {
+                    self.env.iter().map(|(name, _)| Value::from(name.to_string_lossy())).collect()
+                }
+                Setting::Other if option.name == "dialect" => self.dialect.to_string().into(),
+                Setting::Json(_) | Setting::Other => "set".into(),
+            };
+            options.insert(option.name.to_owned(), value);
+        }
+        options
+    }
+
+    /// Returns the values that must not be in a recording.
+    fn secret_texts(&self, params: &InitializeParams) -> Vec<Cow<'static, str>> {
+        let mut texts: Vec<Cow<'static, str>> = Vec::new();
+        let mut waiting: Vec<&Value> = self.config.iter().chain(&self.mcp_configs).collect();
+        while let Some(value) = waiting.pop() {
+            match value {
+                Value::String(text) => texts.push(text.clone().into()),
+                Value::Number(number) => texts.push(number.to_string().into()),
+                Value::Array(list) => waiting.extend(list),
+                Value::Object(map) => waiting.extend(map.values()),
+                _ => {}
+            }
+        }
+        texts.extend(self.env.iter().map(|(_, value)| value.to_string_lossy().into_owned().into()));
+        if let Some(server) = &params.tools_server {
+            texts.push(server.url.clone().into());
+            texts.extend(server.headers.iter().map(|(_, value)| value.clone().into()));
+        }
+        texts
+    }
+}
+
+/// Checks the patterns of the option `redact`.
+pub(crate) fn check_patterns(patterns: &[String]) -> std::result::Result<(), String> {
+    Redactor::new(&[], [], patterns).map(drop).map_err(|problem| pattern_problem(patterns, problem))
+}
+
+fn pattern_problem(patterns: &[String], (at, reason): (usize, String)) -> String {
+    format!("item {}: {:?} is not a regular expression: {reason}", at + 1, patterns[at])
+}
+
+/// Returns whether a path means a folder: it exists, or its name ends with a slash.
+fn is_folder(path: &Path) -> bool {
+    path.as_os_str().to_string_lossy().ends_with(std::path::is_separator) || path.is_dir()
+}
+
+/// Returns the directories that become placeholders, also as the system names them without links.
+fn places(work_dir: &Path) -> Vec<Place> {
+    let temp = crate::private::temp_dir();
+    let known = [("work_dir", Some(work_dir.to_owned())), ("home", std::env::home_dir()), ("temp", Some(temp))];
+    let mut places = Vec::new();
+    for (name, path) in known {
+        let Some(path) = path.filter(|path| path.is_absolute()) else { continue };
+        let real = std::fs::canonicalize(&path).ok();
+        places.push(Place { name, path: path.to_string_lossy().into_owned() });
+        if let Some(real) = real.filter(|real| *real != path) {
+            // Windows begins such a path with a mark that programs do not show.
+            let real = real.to_string_lossy();
+            places.push(Place { name, path: real.strip_prefix(r"\\?\").unwrap_or(&real).to_owned() });
+        }
+    }
+    places
+}

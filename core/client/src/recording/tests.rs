@@ -1,0 +1,64 @@
+use kimi_agent_protocol::recording::Recording;
+
+use super::file::lock;
+use super::*;
+
+fn started(file: &Arc<RecordingFile>) -> FileRecorder {
+    let redactor = Redactor::new(&[], [], &[]).unwrap();
+    FileRecorder::new(Arc::clone(file), redactor, SessionOptions::new().header("wire"))
+}
+
+fn read(path: &Path) -> Recording {
+    Recording::read(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn slow_disk_leaves_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = RecordingFile::create(&path, "id").unwrap();
+    let mut recorder = started(&file);
+    file.complete().await;
+    let line = vec![b'1'; 1 << 20];
+    {
+        // The writer waits for this lock as it would for a disk.
+        let _slow = lock(&file.output);
+        (0..70).for_each(|_| recorder.message(Side::Agent, &line));
+    }
+    file.complete().await;
+    recorder.message(Side::Sdk, b"{}");
+    file.complete().await;
+    let entries = read(&path).entries;
+    let written = entries.iter().filter(|entry| matches!(entry.entry, Entry::Message(_))).count();
+    let missing: u64 = entries.iter().map(|entry| if let Entry::Gap(gap) = entry.entry { gap.entries } else { 0 }).sum();
+    assert_eq!((written as u64 + missing, missing > 0), (71, true));
+    assert!(matches!(entries[entries.len() - 2].entry, Entry::Gap(_)));
+}
+
+#[tokio::test]
+async fn second_attempt_replaces_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = RecordingFile::create(&path, "id").unwrap();
+    let mut first = started(&file);
+    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#);
+    let mut second = started(&file);
+    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#);
+    second.message(Side::Sdk, br#"{"of":"the second attempt"}"#);
+    file.complete().await;
+    let entries = read(&path).entries;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert!(std::fs::read_to_string(&path).unwrap().contains("the second attempt"));
+}
+
+#[test]
+fn header_shows_no_secret_values() {
+    let options = SessionOptions::new()
+        .env([("TOKEN", "canary")])
+        .config(serde_json::json!({"key": "canary"}))
+        .mcp_configs([serde_json::json!({"key": "canary"})])
+        .model("kimi");
+    let header = serde_json::to_value(options.header("acp")).unwrap();
+    assert_eq!((&header["options"]["env"][0], &header["options"]["model"]), (&"TOKEN".into(), &"kimi".into()));
+    assert!(!header.to_string().contains("canary"), "{header}");
+}

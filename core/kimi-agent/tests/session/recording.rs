@@ -1,0 +1,194 @@
+//! The option `record`: the files, their entries, and what must not be in them.
+
+use std::path::Path;
+
+use kimi_agent::{Answers, Approval, Budget, ExternalTool, Session};
+use serde_json::{Value, json};
+
+use super::with;
+
+/// The entries of a recording, without the header.
+fn entries(path: &Path) -> (Value, Vec<Value>) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let header = lines.next().unwrap();
+    assert_eq!(header["type"], "header");
+    (header, lines.collect())
+}
+
+fn of_type<'a>(entries: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    entries.iter().filter(|entry| entry["type"] == kind).collect()
+}
+
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn recording_has_messages_calls_decisions() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let (options, _agent) = with(json!([
+        [
+            {"text": "Look"},
+            {"tool_call": {"name": "Shell", "arguments": {"command": "ls"}, "approve": true, "result": "a.txt"}},
+            {"external_tool": {"name": "add", "arguments": {"a": 1}}},
+            {"question": {"questions": [{"question": "Sure?", "options": [{"label": "yes"}]}]}},
+            {"text": "Done"},
+        ],
+        [{"wait_cancel": true}],
+    ]));
+    let add = ExternalTool::new("add", "Adds", json!({"type": "object"}), |_: Value| async { Ok("2") });
+    let session = options
+        .work_dir(folder.path())
+        .record(&file)
+        .tool(add)
+        .on_approval(|_| async { Ok(Approval::Approve) })
+        .on_question(|_| async { Ok(Some(Answers::new().answer("Sure?", "yes"))) })
+        .session_budget(Budget::new().steps(100))
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "Done");
+    let mut turn = session.prompt("wait").unwrap();
+    turn.cancel().await.unwrap();
+    turn.result().await.unwrap();
+    session.close().await.unwrap();
+
+    let (header, entries) = entries(&file);
+    assert_eq!(
+        (&header["format"], &header["dialect"], &header["sdk"]["language"]),
+        (&json!(1), &json!("wire"), &json!("rust"))
+    );
+    assert_eq!(header["options"]["work_dir"], "{{work_dir}}");
+    assert_eq!(header["tools"][0]["name"], "add");
+    assert_eq!(of_type(&entries, "opened")[0]["agent"]["name"], "kimi-scripted-agent");
+    let calls: Vec<_> = of_type(&entries, "call").iter().map(|call| (&call["call"], call["turn"].as_u64())).collect();
+    let (prompt, cancel, close) = (&json!("prompt"), &json!("cancel"), &json!("close"));
+    assert_eq!(calls, [(prompt, Some(1)), (prompt, Some(2)), (cancel, Some(2)), (close, None)]);
+    let decisions: Vec<_> =
+        of_type(&entries, "decision").iter().map(|entry| (entry["kind"].clone(), entry["by"].clone())).collect();
+    let by_handler = ["approval", "tool", "question"].map(|kind| (json!(kind), json!("handler")));
+    assert_eq!(decisions, by_handler);
+    let turns = of_type(&entries, "turn");
+    assert_eq!((&turns[0]["result"]["text"], &turns[1]["result"]["status"]), (&json!("Done"), &json!("cancelled")));
+    let (last, messages) = (entries.last().unwrap(), of_type(&entries, "message"));
+    assert_eq!((&last["type"], &last["reason"]), (&json!("end"), &json!("closed")));
+    assert_eq!((&messages[0]["from"], &messages[0]["message"]["method"]), (&json!("sdk"), &json!("initialize")));
+    let times: Vec<_> = entries.iter().map(|entry| entry["time"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+}
+
+#[tokio::test]
+async fn secrets_are_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let (options, _agent) = with(json!([[
+        {"text": "the key is {{prompt}} and sk-proj-abcdefghijkl1234"},
+        {"raw": "no JSON: {{prompt}}"},
+    ]]));
+    let session = options
+        .work_dir(folder.path())
+        .record(&file)
+        .redact([r"ACME-\d+"])
+        .env([("TOKEN", "canary-env-1")])
+        .config(json!({"providers": {"x": {"api_key": "canary-config-2", "pin": 987_654}}}))
+        .mcp_configs([json!({"mcpServers": {"d": {"url": "https://x", "headers": {"K": "canary-mcp-3"}}}})])
+        .start()
+        .await
+        .unwrap();
+    let secrets = ["canary-env-1", "canary-config-2", "canary-mcp-3", "ACME-17", "987654"];
+    let work_dir = folder.path().to_str().unwrap();
+    let input = format!("{} {work_dir}/a.txt", secrets.join(" "));
+    assert!(session.prompt(input).unwrap().result().await.unwrap().text.contains("canary-mcp-3"));
+    session.close().await.unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    for secret in secrets.iter().chain(&["sk-proj", work_dir]) {
+        assert!(!text.contains(secret), "{secret} in {text}");
+    }
+    assert!(text.contains(r"*** *** *** *** *** {{work_dir}}/a.txt and ***"), "{text}");
+}
+
+#[tokio::test]
+async fn each_session_has_own_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    std::fs::write(&file, "an earlier recording").unwrap();
+    let (options, _agent) = with(json!([[{"text": "hi"}]]));
+    let options = options.record(&file);
+    let (first, second) = (options.clone().start().await.unwrap(), options.clone().start().await.unwrap());
+    for session in [first, second] {
+        session.close().await.unwrap();
+    }
+    assert_eq!(files(folder.path()), [folder.path().join("run-2.jsonl"), file.clone()]);
+    assert_eq!(entries(&file).1.last().unwrap()["type"], "end");
+
+    let inner = folder.path().join("new").join("");
+    for _ in 0..2 {
+        options.clone().record(&inner).session_id("same").start().await.unwrap().close().await.unwrap();
+    }
+    let names: Vec<_> =
+        files(&inner).iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.iter().all(|name| name.contains("-same") && name.ends_with(".jsonl")), "{names:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn recording_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let (options, _agent) = with(json!([]));
+    options.record(&file).start().await.unwrap().close().await.unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn impossible_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Session::builder().record(folder.path().join("no/such/run.jsonl")).start().await.unwrap_err();
+    assert_eq!(error.code(), "invalid_option");
+    assert!(error.to_string().starts_with("invalid option `record`: can't write "), "{error}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn full_disk_ends_recording_only() {
+    let (options, _agent) = with(json!([[{"text": "one"}], [{"text": "two"}]]));
+    let session = options.record("/dev/full").start().await.unwrap();
+    for text in ["one", "two"] {
+        assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, text);
+    }
+    session.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn failed_session_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let (options, _agent) = with(json!([[{"text": "so"}, {"exit": 3}]]));
+    let session = options.record(&file).start().await.unwrap();
+    assert_eq!(session.prompt("go").unwrap().result().await.unwrap_err().code(), "agent_exited");
+    session.close().await.unwrap();
+    let (_, entries) = entries(&file);
+    assert_eq!(of_type(&entries, "turn")[0]["error"]["code"], "agent_exited");
+    assert_eq!(
+        (&entries.last().unwrap()["type"], &entries.last().unwrap()["error"]["code"]),
+        (&json!("end"), &json!("agent_exited"))
+    );
+}
+
+#[tokio::test]
+async fn readable_after_every_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let (options, _agent) = with(json!([[{"text": "one"}], [{"text": "two"}]]));
+    let session = options.record(&file).start().await.unwrap();
+    session.prompt("go").unwrap().result().await.unwrap();
+    session.close().await.unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.ends_with('\n'));
+}

@@ -1,0 +1,305 @@
+//! The entries of a recording.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::turn_records::TurnReport;
+
+/// An entry with its time.
+#[derive(Clone, Debug, Serialize)]
+pub struct TimedEntry {
+    /// Seconds since the header was written.
+    pub time: f64,
+    /// The entry.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// An entry of a recording.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Entry {
+    /// The beginning of the recording.
+    Header(Box<HeaderEntry>),
+    /// A message between the SDK and the agent.
+    Message(MessageEntry),
+    /// The session is open.
+    Opened(OpenedEntry),
+    /// The program called a function of the session.
+    Call(CallEntry),
+    /// A request of the agent was answered.
+    Decision(Box<DecisionEntry>),
+    /// The agent called a tool of the program over the MCP server of the SDK.
+    ToolCall(ToolCallEntry),
+    /// The call of a tool was answered.
+    ToolResult(ToolResultEntry),
+    /// The SDK has read the agent's own records of a turn.
+    Records(RecordsEntry),
+    /// A turn has ended.
+    Turn(Box<TurnEntry>),
+    /// Entries are missing.
+    Gap(GapEntry),
+    /// The session has ended.
+    End(EndEntry),
+    /// An entry of a type that this version does not know.
+    #[serde(skip)]
+    Unknown,
+}
+
+/// The beginning of a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HeaderEntry {
+    /// The version of the format.
+    pub format: u32,
+    /// The time of the beginning, as RFC 3339 spells it.
+    pub started: String,
+    /// The SDK.
+    pub sdk: SdkName,
+    /// The protocol of the messages: `wire`, `legacy`, `acp` or `kimi-web`.
+    pub dialect: String,
+    /// The program of the agent and its arguments.
+    pub executable: Vec<String>,
+    /// The options of the session, without values that may be secrets.
+    pub options: Map<String, Value>,
+    /// The tools of the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolOfProgram>,
+}
+
+/// The name of the SDK that wrote a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SdkName {
+    /// The name of the package.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The language of the program: `python`, `node` or `rust`.
+    pub language: String,
+}
+
+/// A tool of the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolOfProgram {
+    /// The name.
+    pub name: String,
+    /// The description for the model.
+    pub description: String,
+    /// The JSON Schema of the arguments.
+    pub parameters: Value,
+}
+
+/// One of the two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The SDK.
+    Sdk,
+    /// The agent.
+    Agent,
+}
+
+/// A message between the SDK and the agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MessageEntry {
+    /// The sender.
+    pub from: Side,
+    /// The message as it was sent. `None` if the line was not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Box<RawValue>>,
+    /// The line, if it was not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+}
+
+/// The session is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedEntry {
+    /// The agent, if it said its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    /// The version of the protocol.
+    pub protocol_version: String,
+    /// The id of the session, if the agent named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+/// The name of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentName {
+    /// The name.
+    pub name: String,
+    /// The version.
+    pub version: String,
+}
+
+/// A function of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CallKind {
+    /// `session.prompt()`.
+    Prompt,
+    /// `turn.cancel()`.
+    Cancel,
+    /// `turn.steer()`.
+    Steer,
+    /// `session.set_plan_mode()`.
+    SetPlanMode,
+    /// `session.set_config_option()`.
+    SetConfigOption,
+    /// `session.undo()`.
+    Undo,
+    /// `session.replay()`.
+    Replay,
+    /// `session.respond()`.
+    Respond,
+    /// `session.close()`.
+    Close,
+}
+
+/// The program called a function of the session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CallEntry {
+    /// The function.
+    pub call: CallKind,
+    /// The number of the turn, if the call is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    /// The arguments.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub arguments: Map<String, Value>,
+}
+
+/// Who answered a request of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Decider {
+    /// A handler of the program.
+    Handler,
+    /// The program, with `respond()`.
+    Manual,
+    /// A rule of the policy.
+    Policy,
+    /// The option `yolo`.
+    Yolo,
+    /// The SDK, because no handler was set or the program did not read the request.
+    Default,
+    /// The SDK, because the handler failed.
+    HandlerFailed,
+    /// The SDK, because the turn was cancelled or the agent withdrew the request.
+    Cancelled,
+    /// The SDK, for its own tool of structured output.
+    Sdk,
+}
+
+/// A request of the agent was answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DecisionEntry {
+    /// The id of the request.
+    pub request: String,
+    /// The kind of the request: `approval`, `question`, `tool`, `hook`, `read_file`, `write_file` or `terminal`.
+    pub kind: String,
+    /// Who answered.
+    pub by: Decider,
+    /// The answer, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Value>,
+    /// The id of the tool call that the request is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call: Option<String>,
+    /// The rule of the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Why the handler failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Seconds from the request to the answer.
+    pub duration: f64,
+}
+
+/// The agent called a tool of the program over the MCP server of the SDK.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallEntry {
+    /// The id of the call.
+    pub id: String,
+    /// The name of the tool.
+    pub name: String,
+    /// The arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+}
+
+/// The call of a tool was answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResultEntry {
+    /// The id of the call.
+    pub id: String,
+    /// The result; `None` if the agent withdrew the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+}
+
+/// The SDK has read the agent's own records of a turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordsEntry {
+    /// The number of the turn.
+    pub turn: u64,
+    /// The steps, tokens and failure in the records. `None` if they say nothing about the turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<TurnReport>,
+}
+
+/// A turn has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TurnEntry {
+    /// The number of the turn.
+    pub turn: u64,
+    /// The result, if the turn did not fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// The error, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorText>,
+}
+
+/// An error, with its code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorText {
+    /// The code.
+    pub code: String,
+    /// The text.
+    pub message: String,
+}
+
+/// Entries are missing, because the disk was too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapEntry {
+    /// The number of missing entries.
+    pub entries: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// The program closed it.
+    Closed,
+    /// It failed.
+    Failed,
+}
+
+/// The session has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndEntry {
+    /// How it ended.
+    pub reason: EndReason,
+    /// The error, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorText>,
+}

@@ -1,0 +1,77 @@
+//! Texts that look like keys, tokens and private keys.
+
+/// The beginnings of keys, by the services that issue them.
+const PREFIXES: &[&str] = &[
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "hf_",
+    "npm_",
+    "pypi-",
+];
+/// The shortest key, with its beginning.
+const SHORTEST_KEY: usize = 16;
+/// The shortest token after `Bearer`.
+const SHORTEST_TOKEN: usize = 8;
+const JWT: &[u8] = b"eyJ";
+const BEARER: &[u8] = b"bearer ";
+const PEM_BEGIN: &[u8] = b"-----BEGIN ";
+const PEM_END: &[u8] = b"-----END ";
+const PEM_KEY: &[u8] = b"PRIVATE KEY-----";
+
+/// Returns the first bytes of all that [`find`] finds.
+pub(super) fn first_bytes() -> impl Iterator<Item = u8> {
+    let prefixes = PREFIXES.iter().filter_map(|prefix| prefix.bytes().next());
+    prefixes.chain([b'e', b'b', b'B', b'-'])
+}
+
+/// Returns the range of a secret in a text that begins with one. `before` is the byte in front of the text.
+pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<std::ops::Range<usize>> {
+    if before.is_some_and(is_of_word) {
+        return None;
+    }
+    if text.starts_with(PEM_BEGIN) {
+        return private_key(text);
+    }
+    if text.len() > BEARER.len() && text[..BEARER.len()].eq_ignore_ascii_case(BEARER) {
+        let token = &text[BEARER.len()..];
+        let end = token.iter().position(|byte| !is_of_token(*byte)).unwrap_or(token.len());
+        return (end >= SHORTEST_TOKEN).then(|| BEARER.len()..BEARER.len() + end);
+    }
+    if text.starts_with(JWT) {
+        let end = text.iter().position(|byte| !is_of_token(*byte)).unwrap_or(text.len());
+        let dots = text[..end].iter().filter(|byte| **byte == b'.').count();
+        return (dots == 2 && end >= SHORTEST_KEY).then_some(0..end);
+    }
+    PREFIXES.iter().find(|prefix| text.starts_with(prefix.as_bytes()))?;
+    let end = text.iter().position(|byte| !is_of_word(*byte)).unwrap_or(text.len());
+    (end >= SHORTEST_KEY).then_some(0..end)
+}
+
+/// A private key in PEM, up to its end or the end of the text.
+fn private_key(text: &[u8]) -> Option<std::ops::Range<usize>> {
+    let line_end = memchr::memmem::find(&text[PEM_BEGIN.len()..], b"-----")? + PEM_BEGIN.len() + 5;
+    if !text[..line_end].ends_with(PEM_KEY) {
+        return None;
+    }
+    let end = memchr::memmem::find(&text[line_end..], PEM_END).map_or(text.len(), |at| line_end + at);
+    Some(line_end..end)
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+fn is_of_token(byte: u8) -> bool {
+    is_of_word(byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=')
+}

@@ -1,0 +1,157 @@
+use std::borrow::Cow;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const HEADER: &str = r#"{"type":"header","format":1,"started":"2026-01-01T00:00:00Z","sdk":{"name":"kimi-agent","version":"0.1.0","language":"rust"},"dialect":"wire","executable":["kimi"],"options":{}}"#;
+
+fn redactor(secrets: &[&str], patterns: &[&str]) -> Redactor {
+    let place = |name, path: &str| Place { name, path: path.to_owned() };
+    let places = [place("work_dir", "/home/ada/src/app"), place("home", "/home/ada"), place("temp", "/tmp")];
+    let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+    Redactor::new(&places, secrets.iter().map(|secret| Cow::Borrowed(*secret)), &patterns).unwrap()
+}
+
+fn shown(redactor: &Redactor, line: &str) -> String {
+    String::from_utf8(redactor.redacted(line.as_bytes()).into_owned()).unwrap()
+}
+
+#[test]
+fn secrets_are_masked_in_every_spelling() {
+    let redactor = redactor(&["canary-1", "quo\"te\\d", "höflich", "123456", "short"], &[r"ACME-\d+"]);
+    for (line, expected) in [
+        (r#"{"a":"canary-1","canary-1":[1,"x canary-1 y"]}"#, r#"{"a":"***","***":[1,"x *** y"]}"#),
+        (r#"{"a":"quo\"te\\d"}"#, r#"{"a":"***"}"#),
+        (r#"{"a":"{\"b\":\"quo\\\"te\\\\d\"}"}"#, r#"{"a":"{\"b\":\"***\"}"}"#),
+        (r#"{"a":"h\u00f6flich höflich"}"#, r#"{"a":"*** ***"}"#),
+        (r#"{"n":123456,"m":1234567,"s":"123456"}"#, r#"{"n":"***","m":1234567,"s":"***"}"#),
+        (r#"{"a":"short ACME-17 ACME-"}"#, r#"{"a":"short *** ACME-"}"#),
+        ("not JSON: canary-1", "not JSON: ***"),
+        (r#"{"cut":"canary-1"#, r#"{"cut":"***"#),
+    ] {
+        assert_eq!(shown(&redactor, line), expected);
+    }
+}
+
+#[test]
+fn keys_are_masked() {
+    let redactor = redactor(&[], &[]);
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-DEF_1";
+    for (text, expected) in [
+        ("key sk-abcdefghijklmnop.", "key ***."),
+        (r"\nsk-proj-abcdefghij1234", r"\n***"),
+        ("task-abcdefghijklmnopqrst", "task-abcdefghijklmnopqrst"),
+        ("sk-short", "sk-short"),
+        ("ghp_0123456789abcdefghij x", "*** x"),
+        ("AKIAIOSFODNN7EXAMPLE", "***"),
+        ("Authorization: Bearer abc.def-123", "Authorization: Bearer ***"),
+        ("the bearer is here", "the bearer is here"),
+        (jwt, "***"),
+        ("eyJ is no token", "eyJ is no token"),
+        (
+            r"-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- x",
+            "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY----- x",
+        ),
+        (r"-----BEGIN PRIVATE KEY-----\nMIIE", "-----BEGIN PRIVATE KEY-----***"),
+        (r"-----BEGIN CERTIFICATE-----\nMIIE", r"-----BEGIN CERTIFICATE-----\nMIIE"),
+    ] {
+        assert_eq!(shown(&redactor, &format!(r#"{{"a":"{text}"}}"#)), format!(r#"{{"a":"{expected}"}}"#));
+    }
+}
+
+#[test]
+fn directories_become_placeholders() {
+    let redactor = redactor(&[], &[]);
+    for (text, expected) in [
+        ("/home/ada/src/app/a.rs", "{{work_dir}}/a.rs"),
+        ("/home/ada/src/app", "{{work_dir}}"),
+        ("in /home/ada/src/app.", "in {{work_dir}}."),
+        ("/home/ada/src/app.old", "{{home}}/src/app.old"),
+        ("/home/ada/src/application", "{{home}}/src/application"),
+        ("/home/adam", "/home/adam"),
+        (r"a\n/tmp/x", r"a\n{{temp}}/x"),
+        ("file:///tmp/x", "file://{{temp}}/x"),
+        ("/var/tmp/x", "/var/tmp/x"),
+        ("路径/home/ada。", "路径{{home}}。"),
+        ("sessions/-home-ada-src-app/1", "sessions/{{work_dir:slug}}/1"),
+        ("-home-ada-src-app-2", "{{work_dir:slug}}-2"),
+    ] {
+        assert_eq!(shown(&redactor, &format!(r#"{{"a":"{text}"}}"#)), format!(r#"{{"a":"{expected}"}}"#));
+    }
+}
+
+#[test]
+fn windows_paths_become_placeholders() {
+    let place = Place { name: "work_dir", path: r"C:\Users\Ada\app".to_owned() };
+    let redactor = Redactor::new(&[place], [], &[]).unwrap();
+    let text = json!({"a": r"C:\Users\Ada\app\x", "b": "C:/Users/Ada/app/x"}).to_string();
+    assert_eq!(shown(&redactor, &text), r#"{"a":"{{work_dir}}\\x","b":"{{work_dir}}/x"}"#);
+}
+
+#[test]
+fn invalid_pattern_is_refused() {
+    let (at, reason) = Redactor::new(&[], [], &["a".to_owned(), "(".to_owned()]).unwrap_err();
+    assert_eq!(at, 1);
+    assert!(!reason.is_empty());
+}
+
+#[test]
+fn written_entries_are_read() {
+    let redactor = redactor(&["canary-1"], &[]);
+    let mut file = format!("{HEADER}\n").into_bytes();
+    write_message(&mut file, 0.5, Side::Sdk, b"{\"id\":\"1\",\"big\":123456789012345678901234567890}\n", &redactor);
+    write_message(&mut file, 0.75, Side::Agent, b"no JSON canary-1\r\n", &redactor);
+    let call = CallEntry { call: CallKind::Cancel, turn: Some(1), arguments: Default::default() };
+    write_entry(&mut file, 1.0, Entry::Call(call), &redactor);
+    file.extend_from_slice(b"{\"type\":\"later\",\"time\":2}\n{\"type\":\"end\",\"ti");
+    let recording = Recording::read(std::str::from_utf8(&file).unwrap()).unwrap();
+    assert_eq!(recording.header.sdk.language, "rust");
+    assert!(recording.is_cut);
+    let [first, second, third, fourth] = &recording.entries[..] else { panic!("{:?}", recording.entries) };
+    let Entry::Message(message) = &first.entry else { panic!("{first:?}") };
+    let json = message.message.as_ref().unwrap().get();
+    assert_eq!((message.from, json), (Side::Sdk, r#"{"id":"1","big":123456789012345678901234567890}"#));
+    let Entry::Message(message) = &second.entry else { panic!("{second:?}") };
+    assert_eq!((second.time, message.line.as_deref()), (0.75, Some("no JSON ***")));
+    assert!(matches!(&third.entry, Entry::Call(CallEntry { call: CallKind::Cancel, turn: Some(1), .. })));
+    assert!(matches!(&fourth.entry, Entry::Unknown));
+}
+
+#[test]
+fn problems_name_their_line() {
+    for (text, line, part) in [
+        ("", 1, "the file is empty"),
+        ("{}\n", 1, "it is not the header of a recording"),
+        (r#"{"type":"message","format":1}"#, 1, "but an entry `message`"),
+        (r#"{"type":"header","format":2}"#, 1, "newer"),
+        (&format!("{HEADER}\n{{\n{HEADER}\n"), 2, "it cannot be read"),
+        (&format!("{HEADER}\n{{\"type\":\"turn\",\"time\":1}}\n"), 2, "missing field `turn`"),
+    ] {
+        let problem = Recording::read(text).unwrap_err();
+        assert_eq!(problem.line, line, "{problem}");
+        assert!(problem.to_string().contains(part), "{problem}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn secret_texts_never_remain(secret in "\\PC{6,30}", before in "\\PC{0,8}", after in "\\PC{0,8}", depth in 0..3) {
+        let redactor = redactor(&[&secret], &[]);
+        let mut value = json!({"key": format!("{before}{secret}{after}"), "n": [1.5, true]});
+        for _ in 0..depth {
+            value = json!({"nested": value});
+        }
+        let line = value.to_string();
+        let redacted = shown(&redactor, &line);
+        prop_assert!(serde_json::from_str::<Value>(&redacted).is_ok(), "{}", redacted);
+        prop_assert!(!redacted.contains(&serde_json::to_string(&secret).unwrap().trim_matches('"').to_owned()));
+    }
+
+    #[test]
+    fn other_lines_are_unchanged(text in "[a-z {}:,\\[\\]\"0-9]{0,60}") {
+        let redactor = redactor(&["CANARY"], &[]);
+        prop_assert_eq!(shown(&redactor, &text), text);
+    }
+}
