@@ -164,6 +164,17 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   output?: S | undefined;
   /**
+   * The file into which each message, decision and call of the session is written, without secrets. A file of this name
+   * is replaced. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
+   * Default: `$KIMI_AGENT_RECORD`, else no recording.
+   */
+  record?: string | undefined;
+  /**
+   * Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
+   * look-around is not supported. Default: only what the SDK knows as secret.
+   */
+  redact?: readonly string[] | undefined;
+  /**
    * The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
    * 1024. Default: 268,435,456 (256 MiB).
    */
@@ -181,7 +192,7 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
 }
 
 /** The options that belong to an agent's process, which its sessions share. */
-type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect";
+type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect" | "record" | "redact";
 
 /**
  * The options of {@link openAgent}. No process is started before the first session, so `signal` gives up the agent
