@@ -73,6 +73,8 @@ pub(super) struct Player {
     pending: Vec<String>,
     /// The turn of the last prompt.
     turn: u64,
+    /// The last turn that the program cancelled. The SDK answers no request of a cancelled turn.
+    cancelled: Option<u64>,
     /// The beginning of the ids that the SDK gives its prompts.
     nonce: Option<String>,
     tools: Option<ToolsServer>,
@@ -99,6 +101,7 @@ impl Player {
             passed_over: 0,
             pending: Vec::new(),
             turn: 0,
+            cancelled: None,
             nonce: None,
             tools: None,
             tool_answers: HashMap::new(),
@@ -173,6 +176,9 @@ impl Player {
     fn called(&mut self, id: Option<&str>, method: &str, params: &str) {
         self.learn(method, params);
         let purpose = Purpose::of(method);
+        if purpose == Purpose::Cancel {
+            self.cancelled = Some(self.turn);
+        }
         let Some(at) = self.find_call(method, params, purpose) else { return self.unrecorded(id, method, purpose) };
         if !self.is_as_recorded(at, params) {
             self.pending.extend(id.map(str::to_owned));
@@ -303,7 +309,7 @@ impl Player {
             let Some(step) = self.plan.steps.get(self.next) else { break };
             let is_done = match &step.kind {
                 StepKind::Call(call) => self.done[self.next] || call.is_timing() || self.next < self.passed_over,
-                StepKind::Answer { .. } => self.done[self.next],
+                StepKind::Answer { .. } => self.done[self.next] || self.cancelled == Some(step.turn),
                 StepKind::Line(line) => {
                     let waits = line.awaits.is_some_and(|cancel| !self.done[cancel]);
                     if !waits {
@@ -436,6 +442,7 @@ impl Player {
                 let shown = shown.trim_end_matches(", got null").replace("expected ", "");
                 Some((at, format!("the program never called `{}`: expected {shown}", call.method)))
             }
+            StepKind::Answer { .. } if self.cancelled == Some(self.turn_of(Some(at))) => None,
             StepKind::Answer { name, .. } => Some((at, format!("the program never answered `{name}`"))),
             _ => None,
         });
