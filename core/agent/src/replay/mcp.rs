@@ -85,7 +85,8 @@ impl ToolsServer {
     /// Sends a message. Returns the answer, if it has one, and the id of the session, if the server named it.
     fn post(&self, message: &Value, session: Option<&str>, line: &Line) -> io::Result<(Option<Value>, Option<String>)> {
         let invalid = || io::Error::other(format!("{} is no address of tools", self.url));
-        let (host, path) = self.url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).ok_or_else(invalid)?;
+        let (host, path) =
+            self.url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).ok_or_else(invalid)?;
         let mut stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
         *line.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.try_clone()?);

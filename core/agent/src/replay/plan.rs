@@ -274,12 +274,7 @@ impl Builder {
         if self.nonce.is_none() {
             self.nonce = nonce(params);
         }
-        Call {
-            method: method.to_owned(),
-            params: params.to_owned(),
-            purpose,
-            is_opening: self.is_opening,
-        }
+        Call { method: method.to_owned(), params: params.to_owned(), purpose, is_opening: self.is_opening }
     }
 
     fn add_of_agent(&mut self, text: String) {

@@ -35,7 +35,12 @@ pub(super) enum Action {
     /// Writes a line, with its end.
     Write(Vec<u8>),
     /// Calls a tool of the program. [`Player::tool_answered`] takes the result.
-    CallTool { id: String, name: String, arguments: Option<Value>, server: ToolsServer },
+    CallTool {
+        id: String,
+        name: String,
+        arguments: Option<Value>,
+        server: ToolsServer,
+    },
     /// Withdraws the call of a tool.
     WithdrawTool(String),
     /// Writes a text to stderr.
@@ -258,7 +263,8 @@ impl Player {
     }
 
     fn unrecorded(&mut self, id: Option<&str>, method: &str, purpose: Purpose) {
-        let is_different = self.mode == Mode::Verify && self.is_open() && !matches!(purpose, Purpose::Close | Purpose::Withdraw);
+        let is_different =
+            self.mode == Mode::Verify && self.is_open() && !matches!(purpose, Purpose::Close | Purpose::Withdraw);
         let count = self.plan.prompts;
         let text = match purpose {
             Purpose::Prompt => format!(

@@ -32,14 +32,18 @@ impl Recorded {
             [{"error": {"code": -32003, "message": "down"}}],
         ]});
         match dialect {
-            "wire" => script["turns"][0].as_array_mut().unwrap().push(json!({"external_tool": {"name": "add", "arguments": {"a": 1}}})),
+            "wire" => script["turns"][0]
+                .as_array_mut()
+                .unwrap()
+                .push(json!({"external_tool": {"name": "add", "arguments": {"a": 1}}})),
             "acp" => {
                 script["release"] = "2.1.0".into();
                 script["session_files"] = true.into();
             }
             "legacy" => {
                 script["release"] = "0.50.0".into();
-                script["turns"] = json!([[{"text": "Look"}], [{"text": "wait"}], [{"error": {"code": -32003, "message": "down"}}]]);
+                script["turns"] =
+                    json!([[{"text": "Look"}], [{"text": "wait"}], [{"error": {"code": -32003, "message": "down"}}]]);
             }
             _ => {}
         }
@@ -106,7 +110,9 @@ async fn turn(session: &Session, prompt: &str, cancels: bool) -> (Vec<Value>, Va
 fn without_times(mut value: Value) -> Value {
     match &mut value {
         Value::Object(map) => {
-            map.retain(|name, _| !matches!(&**name, "time" | "started" | "duration" | "executable" | "dialect" | "options"));
+            map.retain(|name, _| {
+                !matches!(&**name, "time" | "started" | "duration" | "executable" | "dialect" | "options")
+            });
             map.values_mut().for_each(|value| *value = without_times(value.take()));
         }
         Value::Array(list) => list.iter_mut().for_each(|value| *value = without_times(value.take())),
@@ -381,4 +387,72 @@ async fn other_dialect_is_refused() {
     let error = options.start().await.unwrap_err();
     assert_eq!(error.code(), "invalid_option");
     assert!(error.to_string().starts_with("invalid option `dialect`: "), "{error}");
+}
+
+/// Writes a recording over ACP in which the agent calls two tools at the same time.
+#[cfg(feature = "mcp")]
+fn with_tools(file: &Path) {
+    let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s1", "update": update}});
+    let sdk = |message: Value| json!({"time": 0, "type": "message", "from": "sdk", "message": message});
+    let agent = |message: Value| json!({"time": 0, "type": "message", "from": "agent", "message": message});
+    let text = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "3 and 7"}});
+    let result = |output: &str| json!({"is_error": false, "output": output, "message": "", "display": []});
+    let entries = [
+        json!({"type": "header", "format": 1, "started": "2026-01-01T00:00:00Z", "dialect": "acp", "executable": ["kimi"],
+            "sdk": {"name": "kimi-agent", "version": "0.1.0", "language": "rust"}, "options": {}}),
+        sdk(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}})),
+        agent(json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1,
+            "agentCapabilities": {"mcpCapabilities": {"http": true, "sse": false}}}})),
+        sdk(json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "{{work_dir}}"}})),
+        agent(json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "s1"}})),
+        json!({"time": 0, "type": "opened", "protocol_version": "acp-1", "session_id": "s1"}),
+        json!({"time": 0, "type": "call", "call": "prompt", "turn": 1, "arguments": {"input": "go"}}),
+        sdk(json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt",
+            "params": {"sessionId": "s1", "prompt": [{"type": "text", "text": "go"}]}})),
+        json!({"time": 0, "type": "tool_call", "id": "mcp-1", "name": "add", "arguments": {"a": 1, "b": 2}}),
+        json!({"time": 0, "type": "tool_call", "id": "mcp-2", "name": "add", "arguments": {"a": 3, "b": 4}}),
+        json!({"time": 0, "type": "tool_result", "id": "mcp-1", "result": result("3")}),
+        json!({"time": 0, "type": "tool_result", "id": "mcp-2", "result": result("7")}),
+        agent(update(text)),
+        agent(json!({"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}})),
+        json!({"time": 0, "type": "call", "call": "close"}),
+        json!({"time": 0, "type": "end", "reason": "closed"}),
+    ];
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    std::fs::write(file, text).unwrap();
+}
+
+#[cfg(feature = "mcp")]
+#[tokio::test]
+async fn tools_are_called_over_mcp() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    with_tools(&file);
+    let options = |error: i64| {
+        let sum = move |arguments: Value| async move {
+            let sum = arguments["a"].as_i64().unwrap() + arguments["b"].as_i64().unwrap();
+            Ok((sum + error).to_string())
+        };
+        SessionOptions::new().tool(ExternalTool::new("add", "Adds", json!({"type": "object"}), sum))
+    };
+    for agent in [replayed_agent(&file), replayed_agent(&file).verify()] {
+        let again = folder.path().join("again.jsonl");
+        let session = options(0).executable(&agent).record(&again).start().await.unwrap();
+        assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "3 and 7");
+        session.close().await.unwrap();
+        let of_tools = |file: &Path| {
+            let mut tools: Vec<_> = entries(file)
+                .iter()
+                .filter(|entry| entry["type"] == "tool_call")
+                .map(|entry| entry["arguments"].to_string())
+                .collect();
+            tools.sort();
+            tools
+        };
+        assert_eq!(of_tools(&again), of_tools(&file));
+    }
+    let session = options(1).executable(&replayed_agent(&file).verify()).start().await.unwrap();
+    let error = session.prompt("go").unwrap().result().await.unwrap_err().to_string();
+    assert!(error.contains(r#"turn 1: result of the tool `add`: expected "3", got "4" at /output/0"#), "{error}");
+    session.close().await.unwrap();
 }
