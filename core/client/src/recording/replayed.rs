@@ -31,9 +31,9 @@ pub(crate) struct Replayed {
 impl SessionOptions {
     /// Finds out whether the agent plays a recording. If so, the protocol is that of the recording.
     pub(crate) async fn find_replayed(&mut self) -> Result<()> {
-        let Some(path) = self.executable.as_ref().and_then(|executable| path_after_flag(executable.args())) else {
-            return Ok(());
-        };
+        let Some(path) = self.program().ok().and_then(|(_, args)| path_after_flag(&args)) else { return Ok(()) };
+        // The agent is started in the session's directory.
+        let path = self.work_dir.as_ref().map_or_else(|| path.clone(), |dir| dir.join(&path));
         let file = path.clone();
         let read = tokio::task::spawn_blocking(move || Replayed::read(&file));
         let read = read.await.map_err(|_| Error::Internal("the reading of a recording has failed".to_owned()))?;
