@@ -30,7 +30,8 @@ async fn slow_disk_leaves_gap() {
     file.complete().await;
     let entries = read(&path).entries;
     let written = entries.iter().filter(|entry| matches!(entry.entry, Entry::Message(_))).count();
-    let missing: u64 = entries.iter().map(|entry| if let Entry::Gap(gap) = entry.entry { gap.entries } else { 0 }).sum();
+    let missing: u64 =
+        entries.iter().map(|entry| if let Entry::Gap(gap) = entry.entry { gap.entries } else { 0 }).sum();
     assert_eq!((written as u64 + missing, missing > 0), (71, true));
     assert!(matches!(entries[entries.len() - 2].entry, Entry::Gap(_)));
 }

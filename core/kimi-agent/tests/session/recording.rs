@@ -10,6 +10,12 @@ use super::with;
 /// The entries of a recording, without the header.
 fn entries(path: &Path) -> (Value, Vec<Value>) {
     let text = std::fs::read_to_string(path).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let schema = compiler.compile("../../docs/recording.schema.json", &mut schemas).unwrap();
+    for line in text.lines() {
+        let entry = serde_json::from_str(line).unwrap();
+        schemas.validate(&entry, schema).unwrap_or_else(|problem| panic!("{line}: {problem}"));
+    }
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let header = lines.next().unwrap();
     assert_eq!(header["type"], "header");
