@@ -32,6 +32,8 @@ pub struct RecordedEvent {
     pub entry: usize,
     /// The number of its turn. `None` outside turns.
     pub turn: Option<u64>,
+    /// The step of the prompt, from 0 on.
+    pub step: u32,
     /// The event.
     pub event: Event,
 }
@@ -176,7 +178,7 @@ impl Player {
         };
         if is_follow_up {
             let event = SteerInput { user_input: input.clone(), extra: Default::default() }.into();
-            self.events.push(RecordedEvent { entry: self.entry, turn: Some(turn), event });
+            self.events.push(RecordedEvent { entry: self.entry, turn: Some(turn), step: 0, event });
         }
         self.key += 1;
         self.turns.insert(self.key, turn);
@@ -234,11 +236,11 @@ impl Player {
         while let Some(output) = self.connection.poll_output() {
             match output {
                 Output::Event { scope, event, .. } => {
-                    let turn = match scope {
-                        Scope::Turn(key, _) => self.turns.get(&key).copied(),
-                        _ => None,
+                    let (turn, step) = match scope {
+                        Scope::Turn(key, step) => (self.turns.get(&key).copied(), step.index),
+                        _ => (None, 0),
                     };
-                    self.events.push(RecordedEvent { entry: self.entry, turn, event: *event });
+                    self.events.push(RecordedEvent { entry: self.entry, turn, step, event: *event });
                 }
                 Output::Ask { key, request, .. } => {
                     self.asked.insert(request.request_id().unwrap_or_default().to_owned(), key);
