@@ -112,7 +112,7 @@ KINDS: list[tuple[Any, str, Any]] = [
 @pytest.mark.parametrize(("kind", "text", "value"), KINDS)
 async def test_value_has_its_type(kind: Any, text: str, value: Any) -> None:
     async with open_session(says(text)) as session:
-        result = await session.prompt("Go", output=kind)
+        result = (await session.prompt("Go", output=kind)).raise_for_status()
     assert result.text == text
     if kind is Node:
         assert (result.output.name, result.output.children[0].name) == ("a", "b")
