@@ -195,7 +195,9 @@ def _type_schema(schema: Any) -> TypeSchema | None:
     if schema is None or isinstance(schema, Mapping):
         return None
     if isinstance(schema, Output):
-        raise InvalidOption("invalid option `output`: this is an Output already; set all details in one Output", "output")
+        raise InvalidOption(
+            "invalid option `output`: this is an Output already; set all details in one Output", "output"
+        )
     # Pydantic takes a function as a type, and would call it with arguments of the model.
     if inspect.isroutine(schema) or isinstance(schema, _VALUES):
         raise InvalidOption(f"invalid option `output`: {_EXPECTED}; got {kind_of(schema)}", "output")

@@ -137,8 +137,8 @@ class PromptResult(Generic[T_co]):
     """The handlers that failed during the turn, in order, at most 1,000."""
     output: T_co | None = None
     """The value of the option `output`, of its type. None without the option, and if the turn was cancelled or reached
-    its limit of steps before it had a value: `raise_for_status` raises for these, so the type of its `output` is without
-    None. In the result of an error it is plain JSON."""
+    its limit of steps before it had a value. `raise_for_status` raises for these, so that its result has a value. In
+    the result of an error it is plain JSON."""
 
     def raise_for_status(self) -> FinishedResult[T_co]:
         """Returns this result if the turn has finished. A turn with the option `output` then has a value.

@@ -1512,7 +1512,9 @@ class HandlerFailed(Message):
     __slots__ = ("handler", "name", "request_id", "message")
     __match_args__ = ("handler", "name", "request_id", "message")
 
-    handler: Literal["approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"] | str
+    handler: (
+        Literal["approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"] | str
+    )
     """The kind of handler."""
     name: str | None
     """The name of the tool, or the event of the hook."""
@@ -1528,7 +1530,9 @@ class HandlerFailed(Message):
 
     def __init__(
         self,
-        handler: Literal["approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"]
+        handler: Literal[
+            "approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"
+        ]
         | str,
         name: str | None,
         request_id: str | None,
