@@ -166,9 +166,10 @@ impl Requests {
         self.pending.values().any(|pending| !matches!(pending.reply_to, ReplyTo::Terminal(_)))
     }
 
-    /// Returns the agent's id of a request.
-    pub(super) fn id_of(&self, key: RequestKey) -> Option<String> {
-        self.pending.get(&key).map(|pending| pending.request_id.clone())
+    /// Returns the agent's id of a request, and its tool call.
+    pub(super) fn call_of(&self, key: RequestKey) -> (Option<String>, Option<Known>) {
+        let pending = self.pending.get(&key);
+        (pending.map(|pending| pending.request_id.clone()), pending.and_then(|pending| pending.about.tool_call.clone()))
     }
 
     /// Returns when the log reports the next request without an answer.
@@ -372,9 +373,11 @@ impl Connection {
             Event::ApprovalRequest(_) => (self.sources.approval, HandlerKind::Approval, None, OnError::Block),
             Event::QuestionRequest(_) => (self.sources.question, HandlerKind::Question, None, OnError::Block),
             Event::ToolCallRequest(call) => {
-                let known = self.sources.tools.contains(&call.name) || self.is_output_call(call);
+                let is_output = self.is_output_call(call);
+                let known = self.sources.tools.contains(&call.name) || is_output;
                 let source = if known { AnswerSource::Handler } else { AnswerSource::Default };
-                (source, HandlerKind::Tool, Some(call.name.clone()), OnError::Block)
+                let kind = if is_output { HandlerKind::Output } else { HandlerKind::Tool };
+                (source, kind, Some(call.name.clone()), OnError::Block)
             }
             Event::HookRequest(hook) => match self.sources.hooks.get(&hook.subscription_id) {
                 Some((on_error, event)) => (AnswerSource::Handler, HandlerKind::Hook, Some(event.clone()), *on_error),
@@ -415,9 +418,8 @@ impl Connection {
             }
             return self.send_answer(reply_to, &request_id, &answer);
         }
-        let is_output_call = matches!(&request, Event::ToolCallRequest(call) if self.is_output_call(call));
         if let Event::ToolCallRequest(call) = &request
-            && is_output_call
+            && kind == HandlerKind::Output
             && !self.dispatch_output(key, &mut reply_to, scope, (call, cancelling), now)
         {
             return;
@@ -448,7 +450,7 @@ impl Connection {
             }
             (AnswerSource::Yolo, _) => Answer::Approval(Approval::Approve),
             (AnswerSource::Default, HandlerKind::Question) => Answer::Question(None),
-            (AnswerSource::Default, HandlerKind::Tool) => {
+            (AnswerSource::Default, HandlerKind::Tool | HandlerKind::Output) => {
                 let name = name.as_deref().unwrap_or_default();
                 let reason = if cancelling { "the turn was cancelled" } else { "the program has no such tool" };
                 Answer::Tool(ToolReturnValue::error(format!("{name}: {reason}")))
@@ -462,6 +464,7 @@ impl Connection {
                 let about = self.about(&request);
                 // A command in a terminal may run for any time.
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
+                let is_checked = kind == HandlerKind::Output;
                 let asked_at = now;
                 let pending =
                     Pending { reply_to, request_id, kind, name, on_error, of_turn, manual, about, report_at, asked_at };
@@ -474,7 +477,7 @@ impl Connection {
                 if ambiguity.is_some() {
                     return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
-                if !manual && !is_output_call {
+                if !manual && !is_checked {
                     self.outputs.push_back(Output::Ask { key, scope, request: Box::new(request) });
                 }
                 return;
@@ -613,11 +616,10 @@ impl Connection {
         failure: Option<&str>,
         now: Instant,
     ) {
-        let is_output = pending.name.as_ref() == self.sources.output_tool.as_ref().map(|tool| &tool.name);
         let by = match by {
             RejectedBy::HandlerFailed => Decider::HandlerFailed,
             RejectedBy::NoHandler => Decider::Default,
-            _ if pending.kind == HandlerKind::Tool && is_output => Decider::Sdk,
+            _ if pending.kind == HandlerKind::Output => Decider::Sdk,
             _ if pending.manual => Decider::Manual,
             _ => Decider::Handler,
         };
@@ -767,7 +769,7 @@ impl Pending {
         Some(match self.kind {
             HandlerKind::ReadFile | HandlerKind::WriteFile | HandlerKind::Terminal => return None,
             HandlerKind::Question => Answer::Question(None),
-            HandlerKind::Tool => Answer::Tool(ToolReturnValue::error(reason)),
+            HandlerKind::Tool | HandlerKind::Output => Answer::Tool(ToolReturnValue::error(reason)),
             HandlerKind::Hook => Answer::Hook(match self.on_error {
                 OnError::Allow => HookDecision::Allow,
                 OnError::Block => HookDecision::Block(format!("the hook failed: {reason}")),

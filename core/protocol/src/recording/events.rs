@@ -391,7 +391,7 @@ fn read_answer(kind: &str, answer: &Value) -> Option<Answer> {
             let pairs = answers.iter().filter_map(|(question, answer)| Some((question, answer.as_str()?)));
             pairs.fold(Answers::new(), |all, (question, answer)| all.answer(question, answer))
         })),
-        "tool" => Answer::Tool(serde_json::from_value(answer.clone()).ok()?),
+        "tool" | "output" => Answer::Tool(serde_json::from_value(answer.clone()).ok()?),
         "hook" => Answer::Hook(match text("reason").filter(|_| answer["action"] == "block") {
             Some(reason) => HookDecision::Block(reason),
             None => HookDecision::Allow,
