@@ -477,6 +477,7 @@ lint: build lint-prose ## Formatting, lints and types of all three languages.
 	$(call say,Linting the workflows)
 	@$(VENV)/bin/zizmor --quiet --offline .github/workflows
 	@PATH="$(VENV)/bin:$$PATH" actionlint
+	@$(PY) tools/check_workflows.py
 	@$(PY) tools/check_rust_examples.py "$(TARGET)/doc/kimi_agent"
 	$(call say,Linting Python)
 	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench site && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench site
