@@ -381,7 +381,7 @@ impl Connection {
             Taken::Answered(result) => {
                 let reply_to = std::mem::replace(reply_to, ReplyTo::Answered);
                 let answer = Answer::Tool(result);
-                let decided = Decided::at_once(&call.id, &HandlerKind::Tool, Decider::Sdk, &answer);
+                let decided = Decided::at_once(&call.id, &HandlerKind::Output, Decider::Sdk, &answer);
                 self.record_decision(Decided { tool_call: Some(&call.id), ..decided });
                 self.send_answer(reply_to, &call.id, &answer);
                 self.end_exhausted(now);

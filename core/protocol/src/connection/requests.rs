@@ -126,24 +126,24 @@ pub(super) enum ReplyTo {
 }
 
 #[derive(Debug)]
-struct Pending {
-    reply_to: ReplyTo,
-    request_id: String,
-    kind: HandlerKind,
+pub(super) struct Pending {
+    pub(super) reply_to: ReplyTo,
+    pub(super) request_id: String,
+    pub(super) kind: HandlerKind,
     name: Option<String>,
     on_error: OnError,
     of_turn: bool,
-    manual: bool,
-    about: About,
+    pub(super) manual: bool,
+    pub(super) about: About,
     /// When the log reports that the request has no answer. `None` if it has been reported, or never is.
     report_at: Option<Instant>,
-    asked_at: Instant,
+    pub(super) asked_at: Instant,
 }
 
 /// The details of a request that are needed once it has been answered.
 #[derive(Debug, Default)]
-struct About {
-    tool_call: Option<Known>,
+pub(super) struct About {
+    pub(super) tool_call: Option<Known>,
     /// For an approval.
     description: String,
     /// For an approval.
@@ -605,51 +605,6 @@ impl Connection {
             turn.record.failed(kind.clone(), tool_call, &message);
         }
         self.report_failure(kind, name, Some(request_id), message);
-    }
-
-    /// Records an answer to a request that waited for it.
-    fn record_answer(
-        &mut self,
-        pending: &Pending,
-        by: RejectedBy,
-        answer: Option<&Answer>,
-        failure: Option<&str>,
-        now: Instant,
-    ) {
-        let by = match by {
-            RejectedBy::HandlerFailed => Decider::HandlerFailed,
-            RejectedBy::NoHandler => Decider::Default,
-            _ if pending.kind == HandlerKind::Output => Decider::Sdk,
-            _ if pending.manual => Decider::Manual,
-            _ => Decider::Handler,
-        };
-        self.record_decision(Decided {
-            request: &pending.request_id,
-            kind: &pending.kind,
-            by,
-            answer,
-            tool_call: pending.about.tool_call.as_ref().map(Known::id),
-            rule: None,
-            error: failure,
-            duration: now.saturating_duration_since(pending.asked_at),
-        });
-    }
-
-    /// Records that a request was withdrawn.
-    fn record_withdrawn(&mut self, pending: &Pending) {
-        if let ReplyTo::ToolCaller(_) = pending.reply_to {
-            self.record(|| recording::no_tool_result(&pending.request_id));
-        }
-        self.record_decision(Decided {
-            request: &pending.request_id,
-            kind: &pending.kind,
-            by: Decider::Cancelled,
-            answer: None,
-            tool_call: pending.about.tool_call.as_ref().map(Known::id),
-            rule: None,
-            error: None,
-            duration: Duration::ZERO,
-        });
     }
 
     /// Returns the answer to an approval of the tool of structured output.
