@@ -23,6 +23,9 @@ RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
 
+# The newest that is supported. It is taken from Debian if this machine does not have it.
+NEWEST_PYTHON := 3.14
+
 PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core' '*.toml' Cargo.lock)
 NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core' '*.toml' Cargo.lock)
 
@@ -128,8 +131,9 @@ test-rust: ## The core: unit, property, integration and documentation tests.
 	@cargo test -q --locked $(FEATURES)
 
 .PHONY: test-python
-test-python: $(VENV)/.installed ## The Python package, on the oldest and the newest Python from 3.10 to 3.13; PYTHONS=--all on each.
+test-python: $(VENV)/.installed ## The Python package, on the oldest and the newest Python from 3.10 to 3.14; PYTHONS=--all on each.
 	$(call say,Testing the Python package)
+	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
 	@$(PY) tools/each_python.py --jobs 2 $(PYTHONS) $(PACKAGES) -- -m pytest -q bindings-python/tests
 
 .PHONY: test-node
@@ -201,6 +205,7 @@ test-explore: build ## Random programs of a fixed seed through all languages: th
 .PHONY: test-exit
 test-exit: build ## 60 exits of the oldest and the newest Python in the middle of a turn; EXITS is another number.
 	$(call say,Leaving Python in the middle of a turn)
+	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
 	@$(PY) tools/each_python.py $(PYTHONS) $(PACKAGES) -- tests/exit/run.py $(EXITS)
 
 tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
@@ -477,6 +482,7 @@ lint: build lint-prose ## Formatting, lints and types of all three languages.
 	$(call say,Linting the workflows)
 	@$(VENV)/bin/zizmor --quiet --offline .github/workflows
 	@PATH="$(VENV)/bin:$$PATH" actionlint
+	@$(PY) tools/check_workflows.py
 	@$(PY) tools/check_rust_examples.py "$(TARGET)/doc/kimi_agent"
 	$(call say,Linting Python)
 	@$(VENV)/bin/ruff check -q bindings-python tests tools demo bench site && $(VENV)/bin/ruff format -q --check bindings-python tests tools demo bench site

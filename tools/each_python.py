@@ -1,4 +1,4 @@
-"""Runs a command on the oldest and the newest Python from 3.10 to 3.13, with the wheel installed.
+"""Runs a command on the oldest and the newest Python from 3.10 to 3.14, with the wheel installed.
 
     python tools/each_python.py [--all] [--jobs 2] DIST -- -m pytest bindings-python/tests
 
@@ -20,7 +20,7 @@ from find_python import all_pythons
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "bindings-python" / "requirements-test.txt"
-NEWEST = (3, 13)
+NEWEST = (3, 14)
 
 
 def environment(base: str, name: str, wheel: Path) -> Path:
@@ -64,7 +64,7 @@ def main() -> int:
     wheel = max(given.dist.glob("*.whl"), key=lambda path: path.stat().st_mtime)
     pythons = {number: path for number, path in all_pythons().items() if number <= NEWEST}
     if not pythons:
-        sys.exit("there is no Python from 3.10 to 3.13")
+        sys.exit("there is no Python from 3.10 to 3.14")
     if not given.all:
         pythons = {number: pythons[number] for number in sorted({min(pythons), max(pythons)})}
     kept = subprocess.PIPE if given.jobs > 1 else None

@@ -7,9 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 OLDEST = (3, 10)
 NAMES = ("python3.13", "python3.12", "python3.11", "python3.10", "python3.14", "python3")
+# Where newer_python.py puts a Python that the machine does not have.
+CACHED = Path(__file__).resolve().parent.parent / ".cache"
 
 
 def version(path: str) -> tuple[int, int] | None:
@@ -24,11 +27,12 @@ def version(path: str) -> tuple[int, int] | None:
 
 
 def candidates() -> list[str]:
-    """Every Python that may be here: on PATH under the usual names, and pyenv's."""
+    """Every Python that may be here: on PATH under the usual names, pyenv's, and newer_python.py's."""
     on_path = [path for path in map(shutil.which, NAMES) if path]
     root = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
     pyenv = sorted(glob.glob(os.path.join(glob.escape(root), "versions", "3.*", "bin", "python3")))
-    return [*on_path, *pyenv]
+    cached = sorted(str(path) for path in CACHED.glob("python-3.*/usr/bin/python3.*"))
+    return [*on_path, *pyenv, *cached]
 
 
 def all_pythons() -> dict[tuple[int, int], str]:

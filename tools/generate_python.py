@@ -203,6 +203,15 @@ def wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(" ".join(text.split()), WIDTH - len(indent) - 3) or [""]
 
 
+def broken(line: str) -> list[str]:
+    """A parameter whose type is a union that is too long, as the formatter breaks it."""
+    first, *others = line.replace(" | ", "\n        | ").split("\n")
+    if len(first) > WIDTH:
+        head, words = first.removesuffix("]").split("[")
+        return [f"{head}[", f"            {words}", "        ]", *others]
+    return [first, *others]
+
+
 class Generator:
     def __init__(self, catalog: dict[str, Any]) -> None:
         self.catalog = catalog
@@ -251,7 +260,9 @@ class Generator:
             lines += ["    __slots__ = ()", ""]
         for field in fields:
             since = "" if field["since"] == message["since"] or name in OWN else f" Since Wire {field['since']}."
-            lines += [f"    {field['name']}: {type_text(field['type'])}"]
+            text = type_text(field["type"])
+            line = f"    {field['name']}: {text}"
+            lines += [line] if len(line) <= WIDTH else [f"    {field['name']}: (", f"        {text}", "    )"]
             lines += docstring(prose(field["doc"]) + since, "    ")
         for attribute in added:
             lines += [f"    {attribute}: ToolCallInfo | None", *docstring(ADDED, "    ")]
@@ -298,8 +309,7 @@ class Generator:
                 # A list that is not given is an empty one, made anew.
                 text = f"{text} | None = None" if field["type"]["kind"] == "list" else f"{text} = None"
             line = f"        {field['name']}: {text},"
-            # As the formatter breaks a union that is too long.
-            lines += [line] if len(line) <= WIDTH else line.replace(" | ", "\n        | ").split("\n")
+            lines += [line] if len(line) <= WIDTH else broken(line)
         lines += ["        extra: Mapping[str, Any] | None = None,"]
         lines += [f"        {attribute}: ToolCallInfo | None = None," for attribute in added]
         lines += ["    ) -> None:"]

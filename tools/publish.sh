@@ -20,7 +20,7 @@ done
 uv publish --trusted-publishing always "$folder"/*.whl "$folder"/*.tar.gz
 
 # In the order of their dependencies; cargo waits until each can be downloaded.
-for crate in kimi-agent-protocol kimi-agent-policy kimi-agent-files kimi-agent-testing kimi-agent-client kimi-agent; do
+for crate in kimi-agent-protocol kimi-agent-policy kimi-agent-files kimi-agent-testing kimi-agent-client kimi-agent-command kimi-agent; do
     if cargo info --registry crates-io "$crate@$version" >/dev/null 2>&1; then
         echo "$crate $version is there"
     else

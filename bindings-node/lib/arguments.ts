@@ -33,21 +33,25 @@ export function checkedOptions<T extends object>(call: string, options: T): T {
 const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
 
 /** The JSON of a value. A lone surrogate becomes U+FFFD. Throws a `TypeError` if the value has no JSON form. */
-export function toJson(value: unknown): string {
-  const text = JSON.stringify(value) as string | undefined;
+export function toJson(value: unknown, replacer?: (key: string, value: unknown) => unknown): string {
+  const text = JSON.stringify(value, replacer) as string | undefined;
   if (text === undefined) throw new TypeError(`a ${typeof value} is no JSON`);
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 
 /** The JSON of an option's value. */
 export function optionJson(option: string, value: unknown): string {
-  // JSON would make null of them, and null means that the option is not set.
-  if (typeof value === "number" && !Number.isFinite(value)) throw wrongOption(option, `${String(value)} is not finite`);
   try {
-    return toJson(value);
+    return toJson(value, onlyFinite);
   } catch (error) {
-    throw wrongOption(option, String(error), error);
+    throw wrongOption(option, error instanceof TypeError ? error.message : String(error), error);
   }
+}
+
+/** Refuses numbers of which JSON would make null. Null means that the option is not set. */
+function onlyFinite(_key: string, value: unknown): unknown {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${String(value)} is not a finite number`);
+  return value;
 }
 
 /** The JSON of an object without functions. Errors name `option`, which by default is the name of the wrong property. */

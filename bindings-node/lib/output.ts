@@ -174,6 +174,7 @@ function checkOptions(given: unknown): void {
 
 /** Refuses schema objects of libraries. The core checks JSON Schemas. */
 function checkJsonSchema(schema: unknown): void {
+  if (schema instanceof Output) throw wrong("this is the result of `output()` already; set all details in one call");
   if (typeof schema !== "object" || schema === null) return;
   const { schema: inner } = schema as { schema?: unknown };
   if (isStandardSchema(inner)) throw wrong("this is an object with a `schema`, not a schema; write `output(schema, { name })`");
@@ -201,6 +202,8 @@ export class OutputCheck {
   readonly #schema: StandardSchema;
   /** The converted values, by the JSON of the value. */
   readonly #converted = new Map<string, unknown>();
+  /** What the schema threw last, which is a defect of the program. */
+  thrown: unknown;
 
   constructor(schema: StandardSchema) {
     this.#schema = schema;
@@ -210,7 +213,12 @@ export class OutputCheck {
   async check(value: unknown): Promise<OutputError[] | null> {
     // Before the check, which may change the value.
     const json = JSON.stringify(value);
-    const checked = await this.#schema["~standard"].validate(value);
+    const checked = await Promise.resolve(value)
+      .then((given) => this.#schema["~standard"].validate(given))
+      .catch((error: unknown) => {
+        this.thrown = error;
+        throw error;
+      });
     if (checked.issues) return checked.issues.map(violation);
     this.#converted.set(json, checked.value);
     return null;

@@ -1,6 +1,6 @@
 /** Rules that decide about tool calls. */
 
-import { kindOf, objectJson, optionJson, wrongOption } from "./arguments.js";
+import { kindOf, objectJson, optionJson, show, wrongOption } from "./arguments.js";
 import { callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import type { ToolCallInfo } from "./wire.js";
@@ -57,6 +57,7 @@ export class Policy {
    */
   constructor(rules: PolicyRules) {
     const given: unknown = rules;
+    if (typeof given === "string") throw wrong(`to read a file, write \`Policy.load(${show(given)})\``);
     if (typeof given !== "object" || given === null) throw wrong(`expected an object with rules, got ${kindOf(given)}`);
     const native = loadNative();
     const read = JSON.parse(callNative(() => native.readPolicyJson(objectJson(given, "policy")))) as Read;

@@ -4,7 +4,7 @@ import "./dispose.js";
 
 import type { Bridge } from "./bridge.js";
 import { contentJson, type UserInput } from "./content.js";
-import { callSite } from "./errors.js";
+import { callSite, OutputInvalid } from "./errors.js";
 import { FailedTurn, type TurnHandle } from "./failed-turn.js";
 import type { ApprovalAnswer, QuestionAnswer } from "./handler-types.js";
 import { decisionJson, servingJob } from "./handlers.js";
@@ -219,9 +219,20 @@ export class Turn<Value = unknown> implements AsyncIterableIterator<Event>, Asyn
       // A loop that the program starts right after this call counts as a reader.
       await new Promise((resolve) => defer(resolve));
     }
-    const fields = await this.#bridge.run<ResultFields>(() => this.#native.result(within), this, site);
+    const fields = await this.#bridge.run<ResultFields>(() => this.#native.result(within), this, site).catch((error: unknown) => {
+      throw this.#explained(error);
+    });
     if (this.#check) fields.output = this.#check.converted(fields.output);
     return new PromptResult(fields, this.#aborted ? { cause: this.#signal?.reason } : undefined);
+  }
+
+  /** Returns the error with the failure of the check as its cause, if the check failed itself. */
+  #explained(error: unknown): unknown {
+    const thrown = this.#check?.thrown;
+    if (thrown !== undefined && error instanceof OutputInvalid && error.cause === undefined) {
+      Object.defineProperty(error, "cause", { value: thrown, enumerable: false, configurable: true, writable: true });
+    }
+    return error;
   }
 
   /**

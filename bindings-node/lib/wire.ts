@@ -410,13 +410,16 @@ export interface PolicyDecision {
   readonly source?: string | undefined;
 }
 
-/** A handler of the program failed. The agent got the default answer and continues. The SDK makes this event. */
+/**
+ * A handler of the program failed. The agent got the default answer and continues. If the check of `output` failed, the
+ * model gets the error and can return another value. The SDK makes this event.
+ */
 export interface HandlerFailed {
   /** The kind of handler. */
-  readonly handler: "approval" | "question" | "tool" | "hook" | "event" | "read_file" | "write_file" | "terminal" | UnknownWord;
+  readonly handler: "approval" | "question" | "tool" | "output" | "hook" | "event" | "read_file" | "write_file" | "terminal" | UnknownWord;
   /** The name of the tool, or the event of the hook. */
   readonly name?: string | undefined;
-  /** The id of the request that the handler was called for. */
+  /** The id of the request that the handler was called for. Absent for a check of a value in the text of the answer. */
   readonly request_id?: string | undefined;
   /** The text of the error. */
   readonly message: string;
@@ -767,7 +770,11 @@ export interface EventPayloads {
   SubagentEvent: SubagentEvent;
   /** A rule of the session's policy, or its default, decided about a tool call. The SDK makes this event. */
   PolicyDecision: PolicyDecision;
-  /** A handler of the program failed. The agent got the default answer and continues. The SDK makes this event. */
+  /**
+   * A handler of the program failed. The agent got the default answer and continues. If the check of `output` failed,
+   * the
+   * model gets the error and can return another value. The SDK makes this event.
+   */
   HandlerFailed: HandlerFailed;
   /** The agent asks for approval of an action. */
   ApprovalRequest: ApprovalRequest;

@@ -137,6 +137,12 @@ pub fn run_scripted_agent(argv: Vec<String>) -> i32 {
     kimi_agent::testing::run_scripted_agent(argv.into_iter().map(Into::into))
 }
 
+/// Runs the command `kimi-agent`, and returns its exit code. The arguments begin with the name of the program.
+#[napi]
+pub fn run_command(argv: Vec<String>) -> i32 {
+    kimi_agent_bridge::run_command(argv)
+}
+
 /// Throws if the scripted agent would refuse the script, which is JSON or the path of a file.
 #[napi]
 pub fn check_script(env: &Env, script: String, is_path: bool) -> napi::Result<()> {

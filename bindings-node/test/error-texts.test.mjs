@@ -3,22 +3,24 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 
-import { createSession, openAgent, Reject } from "../dist/index.mjs";
+import { createSession, openAgent, output, Policy, Reject } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 
 const table = JSON.parse(readFileSync(new URL("../../tests/errors/table.json", import.meta.url), "utf8"));
 const rows = table.rows.filter((row) => row.skip?.node === undefined);
 const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
 
+const camelKeys = (limits) => Object.fromEntries(Object.entries(limits).map(([name, limit]) => [camel(name), limit]));
+
 const inMilliseconds = (name, value) => (name.endsWith("_timeout") || name === "timeout") && typeof value === "number";
 
-function optionsOf({ options = {}, shell, script }) {
+function optionsOf({ options = {}, shell, script, output: schema }) {
   const named = Object.entries(options).map(([name, value]) => [
     camel(name),
-    inMilliseconds(name, value) ? value * 1000 : value,
+    inMilliseconds(name, value) ? value * 1000 : name.endsWith("budget") ? camelKeys(value) : value,
   ]);
   const executable = script ? scriptedAgent(script) : shell ? ["sh", "-c", shell] : undefined;
-  return { ...Object.fromEntries(named), ...(executable && { executable }) };
+  return { ...Object.fromEntries(named), ...(executable && { executable }), ...(schema && { output: schema }) };
 }
 
 /** Opens something, uses it, and closes it. */
@@ -93,6 +95,20 @@ async function responded() {
 const valibot = { "~standard": { version: 1, vendor: "valibot", validate: (value) => ({ value }) } };
 const executable = () => scriptedAgent([]);
 
+const failing = {
+  version: 1,
+  vendor: "test",
+  validate: () => {
+    throw new Error("the database is closed");
+  },
+};
+
+async function checkFailed() {
+  const opening = createSession({ executable: scriptedAgent(Array(3).fill([{ text: "1" }])) });
+  const wanted = output({ type: "integer" }, { validate: { "~standard": failing } });
+  return using(opening, (session) => session.prompt("go", { output: wanted }).result());
+}
+
 const MADE = {
   misspelt_option_with_a_function: () => createSession({ executable: executable(), onapproval: () => "approve" }),
   option_of_a_wrong_type: () => createSession({ executable: executable(), workDir: () => "." }),
@@ -109,6 +125,10 @@ const MADE = {
   handler_returns_the_class: () => answered(Reject),
   handler_returns_nothing: () => answered(undefined),
   handler_returns_a_wrong_word: () => answered("yes"),
+  budget_that_is_infinite: () => prompted("go", { budget: { seconds: Infinity } }),
+  output_check_that_fails: checkFailed,
+  output_in_an_output: async () => output(output({ type: "integer" })),
+  policy_of_a_path: async () => new Policy("x.toml"),
   valibot_without_its_converter: () =>
     createSession({
       executable: executable(),

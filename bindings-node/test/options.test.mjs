@@ -5,6 +5,7 @@ import { inspect } from "node:util";
 import { z } from "zod";
 
 import { createSession, Hook, InvalidOption } from "../dist/index.mjs";
+import { scriptedAgent } from "../dist/testing.mjs";
 import optionsModule from "../dist/options.js";
 
 const { prepareOptions } = optionsModule;
@@ -107,6 +108,12 @@ test("option names and types are checked first", () => {
   assert.throws(() => prepare({ tools: 3, onapproval: () => 1 }), wrong("onapproval", /did you mean `onApproval`/));
   assert.throws(() => prepare({ timeout: 5n }), wrong("timeout", /did you mean `turnTimeout`/));
   assert.throws(() => prepare({ idleTimeout: 5n }), wrong("idleTimeout", /expected a number of milliseconds, got a bigint/));
+});
+
+test("wrong limit keeps its spelling", async () => {
+  const executable = scriptedAgent([]);
+  const wrong = { name: "InvalidOption", option: "sessionBudget", message: /no limit "tool_calls"; .*`toolCalls`/ };
+  await assert.rejects(createSession({ executable, sessionBudget: { tool_calls: 1 } }), wrong);
 });
 
 for (const [option, options] of [

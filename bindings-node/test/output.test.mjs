@@ -80,8 +80,20 @@ test("thrown error is a handler failure", async (t) => {
   const script = [[call({ n: 1 }), { text: "{{last.message}}" }, call({ n: 2 })]];
   const result = await oneShot(script, output(SCHEMA, { validate: failing }));
   assert.match(result.text, /the check of the value failed: no database/);
-  assert.deepEqual(result.handlerFailures.map(({ message }) => message), ["no database"]);
+  const [failure, ...others] = result.handlerFailures;
+  assert.deepEqual([failure.handler, failure.tool_call.name, failure.message], ["output", "final_result", "no database"]);
+  assert.deepEqual(others, []);
   assert.deepEqual(result.output, { n: 2 });
+});
+
+test("failed check is the cause", async (t) => {
+  t.mock.method(process, "emitWarning", () => undefined);
+  const thrown = new Error("no database");
+  const failing = standard(() => {
+    throw thrown;
+  });
+  const isMeant = (error) => error instanceof OutputInvalid && error.cause === thrown;
+  await assert.rejects(oneShot([[call({ n: 1 })]], output(SCHEMA, { validate: failing, retries: 0 })), isMeant);
 });
 
 test("each turn keeps its own value", async () => {
@@ -120,7 +132,8 @@ test("turn without valid value fails", async () => {
   await assert.rejects(failing, (error) => {
     assert.ok(error instanceof OutputInvalid);
     assert.deepEqual([error.code, error.attempts, error.text, error.retryable], ["output_invalid", 2, "two", false]);
-    assert.deepEqual(error.errors, [{ pointer: "", message: "the answer has no complete JSON value" }]);
+    const messages = ["the tool `final_result` was not called", "the answer has no complete JSON value"];
+    assert.deepEqual(error.errors, messages.map((message) => ({ pointer: "", message })));
     assert.deepEqual([error.result.status, error.result.text, error.result.output], ["finished", "two", undefined]);
     return true;
   });
@@ -164,6 +177,8 @@ test("wrong schema is refused", async () => {
   await refused({ type: "text" }, /the schema is not a JSON Schema: at `\/type`/);
   await refused(output(SCHEMA, { mode: "json" }), /`mode`: expected "auto", "tool" or "text"/);
   await refused(output(SCHEMA, { name: "a b" }), /a tool's name is/);
+  await refused(output(SCHEMA, { retries: 2 ** 32 }), /a whole number from 0 to 4294967295, got 4294967296/);
+  await refused(output(SCHEMA, { retries: Infinity }), /Infinity is not a finite number/);
 });
 
 test("wrong details are refused", () => {

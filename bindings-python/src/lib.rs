@@ -201,6 +201,12 @@ fn run_scripted_agent(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
     py.detach(|| kimi_agent::testing::run_scripted_agent(argv))
 }
 
+/// Runs the command `kimi-agent`; returns the exit code.
+#[pyfunction]
+fn run_command(py: Python<'_>, argv: Vec<std::ffi::OsString>) -> i32 {
+    py.detach(|| kimi_agent_bridge::run_command(argv))
+}
+
 /// Refuses an interpreter other than the main one. CPython itself refuses isolated ones; others would share classes with
 /// the main interpreter, whose threads and handlers know nothing of them.
 fn check_interpreter(py: Python<'_>) -> PyResult<()> {
@@ -245,6 +251,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(image_file, module)?)?;
     module.add_function(wrap_pyfunction!(image_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(run_command, module)?)?;
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     module.add_function(wrap_pyfunction!(check_names, module)?)?;
     module.add_function(wrap_pyfunction!(check_script, module)?)?;

@@ -45,10 +45,11 @@ DEADLINE = 60.0
 """Nothing takes that long; waiting ends there, so that a test fails instead of hanging."""
 
 newest_only = pytest.mark.skipif(
-    sys.version_info < (3, 13), reason="for the time that it takes, on the newest Python only"
+    sys.version_info < (3, 13), reason="for the time that it takes, on Python 3.13 and later only"
 )
 oldest_and_newest = pytest.mark.skipif(
-    (3, 11) <= sys.version_info < (3, 13), reason="for the time that it takes, on the oldest and the newest Python only"
+    (3, 11) <= sys.version_info < (3, 13),
+    reason="for the time that it takes, on Python 3.10, and on 3.13 and later only",
 )
 
 HANGING: list[dict[str, Any]] = [{"text": "On"}, {"wait_cancel": True}]

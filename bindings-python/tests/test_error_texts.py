@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import types
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import pydantic
 import pytest
 
 import kimi_agent
-from kimi_agent import HandlerFailed, KimiAgentError, Reject, sync
+from kimi_agent import HandlerFailed, KimiAgentError, Output, Policy, Reject, sync
 from kimi_agent.testing import scripted_agent
 
 TABLE = Path(__file__).resolve().parents[2] / "tests" / "errors" / "table.json"
@@ -30,6 +32,8 @@ def options_of(row: dict[str, Any]) -> dict[str, Any]:
     options = dict(how.get("options", {}))
     if "shell" in how:
         options["executable"] = ["sh", "-c", how["shell"]]
+    if "output" in how:
+        options["output"] = how["output"]
     if "script" in how:
         options["executable"] = scripted_agent(how["script"])
     return options
@@ -153,6 +157,24 @@ def blocking(content: Any) -> None:
         session.prompt(content).result()
 
 
+def closed(value: Any) -> Any:
+    raise RuntimeError("the database is closed")
+
+
+FAILING: Any = Annotated[Any, pydantic.AfterValidator(closed)]
+VALUES = [[{"text": "1"}]] * 3
+
+
+async def prompted_with(**options: Any) -> None:
+    async with kimi_agent.create_session(executable=scripted_agent(VALUES)) as session:
+        await session.prompt("go", **options).result()
+
+
+def blocking_with(**options: Any) -> None:
+    with sync.create_session(executable=scripted_agent(VALUES)) as session:
+        session.prompt("go", **options).result()
+
+
 def answered_blocking(answer: Any) -> str:
     with sync.create_session(executable=scripted_agent(APPROVAL), on_approval=lambda request: answer) as session:
         failures = [event.message for event in session.prompt("go") if isinstance(event, HandlerFailed)]
@@ -178,6 +200,10 @@ ASYNC: dict[str, Provoker] = {
     "handler_returns_the_class": lambda: answered(Reject),
     "handler_returns_nothing": lambda: answered(None),
     "handler_returns_a_wrong_word": lambda: answered("yes"),
+    "budget_that_is_infinite": lambda: prompted_with(budget={"seconds": math.inf}),
+    "output_check_that_fails": lambda: prompted_with(output=FAILING),
+    "output_in_an_output": lambda: prompted_with(output=Output(Output(int))),
+    "policy_of_a_path": lambda: opened(policy=Policy("x.toml")),  # type: ignore[arg-type]  # pyright: ignore
     "missing_await": not_awaited,
     "with_instead_of_async_with": entered,
 }
@@ -193,6 +219,10 @@ BLOCKING: dict[str, Callable[[], Any]] = {
     "handler_returns_the_class": lambda: answered_blocking(Reject),
     "handler_returns_nothing": lambda: answered_blocking(None),
     "handler_returns_a_wrong_word": lambda: answered_blocking("yes"),
+    "budget_that_is_infinite": lambda: blocking_with(budget={"seconds": math.inf}),
+    "output_check_that_fails": lambda: blocking_with(output=FAILING),
+    "output_in_an_output": lambda: blocking_with(output=Output(Output(int))),
+    "policy_of_a_path": lambda: Policy("x.toml"),  # type: ignore[arg-type]  # pyright: ignore
 }
 OUTSIDE: dict[str, Callable[[], Any]] = {"under_trio": under_trio}
 

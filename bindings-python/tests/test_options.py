@@ -223,7 +223,7 @@ def test_values_become_json(value: Any, json: Any) -> None:
     ("value", "message"),
     [
         (object(), "builtins.object has no JSON form"),
-        (float("nan"), "nan has no JSON form"),
+        (float("nan"), "nan is not a finite number"),
         ({True: 1}, "key True: JSON has string keys only"),
         (b"raw", "builtins.bytes has no JSON form"),
     ],

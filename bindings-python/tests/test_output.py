@@ -112,7 +112,7 @@ KINDS: list[tuple[Any, str, Any]] = [
 @pytest.mark.parametrize(("kind", "text", "value"), KINDS)
 async def test_value_has_its_type(kind: Any, text: str, value: Any) -> None:
     async with open_session(says(text)) as session:
-        result = await session.prompt("Go", output=kind)
+        result = (await session.prompt("Go", output=kind)).raise_for_status()
     assert result.text == text
     if kind is Node:
         assert (result.output.name, result.output.children[0].name) == ("a", "b")
@@ -179,10 +179,49 @@ async def test_failure_of_check_is_handler_failure(caplog: pytest.LogCaptureFixt
         result = await turn.result()
     assert result.output == 3
     assert failures == [failure.message for failure in result.handler_failures] == ["the database is closed"] * 2
+    assert {failure.handler for failure in result.handler_failures} == {"output"}
     logged = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [record.getMessage().partition(".")[0] for record in logged] == ["the check of `output` failed"]
     assert logged[0].exc_info is not None
     assert isinstance(logged[0].exc_info[1], RuntimeError)
+
+
+async def test_failure_of_check_is_cause() -> None:
+    def fail(value: int) -> int:
+        raise RuntimeError("the database is closed")
+
+    kind: Any = Output(Annotated[int, pydantic.AfterValidator(fail)], name="number", retries=0)
+    async with open_session([calls(1, "number")], says("no"), output=kind) as session:
+        with pytest.raises(OutputInvalid, match="correct the check of `output`") as caught:
+            await session.prompt("Go")
+        (failure,) = caught.value.result.handler_failures
+        assert (failure.handler, failure.tool_call and failure.tool_call.name) == ("output", "number")
+        assert isinstance(caught.value.__cause__, RuntimeError)
+        with pytest.raises(OutputInvalid, match="simplify the schema") as caught:
+            await session.prompt("Go")
+        assert caught.value.__cause__ is None
+
+
+async def test_numbers_above_64_bits_are_rounded() -> None:
+    plain: dict[str, Any] = {"type": "integer"}
+    exact, large = [-(2**63), 2**53 + 1, 2**64 - 1], 2**64 + 1
+    async with open_session(*(says(str(n)) for n in (*exact, *exact, large))) as session:
+        for schema in (plain, int):
+            assert [(await session.prompt("Go", output=schema)).output for _ in exact] == exact
+        assert (await session.prompt("Go", output=plain)).output == float(large)
+    # The type does not take the rounded number.
+    async with open_session(says(str(large)), says("1")) as session:
+        result = await session.prompt("Go", output=int)
+        assert (result.output, result.steps) == (1, 2)
+
+
+async def test_refused_tool_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    output = Output({"type": "object"}, name="Shell")
+    async with open_session(says("{}"), output=output) as session:
+        assert (await session.prompt("Go")).output == {}
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert logged.startswith("the agent refused the tool of the output")
+    assert "Shell" in logged
 
 
 async def test_check_runs_once_for_result() -> None:
@@ -294,7 +333,10 @@ class Odd:
         ([Line], "an Output with one of them; got an object of type list"),
         (kimi_agent.image, "an Output with one of them; got the function image"),
         (print, "an Output with one of them; got the function print"),
-        (Odd, "the type cannot be described with a JSON Schema: .*Odd"),
+        (Odd, "pydantic does not know <class '.*Odd'>; use a pydantic model, a dataclass or a TypedDict instead$"),
+        (list[Odd], "pydantic does not know <class '.*Odd'>"),
+        (Odd(), "got an object of type .*Odd, which is not a type$"),
+        (Line(total=1), "got an object of type .*Line, which is not a type$"),
         (Output, "the type cannot be described with a JSON Schema"),
         ({"type": "text"}, "the schema is not a JSON Schema: at `/type`"),
         ({"type": {1}}, "the schema is not a JSON Schema"),
@@ -317,6 +359,8 @@ async def test_wrong_output_is_refused(output: Any, problem: str) -> None:
         ({"name": "a b"}, "a tool's name"),
         ({"mode": "json"}, "`mode`"),
         ({"retries": -1}, "`retries`: expected a whole"),
+        ({"retries": 2**32}, "`retries`: expected a whole number from 0 to 4294967295, got 4294967296"),
+        ({"retries": float("inf")}, "inf is not a finite number"),
     ],
 )
 async def test_wrong_details_are_refused(details: Any, problem: str) -> None:

@@ -38,21 +38,22 @@ async def test_prompt_has_type_of_output() -> None:
         turn = session.prompt("Go", output=Review, timeout=60)
         assert_type(turn, Turn[Review])
         assert_type(await turn, PromptResult[Review])
+        assert_type((await turn).output, Review | None)
         assert_type((await turn.result()).raise_for_status().output, Review)
-        assert_type((await session.prompt("Go", output=Point)).output, Point)
-        assert_type((await session.prompt("Go", output=Movie)).output, Movie)
-        assert_type((await session.prompt("Go", output=list[int])).output, list[int])
-        assert_type((await session.prompt("Go", output=Output(Review, retries=1))).output, Review)
+        assert_type((await session.prompt("Go", output=Point)).output, Point | None)
+        assert_type((await session.prompt("Go", output=Movie)).output, Movie | None)
+        assert_type((await session.prompt("Go", output=list[int])).output, list[int] | None)
+        assert_type((await session.prompt("Go", output=Output(Review, retries=1))).output, Review | None)
         union: Output[Review | Point] = Output(Review | Point)
-        assert_type((await session.prompt("Go", output=union)).output, Review | Point)
+        assert_type((await session.prompt("Go", output=union)).output, Review | Point | None)
 
 
 async def test_output_without_class_is_any() -> None:
     agent = scripted_agent([[REVIEW], [REVIEW], [{"text": "Fine"}], [{"text": "Fine"}]])
     async with create_session(executable=agent) as session:
-        assert_type((await session.prompt("Go", output={"type": "object"})).output, Any)
-        assert_type((await session.prompt("Go", output=Output({"type": "object"}))).output, Any)
-        assert_type((await session.prompt("Go", **LIMITS)).output, Any)
+        assert_type((await session.prompt("Go", output={"type": "object"})).output, Any | None)
+        assert_type((await session.prompt("Go", output=Output({"type": "object"}))).output, Any | None)
+        assert_type((await session.prompt("Go", **LIMITS)).output, Any | None)
         assert_type((await session.prompt("Go")).output, None)
 
 
@@ -60,8 +61,8 @@ async def test_session_has_type_of_output() -> None:
     agent = scripted_agent([[REVIEW_CALL], [POINT]])
     async with create_session(executable=agent, output=Review) as session:
         assert_type(session, Session[Review])
-        assert_type((await session.prompt("Go")).output, Review)
-        assert_type((await session.prompt("Go", output=Point)).output, Point)
+        assert_type((await session.prompt("Go")).output, Review | None)
+        assert_type((await session.prompt("Go", output=Point)).output, Point | None)
     opened = await create_session(executable=agent, output=Output(Point))
     assert_type(opened, Session[Point])
     await opened.close()
@@ -70,10 +71,10 @@ async def test_session_has_type_of_output() -> None:
 async def test_agent_and_one_shot_have_types() -> None:
     executable = scripted_agent([[REVIEW_CALL]])
     async with open_agent(executable=executable) as agent, agent.create_session(output=Review) as session:
-        assert_type((await session.prompt("Go")).output, Review)
+        assert_type((await session.prompt("Go")).output, Review | None)
     turn = prompt("Go", executable=executable, output=Review)
     assert_type(turn, Turn[Review])
-    assert_type((await turn).output, Review)
+    assert_type((await turn).output, Review | None)
     plain = scripted_agent([[{"text": "Fine"}]])
     assert_type((await prompt("Go", executable=plain)).output, None)
 
@@ -84,10 +85,10 @@ def test_blocking_api_has_types() -> None:
         assert_type(session, sync.Session[Review])
         assert_type(session.prompt("Go"), sync.Turn[Review])
         session.cancel()
-        assert_type(session.prompt("Go", output=Point).result().output, Point)
-    assert_type(sync.prompt("Go", executable=executable, output=Review).result().output, Review)
+        assert_type(session.prompt("Go", output=Point).result().output, Point | None)
+    assert_type(sync.prompt("Go", executable=executable, output=Review).result().output, Review | None)
     with sync.open_agent(executable=executable) as agent, agent.create_session(output=Review) as other:
-        assert_type(other.prompt("Go").result().output, Review)
+        assert_type(other.prompt("Go").result().output, Review | None)
 
 
 def takes_any_turn(turn: Turn) -> None:

@@ -100,7 +100,7 @@ print(kimi_agent.sync.prompt("Go", executable=scripted_agent([[{"text": "Hi"}]])
 
 
 # What the package needs of the standard library at first; whatever these import in turn comes with them.
-STANDARD = ("__future__", "asyncio")
+STANDARD = ("__future__", "asyncio", "typing")
 
 
 def test_import_loads_few_modules(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import enum
 import functools
+import inspect
 import logging
 import subprocess
 import sys
@@ -274,7 +275,7 @@ def test_async_function_stays_async() -> None:
         return n
 
     assert (wait.name, wait.description, wait.timeout) == ("later", "Waits.", 2.5)
-    assert asyncio.iscoroutinefunction(wait.handler)
+    assert inspect.iscoroutinefunction(wait.handler)
     assert call(wait, n=3) == 3
 
 

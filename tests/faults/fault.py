@@ -88,7 +88,12 @@ class Fault:
             command = [sys.executable, "-I", "-S", str(AGENTS / "rude.py"), self.mode]
         dialect = self.options.get("dialect")
         good = {"wire": dialect, "turns": GOOD} if dialect in ("acp", "kimi-web") else GOOD
-        next_one = {"executable": _scripted(agent, directory / "good.json", good), "work_dir": str(directory)}
+        next_one: dict[str, Any] = {
+            "executable": _scripted(agent, directory / "good.json", good),
+            "work_dir": str(directory),
+        }
+        if "output" in self.options:
+            next_one["output"] = None
         steps = [_placed(step.op, directory) for step in self.steps]
         agents = [op for op in steps if op["op"] == "open_agent"]
         for op in agents:

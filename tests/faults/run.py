@@ -25,7 +25,7 @@ sys.path.insert(0, str(TESTS))
 from harness import play, runners, trace  # noqa: E402
 from harness.scenario import LANGUAGES  # noqa: E402
 
-from faults import acp, ends, lines, shared, starts, table, web  # noqa: E402
+from faults import acp, ends, lines, outputs, shared, starts, table, web  # noqa: E402
 from faults.fault import Fault, cleaned  # noqa: E402
 
 Played = dict[str, runners.Outcome]
@@ -55,7 +55,8 @@ def arguments() -> argparse.Namespace:
 
 
 def everything(only: list[str]) -> list[Fault]:
-    faults = [*ends.faults(), *lines.faults(), *shared.faults(), *starts.faults(), *acp.faults(), *web.faults()]
+    modules = (ends, lines, shared, outputs, starts, acp, web)
+    faults = [fault for module in modules for fault in module.faults()]
     names = [fault.name for fault in faults]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -131,7 +132,8 @@ def main() -> int:
         for text in found:
             print("  " + text)
     traces = {language: {name: one.lines for name, one in outcomes.items()} for language, outcomes in played.items()}
-    for wrong in [*ends.swept(traces), *acp.swept(traces), *web.swept(traces)] if not chosen.only else ():
+    sweeps = () if chosen.only else (*ends.swept(traces), *acp.swept(traces), *web.swept(traces))
+    for wrong in (*outputs.contacted(), *sweeps):
         failed += 1
         print(f"FAIL  {wrong}")
     if not failed:

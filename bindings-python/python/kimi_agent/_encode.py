@@ -27,7 +27,7 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
         return value if type(value) in (bool, str, int, type(None)) else _plain(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise TypeError(f"{value!r} has no JSON form")
+            raise TypeError(f"{value!r} is not a finite number")
         return float(value)
     if _depth > _DEEPEST:
         raise TypeError(f"nested more than {_DEEPEST} deep, or containing itself")

@@ -54,7 +54,11 @@ _NAMES = {
     "terminal": "on_terminal",
 }
 # The answers that the agent gets if these handlers fail, for the log.
-_DEFAULT_ANSWERS = {"on_approval": "The action is rejected. ", "on_question": "The question is dismissed. "}
+_DEFAULT_ANSWERS = {
+    "on_approval": "The action is rejected. ",
+    "on_question": "The question is dismissed. ",
+    OutputCheck.name: "The model gets the error, and can return another value. ",
+}
 
 
 class _Handler:

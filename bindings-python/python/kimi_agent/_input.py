@@ -25,7 +25,9 @@ def encode_prompt_options(options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         try:
             found[name] = to_jsonable(seconds(value))
-        except TypeError:
+        except TypeError as error:
+            if isinstance(value, (float, Mapping)):
+                raise InvalidOption(f"invalid option `{name}`: {error}", name) from None
             # The core names what it expects instead, or an unknown name.
             found[name] = {}
     return found

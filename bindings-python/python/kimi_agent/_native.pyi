@@ -30,6 +30,7 @@ __all__ = [
     "image_file",
     "printable",
     "read_policy",
+    "run_command",
     "run_scripted_agent",
     "set_wire_log",
     "shutdown",
@@ -227,6 +228,9 @@ def printable(text: str) -> str:
 
 def check_script(script: str, is_path: bool) -> None:
     """Raises if the scripted agent would refuse the script, which is JSON or the path of a file."""
+
+def run_command(argv: list[str]) -> int:
+    """Runs the command `kimi-agent`; the arguments begin with the name of the program. Returns the exit code."""
 
 def run_scripted_agent(argv: list[str]) -> int:
     """Is the scripted agent, on this process's stdin and stdout; `argv` without the program. Returns the exit code."""

@@ -12,6 +12,7 @@ from ._errors import InvalidOption
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from ._errors import OutputInvalid
     from ._type_schema import TypeSchema
 
     T = TypeVar("T")
@@ -27,6 +28,7 @@ __all__ = ["Output", "OutputCheck", "T", "T_co", "read_output"]
 
 # These are not types, and the core names what it expects instead. `str` is one, `"str"` is not.
 _VALUES = (str, bytes, bytearray, bool, int, float, list, tuple, set, frozenset)
+_EXPECTED = "expected a type, a JSON Schema as a dict, or an Output with one of them"
 
 
 class Output(Generic[T_co]):
@@ -139,7 +141,7 @@ class Output(Generic[T_co]):
 class OutputCheck:
     """The check of values by a type. It is called like a handler, and keeps the last valid value for the result."""
 
-    __slots__ = ("__weakref__", "_schema", "_valid", "has_failed")
+    __slots__ = ("__weakref__", "_failure", "_schema", "_valid", "has_failed")
 
     # As of a handler that is a plain function.
     name: ClassVar[str] = "the check of `output`"
@@ -148,11 +150,16 @@ class OutputCheck:
     def __init__(self, schema: TypeSchema) -> None:
         self._schema = schema
         self._valid: tuple[str, Any] | None = None
+        self._failure: Exception | None = None
         self.has_failed = False
 
     def function(self, value: Any) -> Any:
         """Returns the errors of a JSON value that matches the schema."""
-        found, errors = self._schema.read(value)
+        try:
+            found, errors = self._schema.read(value)
+        except Exception as failure:
+            self._failure = failure
+            raise
         if not errors:
             self._valid = (self._schema.text(value), found)
         return errors
@@ -164,6 +171,11 @@ class OutputCheck:
             return valid[1]
         # A later turn of the session has been checked since then.
         return self._schema.parse(value)
+
+    def take_failure(self, error: OutputInvalid) -> Exception | None:
+        """Returns the last exception of the check itself if the turn with this error had one."""
+        failure, self._failure = self._failure, None
+        return failure if any(one.handler == "output" for one in error.result.handler_failures) else None
 
 
 def read_output(given: Any) -> tuple[Any, OutputCheck | None]:
@@ -182,10 +194,13 @@ def read_output(given: Any) -> tuple[Any, OutputCheck | None]:
 def _type_schema(schema: Any) -> TypeSchema | None:
     if schema is None or isinstance(schema, Mapping):
         return None
+    if isinstance(schema, Output):
+        raise InvalidOption(
+            "invalid option `output`: this is an Output already; set all details in one Output", "output"
+        )
     # Pydantic takes a function as a type, and would call it with arguments of the model.
-    if inspect.isroutine(schema) or isinstance(schema, (*_VALUES, Output)):
-        expected = "expected a type, a JSON Schema as a dict, or an Output with one of them"
-        raise InvalidOption(f"invalid option `output`: {expected}; got {kind_of(schema)}", "output")
+    if inspect.isroutine(schema) or isinstance(schema, _VALUES):
+        raise InvalidOption(f"invalid option `output`: {_EXPECTED}; got {kind_of(schema)}", "output")
     try:
         from ._type_schema import TypeSchema
     except ImportError as error:
@@ -197,4 +212,7 @@ def _type_schema(schema: Any) -> TypeSchema | None:
     try:
         return TypeSchema(schema)
     except TypeError as error:
-        raise InvalidOption(f"invalid option `output`: {error}", "output") from error
+        # Types are classes, or made of them by `typing`.
+        is_type = isinstance(schema, type) or type(schema).__module__.startswith(("typing", "types"))
+        problem = error if is_type else f"{_EXPECTED}; got {kind_of(schema)}, which is not a type"
+        raise InvalidOption(f"invalid option `output`: {problem}", "output") from error

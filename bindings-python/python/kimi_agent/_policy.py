@@ -57,6 +57,8 @@ class Policy:
     __slots__ = ("_rules", "_warnings")
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
+        if isinstance(rules, (str, os.PathLike)):
+            raise InvalidOption(f"policy: to read a file, write `Policy.load({os.fspath(rules)!r})`", "policy")
         if not isinstance(rules, Mapping):
             raise InvalidOption(f"policy: expected a mapping with rules, got {rules!r}", "policy")
         self._read(to_jsonable(rules))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from ._errors import MaxStepsReached, TurnCancelled
 from ._output import T_co
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ._output import OutputCheck
     from ._wire import Content, TokenUsage, ToolCallInfo
 
@@ -85,8 +83,10 @@ class HandlerFailure:
     approval - the approver is out
     """
 
-    handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str
-    """The kind of handler. "tool" is also the check of a value by the type in `output`."""
+    handler: (
+        Literal["approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"] | str
+    )
+    """The kind of handler. "output" is the check of a value by the type in `output`."""
     tool_call: ToolCallInfo | None
     """The tool call of the request. None if there is none, or if the agent never named the call."""
     message: str
@@ -109,11 +109,6 @@ class OutputError:
 
     def __str__(self) -> str:
         return f"{self.pointer}: {self.message}" if self.pointer else self.message
-
-
-def _no_value() -> Any:
-    """The value of a result without one, for each type."""
-    return None
 
 
 @dataclass(frozen=True)
@@ -140,13 +135,13 @@ class PromptResult(Generic[T_co]):
     """The approvals that were rejected, in order, at most 1,000."""
     handler_failures: list[HandlerFailure] = field(default_factory=list)
     """The handlers that failed during the turn, in order, at most 1,000."""
-    output: T_co = field(default_factory=_no_value)
+    output: T_co | None = None
     """The value of the option `output`, of its type. None without the option, and if the turn was cancelled or reached
-    its limit of steps before it had a value: `raise_for_status` raises for these. In the result of an error it is plain
-    JSON."""
+    its limit of steps before it had a value. `raise_for_status` raises for these, so that its result has a value. In
+    the result of an error it is plain JSON."""
 
-    def raise_for_status(self) -> Self:
-        """Returns this result if the turn has finished.
+    def raise_for_status(self) -> FinishedResult[T_co]:
+        """Returns this result if the turn has finished. A turn with the option `output` then has a value.
 
         Raises:
             TurnCancelled: The turn was cancelled.
@@ -161,7 +156,15 @@ class PromptResult(Generic[T_co]):
         if self.status == "max_steps_reached":
             hint = "prompt again to continue, or raise `max_steps_per_turn`"
             raise MaxStepsReached(f"the turn reached its limit of {self.steps} steps; {hint}", self.steps)
-        return self
+        return cast("FinishedResult[T_co]", self)
+
+
+if TYPE_CHECKING:
+
+    class FinishedResult(PromptResult[T_co]):
+        """A result whose turn has finished, for type checkers: its `output` is not None."""
+
+        output: T_co
 
 
 def value_of(outcome: dict[str, Any], check: OutputCheck | None) -> Any:

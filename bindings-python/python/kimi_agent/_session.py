@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, overload
 
 from . import _native
-from ._errors import KimiAgentError, TurnInProgress
+from ._errors import KimiAgentError, OutputInvalid, TurnInProgress
 from ._handlers import Handlers, serving_job
 from ._hints import no_attribute, not_iterable
 from ._holders import abandon_if_lost
@@ -139,7 +139,8 @@ class Turn(Stream, Generic[T_co]):
 
         Raises:
             TurnInProgress: A handler of this turn calls this, and the two would wait for each other.
-            OutputInvalid: The model returned no valid value of `output`.
+            OutputInvalid: The model returned no valid value of `output`. If a validator of the type failed itself,
+                `__cause__` is its exception.
             BudgetExceeded: The turn used more than a budget allows.
             KimiAgentError: Another error that ended the turn, for example `AgentExited` or an `RpcError`.
 
@@ -161,6 +162,10 @@ class Turn(Stream, Generic[T_co]):
                 # A loop that another task is about to start counts as a reader.
                 await asyncio.sleep(0)
             outcome = await self._mailbox.wait(called(self._native.result, within))
+        except OutputInvalid as error:
+            if self._check is not None:
+                error.__cause__ = self._check.take_failure(error)
+            raise
         except asyncio.CancelledError:
             self._wait_cancelled()
             del self

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ class TypeSchema:
             self._adapter: TypeAdapter[Any] = TypeAdapter(kind)
             self.json_schema = self._adapter.json_schema(schema_generator=_OutputSchema)
         except NOT_DESCRIBED as error:
-            text = error.message if isinstance(error, PydanticUserError) else str(error)
-            raise TypeError(f"the type cannot be described with a JSON Schema: {text}") from error
+            raise TypeError(f"the type cannot be described with a JSON Schema: {_reason(error)}") from error
 
     @staticmethod
     def text(value: Any) -> str:
@@ -58,6 +57,14 @@ class TypeSchema:
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
             return None, [{"pointer": _pointer(each, value), "message": _message(each)} for each in found]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PydanticSchemaGenerationError):
+        # The rest is about the inner workings of pydantic.
+        unknown = error.message.partition(" for ")[2].partition(". Set ")[0]
+        return f"pydantic does not know {unknown}; use a pydantic model, a dataclass or a TypedDict instead"
+    return error.message if isinstance(error, PydanticUserError) else str(error)
 
 
 def _message(error: ErrorDetails) -> str:

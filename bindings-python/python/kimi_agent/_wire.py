@@ -1497,7 +1497,10 @@ class PolicyDecision(Message):
 
 
 class HandlerFailed(Message):
-    """A handler of the program failed. The agent got the default answer and continues. The SDK makes this event.
+    """A handler of the program failed.
+
+    The agent got the default answer and continues. If the check of `output` failed, the model gets the error and can
+    return another value. The SDK makes this event.
 
     Made by the SDK.
 
@@ -1509,12 +1512,15 @@ class HandlerFailed(Message):
     __slots__ = ("handler", "name", "request_id", "message")
     __match_args__ = ("handler", "name", "request_id", "message")
 
-    handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str
+    handler: (
+        Literal["approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"] | str
+    )
     """The kind of handler."""
     name: str | None
     """The name of the tool, or the event of the hook."""
     request_id: str | None
-    """The id of the request that the handler was called for."""
+    """The id of the request that the handler was called for. Absent for a check of a value in the text of the answer.
+    """
     message: str
     """The text of the error."""
 
@@ -1524,7 +1530,10 @@ class HandlerFailed(Message):
 
     def __init__(
         self,
-        handler: Literal["approval", "question", "tool", "hook", "event", "read_file", "write_file", "terminal"] | str,
+        handler: Literal[
+            "approval", "question", "tool", "output", "hook", "event", "read_file", "write_file", "terminal"
+        ]
+        | str,
         name: str | None,
         request_id: str | None,
         message: str,

@@ -129,7 +129,8 @@ class Turn(Waiter[T_co]):
 
         Raises:
             TurnInProgress: A handler of this turn calls this, and the two would wait for each other.
-            OutputInvalid: The model returned no valid value of `output`.
+            OutputInvalid: The model returned no valid value of `output`. If a validator of the type failed itself,
+                `__cause__` is its exception.
             BudgetExceeded: The turn used more than a budget allows.
             KimiAgentError: Another error that ended the turn, for example `AgentExited` or an `RpcError`.
 

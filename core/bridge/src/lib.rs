@@ -19,6 +19,7 @@ pub use agent::BridgeAgent;
 pub use content::parse_content;
 pub use files::PrivateFolder;
 pub use kimi_agent_client::host::{check_names, error_fields, parse_hook, parse_tool, wrong_type};
+pub use kimi_agent_command::main as run_command;
 pub use kimi_agent_protocol::messages::value::RequestOrigin;
 pub use kimi_agent_protocol::messages::{Node, Reflect, written_for_host};
 pub use kimi_agent_protocol::naming::Naming;

@@ -214,7 +214,8 @@ pub fn parse_budget(limits: Map<String, Value>, naming: Naming) -> Result<Budget
     for (given, value) in limits {
         let Some(counter) = BudgetCounter::ALL.into_iter().find(|one| naming.name(one.as_str()) == given) else {
             let names = BudgetCounter::ALL.map(|counter| format!("`{}`", naming.name(counter.as_str())));
-            return Err(format!("it has no limit `{given}`; expected some of {}", names.join(", ")));
+            // In backticks the wrong name would be spelled as the language spells it.
+            return Err(format!("it has no limit {given:?}; expected some of {}", names.join(", ")));
         };
         if value.is_null() {
             continue;
@@ -249,6 +250,9 @@ pub fn budget_problem(budget: &Budget, naming: Naming) -> Option<String> {
     ];
     if let Some((counter, _)) = zero.into_iter().find(|(_, limit)| *limit == Some(0)) {
         return Some(format!("`{}`: expected at least 1, got 0", naming.name(counter.as_str())));
+    }
+    if let Some(seconds) = budget.seconds.filter(|seconds| !seconds.is_finite()) {
+        return Some(format!("`seconds`: {seconds} is not a finite number"));
     }
     let seconds = budget.seconds.filter(|seconds| !(*seconds > 0.0 && *seconds <= LONGEST.as_secs_f64()));
     seconds.map(|seconds| format!("`seconds`: expected more than 0 and at most ten years, got {seconds}"))
@@ -337,12 +341,16 @@ impl std::fmt::Display for BudgetExceeded {
             BudgetCounter::Seconds => format!("{amount:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
             _ => amount.to_string(),
         });
-        let things = counter.as_str().replace('_', " ");
+        let mut things = counter.as_str().replace('_', " ");
+        let verb = if used == "1" { "was" } else { "were" };
+        if used == "1" {
+            things.pop();
+        }
         let remedy = match *option {
             "budget" => "the session can still be used: prompt again, or raise the limit",
             _ => "every further prompt of this session fails in the same way: open another one, or raise the limit",
         };
-        write!(f, "the turn was ended: {used} {things} were used, and `{option}` allows {limit}; {remedy}")
+        write!(f, "the turn was ended: {used} {things} {verb} used, and `{option}` allows {limit}; {remedy}")
     }
 }
 
@@ -389,7 +397,7 @@ mod tests {
     fn wrong_budget_names_expected_values() {
         for (limits, part) in [
             (json!({}), "it has no limit; set at least one of `tokens`"),
-            (json!({"token": 1}), "it has no limit `token`; expected some of `tokens`, `output_tokens`"),
+            (json!({"token": 1}), "it has no limit \"token\"; expected some of `tokens`, `output_tokens`"),
             (json!({"tokens": 0}), "`tokens`: expected at least 1, got 0"),
             (json!({"tokens": -1}), "`tokens`: expected a whole number, got -1"),
             (json!({"steps": 1.5}), "`steps`: expected a whole number, got 1.5"),
@@ -402,7 +410,12 @@ mod tests {
             assert!(problem.contains(part), "{problem}");
         }
         assert!(read(json!({"output_tokens": 1}), Naming::Camel).expect_err("a problem").contains("`outputTokens`"));
-        assert!(budget_problem(&Budget::new().seconds(f64::NAN), Naming::Snake).is_some());
+        let problem = read(json!({"tool_calls": 1}), Naming::Camel).expect_err("a problem");
+        assert_eq!(Naming::Camel.spell(&problem).matches("tool_calls").count(), 1, "{problem}");
+        for seconds in [f64::NAN, f64::INFINITY] {
+            let problem = budget_problem(&Budget::new().seconds(seconds), Naming::Snake);
+            assert_eq!(problem, Some(format!("`seconds`: {seconds} is not a finite number")));
+        }
     }
 
     #[test]
@@ -428,6 +441,9 @@ mod tests {
         assert!(!error.is_retryable());
         spent.steps = 3;
         assert_eq!(budget.exceeded("budget", &spent), None);
+        spent.tool_calls = 1;
+        let error = Budget::new().tool_calls(0).exceeded("budget", &spent).expect("exceeded").to_string();
+        assert!(error.contains("1 tool call was used, and `budget` allows 0"), "{error}");
         spent.time = Duration::from_millis(1500);
         let error = Budget::new().seconds(1.5).exceeded("session_budget", &spent).expect("exceeded").to_string();
         assert!(error.contains("1.5 seconds were used, and `session_budget` allows 1.5; every further"), "{error}");

@@ -518,7 +518,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. The turn \
          that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.",
     )
-    .aliases(&["max_budget", "max_tokens"]),
+    .aliases(&["budget", "max_budget", "max_tokens"]),
     session(
         "output",
         Kind::Output,
@@ -583,7 +583,8 @@ pub const PROMPT_OPTIONS: &[OptionInfo] = &[
         Fallback::Words("no limit"),
         "The most that the turn may use: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`. A turn that exceeds it is \
          cancelled and fails with `BudgetExceeded`.",
-    ),
+    )
+    .aliases(&["session_budget"]),
     OptionInfo::new(
         Section::Prompt,
         "output",

@@ -64,6 +64,7 @@ export function output(described, called) {
     const next = check.answers[Math.min(used, check.answers.length - 1)];
     used += 1;
     const answer = given(next);
+    if (answer instanceof Promise) return answer;
     return answer === null ? { value } : { issues: answer.map(issue) };
   };
   return makeOutput(schema, { ...details, validate: { "~standard": { version: 1, vendor: "scenario", validate } } });

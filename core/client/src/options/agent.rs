@@ -1,6 +1,7 @@
 //! The options of an agent, which all its sessions share.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kimi_agent_protocol::options::{OPTIONS, Scope, find};
@@ -121,6 +122,30 @@ impl AgentOptions {
         Self(self.0.client_version(client_version))
     }
 
+    /// Records each session in a file of its own; see [`SessionOptions::record`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().record("runs/");
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn record(self, path: impl Into<PathBuf>) -> Self {
+        Self(self.0.record(path))
+    }
+
+    /// Adds patterns of secrets that are masked in recordings; see [`SessionOptions::redact`].
+    ///
+    /// # Examples
+    /// ```
+    /// let options = kimi_agent::AgentOptions::new().record("runs/").redact([r"ACME-\d+"]);
+    /// # options.validate().unwrap();
+    /// ```
+    #[must_use]
+    pub fn redact<P: Into<String>>(self, patterns: impl IntoIterator<Item = P>) -> Self {
+        Self(self.0.redact(patterns))
+    }
+
     /// Sets the time for the agent to start and to list its sessions. Default: 60 seconds. Each session has a timeout
     /// of its own.
     ///
@@ -189,7 +214,9 @@ impl SessionOptions {
             let open_agent = self.naming.name("open_agent");
             return Err(self.invalid(option.name, format!("it is an option of the agent; pass it to `{open_agent}()`")));
         }
-        let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent.clone();
+        let agent = agent.clone();
+        (self.record, self.redact) = (agent.record, agent.redact);
+        let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent;
         (self.executable, self.env, self.extra_args, self.dialect) = (executable, env, extra_args, dialect);
         (self.client_name, self.client_version, self.on_stderr) = (client_name, client_version, on_stderr);
         Ok(self)

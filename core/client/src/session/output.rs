@@ -42,7 +42,8 @@ impl SessionOutput {
     pub(super) fn settle(&mut self, handshake: &mut Handshake) -> Result<()> {
         let name = &self.output.spec().name;
         let tools = &mut handshake.external_tools;
-        let is_refused = tools.rejected.iter().any(|tool| tool.name == *name);
+        let refused = tools.rejected.iter().find(|tool| tool.name == *name).map(|tool| tool.reason.clone());
+        let is_refused = refused.is_some();
         if self.by_tool {
             tools.accepted.retain(|tool| tool != name);
             tools.rejected.retain(|tool| tool.name != *name);
@@ -55,6 +56,13 @@ impl SessionOutput {
                 "the mode `tool` of `output`; set `mode` to \"auto\" or \"text\"".to_owned()
             };
             return Err(unsupported_option(handshake, &what));
+        }
+        if let Some(reason) = refused.filter(|_| self.by_tool) {
+            tracing::warn!(
+                tool = name,
+                reason,
+                "the agent refused the tool of the output, so values are taken from the text; another name may be accepted"
+            );
         }
         self.by_tool = is_taken;
         Ok(())

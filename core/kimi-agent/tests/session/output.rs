@@ -90,7 +90,8 @@ async fn value_never_comes() {
     let session = options.output(Output::of::<Review>()).start().await.expect("a session");
     let error = invalid(session.prompt("Review").expect("a turn").result().await);
     assert_eq!((error.attempts, error.text.as_str(), error.result.text.as_str()), (3, "three", "three"));
-    assert_eq!(error.errors, [OutputError::new("", "the answer has no complete JSON value")]);
+    let messages = ["the tool `final_result` was not called", "the answer has no complete JSON value"];
+    assert_eq!(error.errors, messages.map(|message| OutputError::new("", message)));
     assert_eq!(error.result.steps, 3);
     // The session can still be used.
     let plain =

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use kimi_agent::{Answers, Approval, Budget, ExternalTool, Session};
+use kimi_agent::{Answers, Approval, Budget, Dialect, ExternalTool, Session, SessionOptions};
+use kimi_agent_protocol::recording::Recording;
 use serde_json::{Value, json};
 
 use super::with;
@@ -10,6 +11,12 @@ use super::with;
 /// The entries of a recording, without the header.
 fn entries(path: &Path) -> (Value, Vec<Value>) {
     let text = std::fs::read_to_string(path).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let schema = compiler.compile("../../docs/recording.schema.json", &mut schemas).unwrap();
+    for line in text.lines() {
+        let entry = serde_json::from_str(line).unwrap();
+        schemas.validate(&entry, schema).unwrap_or_else(|problem| panic!("{line}: {problem}"));
+    }
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let header = lines.next().unwrap();
     assert_eq!(header["type"], "header");
@@ -79,6 +86,68 @@ async fn recording_has_messages_calls_decisions() {
     assert_eq!((&messages[0]["from"], &messages[0]["message"]["method"]), (&json!("sdk"), &json!("initialize")));
     let times: Vec<_> = entries.iter().map(|entry| entry["time"].as_f64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
+}
+
+/// Plays two turns with everything that a script can do in every dialect, and returns the events of both.
+async fn played(options: SessionOptions, file: &Path) -> Vec<(u64, Value)> {
+    let session = options
+        .work_dir(file.parent().unwrap())
+        .record(file)
+        .on_approval(|_| async { Ok(Approval::reject("no")) })
+        .on_question(|_| async { Ok(Some(Answers::new().answer("Sure?", "yes"))) })
+        .start()
+        .await
+        .unwrap();
+    let mut events = Vec::new();
+    for turn in 1..=2 {
+        let mut running = session.prompt("go").unwrap();
+        while let Some(event) = running.next().await {
+            events.push((turn, serde_json::to_value(event.unwrap()).unwrap()));
+        }
+    }
+    session.close().await.unwrap();
+    events
+}
+
+/// The events of a recording, without those outside turns.
+fn recorded(file: &Path) -> Vec<(u64, Value)> {
+    let recording = Recording::read(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let events = recording.events().into_iter();
+    events.filter_map(|recorded| Some((recorded.turn?, serde_json::to_value(recorded.event).unwrap()))).collect()
+}
+
+#[tokio::test]
+async fn recorded_events_are_those_of_the_session() {
+    let approval =
+        json!({"tool_call": {"name": "Shell", "arguments": {"command": "ls"}, "approve": true, "result": "a"}});
+    let question = json!({"question": {"questions": [{"question": "Sure?", "options": [{"label": "yes"}]}]}});
+    let tool = json!({"external_tool": {"name": "add", "arguments": {"a": 1}}});
+    let second = json!([{"think": "So"}, {"text": ["Do", "ne"]}, {"usage": {"input_other": 3, "output": 2}}]);
+    let turns = |first: Vec<&Value>| {
+        let first: Vec<Value> = std::iter::once(json!({"text": "Look"})).chain(first.into_iter().cloned()).collect();
+        json!([first, second])
+    };
+    let wire = turns(vec![&approval, &question, &tool]);
+    for (name, script, dialect) in [
+        ("wire", json!({"wire": "1.10", "turns": wire}), Dialect::Auto),
+        ("wire-1.0", json!({"wire": "1.0", "turns": turns(vec![&approval])}), Dialect::Auto),
+        ("acp", json!({"release": "2.1.0", "turns": turns(vec![&approval])}), Dialect::Auto),
+        ("kimi-web", json!({"release": "2.1.0", "turns": turns(vec![&approval, &question])}), Dialect::KimiWeb),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (mut options, _agent) = with(script);
+        if name == "wire" {
+            let parameters = json!({"type": "object"});
+            options = options.tool(ExternalTool::new("add", "Adds", parameters, |_: Value| async { Ok("2") }));
+        }
+        let events = played(options.dialect(dialect), &file).await;
+        let recorded = recorded(&file);
+        for (at, (original, decoded)) in events.iter().zip(&recorded).enumerate() {
+            assert_eq!(original, decoded, "{name}: event {at}");
+        }
+        assert_eq!((events.len(), events.is_empty()), (recorded.len(), false), "{name}: {recorded:?}");
+    }
 }
 
 #[tokio::test]

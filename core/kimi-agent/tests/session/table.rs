@@ -1,7 +1,7 @@
 //! The texts of errors: every row of `tests/errors/table.json`, as a program in Rust meets it.
 
 use kimi_agent::wire::ApprovalRequest;
-use kimi_agent::{AgentOptions, Error};
+use kimi_agent::{AgentOptions, Error, Output};
 use kimi_agent_client::host::{Naming, session_options};
 use kimi_agent_protocol::error::fields;
 use serde_json::{Map, json};
@@ -40,6 +40,8 @@ async fn provoke(row: &Value) -> Error {
     }
     let read = session_options(plain, Naming::Snake);
     let agent = how.get("script").map(|script| scripted_agent(script.clone()));
+    let output = how.get("output").map(|schema| Output::new(schema.clone()));
+    let read = read.map(|options| output.into_iter().fold(options, SessionOptions::output));
     let options = match read {
         Ok(options) => agent.iter().fold(options, |options, agent| options.executable(agent)),
         Err(error) => return error,

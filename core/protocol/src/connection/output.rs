@@ -279,13 +279,12 @@ impl Connection {
     }
 
     fn report_failed_check(&mut self, key: RequestKey, message: &str) {
-        let name = self.turn.as_ref().and_then(|turn| Some(turn.output.as_ref()?.run.name().to_owned()));
-        self.log_failure(&HandlerKind::Tool, name.as_deref(), message);
+        let (request_id, tool_call) = self.requests.call_of(key);
+        self.log_failure(&HandlerKind::Output, None, message);
         if let Some(turn) = &mut self.turn {
-            turn.record.failed(HandlerKind::Tool, None, message);
+            turn.record.failed(HandlerKind::Output, tool_call, message);
         }
-        let request_id = self.requests.id_of(key);
-        self.report_failure(HandlerKind::Tool, name, request_id, message.to_owned());
+        self.report_failure(HandlerKind::Output, None, request_id, message.to_owned());
     }
 
     /// Returns whether the turn still needs a value.
@@ -382,7 +381,7 @@ impl Connection {
             Taken::Answered(result) => {
                 let reply_to = std::mem::replace(reply_to, ReplyTo::Answered);
                 let answer = Answer::Tool(result);
-                let decided = Decided::at_once(&call.id, &HandlerKind::Tool, Decider::Sdk, &answer);
+                let decided = Decided::at_once(&call.id, &HandlerKind::Output, Decider::Sdk, &answer);
                 self.record_decision(Decided { tool_call: Some(&call.id), ..decided });
                 self.send_answer(reply_to, &call.id, &answer);
                 self.end_exhausted(now);

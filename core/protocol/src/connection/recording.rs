@@ -1,9 +1,11 @@
 //! The entries of a recording that the connection makes: messages, calls of the program, decisions, ends of turns.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use super::requests::{Pending, ReplyTo};
+use super::tool_calls::{Known, RejectedBy};
 use super::turn::{TurnKey, TurnLimits};
 use super::{Connection, Output, Phase, TurnOutput};
 use crate::answers::{Approval, HookDecision};
@@ -104,6 +106,51 @@ impl Connection {
                 error: owned(decided.error),
                 duration: decided.duration.as_secs_f64(),
             }))
+        });
+    }
+
+    /// Records an answer to a request that waited for it.
+    pub(super) fn record_answer(
+        &mut self,
+        pending: &Pending,
+        by: RejectedBy,
+        answer: Option<&Answer>,
+        failure: Option<&str>,
+        now: Instant,
+    ) {
+        let by = match by {
+            RejectedBy::HandlerFailed => Decider::HandlerFailed,
+            RejectedBy::NoHandler => Decider::Default,
+            _ if pending.kind == HandlerKind::Output => Decider::Sdk,
+            _ if pending.manual => Decider::Manual,
+            _ => Decider::Handler,
+        };
+        self.record_decision(Decided {
+            request: &pending.request_id,
+            kind: &pending.kind,
+            by,
+            answer,
+            tool_call: pending.about.tool_call.as_ref().map(Known::id),
+            rule: None,
+            error: failure,
+            duration: now.saturating_duration_since(pending.asked_at),
+        });
+    }
+
+    /// Records that a request was withdrawn.
+    pub(super) fn record_withdrawn(&mut self, pending: &Pending) {
+        if let ReplyTo::ToolCaller(_) = pending.reply_to {
+            self.record(|| no_tool_result(&pending.request_id));
+        }
+        self.record_decision(Decided {
+            request: &pending.request_id,
+            kind: &pending.kind,
+            by: Decider::Cancelled,
+            answer: None,
+            tool_call: pending.about.tool_call.as_ref().map(Known::id),
+            rule: None,
+            error: None,
+            duration: Duration::ZERO,
         });
     }
 

@@ -126,24 +126,24 @@ pub(super) enum ReplyTo {
 }
 
 #[derive(Debug)]
-struct Pending {
-    reply_to: ReplyTo,
-    request_id: String,
-    kind: HandlerKind,
+pub(super) struct Pending {
+    pub(super) reply_to: ReplyTo,
+    pub(super) request_id: String,
+    pub(super) kind: HandlerKind,
     name: Option<String>,
     on_error: OnError,
     of_turn: bool,
-    manual: bool,
-    about: About,
+    pub(super) manual: bool,
+    pub(super) about: About,
     /// When the log reports that the request has no answer. `None` if it has been reported, or never is.
     report_at: Option<Instant>,
-    asked_at: Instant,
+    pub(super) asked_at: Instant,
 }
 
 /// The details of a request that are needed once it has been answered.
 #[derive(Debug, Default)]
-struct About {
-    tool_call: Option<Known>,
+pub(super) struct About {
+    pub(super) tool_call: Option<Known>,
     /// For an approval.
     description: String,
     /// For an approval.
@@ -166,9 +166,10 @@ impl Requests {
         self.pending.values().any(|pending| !matches!(pending.reply_to, ReplyTo::Terminal(_)))
     }
 
-    /// Returns the agent's id of a request.
-    pub(super) fn id_of(&self, key: RequestKey) -> Option<String> {
-        self.pending.get(&key).map(|pending| pending.request_id.clone())
+    /// Returns the agent's id of a request, and its tool call.
+    pub(super) fn call_of(&self, key: RequestKey) -> (Option<String>, Option<Known>) {
+        let pending = self.pending.get(&key);
+        (pending.map(|pending| pending.request_id.clone()), pending.and_then(|pending| pending.about.tool_call.clone()))
     }
 
     /// Returns when the log reports the next request without an answer.
@@ -372,9 +373,11 @@ impl Connection {
             Event::ApprovalRequest(_) => (self.sources.approval, HandlerKind::Approval, None, OnError::Block),
             Event::QuestionRequest(_) => (self.sources.question, HandlerKind::Question, None, OnError::Block),
             Event::ToolCallRequest(call) => {
-                let known = self.sources.tools.contains(&call.name) || self.is_output_call(call);
+                let is_output = self.is_output_call(call);
+                let known = self.sources.tools.contains(&call.name) || is_output;
                 let source = if known { AnswerSource::Handler } else { AnswerSource::Default };
-                (source, HandlerKind::Tool, Some(call.name.clone()), OnError::Block)
+                let kind = if is_output { HandlerKind::Output } else { HandlerKind::Tool };
+                (source, kind, Some(call.name.clone()), OnError::Block)
             }
             Event::HookRequest(hook) => match self.sources.hooks.get(&hook.subscription_id) {
                 Some((on_error, event)) => (AnswerSource::Handler, HandlerKind::Hook, Some(event.clone()), *on_error),
@@ -415,9 +418,8 @@ impl Connection {
             }
             return self.send_answer(reply_to, &request_id, &answer);
         }
-        let is_output_call = matches!(&request, Event::ToolCallRequest(call) if self.is_output_call(call));
         if let Event::ToolCallRequest(call) = &request
-            && is_output_call
+            && kind == HandlerKind::Output
             && !self.dispatch_output(key, &mut reply_to, scope, (call, cancelling), now)
         {
             return;
@@ -448,7 +450,7 @@ impl Connection {
             }
             (AnswerSource::Yolo, _) => Answer::Approval(Approval::Approve),
             (AnswerSource::Default, HandlerKind::Question) => Answer::Question(None),
-            (AnswerSource::Default, HandlerKind::Tool) => {
+            (AnswerSource::Default, HandlerKind::Tool | HandlerKind::Output) => {
                 let name = name.as_deref().unwrap_or_default();
                 let reason = if cancelling { "the turn was cancelled" } else { "the program has no such tool" };
                 Answer::Tool(ToolReturnValue::error(format!("{name}: {reason}")))
@@ -462,6 +464,7 @@ impl Connection {
                 let about = self.about(&request);
                 // A command in a terminal may run for any time.
                 let report_at = (kind != HandlerKind::Terminal).then(|| now + REPORT_AFTER);
+                let is_checked = kind == HandlerKind::Output;
                 let asked_at = now;
                 let pending =
                     Pending { reply_to, request_id, kind, name, on_error, of_turn, manual, about, report_at, asked_at };
@@ -474,7 +477,7 @@ impl Connection {
                 if ambiguity.is_some() {
                     return self.handler_failed(key, SAME_ID.to_owned(), now);
                 }
-                if !manual && !is_output_call {
+                if !manual && !is_checked {
                     self.outputs.push_back(Output::Ask { key, scope, request: Box::new(request) });
                 }
                 return;
@@ -604,52 +607,6 @@ impl Connection {
         self.report_failure(kind, name, Some(request_id), message);
     }
 
-    /// Records an answer to a request that waited for it.
-    fn record_answer(
-        &mut self,
-        pending: &Pending,
-        by: RejectedBy,
-        answer: Option<&Answer>,
-        failure: Option<&str>,
-        now: Instant,
-    ) {
-        let is_output = pending.name.as_ref() == self.sources.output_tool.as_ref().map(|tool| &tool.name);
-        let by = match by {
-            RejectedBy::HandlerFailed => Decider::HandlerFailed,
-            RejectedBy::NoHandler => Decider::Default,
-            _ if pending.kind == HandlerKind::Tool && is_output => Decider::Sdk,
-            _ if pending.manual => Decider::Manual,
-            _ => Decider::Handler,
-        };
-        self.record_decision(Decided {
-            request: &pending.request_id,
-            kind: &pending.kind,
-            by,
-            answer,
-            tool_call: pending.about.tool_call.as_ref().map(Known::id),
-            rule: None,
-            error: failure,
-            duration: now.saturating_duration_since(pending.asked_at),
-        });
-    }
-
-    /// Records that a request was withdrawn.
-    fn record_withdrawn(&mut self, pending: &Pending) {
-        if let ReplyTo::ToolCaller(_) = pending.reply_to {
-            self.record(|| recording::no_tool_result(&pending.request_id));
-        }
-        self.record_decision(Decided {
-            request: &pending.request_id,
-            kind: &pending.kind,
-            by: Decider::Cancelled,
-            answer: None,
-            tool_call: pending.about.tool_call.as_ref().map(Known::id),
-            rule: None,
-            error: None,
-            duration: Duration::ZERO,
-        });
-    }
-
     /// Returns the answer to an approval of the tool of structured output.
     fn approve_call_of_output(&mut self, request: &ApprovalRequest) -> Option<Answer> {
         let answer = self.approve_output(request)?;
@@ -767,7 +724,7 @@ impl Pending {
         Some(match self.kind {
             HandlerKind::ReadFile | HandlerKind::WriteFile | HandlerKind::Terminal => return None,
             HandlerKind::Question => Answer::Question(None),
-            HandlerKind::Tool => Answer::Tool(ToolReturnValue::error(reason)),
+            HandlerKind::Tool | HandlerKind::Output => Answer::Tool(ToolReturnValue::error(reason)),
             HandlerKind::Hook => Answer::Hook(match self.on_error {
                 OnError::Allow => HookDecision::Allow,
                 OnError::Block => HookDecision::Block(format!("the hook failed: {reason}")),

@@ -22,16 +22,19 @@ impl Connection {
     pub(super) fn log_failure(&mut self, kind: &HandlerKind, name: Option<&str>, error: &str) {
         // A warning about a missing handler has no name, or the name of an unknown tool.
         let handler = kind.as_str();
+        let answer = match kind {
+            HandlerKind::Output => "the model gets the error, and can return another value",
+            _ => "the agent got the default answer",
+        };
         if error == HANDLER_CANCELLED {
-            tracing::debug!(target: HANDLERS, handler, name, "a handler was cancelled; the agent got the default answer");
+            tracing::debug!(target: HANDLERS, handler, name, "a handler was cancelled; {answer}");
         } else if self.warns(kind, Some(name.unwrap_or_default())) {
             tracing::warn!(
                 target: HANDLERS,
                 handler,
                 name,
                 error,
-                "a handler failed; the agent got the default answer. HandlerFailed events report each failure, this log \
-                 the first"
+                "a handler failed; {answer}. HandlerFailed events report each failure, this log the first"
             );
         } else {
             tracing::debug!(target: HANDLERS, handler, name, error, "a handler failed again");
@@ -50,6 +53,7 @@ impl Connection {
         let option = match kind {
             HandlerKind::Tool => "tools".to_owned(),
             HandlerKind::Hook => "hooks".to_owned(),
+            HandlerKind::Output => "output".to_owned(),
             kind => self.sources.naming.name(&format!("on_{}", kind.as_str())),
         };
         let missing = if manual { "the program has not called `respond()`" } else { "the handler has not returned" };

@@ -437,13 +437,12 @@ impl OpeningSession {
 
 /// A protocol, as one session speaks it.
 pub trait Dialect: Send + std::fmt::Debug {
-    /// The protocol's name, and the agents that speak it.
     /// The name of the protocol in recordings.
     fn id(&self) -> &'static str {
         "wire"
     }
 
-    /// The protocol, for errors.
+    /// The protocol's name, and the agents that speak it.
     fn protocol_name(&self) -> &'static str {
         "Wire (kimi-cli does from 0.52 to 1.51)"
     }

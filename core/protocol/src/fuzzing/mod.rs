@@ -12,6 +12,7 @@ pub(crate) mod model;
 pub(crate) mod play;
 mod records;
 pub(crate) mod scenario;
+mod schema;
 mod script;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -58,6 +59,11 @@ pub fn acp(data: &[u8]) {
 /// Lines of the records of a turn, and of the index that leads to them.
 pub fn turn_records(data: &[u8]) {
     records::check(data);
+}
+
+/// Compiles a JSON Schema without a panic, and accepts a value again that it has accepted once.
+pub fn schema(data: &[u8]) {
+    schema::check(data);
 }
 
 /// A program and Kimi Code's server, over a connection that breaks.

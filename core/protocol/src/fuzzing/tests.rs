@@ -65,6 +65,11 @@ fn kept_inputs_of_turn_records() {
 }
 
 #[test]
+fn kept_inputs_of_schema() {
+    run("schema", super::schema);
+}
+
+#[test]
 fn kept_inputs_of_acp() {
     run("acp", super::acp);
 }

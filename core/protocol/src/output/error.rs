@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{MAX_ERRORS, MAX_MESSAGE, shortened};
-use crate::connection::PromptResult;
+use crate::connection::{HandlerFailure, PromptResult};
 use crate::error::Error;
+use crate::messages::HandlerKind;
 use crate::printable::printable;
 
 /// A violation in a value of structured output.
@@ -122,9 +123,12 @@ impl fmt::Display for OutputInvalid {
                 more => write!(f, ", and {more} more errors)")?,
             }
         }
-        f.write_str(
-            "; the session can still be used: prompt again, raise `retries` of `output`, or simplify the schema",
-        )
+        let is_failed_check = |failure: &HandlerFailure| failure.handler == HandlerKind::Output;
+        f.write_str(if self.result.handler_failures.iter().any(is_failed_check) {
+            "; the session can still be used: correct the check of `output` in the program, which failed, and prompt again"
+        } else {
+            "; the session can still be used: prompt again, raise `retries` of `output`, or simplify the schema"
+        })
     }
 }
 

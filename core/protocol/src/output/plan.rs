@@ -194,6 +194,15 @@ mod tests {
     }
 
     #[test]
+    fn numbers_above_64_bits_are_rounded() {
+        let whole = plan(json!({"type": "integer"}));
+        for exact in ["18446744073709551615", "-9223372036854775808", "9007199254740993"] {
+            assert_eq!(whole.read_text(exact).map(|value| value.to_string()), Ok(exact.to_owned()));
+        }
+        assert_eq!(whole.read_text("18446744073709551617"), Ok(json!(18446744073709551616.0)));
+    }
+
+    #[test]
     fn text_with_value_is_read() {
         let review = plan(json!({"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}));
         let value = Ok(json!({"ok": true}));

@@ -31,11 +31,6 @@ impl OutputRun {
         Self { plan, by_tool, value: None, failures: 0, text: String::new(), errors: Vec::new() }
     }
 
-    /// Returns the name of the tool.
-    pub(crate) fn name(&self) -> &str {
-        &self.plan.spec().name
-    }
-
     /// Returns whether the model is to call the tool.
     pub(crate) fn is_by_tool(&self) -> bool {
         self.by_tool
@@ -70,11 +65,15 @@ impl OutputRun {
     /// Returns the value in the answer of a prompt, or the violations. If the model has the tool, its text counts only
     /// after a follow-up, which allows that.
     pub(crate) fn read_answer(&self, text: &str) -> Result<Value, Vec<OutputError>> {
-        if self.by_tool && self.failures == 0 {
-            let message = format!("the tool `{}` was not called", self.plan.spec().name);
-            return Err(vec![OutputError::new("", message)]);
+        if !self.by_tool {
+            return self.plan.read_text(text);
         }
-        self.plan.read_text(text)
+        let read = if self.failures == 0 { Err(Vec::new()) } else { self.plan.read_text(text) };
+        read.map_err(|mut errors| {
+            let message = format!("the tool `{}` was not called", self.plan.spec().name);
+            errors.insert(0, OutputError::new("", message));
+            errors
+        })
     }
 
     /// Stores a valid value. It replaces an earlier value.
@@ -188,6 +187,9 @@ mod tests {
         assert_eq!(errors[0].message, "the tool `final_result` was not called");
         assert!(run.reject("{\"n\": 1}", errors));
         assert!(run.follow_up().contains("Call the tool `final_result`"));
+        let errors = run.read_answer("{\"n\": \"1\"}").expect_err("violations");
+        assert_eq!(errors[0].message, "the tool `final_result` was not called");
+        assert_eq!(errors[1].pointer, "/n");
         assert_eq!(run.read_answer("{\"n\": 1}"), Ok(json!({"n": 1})));
     }
 

@@ -90,7 +90,7 @@ pub fn parse_output(mut given: Map<String, Value>) -> Result<OutputSpec, String>
     let is_checked = given.remove(CHECKED) == Some(Value::Bool(true));
     if let Some(unknown) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
         let keys = KEYS.map(|key| format!("`{key}`"));
-        return Err(format!("it has no `{unknown}`; expected some of {}", keys.join(", ")));
+        return Err(format!("it has no {unknown:?}; expected some of {}", keys.join(", ")));
     }
     let mut spec = match given.remove("schema") {
         None | Some(Value::Null) => return Err("it has no `schema`; expected a JSON Schema".to_owned()),
@@ -108,7 +108,7 @@ pub fn parse_output(mut given: Map<String, Value>) -> Result<OutputSpec, String>
             }
             ("retries", value) => {
                 let whole = value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(n));
-                spec.retries = whole.ok_or_else(|| wrong("a whole number from 0 on"))? as u32;
+                spec.retries = whole.ok_or_else(|| wrong("a whole number from 0 to 4294967295"))? as u32;
             }
             _ => return Err(wrong("text")),
         }
@@ -147,10 +147,11 @@ mod tests {
     fn wrong_option_names_expected_values() {
         for (given, part) in [
             (json!({}), "it has no `schema`"),
-            (json!({"schema": {}, "retry": 1}), "it has no `retry`; expected some of `schema`, `name`"),
+            (json!({"schema": {}, "retry": 1}), "it has no \"retry\"; expected some of `schema`, `name`"),
             (json!({"schema": {}, "name": 1}), "`name`: expected text, got 1"),
             (json!({"schema": {}, "mode": "json"}), "`mode`: expected \"auto\", \"tool\" or \"text\", got \"json\""),
-            (json!({"schema": {}, "retries": -1}), "`retries`: expected a whole number from 0 on, got -1"),
+            (json!({"schema": {}, "retries": -1}), "`retries`: expected a whole number from 0 to 4294967295, got -1"),
+            (json!({"schema": {}, "retries": 1_u64 << 32}), "to 4294967295, got 4294967296"),
             (json!({"schema": {}, "retries": 1.5}), "`retries`: expected a whole number"),
         ] {
             let problem = read(given).expect_err("a problem");

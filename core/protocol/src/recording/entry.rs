@@ -201,7 +201,7 @@ pub enum Decider {
 pub struct DecisionEntry {
     /// The id of the request.
     pub request: String,
-    /// The kind of the request: `approval`, `question`, `tool`, `hook`, `read_file`, `write_file` or `terminal`.
+    /// The kind of the request: `approval`, `question`, `tool`, `output`, `hook`, `read_file`, `write_file` or `terminal`.
     pub kind: String,
     /// Who answered.
     pub by: Decider,

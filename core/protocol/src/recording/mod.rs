@@ -2,6 +2,7 @@
 //! and of the machine's directories. docs/recording-format.md specifies the format.
 
 mod entry;
+mod events;
 mod keys;
 mod read;
 mod redact;
@@ -17,6 +18,7 @@ pub use entry::{
     HeaderEntry, MessageEntry, OpenedEntry, RecordsEntry, SdkName, Side, TimedEntry, ToolCallEntry, ToolOfProgram,
     ToolResultEntry, TurnEntry,
 };
+pub use events::RecordedEvent;
 pub use read::{InvalidRecording, Recording};
 pub use redact::{Place, Redactor};
 

@@ -272,6 +272,30 @@ fn program_checks_call() {
 }
 
 #[test]
+fn failed_check_names_call() {
+    let mut peer = Peer::open_with(timing(), sources());
+    begin(&mut peer, true, true, 0, TurnLimits::default());
+    call(&mut peer, "a", &json!({"n": 1}));
+    let key = check_key(&mut peer);
+    peer.connection.handler_failed(key, "no memory".to_owned(), peer.now);
+    assert!(answer_to(&mut peer, "a").to_string().contains("no memory"));
+    let reported = outputs(&mut peer).into_iter().find_map(|output| match output {
+        Output::Event { event, .. } => match *event {
+            Event::HandlerFailed(failed) => Some((failed.handler, failed.name, failed.request_id)),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(reported, Some((HandlerKind::Output, None, Some("a".to_owned()))));
+    peer.answer("prompt", &json!({"status": "cancelled"}));
+    let error = invalid(&mut peer);
+    assert!(error.to_string().contains("correct the check of `output`"), "{error}");
+    let failure = &error.result.handler_failures[0];
+    let name = failure.tool_call.as_ref().map(|call| call.name.as_str());
+    assert_eq!((&failure.handler, name), (&HandlerKind::Output, Some("final_result")));
+}
+
+#[test]
 fn program_checks_answer() {
     let mut peer = Peer::open_with(timing(), sources());
     begin(&mut peer, false, true, 2, TurnLimits::default());

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::answers::Approval;
 use crate::dialect::Answer;
+use crate::messages::HandlerKind;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -102,4 +103,19 @@ fn answered_approval_is_not_logged() {
     });
     assert_eq!(peer.connection.poll_timeout(), None);
     assert!(warnings.is_empty(), "{warnings:#?}");
+}
+
+#[test]
+fn failed_check_of_output_is_logged() {
+    let mut peer = asking(AnswerSource::Handler);
+    let warnings = warnings_of(|| {
+        for error in ["no memory", "no disk"] {
+            peer.connection.log_failure(&HandlerKind::Output, None, error);
+        }
+    });
+    let [warning] = &warnings[..] else { panic!("{warnings:#?}") };
+    assert!(
+        warning.contains("a handler failed; the model gets the error") && warning.contains("no memory"),
+        "{warning}"
+    );
 }

@@ -236,13 +236,14 @@ message! {
         source: Option<String>,
     }
 
-    /// A handler of the program failed. The agent got the default answer and continues. The SDK makes this event.
+    /// A handler of the program failed. The agent got the default answer and continues. If the check of `output` failed, the
+    /// model gets the error and can return another value. The SDK makes this event.
     HandlerFailed since "1.0" {
         /// The kind of handler.
         handler: HandlerKind,
         /// The name of the tool, or the event of the hook.
         name: Option<String>,
-        /// The id of the request that the handler was called for.
+        /// The id of the request that the handler was called for. Absent for a check of a value in the text of the answer.
         request_id: Option<String>,
         /// The text of the error.
         message: String,
@@ -302,6 +303,8 @@ string_enum! {
         Question = "question",
         /// A tool.
         Tool = "tool",
+        /// The check of `output`: the validators of its type.
+        Output = "output",
         /// A hook.
         Hook = "hook",
         /// `on_event`.

@@ -1,0 +1,117 @@
+"""Recordings: the files, what is in them, and what is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import open_session
+
+from kimi_agent import InvalidOption, open_agent, sync
+from kimi_agent.testing import scripted_agent
+
+Entry = dict[str, Any]
+
+
+def entries(path: str | os.PathLike[str]) -> list[Entry]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def types(path: Path) -> list[str]:
+    return [entry["type"] for entry in entries(path) if entry["type"] != "message"]
+
+
+async def test_session_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    call = {"name": "Shell", "arguments": {}, "approve": True, "result": "x"}
+    script = [{"tool_call": call}, {"text": "Hello!"}]
+    async with open_session(script, record=file, on_approval=lambda request: "approve") as session:
+        await session.prompt("hi")
+    assert types(file) == ["header", "opened", "call", "decision", "turn", "call", "end"]
+    header, *others = entries(file)
+    assert header["sdk"]["language"] == "python"
+    decision = next(entry for entry in others if entry["type"] == "decision")
+    assert (decision["by"], decision["answer"]) == ("handler", {"response": "approve"})
+
+
+def test_blocking_session_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    with sync.create_session(executable=scripted_agent([[{"text": "Hello!"}]]), record=str(file)) as session:
+        session.prompt("hi").result()
+    assert types(file)[-1] == "end"
+
+
+async def test_each_session_of_agent_has_file(tmp_path: Path) -> None:
+    executable = scripted_agent({"release": "2.1.0", "turns": [[{"text": "Hello!"}]]})
+    async with open_agent(executable=executable, record=f"{tmp_path}/runs/") as agent:
+        sessions = [await agent.create_session(), await agent.create_session()]
+        for session in sessions:
+            await session.prompt("hi")
+    files = list((tmp_path / "runs").iterdir())
+    assert len(files) == 2
+    for file in files:
+        assert types(file)[-1] == "end"
+        messages = [entry["message"] for entry in entries(file) if entry["type"] == "message"]
+        assert [message.get("method") for message in messages[:3]] == ["initialize", None, "session/new"]
+        assert messages[0]["id"] == messages[1]["id"]
+
+
+async def test_variable_names_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KIMI_AGENT_RECORD", f"{tmp_path}/")
+    async with open_session([{"text": "Hello!"}]):
+        pass
+    assert len(list(tmp_path.glob("*.jsonl"))) == 1
+
+
+async def test_secrets_are_masked(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    secrets = ["canary-env", "canary-config", "canary-mcp", "ACME-17", "sk-proj-abcdefgh12345678"]
+    options: dict[str, Any] = {
+        "work_dir": tmp_path,
+        "record": file,
+        "redact": [r"ACME-\d+"],
+        "env": {"TOKEN": secrets[0]},
+        "config": {"key": secrets[1]},
+        "mcp_configs": [{"mcpServers": {"docs": {"headers": {"Key": secrets[2]}}}}],
+    }
+    async with open_session([{"text": "{{prompt}}"}], **options) as session:
+        await session.prompt(f"{' '.join(secrets)} {tmp_path}")
+    text = file.read_text()
+    for secret in [*secrets, str(tmp_path)]:
+        assert secret not in text
+
+
+async def test_wrong_paths_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="`record`: can't write"):
+        await open_session([], record=tmp_path / "no" / "such" / "run.jsonl")
+    with pytest.raises(InvalidOption, match=r"`redact`: item 2: .* is not a regular expression"):
+        await open_session([], record=tmp_path / "run.jsonl", redact=["a", "("])
+
+
+PROGRAM = """
+import asyncio, os, signal, sys
+import kimi_agent
+from kimi_agent.testing import scripted_agent
+
+async def main():
+    executable = scripted_agent([[{"text": "Hello!"}], [{"text": "on"}, {"wait_cancel": True}]])
+    session = await kimi_agent.create_session(executable=executable, record=sys.argv[1])
+    await session.prompt("one")
+    async for _ in session.prompt("two"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_killed_program_keeps_finished_turns(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    killed = subprocess.run([sys.executable, "-c", PROGRAM, file], check=False)
+    assert killed.returncode == -9
+    assert types(file)[:4] == ["header", "opened", "call", "turn"]

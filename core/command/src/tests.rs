@@ -1,0 +1,78 @@
+use std::fs;
+
+use clap::CommandFactory;
+use serde_json::Value;
+
+use super::*;
+
+const RECORDING: &str = concat!(
+    r#"{"type":"header","format":1,"started":"2026-01-01T00:00:00Z","sdk":{"name":"kimi-agent","version":"0.1.0","language":"rust"},"dialect":"wire","executable":["kimi"],"options":{}}"#,
+    "\n",
+    r#"{"time":0.1,"type":"message","from":"sdk","message":{"jsonrpc":"2.0","method":"initialize","id":"initialize-1","params":{}}}"#,
+    "\n",
+    r#"{"time":0.2,"type":"message","from":"agent","message":{"jsonrpc":"2.0","id":"initialize-1","result":{"protocol_version":"1.10","server":{"name":"a","version":"1"},"slash_commands":[]}}}"#,
+    "\n",
+    r#"{"time":0.3,"type":"opened","agent":{"name":"a","version":"1"},"protocol_version":"1.10"}"#,
+    "\n",
+    r#"{"time":1.0,"type":"call","call":"prompt","turn":1,"arguments":{"input":"hi"}}"#,
+    "\n",
+    r#"{"time":1.0,"type":"message","from":"sdk","message":{"jsonrpc":"2.0","method":"prompt","id":"prompt-2","params":{"user_input":"hi"}}}"#,
+    "\n",
+    r#"{"time":1.2,"type":"message","from":"agent","message":{"jsonrpc":"2.0","method":"event","params":{"type":"ContentPart","payload":{"type":"text","text":"</script><script>alert(1)</script>"}}}}"#,
+    "\n",
+    r#"{"time":1.5,"type":"turn","turn":1,"result":{"status":"finished","steps":1,"text":"x","usage":{},"tool_calls":[],"rejected":[]}}"#,
+    "\n",
+    r#"{"time":2.0,"type":"end","reason":"closed"}"#,
+    "\n",
+);
+
+fn ran(arguments: &[&str]) -> i32 {
+    main(["kimi-agent"].iter().chain(arguments))
+}
+
+#[test]
+fn arguments_are_consistent() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn page_has_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    fs::write(&file, RECORDING).unwrap();
+    assert_eq!(ran(&["inspect", file.to_str().unwrap()]), 0);
+    let page = fs::read_to_string(folder.path().join("run.html")).unwrap();
+    let (_, rest) = page.split_once(r#"id="kimi-agent-recordings">"#).unwrap();
+    let (model, _) = rest.split_once("</script>").unwrap();
+    let model: Value = serde_json::from_str(model).unwrap();
+    let recording = &model["recordings"][0];
+    assert_eq!((&model["inspector"], &recording["name"]), (&1.into(), &"run.jsonl".into()));
+    let entries = recording["entries"].as_array().unwrap();
+    let event = entries.iter().find_map(|entry| entry["events"].get(0)).unwrap();
+    assert_eq!((&event["turn"], &event["event"]["type"]), (&1.into(), &"ContentPart".into()));
+    assert_eq!(event["event"]["payload"]["text"], "</script><script>alert(1)</script>");
+}
+
+#[test]
+fn summary_counts_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, output) = (folder.path().join("run.jsonl"), folder.path().join("summary.json"));
+    fs::write(&file, RECORDING).unwrap();
+    assert_eq!(ran(&["inspect", "--json", file.to_str().unwrap(), "-o", output.to_str().unwrap()]), 0);
+    let summary: Value = serde_json::from_str(&fs::read_to_string(output).unwrap()).unwrap();
+    let turn = &summary[0]["turns"][0];
+    assert_eq!((&turn["status"], &turn["duration"]), (&"finished".into(), &0.5.into()));
+    assert_eq!((&summary[0]["agent"]["name"], &summary[0]["end"]["reason"]), (&"a".into(), &"closed".into()));
+}
+
+#[test]
+fn problems_have_exit_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    fs::write(&file, "{}\n").unwrap();
+    assert_eq!(ran(&["inspect", file.to_str().unwrap()]), 1);
+    assert_eq!(ran(&["inspect", "/no/such/run.jsonl"]), 1);
+    assert_eq!(ran(&["inspect"]), 2);
+    assert_eq!(ran(&["inspekt"]), 2);
+    assert_eq!(ran(&["completions", "bash"]), 0);
+}
