@@ -17,6 +17,7 @@ export default defineConfig(
       // Members of JSON are read by name: TypeScript allows no other form for them.
       "@typescript-eslint/dot-notation": "off",
       "@typescript-eslint/no-unused-vars": ["error", { varsIgnorePattern: "^_", argsIgnorePattern: "^_" }],
+      "@typescript-eslint/no-floating-promises": ["error", { allowForKnownSafeCalls: [{ from: "package", package: "node:test", name: ["test", "before", "after"] }] }],
       "no-eval": "error",
       "no-restricted-syntax": ["error", ...MARKUP.flatMap((name) => [`JSXAttribute[name.name="${name}"]`, `MemberExpression[property.name="${name}"]`])],
     },

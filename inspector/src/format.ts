@@ -55,7 +55,7 @@ export function formatBytes(bytes: number): string {
 
 /** Returns the first line of a text in at most `length` characters, with its white space collapsed. */
 export function excerpt(text: string, length = 120): string {
-  const line = text.slice(0, length * 8).replace(/[^\S\n]+/g, " ").trim().split("\n", 1)[0] ?? "";
+  const line = text.slice(0, length * 8).replace(/[^\S\n]+/g, " ").trim().split("\n", 1)[0]?.trimEnd() ?? "";
   const points = Array.from(line);
   const cut = points.length > length || text.trim().includes("\n") || text.length > length * 8;
   return points.slice(0, length).join("") + (cut ? " …" : "");

@@ -50,7 +50,7 @@ export function isEmpty(query: Query): boolean {
 }
 
 function escape(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, (each) => `\\${each}`);
+  return text.replace(/[\\^$.*+?()[\]{}|/]/g, (each) => `\\${each}`);
 }
 
 /** Returns an expression that finds the words of a query, to highlight them. */

@@ -2,7 +2,7 @@
 
 import type { JsonObject } from "../json";
 import type { Entry } from "./input";
-import type { Item, NoteItem, RequestItem, Sample, StepItem, ToolItem, TurnItem } from "./items";
+import type { Item, ItemOf, Kind, NoteItem, RequestItem, Sample, StepItem, ToolItem, TurnItem } from "./items";
 
 /** The agent in a turn, or a subagent: its items follow each other. */
 export interface Scope {
@@ -19,8 +19,7 @@ export interface Scope {
   tools: Map<string, ToolItem>;
 }
 
-type Of<K extends Item["kind"]> = Extract<Item, { kind: K }>;
-type Own<K extends Item["kind"]> = Omit<Of<K>, "kind" | "id" | "depth" | "turn" | "step" | "start" | "end" | "entries" | "parent" | "children">;
+type Own<K extends Kind> = Omit<ItemOf<K>, "kind" | "id" | "depth" | "turn" | "step" | "start" | "end" | "entries" | "parent" | "children">;
 
 export class Tree {
   readonly roots: Item[] = [];
@@ -69,15 +68,15 @@ export class Tree {
     return item;
   }
 
-  #make<K extends Item["kind"]>(kind: K, place: { turn: number | null; depth: number; step: number }, entry: Entry, own: Own<K>): Of<K> {
+  #make<K extends Kind>(kind: K, place: { turn: number | null; depth: number; step: number }, entry: Entry, own: Own<K>): ItemOf<K> {
     const base = { id: this.all.length, kind, ...place, start: entry.time, end: null, entries: [entry.index], parent: null, children: [] };
-    const item = { ...base, ...own } as unknown as Of<K>;
+    const item = { ...base, ...own } as unknown as ItemOf<K>;
     this.all.push(item);
     return item;
   }
 
   /** Makes an item that is not yet in the tree. */
-  create<K extends Item["kind"]>(kind: K, scope: Scope, entry: Entry, own: Own<K>): Of<K> {
+  create<K extends Kind>(kind: K, scope: Scope, entry: Entry, own: Own<K>): ItemOf<K> {
     return this.#make(kind, { turn: scope.turn, depth: scope.depth, step: scope.step?.n ?? 0 }, entry, own);
   }
 
@@ -87,7 +86,7 @@ export class Tree {
   }
 
   /** Adds an item at the end of a scope. */
-  add<K extends Item["kind"]>(kind: K, scope: Scope, entry: Entry, own: Own<K>): Of<K> {
+  add<K extends Kind>(kind: K, scope: Scope, entry: Entry, own: Own<K>): ItemOf<K> {
     const item = this.create(kind, scope, entry, own);
     this.#attach(item, kind === "step" ? scope.owner : (scope.step ?? scope.owner));
     scope.last = item;

@@ -98,7 +98,8 @@ function Bar({ input, route, go, query, onQuery, settings, onSettings, onHelp }:
           }}
         />
       )}
-      <button type="button" aria-label={`Colours: ${settings.theme}`} onClick={() => { onSettings({ ...settings, theme: NEXT_THEME[settings.theme] }); }}>
+      <button type="button" onClick={() => { onSettings({ ...settings, theme: NEXT_THEME[settings.theme] }); }}>
+        <span class="hidden">Colours: </span>
         {{ system: "Auto", light: "Light", dark: "Dark" }[settings.theme]}
       </button>
       <button type="button" aria-label="Help" aria-haspopup="dialog" onClick={onHelp}>

@@ -47,7 +47,7 @@ function Turn({ item }: { item: TurnItem }): JSX.Element {
         <section class="attached">
           <h4>Output</h4>
           <div>
-            <Block id={`${String(item.id)}.output`} text={printJson(output)} kind="terminal" label="Structured output" short />
+            <Block id={`${String(item.id)}.output`} text={printJson(output)} kind="terminal" label="Structured output" size="short" />
           </div>
         </section>
       )}
@@ -88,7 +88,7 @@ function Tool({ item }: { item: ToolItem }): JSX.Element {
           <h4>Result</h4>
           <div>
             <Display id={`${id}.display`} blocks={display.filter((block) => !repeatsArgument(block, item))} />
-            {message !== "" && <Block id={`${id}.message`} text={message} kind="prose" short />}
+            {message !== "" && <Block id={`${id}.message`} text={message} kind="prose" size="short" />}
             <Content id={`${id}.output`} content={output} kind="terminal" />
           </div>
         </section>
@@ -103,7 +103,7 @@ function Note({ item }: { item: NoteItem }): JSX.Element {
   return (
     <>
       {item.text !== "" && <Block id={`${id}.text`} text={item.text} kind={kind} label="Text" />}
-      {item.data !== undefined && item.data !== null && <Block id={`${id}.data`} text={printJson(item.data)} kind="terminal" label="Data" short />}
+      {item.data !== undefined && item.data !== null && <Block id={`${id}.data`} text={printJson(item.data)} kind="terminal" label="Data" size="short" />}
     </>
   );
 }
@@ -116,7 +116,7 @@ function Body({ item }: { item: Item }): JSX.Element | null {
     case "text":
       return <Block id={`${id}.text`} text={item.text} kind="prose" />;
     case "thought":
-      return <Block id={`${id}.text`} text={item.text} kind="prose" short />;
+      return <Block id={`${id}.text`} text={item.text} kind="prose" size="short" />;
     case "media":
       return <Content id={`${id}.part`} content={[item.part]} kind="terminal" />;
     case "tool":

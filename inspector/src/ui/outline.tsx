@@ -7,7 +7,6 @@ import { formatDuration } from "../format";
 import type { Run } from "../model/build";
 import { isFailed, type Item, type StepItem, type TurnItem } from "../model/items";
 import { titleOf } from "../model/words";
-import { visible } from "../text/marks";
 import { VirtualList, type ListHandle } from "./list";
 import { Visible } from "./text";
 
@@ -23,11 +22,6 @@ interface Props {
 
 function lengthOf(item: Item, run: Run): number {
   return (item.end ?? run.duration) - item.start;
-}
-
-function labelOf(item: Heading, run: Run): string {
-  const name = item.kind === "turn" ? `Turn ${String(item.turn)}, ${visible(titleOf(item))}` : `Step ${String(item.n)}`;
-  return `${name}, ${formatDuration(lengthOf(item, run))}${isFailed(item) ? ", failed" : ""}`;
 }
 
 function Bar({ item, run }: { item: Heading; run: Run }): JSX.Element {
@@ -74,7 +68,6 @@ export function Outline({ run, current, onSelect, whole, handle }: Props): JSX.E
         <button
           type="button"
           class={item.kind}
-          aria-label={labelOf(item, run)}
           aria-current={index === at ? "true" : undefined}
           onClick={() => {
             onSelect(item);
@@ -82,7 +75,10 @@ export function Outline({ run, current, onSelect, whole, handle }: Props): JSX.E
         >
           <span class="line">
             <span class="name">{item.kind === "turn" ? `Turn ${String(item.turn)}` : `Step ${String(item.n)}`}</span>
-            <span class="duration">{formatDuration(lengthOf(item, run))}</span>
+            <span class="duration">
+              {isFailed(item) && <span class="problem">failed </span>}
+              {formatDuration(lengthOf(item, run))}
+            </span>
           </span>
           {item.kind === "turn" && <span class="prompt"><Visible text={titleOf(item)} plain /></span>}
           <Bar item={item} run={run} />

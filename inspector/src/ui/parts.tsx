@@ -28,7 +28,7 @@ function Media({ id, part }: { id: string; part: Json }): JSX.Element {
   return (
     <div class="address">
       <p class="muted">Not shown: {type === undefined ? "the recording has only the address." : `the inspector does not show ${type}.`}</p>
-      <Block id={id} text={url} label="Address" short />
+      <Block id={id} text={url} label="Address" size="short" />
     </div>
   );
 }
@@ -52,7 +52,7 @@ export function Content({ id, content, kind }: { id: string; content: Json | und
 /** The arguments of a tool call. Long texts have a block of their own. */
 export function Arguments({ id, input }: { id: string; input: string }): JSX.Element | null {
   const found = argumentsOf(input);
-  if (typeof found === "string") return found.trim() === "" ? null : <Block id={id} text={found} label="Arguments" kind="terminal" short />;
+  if (typeof found === "string") return found.trim() === "" ? null : <Block id={id} text={found} label="Arguments" kind="terminal" size="short" />;
   if (found.length === 0) return null;
   return (
     <dl class="arguments">
@@ -60,7 +60,7 @@ export function Arguments({ id, input }: { id: string; input: string }): JSX.Ele
         <>
           <dt class={isLong(text) ? "long" : ""}><Visible text={name} /></dt>
           <dd>
-            {isLong(text) ? <Block id={`${id}.${String(at)}`} text={text} label={`Argument ${String(at + 1)}`} kind="terminal" short /> : <code dir="ltr"><Visible text={text} /></code>}
+            {isLong(text) ? <Block id={`${id}.${String(at)}`} text={text} label={`Argument ${String(at + 1)}`} kind="terminal" size="short" /> : <code dir="ltr"><Visible text={text} /></code>}
           </dd>
         </>
       ))}
@@ -108,12 +108,12 @@ function DisplayBlock({ id, block }: { id: string; block: Json }): JSX.Element |
   }
   if (type === "shell") return <Block id={id} text={textOf(block, "command") ?? ""} label="Command" kind="terminal" />;
   if (type === "todo") return <Todo block={block} />;
-  if (type === "brief") return <Block id={id} text={textOf(block, "text") ?? ""} kind="prose" short />;
+  if (type === "brief") return <Block id={id} text={textOf(block, "text") ?? ""} kind="prose" size="short" />;
   if (type === "background_task") {
     const words = ["kind", "task_id", "status", "description"].map((name) => textOf(block, name) ?? "").filter((each) => each !== "");
     return <p>Background task: <Visible text={words.join(", ")} /></p>;
   }
-  return <Block id={id} text={printJson(block)} label="Display block" kind="terminal" short />;
+  return <Block id={id} text={printJson(block)} label="Display block" kind="terminal" size="short" />;
 }
 
 /** Whether a block shows only the command that is also an argument of the call. */

@@ -86,7 +86,7 @@ function Approval({ item, skip }: Props): JSX.Element {
     <>
       <Line item={item}><Reason item={item} /></Line>
       {words.length > 0 && <p class="muted"><Visible text={words.join(", ")} /></p>}
-      {description !== "" && <Block id={id} text={description} kind="prose" short />}
+      {description !== "" && <Block id={id} text={description} kind="prose" size="short" />}
       <Display id={id} blocks={listOf(payload, "display").filter((block) => !item.tool || !repeatsArgument(block, item.tool))} {...(skip ? { skip } : {})} />
     </>
   );
@@ -102,7 +102,7 @@ function Policy({ item }: Props): JSX.Element {
         {rule === undefined ? <span class="by">by the default of the policy</span> : <>by the rule <code><Visible text={rule} /></code></>}
         {source !== undefined && <span class="muted"> (<Visible text={source} />)</span>}
       </Line>
-      {!item.tool && call && <Block id={`${String(item.id)}.policy`} text={`${textOf(call, "name") ?? ""} ${printJson(member(call, "arguments") ?? null)}`} kind="terminal" label="Tool call" short />}
+      {!item.tool && call && <Block id={`${String(item.id)}.policy`} text={`${textOf(call, "name") ?? ""} ${printJson(member(call, "arguments") ?? null)}`} kind="terminal" label="Tool call" size="short" />}
     </>
   );
 }
@@ -151,7 +151,7 @@ function Hook({ item }: Props): JSX.Element {
         <Reason item={item} />
         {typeof milliseconds === "number" && <span class="by"> after <span class="duration">{formatDuration(milliseconds / 1000)}</span></span>}
       </Line>
-      {objectOf(item.payload, "input_data") && <Block id={`${String(item.id)}.hook`} text={printJson(member(item.payload, "input_data") ?? null)} kind="terminal" label="Input of the hook" short />}
+      {objectOf(item.payload, "input_data") && <Block id={`${String(item.id)}.hook`} text={printJson(member(item.payload, "input_data") ?? null)} kind="terminal" label="Input of the hook" size="short" />}
     </>
   );
 }

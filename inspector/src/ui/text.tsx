@@ -89,15 +89,15 @@ export function Prose({ text }: { text: string }): JSX.Element {
   );
 }
 
-/** Lines and characters that are shown at each level. */
+/** Lines and characters that are shown at each level after the first. */
 const LIMITS = [
-  [14, 3_000],
   [500, 60_000],
   [5_000, 500_000],
   [50_000, 5_000_000],
 ] as const;
 
-const SHORT_LIMITS = [[4, 400], ...LIMITS.slice(1)] as const;
+/** The limits at first. Less of arguments is shown, and more of raw messages. */
+const FIRST = { short: [4, 400], usual: [14, 3_000], long: [60, 8_000] } as const;
 
 function restText({ lines, characters }: Clipped): string {
   return lines > 1 ? formatCounted(lines, "more line") : `${formatCount(characters)} more characters`;
@@ -109,16 +109,15 @@ interface BlockProps {
   text: string;
   label?: string;
   kind?: "terminal" | "prose" | "text";
-  /** Whether the text is less important, so that less of it is shown. */
-  short?: boolean;
+  /** How much of the text is shown at first. */
+  size?: keyof typeof FIRST;
 }
 
 /** A text of any length. Its beginning is shown, and buttons show more. */
-export function Block({ id, text, label, kind = "text", short = false }: BlockProps): JSX.Element {
+export function Block({ id, text, label, kind = "text", size = "usual" }: BlockProps): JSX.Element {
   const { levels } = useShared();
-  const limits = short ? SHORT_LIMITS : LIMITS;
-  const level = Math.min(levels.of(id), limits.length - 1);
-  const [lines, characters] = limits[level] ?? LIMITS[0];
+  const level = Math.min(levels.of(id), LIMITS.length);
+  const [lines, characters] = LIMITS[level - 1] ?? FIRST[size];
   const shown = clip(text, lines, characters);
   return (
     <div class="block">
@@ -131,7 +130,7 @@ export function Block({ id, text, label, kind = "text", short = false }: BlockPr
           {kind === "terminal" ? <Terminal text={shown.text} /> : <Visible text={shown.text} />}
         </pre>
       )}
-      {shown.characters > 0 && level < limits.length - 1 && (
+      {shown.characters > 0 && level < LIMITS.length && (
         <button
           type="button"
           class="more"
@@ -142,7 +141,7 @@ export function Block({ id, text, label, kind = "text", short = false }: BlockPr
           Show more <span class="muted">({restText(shown)})</span>
         </button>
       )}
-      {shown.characters > 0 && level === limits.length - 1 && <p class="muted">The rest is not shown: {restText(shown)}.</p>}
+      {shown.characters > 0 && level === LIMITS.length && <p class="muted">The rest is not shown: {restText(shown)}.</p>}
       {level > 0 && (
         <button
           type="button"
