@@ -1,6 +1,6 @@
 /**
  * The scripted agent: an agent that follows a script, needs no key and no network, and is started as a process like the
- * real one.
+ * real one. Instead of a script, it can play a recording.
  *
  * @module kimi-agent/testing
  */
@@ -47,20 +47,69 @@ let scripts = 0;
  */
 export function scriptedAgent(script: Script | string): string[] {
   const isPath = typeof script === "string";
-  const text = isPath ? absolutePath(script) : scriptText(script);
+  const text = isPath ? absolutePath(script, "script") : scriptText(script);
   callNative(() => {
     loadNative().checkScript(text, isPath);
   });
-  const program = installedFile("dist/scripted-agent.cjs", "the scripted agent");
-  return [...interpreter(), program, isPath ? text : writeScript(text)];
+  return [...program("scriptedAgent"), isPath ? text : writeScript(text)];
 }
 
-function absolutePath(file: string): string {
+/** Options of {@link replayedAgent}. */
+export interface ReplayOptions {
+  /**
+   * With `"verify"`, the agent compares the prompts, the other calls and the answers of the program with the recording.
+   * Ids, times, secrets and versions do not count. The first difference fails the turn with `RpcError`, whose message has
+   * the turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and exits with code 1.
+   * It also does so at the end of the session if the program has left out something. Default: `"replay"`.
+   */
+  mode?: "replay" | "verify";
+}
+
+/**
+ * Returns the value of the option `executable` for an agent that plays a recording, which the option `record` wrote. It
+ * needs no model, no key and no network.
+ *
+ * The agent sends each recorded message as soon as the calls and answers have come that the recording has before it. The
+ * place of a cancel and of a steer may differ. The protocol is that of the recording, so `dialect` can be left out. A
+ * prompt more than recorded fails with `RpcError`.
+ *
+ * The file is read when a session is opened. If it is missing or not a recording, that throws `InvalidOption`.
+ *
+ * @param file - The path of a recording, made by a program in Node, Python or Rust.
+ * @param options - The mode.
+ * @returns The command line of the agent.
+ * @throws {InvalidOption} if `file` is not a path or `mode` is neither `"replay"` nor `"verify"`.
+ * @throws {Unsupported} if `deno compile` made the program.
+ *
+ * @example
+ * ```ts
+ * const session = await createSession({ executable: replayedAgent("tests/recordings/greeting.jsonl") });
+ * ```
+ */
+export function replayedAgent(file: string, options: ReplayOptions = {}): string[] {
+  const given: unknown = file;
+  if (typeof given !== "string") {
+    throw wrongOption("file", `expected the path of a recording; got ${show(given)}`);
+  }
+  const mode: unknown = options.mode ?? "replay";
+  if (mode !== "replay" && mode !== "verify") {
+    throw wrongOption("mode", `expected "replay" or "verify"; got ${show(mode)}`);
+  }
+  const flags = mode === "verify" ? ["--verify"] : [];
+  return [...program("replayedAgent"), "--replay", absolutePath(file, "file"), ...flags];
+}
+
+/** The command of the scripted agent, without its arguments. `caller` is the function that needs it. */
+function program(caller: string): string[] {
+  return [...interpreter(caller), installedFile("dist/scripted-agent.cjs", "the scripted agent")];
+}
+
+function absolutePath(file: string, option: string): string {
   try {
     return path.resolve(file);
   } catch (error) {
     const reason = "the current directory does not exist any more; pass an absolute path";
-    throw wrongScript(`${show(file)} is a relative path, and ${reason}`, error);
+    throw wrongOption(option, `${show(file)} is a relative path, and ${reason}`, error);
   }
 }
 
@@ -69,11 +118,11 @@ interface DenoGlobal {
 }
 
 /** The command that runs a program of JavaScript: this process's own, which in Deno needs `run` and permissions. */
-function interpreter(): string[] {
+function interpreter(caller: string): string[] {
   if (process.versions["deno"] === undefined) return [process.execPath];
   if ((globalThis as DenoGlobal).Deno?.build?.standalone === true) {
     const reason = "a program that `deno compile` made cannot run another file; use `deno run` or `deno test`";
-    throw new Unsupported(`scriptedAgent() starts the scripted agent with Deno, and ${reason}`);
+    throw new Unsupported(`${caller}() starts the scripted agent with Deno, and ${reason}`);
   }
   return [process.execPath, "run", "--allow-all", "--no-config"];
 }

@@ -57,6 +57,7 @@ _HANDSHAKE = "a part of the handshake, which sessions show as their capabilities
 _ONLY_A_TYPE = "a type: there is nothing to call"
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "python": {
+        "testing.replayed_agent": _OWN_TESTS,
         "tool": _OWN_TESTS,
         "FunctionTool": _OWN_TESTS,
         "KimiAgentError.help": _OWN_TESTS,
@@ -104,6 +105,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "printable": _OWN_TESTS,
         "PromptOptions.signal": "an AbortSignal, which only JavaScript has, in the tests of its package",
         "reject": _OWN_TESTS,
+        "testing.replayedAgent": _OWN_TESTS,
         "tool": _OWN_TESTS,
         "Replay.next": _OWN_TESTS,
         "Replay.return": _LOOPS,
@@ -114,6 +116,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "setLogger": "set-up of logs, which are no part of a trace",
     },
     "rust": {
+        "testing.ReplayedAgent.verify": _OWN_TESTS,
+        "testing.replayed_agent": _OWN_TESTS,
         "ExternalTool.typed": _OWN_TESTS,
         "printable": _OWN_TESTS,
         "Policy.check": _OWN_TESTS,

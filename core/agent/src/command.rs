@@ -7,12 +7,14 @@ use std::io::{self, Write};
 use super::io::Io;
 use super::lanes;
 use super::release::{is_kimi_code, unknown_flag};
+use super::replay;
 use super::run::{Agent, Options};
 use super::script::Script;
 use super::types::Profile;
 
 const USAGE: &str = "usage: kimi-scripted-agent SCRIPT.json [--wire] [--work-dir=DIR] [--session=ID] [--yolo] \
 [--max-steps-per-turn=N] [any option of kimi-cli]
+       kimi-scripted-agent --replay RECORDING.jsonl [--verify] [any option of kimi-cli]
 
 Speaks Wire (or ACP, if the script says so) on standard input and output, and does what the script says: a JSON list of turns, one a prompt, each a
 list of actions.
@@ -32,6 +34,9 @@ Actions: text, think, step, tool_call, external_tool, question, parallel, hook, 
 raw_base64, end, error, never_answer, wait_cancel, wait_steer, wait_file, repeat, stderr, exit, signal, ignore_signal,
 close_stdout, break_socket, wait_socket, ignore_eof, stall; each may have a \"delay\" in seconds before it. The package's documentation on testing
 describes them all.
+
+With --replay, it plays the agent of a recording, over the protocol of the recording. With --verify, it ends with an error
+as soon as the program does something else than recorded.
 ";
 
 const VERSION: &str = concat!("kimi-scripted-agent, version ", env!("CARGO_PKG_VERSION"), "\n");
@@ -42,6 +47,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
     let Some(first) = arguments.next() else { return complain(USAGE) };
     let rest: Vec<String> = arguments.collect();
+    if first == "--replay" {
+        return if rest.iter().any(|argument| argument == "--version") { show(VERSION) } else { replay::main(&rest) };
+    }
     let asked = rest.iter().any(|argument| argument == "--version");
     if first == "--version" {
         return show(VERSION);

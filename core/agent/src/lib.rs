@@ -49,6 +49,7 @@ mod io;
 mod lanes;
 mod legacy;
 mod release;
+mod replay;
 mod run;
 mod script;
 mod server;

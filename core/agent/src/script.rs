@@ -563,20 +563,32 @@ fn usage(fields: &Fields<'_>) -> Result<Value, Wrong> {
 }
 
 #[cfg(unix)]
+const SIGNALS: [(&str, i32); 7] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("SEGV", libc::SIGSEGV),
+    ("TERM", libc::SIGTERM),
+];
+
+/// Returns the number of a signal by its name, with or without `SIG`.
+#[cfg(unix)]
+pub(crate) fn signal_number(name: &str) -> Option<i32> {
+    SIGNALS.into_iter().find(|(signal, _)| *signal == name.trim_start_matches("SIG")).map(|(_, number)| number)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn signal_number(_: &str) -> Option<i32> {
+    Some(0)
+}
+
+#[cfg(unix)]
 fn signal(fields: &Fields<'_>, name: &'static str) -> Result<i32, Wrong> {
-    let signals = [
-        ("HUP", libc::SIGHUP),
-        ("INT", libc::SIGINT),
-        ("QUIT", libc::SIGQUIT),
-        ("ABRT", libc::SIGABRT),
-        ("KILL", libc::SIGKILL),
-        ("SEGV", libc::SIGSEGV),
-        ("TERM", libc::SIGTERM),
-    ];
-    let text = fields.required_text(name)?;
-    let found = signals.into_iter().find(|(signal, _)| *signal == text.trim_start_matches("SIG"));
-    let known = signals.map(|(signal, _)| signal).join(", ");
-    found.map(|(_, number)| number).ok_or_else(|| fields.wrong(name, format_args!("must be one of {known}")))
+    let known = SIGNALS.map(|(signal, _)| signal).join(", ");
+    let number = signal_number(&fields.required_text(name)?);
+    number.ok_or_else(|| fields.wrong(name, format_args!("must be one of {known}")))
 }
 
 #[cfg(not(unix))]

@@ -20,6 +20,8 @@
 //! # session.close().await
 //! # }
 //! ```
+//!
+//! [`replayed_agent`] plays the agent of a recording instead of a script.
 
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -105,6 +107,102 @@ impl Script {
                 .map_err(|error| format!("{}: {error}", path.display())),
         };
         parsed.map_err(|reason| invalid_option("script", reason))
+    }
+}
+
+/// The agent of a recording. Pass a reference to it as the option `executable`.
+///
+/// ```
+/// let agent = kimi_agent::testing::replayed_agent("tests/recordings/run.jsonl");
+/// let command: &[std::ffi::OsString] = &agent;
+/// assert_eq!(command[command.len() - 2], "--replay");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayedAgent {
+    command: Vec<OsString>,
+}
+
+/// Makes an agent that plays a recording, which the option
+/// [`record`](crate::SessionOptions::record) wrote. It needs no model, no key and no network, and is this program,
+/// started again, like the [`scripted_agent`].
+///
+/// The agent sends each recorded message as soon as the calls and answers have come that the recording has before it.
+/// The place of a cancel and of a steer may differ. The protocol is that of the recording, so `dialect` can be left
+/// out. A prompt more than recorded fails with [`Error::Rpc`](crate::Error::Rpc).
+///
+/// The file is read when a session starts. A file that is missing or not a recording fails the session with
+/// [`Error::InvalidOption`](crate::Error::InvalidOption) for the option `executable`.
+///
+/// ```
+/// # use kimi_agent::Session;
+/// # use kimi_agent::testing::{replayed_agent, scripted_agent};
+/// # use serde_json::json;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("run.jsonl");
+/// let agent = scripted_agent(json!([[{"text": "4"}]])); // or a real one
+/// let session = Session::builder().executable(&agent).record(&file).start().await?;
+/// session.prompt("2 + 2?")?.result().await?;
+/// session.close().await?;
+///
+/// let session = Session::builder().executable(&replayed_agent(&file)).start().await?;
+/// assert_eq!(session.prompt("2 + 2?")?.result().await?.text, "4");
+/// # session.close().await?;
+/// # Ok(()) }
+/// ```
+pub fn replayed_agent(path: impl AsRef<Path>) -> ReplayedAgent {
+    let path = path.as_ref();
+    let mut command = program();
+    command.push("--replay".into());
+    command.push(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string());
+    ReplayedAgent { command }
+}
+
+impl ReplayedAgent {
+    /// Compares what the program does with the recording: its prompts and other calls, its answers, and their order.
+    /// Ids, times, secrets and versions do not count.
+    ///
+    /// The first difference fails the pending calls with [`Error::Rpc`](crate::Error::Rpc), whose message has the
+    /// turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and exits with code
+    /// 1. It also does so at the end of the session if the program has left out something.
+    ///
+    /// ```
+    /// let agent = kimi_agent::testing::replayed_agent("run.jsonl").verify();
+    /// assert_eq!(agent.last().unwrap(), "--verify");
+    /// ```
+    #[must_use]
+    pub fn verify(mut self) -> Self {
+        if self.command.last().is_some_and(|last| last != "--verify") {
+            self.command.push("--verify".into());
+        }
+        self
+    }
+}
+
+impl Deref for ReplayedAgent {
+    type Target = [OsString];
+
+    fn deref(&self) -> &[OsString] {
+        &self.command
+    }
+}
+
+impl From<&ReplayedAgent> for Executable {
+    fn from(agent: &ReplayedAgent) -> Self {
+        agent.command.clone().into()
+    }
+}
+
+impl From<ReplayedAgent> for Executable {
+    fn from(agent: ReplayedAgent) -> Self {
+        agent.command.into()
+    }
+}
+
+impl From<&ReplayedAgent> for Vec<OsString> {
+    fn from(agent: &ReplayedAgent) -> Self {
+        agent.command.clone()
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_core::Stream;
-use kimi_agent::testing::{ScriptedAgent, scripted_agent};
+use kimi_agent::testing::{ReplayedAgent, ScriptedAgent, replayed_agent, scripted_agent};
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
@@ -34,6 +34,8 @@ names! {
         "prompt" => kimi_agent::prompt("", SessionOptions::new()).result().await?;
         "printable" => kimi_agent::printable("");
         "testing.scripted_agent" => { let agent: ScriptedAgent = scripted_agent("[]"); SessionOptions::new().executable(&agent) };
+        "testing.replayed_agent" => { let agent: ReplayedAgent = replayed_agent(""); SessionOptions::new().executable(&agent) };
+        "testing.ReplayedAgent.verify" => replayed_agent("").verify();
     }
     agents(agent: &Agent) {
         "Agent.builder" => Agent::builder().open()?;

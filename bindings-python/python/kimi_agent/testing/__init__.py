@@ -8,6 +8,8 @@
 
 A script is a list of turns, a turn a list of actions, one turn for each prompt. `docs/reference/scripted-agent.md`
 describes them all.
+
+`replayed_agent()` plays the agent of a recording instead of a script.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from .. import _native
 from .._encode import to_jsonable
@@ -28,7 +30,7 @@ from .._loop import called
 if TYPE_CHECKING:
     from .script import ScriptAction, ScriptObject, ScriptTurn
 
-__all__ = ["Script", "ScriptAction", "ScriptObject", "ScriptTurn", "scripted_agent"]
+__all__ = ["Script", "ScriptAction", "ScriptObject", "ScriptTurn", "replayed_agent", "scripted_agent"]
 
 if TYPE_CHECKING:
     Script = Union[Sequence[ScriptTurn], ScriptObject]
@@ -71,6 +73,42 @@ def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os
     path = _checked(os.path.abspath(script)) if isinstance(script, (str, os.PathLike)) else _written(script)
     # Without `site`, and as a file: it needs nothing of this environment but the native module.
     return [sys.executable, "-S", _AGENT, path]
+
+
+def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify"] = "replay") -> list[str]:
+    """Returns the value of the option `executable` with which an agent plays a recording.
+
+    The option `record` writes recordings. The agent needs no model, no key and no network. It sends each recorded
+    message as soon as the calls and answers have come that the recording has before it. The place of a cancel and of a
+    steer may differ. The protocol is that of the recording, so `dialect` can be left out. A prompt more than recorded
+    raises `RpcError`.
+
+    The file is read when a session is opened. If it is missing or not a recording, that raises `InvalidOption`.
+
+    Args:
+        path: The path of a recording, made by a program in Python, Node or Rust.
+        mode: With `"verify"`, the agent compares the prompts, the other calls and the answers of the program with the
+            recording. Ids, times, secrets and versions do not count. The first difference raises `RpcError`, whose
+            text has the turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and
+            exits with code 1. It also does so at the end of the session if the program has left out something.
+
+    Raises:
+        InvalidOption: `mode` is neither of the two.
+
+    >>> from kimi_agent.testing import replayed_agent, scripted_agent
+    >>> async def run(**options):
+    ...     async with create_session(**options) as session:
+    ...         result = await session.prompt("2 + 2?").result()
+    ...         return result.text
+    >>> await run(executable=scripted_agent([[{"text": "4"}]]), record="sum.jsonl")
+    '4'
+    >>> await run(executable=replayed_agent("sum.jsonl"))
+    '4'
+    """
+    flags = {"replay": [], "verify": ["--verify"]}.get(mode)
+    if flags is None:
+        raise InvalidOption(f'invalid option `mode`: expected "replay" or "verify", got {mode!r}', "mode")
+    return [sys.executable, "-S", _AGENT, "--replay", os.path.abspath(path), *flags]
 
 
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")

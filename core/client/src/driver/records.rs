@@ -1,19 +1,45 @@
 //! Reads a turn's records, concurrently with its session.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::connection::TurnKey;
+use crate::recording::Replayed;
 use crate::session_files::SessionFiles;
 use crate::turn_records::TurnReport;
 
-type Reading = Pin<Box<dyn Future<Output = (Option<SessionFiles>, Option<TurnReport>)> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = (Option<RecordsSource>, Option<TurnReport>)> + Send>>;
+
+/// The source of the records of a session.
+#[derive(Debug)]
+pub(crate) enum RecordsSource {
+    /// The files that the agent writes.
+    Files(SessionFiles),
+    /// The recording that the agent plays.
+    Recording(Arc<Replayed>),
+}
+
+impl RecordsSource {
+    async fn read_turn(self, turn: TurnKey, session: String, since: u64) -> (Option<Self>, Option<TurnReport>) {
+        match self {
+            Self::Files(files) => {
+                let (files, report) = files.read_turn(session, since).await;
+                (files.map(Self::Files), report)
+            }
+            Self::Recording(replayed) => {
+                let report = replayed.reports.get(&turn).cloned().flatten();
+                (Some(Self::Recording(replayed)), report)
+            }
+        }
+    }
+}
 
 /// The records of a session's turns.
 pub(super) struct Records {
     /// `None` while they are being read, or if they are not needed.
-    files: Option<Box<SessionFiles>>,
+    source: Option<Box<RecordsSource>>,
     reading: Option<(TurnKey, Reading)>,
     /// The agent's id of the session.
     pub(super) session: Option<String>,
@@ -28,12 +54,12 @@ pub(super) struct RecordsRead {
 }
 
 impl Records {
-    pub(super) fn new(files: Option<SessionFiles>) -> Self {
-        Self { files: files.map(Box::new), reading: None, session: None, began: 0 }
+    pub(super) fn new(source: Option<RecordsSource>) -> Self {
+        Self { source: source.map(Box::new), reading: None, session: None, began: 0 }
     }
 
     pub(super) fn turn_begins(&mut self) {
-        if self.files.is_some() {
+        if self.source.is_some() {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.began = since.as_millis().try_into().unwrap_or(u64::MAX);
         }
@@ -42,17 +68,17 @@ impl Records {
     /// Starts to read the records of a turn. Returns whether the agent writes any.
     pub(super) fn begin(&mut self, turn: TurnKey) -> bool {
         let Some(session) = self.session.clone() else { return false };
-        let Some(files) = self.files.take() else { return false };
-        self.reading = Some((turn, Box::pin(files.read_turn(session, self.began))));
+        let Some(source) = self.source.take() else { return false };
+        self.reading = Some((turn, Box::pin(source.read_turn(turn, session, self.began))));
         true
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RecordsRead> {
         let Some((turn, reading)) = &mut self.reading else { return Poll::Pending };
-        let (files, report) = ready!(reading.as_mut().poll(cx));
+        let (source, report) = ready!(reading.as_mut().poll(cx));
         let turn = *turn;
         self.reading = None;
-        self.files = files.map(Box::new);
+        self.source = source.map(Box::new);
         Poll::Ready(RecordsRead { turn, report })
     }
 }

@@ -19,7 +19,7 @@ use super::flow::Flow;
 use super::handlers::{Handled, Handlers, Handling};
 use super::io::Io;
 use super::now;
-use super::records::{Records, RecordsRead};
+use super::records::{Records, RecordsRead, RecordsSource};
 use super::shared::Shared;
 use super::shutdown::STALL_TIMEOUT;
 use crate::connection::{CallKey, Connection, Output, RequestKey, Scope, StatusChange, StepTag, TurnKey};
@@ -30,7 +30,6 @@ use crate::jsonrpc::{self, Message};
 use crate::messages::{HandlerKind, Json, ToolReturnValue};
 use crate::output::OutputCheck;
 use crate::recording::RecordingFile;
-use crate::session_files::SessionFiles;
 use crate::tools_server::ToolsServer;
 use crate::tools_server::calls::{CallEvent, CallReceiver};
 
@@ -45,7 +44,7 @@ pub(crate) struct SessionSetup {
     /// The MCP server that offers the tools of the program, for agents that get tools in this way.
     pub(crate) tools_server: Option<(ToolsServer, CallReceiver)>,
     /// The files with the agent's records of turns, if they are read.
-    pub(crate) session_files: Option<SessionFiles>,
+    pub(crate) records: Option<RecordsSource>,
     /// The file of the recording, which the end of the session completes.
     pub(crate) recording: Option<Arc<RecordingFile>>,
 }
@@ -118,7 +117,7 @@ impl SessionDriver {
             closing: Closing::new(setup.close_timeout),
             opened: Some(setup.opened),
             tools_server: setup.tools_server,
-            records: Records::new(setup.session_files),
+            records: Records::new(setup.records),
             recording: setup.recording,
             is_shared,
         });

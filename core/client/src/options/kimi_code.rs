@@ -73,7 +73,7 @@ impl SessionOptions {
 
     /// Returns how Kimi Code's server is started.
     pub(crate) fn launch_web(&self, is_shared: bool) -> Result<Launch> {
-        if !cfg!(feature = "kimi-web") {
+        if !cfg!(feature = "kimi-web") && self.replayed.is_none() {
             return Err(Error::Unsupported(
                 "this build cannot speak with Kimi Code's server: enable the feature `kimi-web` of the crate"
                     .to_owned(),
@@ -83,8 +83,16 @@ impl SessionOptions {
         self.check_password()?;
         let (program, mut args) = self.program()?;
         self.check_arguments(&program, &args, "web")?;
-        args.extend(["web", "--no-open", "--port", "0"].map(OsString::from));
+        if self.replayed.is_none() {
+            args.extend(["web", "--no-open", "--port", "0"].map(OsString::from));
+        }
         args.extend(self.extra_args.iter().cloned());
+        let current_dir = self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?;
+        if self.replayed.is_some() {
+            // The messages of a recording are those of the gateway, so that no server is needed.
+            let (env, private) = (self.env.clone(), PrivateFiles::default());
+            return Ok(Launch { program, args, env, current_dir, private, server: None, is_gateway: true });
+        }
         // Two random UUIDs hold 244 random bits.
         let secret = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let mut env = self.env.clone();
@@ -94,9 +102,10 @@ impl SessionOptions {
             program,
             args,
             env,
-            current_dir: self.absolute("work_dir", self.work_dir.as_deref().unwrap_or(Path::new(".")))?,
+            current_dir,
             private: PrivateFiles::default(),
             server: Some(Server { secret, start_timeout: self.handshake_timeout }),
+            is_gateway: true,
         })
     }
 

@@ -27,7 +27,7 @@ use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
-use crate::recording::RecordingFile;
+use crate::recording::{RecordingFile, Replayed};
 use crate::{Budget, ExternalTool, Hook, Output};
 pub(crate) use setting::Setting;
 
@@ -102,6 +102,8 @@ pub struct SessionOptions {
     pub(crate) record: Option<PathBuf>,
     /// The file of the recording, while the session is being opened.
     pub(crate) recording: Option<Arc<RecordingFile>>,
+    /// The recording that the agent plays, while the session is being opened.
+    pub(crate) replayed: Option<Arc<Replayed>>,
     pub(crate) redact: Vec<String>,
     pub(crate) max_line_bytes: usize,
     pub(crate) event_buffer_bytes: usize,
@@ -149,6 +151,7 @@ impl Default for SessionOptions {
             output: None,
             record: None,
             recording: None,
+            replayed: None,
             redact: Vec::new(),
             max_line_bytes: declared::MAX_LINE_BYTES,
             event_buffer_bytes: declared::EVENT_BUFFER_BYTES,

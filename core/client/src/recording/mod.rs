@@ -4,6 +4,7 @@
 //! [writer](writer), a thread that all recordings of the program share.
 
 mod file;
+mod replayed;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -23,6 +24,7 @@ use crate::dialect::InitializeParams;
 use crate::error::Result;
 use crate::options::{SessionOptions, Setting};
 pub(crate) use file::RecordingFile;
+pub(crate) use replayed::Replayed;
 use writer::Job;
 
 /// The environment variable with the path of recordings.

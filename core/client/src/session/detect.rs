@@ -98,6 +98,7 @@ impl AgentCommand {
             current_dir: dir.map_err(|error| Error::Spawn(error.to_string()))?,
             private: PrivateFiles::default(),
             server: None,
+            is_gateway: false,
         };
         let Transport { reader, writer, mut process } = transport::spawn(launch, None).await?;
         drop(writer);

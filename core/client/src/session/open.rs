@@ -23,7 +23,7 @@ use crate::dialect::{
 };
 use crate::driver::event_channel::EventChannel;
 use crate::driver::shared::{Shared, intern};
-use crate::driver::{Command, Handlers, SessionSetup};
+use crate::driver::{Command, Handlers, RecordsSource, SessionSetup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
 use crate::options::{Dialect, Naming, PromptOptions, SessionOptions};
@@ -75,10 +75,12 @@ impl SessionOptions {
     }
 
     async fn started(mut self: Box<Self>, processes: &Processes, id: String) -> Result<Session> {
+        self.find_replayed().await?;
         self.validate()?;
         self.recording = self.recording_file(self.session_id.as_deref().unwrap_or(&id))?;
         let command = self.command()?;
-        let auto = self.dialect == Dialect::Auto;
+        // An agent that plays a recording is not asked for its version.
+        let auto = self.dialect == Dialect::Auto && self.replayed.is_none();
         let mut known = command.recall().filter(|_| auto);
         if auto && known.is_none() && self.fork_of.is_some() {
             // Only some agents can fork. The SDK finds that out without starting a session.
@@ -123,7 +125,8 @@ impl SessionOptions {
         };
         let work_dir = launch.current_dir.clone();
         let source = Source::Start(Box::new(launch), self.on_stderr.clone());
-        let command = Some(command).filter(|_| self.dialect == Dialect::Auto && !acp);
+        let is_known = acp || self.replayed.is_some();
+        let command = Some(command).filter(|_| self.dialect == Dialect::Auto && !is_known);
         self.open_as(processes, source, dialect, id, work_dir, command).await
     }
 
@@ -244,16 +247,16 @@ impl SessionOptions {
             idle: self.idle_timeout,
         };
         let (opened, handshake) = oneshot::channel();
-        let session_files = self.session_files(&work_dir).filter(|_| dialect.shares_processes());
+        let records = self.records_source(&work_dir).filter(|_| dialect.shares_processes());
         let mut connection = Connection::new(dialect, timing, sources);
-        let (session_budget, reads_records) = (self.session_budget, session_files.is_some());
+        let (session_budget, reads_records) = (self.session_budget, records.is_some());
         if let Some(budget) = session_budget {
             connection.set_session_budget(budget);
         }
         if let Some(recorder) = recorder {
             connection.set_recorder(Box::new(recorder));
         }
-        if session_files.is_some() {
+        if records.is_some() {
             connection.set_records_timeout(RECORDS_TIMEOUT);
         }
         let services = params.services;
@@ -272,7 +275,7 @@ impl SessionOptions {
             close_timeout: self.close_timeout,
             opened,
             tools_server,
-            session_files,
+            records,
             recording,
         });
         let limit = self.first_limit();
@@ -306,14 +309,17 @@ impl SessionOptions {
         Ok(session)
     }
 
-    /// Returns the files with the agent's records of turns, if it writes them.
-    fn session_files(&self, work_dir: &std::path::Path) -> Option<SessionFiles> {
+    /// Returns the source of the agent's records of turns, if it writes them.
+    fn records_source(&self, work_dir: &std::path::Path) -> Option<RecordsSource> {
+        if let Some(replayed) = &self.replayed {
+            return self.read_session_files.then(|| RecordsSource::Recording(Arc::clone(replayed)));
+        }
         let variable = |name: &str| {
             let own = self.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone());
             own.or_else(|| std::env::var_os(name)).map(Into::into)
         };
         let home = session_files::home(&variable, work_dir).filter(|_| self.read_session_files)?;
-        Some(SessionFiles::new(home))
+        Some(RecordsSource::Files(SessionFiles::new(home)))
     }
 
     fn answer_sources(&self, hooks: &BTreeMap<String, Hook>) -> AnswerSources {

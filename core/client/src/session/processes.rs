@@ -27,7 +27,7 @@ impl Source {
     /// Makes the endpoint of a process that can have several sessions.
     fn endpoint(&self) -> Endpoint {
         match self {
-            Self::Start(launch, _) if launch.server.is_some() => Endpoint::kimi_web(),
+            Self::Start(launch, _) if launch.is_gateway => Endpoint::kimi_web(),
             _ => Endpoint::default(),
         }
     }

@@ -20,6 +20,7 @@ fn launch(program: impl Into<PathBuf>, args: &[&str]) -> Launch {
         current_dir: std::env::temp_dir(),
         private: PrivateFiles::default(),
         server: None,
+        is_gateway: false,
     }
 }
 

@@ -43,6 +43,7 @@ fn launch(role: &str, program: PathBuf, args: &[&str]) -> Launch {
         current_dir: std::env::temp_dir(),
         private: PrivateFiles::default(),
         server: None,
+        is_gateway: false,
     }
 }
 

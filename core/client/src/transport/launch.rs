@@ -22,6 +22,8 @@ pub(crate) struct Launch {
     pub(crate) private: PrivateFiles,
     /// Set if the agent is a server with HTTP.
     pub(crate) server: Option<Server>,
+    /// Whether the agent speaks as the gateway to Kimi Code's server does.
+    pub(crate) is_gateway: bool,
 }
 
 /// A server on loopback. It has no `Debug`, because it has a secret.

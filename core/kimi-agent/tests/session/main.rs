@@ -10,6 +10,7 @@ mod ends;
 mod errors;
 mod output;
 mod recording;
+mod replay;
 mod requests;
 #[cfg(target_os = "linux")]
 mod security;

@@ -180,10 +180,15 @@ impl Connection {
     /// Ends the recording, after the last output of a connection that is closed.
     pub fn end_recording(&mut self) {
         let (Some(mut recorder), Phase::Closed(reason)) = (self.recorder.take(), &self.phase) else { return };
-        recorder.entry(Entry::End(match &**reason {
-            Error::SessionClosed => EndEntry { reason: EndReason::Closed, error: None },
-            error => EndEntry { reason: EndReason::Failed, error: Some(error_text(error)) },
-        }));
+        let (exit_code, signal) = match &**reason {
+            Error::AgentExited(exit) => (exit.exit_code, exit.signal.clone()),
+            _ => (None, None),
+        };
+        let (reason, error) = match &**reason {
+            Error::SessionClosed => (EndReason::Closed, None),
+            error => (EndReason::Failed, Some(error_text(error))),
+        };
+        recorder.entry(Entry::End(EndEntry { reason, error, exit_code, signal }));
     }
 }
 

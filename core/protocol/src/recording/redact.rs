@@ -55,13 +55,14 @@ impl Redactor {
         let compile = |(at, pattern): (usize, &String)| Regex::new(pattern).map_err(|error| (at, error.to_string()));
         let patterns = patterns.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
         let mut redactor = Self { literals: Vec::new(), begins: [false; 256], patterns };
+        // Directories first: one that is a secret, too, such as a value of `env`, becomes a placeholder.
+        for Place { name, path } in places {
+            redactor.add_place(name, path);
+        }
         for secret in secrets {
             if secret.len() >= SHORTEST {
                 redactor.add(&secret, MASK, false);
             }
-        }
-        for Place { name, path } in places {
-            redactor.add_place(name, path);
         }
         redactor.literals.sort_by_key(|literal| std::cmp::Reverse(literal.text.len()));
         let firsts = redactor.literals.iter().filter_map(|literal| literal.text.first().copied());

@@ -1,0 +1,158 @@
+//! The agent of a recording, as a process: `--replay PATH [--verify]`.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `plan` | a recording as a list of steps |
+//! | `player` | the agent, without I/O |
+//! | `verify` | the comparison of the program with the recording |
+//! | `places` | the directories of the machine, for placeholders |
+//! | `mcp` | calls of the program's tools over MCP |
+
+mod mcp;
+mod places;
+mod plan;
+mod player;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::{env, fs, thread};
+
+use kimi_agent_protocol::recording::Recording;
+use serde_json::Value;
+
+use super::io::{Io, read_standard};
+use super::turn::raise;
+use mcp::{Line, ToolsServer};
+use places::Places;
+use plan::{Exit, Plan};
+use player::{Action, Mode, Player, ToolAnswer};
+
+/// The exit code for a recording that cannot be played.
+const UNUSABLE: i32 = 2;
+
+/// Plays a recording until the client has closed its end, or the recording ends the process. `arguments` begin with the
+/// path. Returns the exit code.
+pub(crate) fn main(arguments: &[String]) -> i32 {
+    let Some((path, rest)) = arguments.split_first() else {
+        return complain("--replay needs the path of a recording", UNUSABLE);
+    };
+    let mode = if rest.first().is_some_and(|flag| flag == "--verify") { Mode::Verify } else { Mode::Replay };
+    let work_dir = rest.iter().find_map(|argument| argument.strip_prefix("--work-dir="));
+    let work_dir = work_dir.map(PathBuf::from).or_else(|| env::current_dir().ok()).unwrap_or_default();
+    match read(path) {
+        Ok(plan) => play(Player::new(plan, mode, Places::here(&work_dir))),
+        Err(reason) => complain(&format!("the recording {path} cannot be played: {reason}"), UNUSABLE),
+    }
+}
+
+fn read(path: &str) -> Result<Plan, String> {
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| error.to_string())?;
+    Plan::new(recording)
+}
+
+/// What the player waits for.
+enum Event {
+    Line(Vec<u8>),
+    Eof,
+    ToolAnswered(String, ToolAnswer),
+}
+
+fn play(player: Player) -> i32 {
+    let (sender, events) = channel();
+    let lines = sender.clone();
+    thread::spawn(move || {
+        read_standard(|line| lines.send(Event::Line(line)).is_ok());
+        let _ = lines.send(Event::Eof);
+    });
+    Process { player, io: Io::fed().0, events, sender, calls: HashMap::new() }.run()
+}
+
+struct Process {
+    player: Player,
+    io: Io,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    /// The connections of the calls of tools, by their ids.
+    calls: HashMap<String, Line>,
+}
+
+impl Process {
+    fn run(mut self) -> i32 {
+        loop {
+            if let Some(code) = self.act() {
+                return code;
+            }
+            match self.events.recv() {
+                Ok(Event::Line(line)) => self.player.receive(&line),
+                Ok(Event::ToolAnswered(id, answer)) => self.player.tool_answered(id, answer),
+                Ok(Event::Eof) | Err(_) => self.player.end_of_input(),
+            }
+        }
+    }
+
+    /// Performs the actions of the player. Returns the exit code if the process ends.
+    fn act(&mut self) -> Option<i32> {
+        let mut output = Vec::new();
+        while let Some(action) = self.player.poll_action() {
+            match action {
+                Action::Write(line) => output.extend(line),
+                Action::CallTool { id, name, arguments, server } => self.call_tool(id, name, arguments, server),
+                Action::WithdrawTool(id) => self.withdraw(&id),
+                Action::Complain(text) => drop(complain(&text, 1)),
+                Action::Exit(exit) => {
+                    let _ = self.io.write(&output);
+                    return Some(match exit {
+                        Exit::Code(code) => code,
+                        Exit::Signal(name) => die(&name),
+                    });
+                }
+            }
+        }
+        if !output.is_empty() && self.io.write(&output).is_err() {
+            // The client reads nothing more. The end of the input follows.
+            self.io.close_stdout();
+        }
+        None
+    }
+
+    fn call_tool(&mut self, id: String, name: String, arguments: Option<Value>, server: ToolsServer) {
+        let line = Line::default();
+        self.calls.insert(id.clone(), line.clone());
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let answer = server.call(&name, arguments, &line);
+            let _ = sender.send(Event::ToolAnswered(id, answer));
+        });
+    }
+
+    fn withdraw(&mut self, id: &str) {
+        let Some(line) = self.calls.remove(id) else { return };
+        if let Some(stream) = &*line.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Ends this process by a signal, as the recorded agent ended.
+fn die(name: &str) -> i32 {
+    match super::script::signal_number(name) {
+        Some(signal) => {
+            raise(signal);
+            1
+        }
+        None => 1,
+    }
+}
+
+fn complain(text: &str, code: i32) -> i32 {
+    let _ = io::stderr().write_all(format!("kimi-scripted-agent: {text}\n").as_bytes());
+    code
+}

@@ -1,0 +1,555 @@
+//! Plays the agent of a recording. No I/O: lines of the SDK go in, actions come out.
+//!
+//! The messages of the agent are sent in the order of the recording. Each waits for the calls and answers of the SDK
+//! that the recording has before it. Cancels and steers are an exception, because their place depends on timing: only
+//! their answers wait for them, and the end of a turn that was cancelled.
+
+use std::collections::{HashMap, VecDeque};
+
+use kimi_agent_protocol::recording::Redactor;
+use serde_json::{Value, json};
+
+use super::mcp::ToolsServer;
+use super::places::Places;
+use super::plan::{Call, Exit, Line, Plan, Purpose, StepKind, id_of, id_text, nonce};
+use super::verify::difference;
+use crate::jsonrpc::{self, Message, RpcFailure};
+
+/// The code of the player's own errors: internal error.
+const FAILED: i64 = -32603;
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// How a recording is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Whatever the program does differently is accepted, as far as possible.
+    #[default]
+    Replay,
+    /// The first difference of the program fails.
+    Verify,
+}
+
+/// Something that the process of the player does.
+#[derive(Debug, PartialEq)]
+pub(super) enum Action {
+    /// Writes a line, with its end.
+    Write(Vec<u8>),
+    /// Calls a tool of the program. [`Player::tool_answered`] takes the result.
+    CallTool {
+        id: String,
+        name: String,
+        arguments: Option<Value>,
+        server: ToolsServer,
+    },
+    /// Withdraws the call of a tool.
+    WithdrawTool(String),
+    /// Writes a text to stderr.
+    Complain(String),
+    Exit(Exit),
+}
+
+/// The answer of the program to the call of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum ToolAnswer {
+    /// The `result` of the call, as MCP has it.
+    Result(Value),
+    /// The call failed for this reason.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub(super) struct Player {
+    plan: Plan,
+    mode: Mode,
+    places: Places,
+    /// For comparisons.
+    redactor: Option<Redactor>,
+    /// Which calls and answers of the SDK have come, by their steps.
+    done: Vec<bool>,
+    /// The ids of the SDK's calls that have come, by their steps.
+    ids: HashMap<usize, String>,
+    /// The next step.
+    next: usize,
+    /// Answers to calls that have not come yet.
+    deferred: Vec<usize>,
+    /// The calls before this step are not awaited: the program has left them out.
+    passed_over: usize,
+    /// The ids of the SDK's calls that have no answer yet.
+    pending: Vec<String>,
+    /// The turn of the last prompt.
+    turn: u64,
+    /// The last turn that the program cancelled. The SDK answers no request of a cancelled turn.
+    cancelled: Option<u64>,
+    /// The beginning of the ids that the SDK gives its prompts.
+    nonce: Option<String>,
+    tools: Option<ToolsServer>,
+    tool_answers: HashMap<String, ToolAnswer>,
+    /// The input has ended.
+    is_ended: bool,
+    /// The process ends.
+    is_over: bool,
+    actions: VecDeque<Action>,
+}
+
+impl Player {
+    pub(super) fn new(plan: Plan, mode: Mode, places: Places) -> Self {
+        let redactor = if mode == Mode::Verify { places.redactor() } else { None };
+        let mut player = Self {
+            done: vec![false; plan.steps.len()],
+            plan,
+            mode,
+            places,
+            redactor,
+            ids: HashMap::new(),
+            next: 0,
+            deferred: Vec::new(),
+            passed_over: 0,
+            pending: Vec::new(),
+            turn: 0,
+            cancelled: None,
+            nonce: None,
+            tools: None,
+            tool_answers: HashMap::new(),
+            is_ended: false,
+            is_over: false,
+            actions: VecDeque::new(),
+        };
+        player.advance();
+        player
+    }
+
+    /// Returns the next action.
+    pub(super) fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Takes a line of the SDK.
+    pub(super) fn receive(&mut self, line: &[u8]) {
+        if self.is_over {
+            return;
+        }
+        let line = self.with_recorded_nonce(&String::from_utf8_lossy(line));
+        match jsonrpc::parse(line.as_bytes()) {
+            Message::Request { id, method, params } => self.called(Some(id), &method, params.get()),
+            Message::Notification { method, params } => self.called(None, &method, params.get()),
+            Message::Response { id: Some(id), .. } => self.answered(&id, &line),
+            Message::Response { id: None, .. } | Message::Invalid(_) => {}
+        }
+        self.advance();
+    }
+
+    /// Takes the answer to a call of a tool.
+    pub(super) fn tool_answered(&mut self, id: String, answer: ToolAnswer) {
+        if self.is_over {
+            return;
+        }
+        self.tool_answers.insert(id, answer);
+        self.advance();
+    }
+
+    /// Takes the end of the input.
+    pub(super) fn end_of_input(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.is_ended = true;
+        self.advance();
+        if self.mode == Mode::Verify && !self.is_over {
+            self.check_missing();
+        }
+        if !self.is_over {
+            self.exit(Exit::Code(0));
+        }
+    }
+
+    // --- input ---
+
+    /// Replaces the beginning of the ids of prompts by the recorded one.
+    fn with_recorded_nonce(&mut self, line: &str) -> String {
+        let Some(recorded) = &self.plan.nonce else { return line.to_owned() };
+        if self.nonce.is_none()
+            && let Message::Request { params, .. } = jsonrpc::parse(line.as_bytes())
+        {
+            self.nonce = nonce(params.get());
+        }
+        match &self.nonce {
+            Some(own) => line.replace(own, recorded),
+            None => line.to_owned(),
+        }
+    }
+
+    fn called(&mut self, id: Option<&str>, method: &str, params: &str) {
+        self.learn(method, params);
+        let purpose = Purpose::of(method);
+        if purpose == Purpose::Cancel {
+            self.cancelled = Some(self.turn);
+        }
+        let Some(at) = self.find_call(method, params, purpose) else { return self.unrecorded(id, method, purpose) };
+        if !self.is_as_recorded(at, params) {
+            self.pending.extend(id.map(str::to_owned));
+            return self.refuse_call(at, method, params);
+        }
+        self.done[at] = true;
+        if let Some(id) = id {
+            self.ids.insert(at, id.to_owned());
+            self.pending.push(id.to_owned());
+        }
+        if purpose == Purpose::Prompt && !self.is_timing(at) {
+            self.turn = self.plan.steps[at].turn;
+            self.passed_over = self.passed_over.max(at);
+        }
+    }
+
+    /// Learns what the calls that open a session say about this machine.
+    fn learn(&mut self, method: &str, params: &str) {
+        let opens = method.starts_with("session/") || method == "POST /api/v1/sessions";
+        let Some(params) = Some(params).filter(|_| opens).and_then(|text| serde_json::from_str::<Value>(text).ok())
+        else {
+            return;
+        };
+        if let Some(work_dir) = params["cwd"].as_str().or_else(|| params["metadata"]["cwd"].as_str()) {
+            self.places.set_work_dir(work_dir);
+            if self.redactor.is_some() {
+                self.redactor = self.places.redactor();
+            }
+        }
+        if let Some(tools) = ToolsServer::of(&params["mcpServers"]) {
+            self.tools = Some(tools);
+        }
+    }
+
+    /// Returns the step of the recording for a call.
+    fn find_call(&self, method: &str, params: &str, purpose: Purpose) -> Option<usize> {
+        let mut calls = self.plan.calls().filter(|(at, call)| !self.done[*at] && call.method == method);
+        if matches!(purpose, Purpose::Cancel | Purpose::Steer | Purpose::Withdraw) {
+            return calls.find(|(at, _)| self.plan.steps[*at].turn == self.turn).map(|(at, _)| at);
+        }
+        // A steer of Kimi Code's server looks like a prompt.
+        let is_in_turn = |at: usize| self.plan.steps[at].turn == self.turn;
+        let mut steers = Vec::new();
+        for (at, call) in calls {
+            if !call.is_timing() {
+                let is_steer = |steer: &&usize| self.next != at && self.equals(**steer, params);
+                return steers.iter().find(is_steer).copied().or(Some(at));
+            }
+            if is_in_turn(at) {
+                steers.push(at);
+            }
+        }
+        steers.first().copied()
+    }
+
+    /// Compares a call with the recorded one, if calls are compared.
+    fn is_as_recorded(&self, at: usize, params: &str) -> bool {
+        let Some(call) = self.call(at) else { return false };
+        if self.mode == Mode::Replay || call.is_opening || call.purpose == Purpose::Close {
+            return true;
+        }
+        let is_next = call.is_timing() || self.first_awaited_call().is_none_or(|first| first >= at);
+        let is_bare = matches!(call.purpose, Purpose::Cancel | Purpose::Withdraw);
+        is_next && (is_bare || self.equals(at, params))
+    }
+
+    fn refuse_call(&mut self, at: usize, method: &str, params: &str) {
+        let first = self.first_awaited_call().filter(|first| *first < at && !self.is_timing(at));
+        if let Some(expected) = first.and_then(|first| self.call(first)) {
+            let text = format!("expected a call of `{}`, got one of `{method}`", expected.method);
+            return self.fail(self.turn_of(first), &text);
+        }
+        let Some(call) = self.call(at) else { return };
+        let found = difference(&value(&call.params), &self.redacted(params));
+        let text = found.map_or_else(String::new, |found| found.to_string());
+        self.fail(self.turn_of(Some(at)), &format!("`{method}`: {text}"));
+    }
+
+    fn unrecorded(&mut self, id: Option<&str>, method: &str, purpose: Purpose) {
+        let is_different =
+            self.mode == Mode::Verify && self.is_open() && !matches!(purpose, Purpose::Close | Purpose::Withdraw);
+        let count = self.plan.prompts;
+        let text = match purpose {
+            Purpose::Prompt => format!(
+                "the recording has {count} prompt{}; this is one more: record the session again",
+                if count == 1 { "" } else { "s" }
+            ),
+            _ => format!("the recording has no such call of `{method}` here; record the session again"),
+        };
+        if is_different {
+            self.pending.extend(id.map(str::to_owned));
+            let turn = self.turn + u64::from(purpose == Purpose::Prompt);
+            let text = if purpose == Purpose::Prompt { text } else { format!("`{method}`: {text}") };
+            return self.fail(turn, &text);
+        }
+        let Some(id) = id else { return };
+        let line = match purpose {
+            Purpose::Cancel | Purpose::Close => jsonrpc::answer(id, &json!({})),
+            Purpose::Prompt | Purpose::Steer => jsonrpc::refusal(id, &failure(FAILED, &text)),
+            Purpose::Other | Purpose::Withdraw => jsonrpc::refusal(id, &failure(METHOD_NOT_FOUND, &text)),
+        };
+        self.actions.push_back(Action::Write(line));
+    }
+
+    fn answered(&mut self, id: &str, line: &str) {
+        let mut steps = self.plan.steps.iter().enumerate();
+        let found = steps.find_map(|(at, step)| match &step.kind {
+            StepKind::Answer { id: of, name, message } if of == id && !self.done[at] => Some((at, name, message)),
+            _ => None,
+        });
+        // The agent of the recording had withdrawn a request without an answer.
+        let Some((at, name, message)) = found else { return };
+        if self.mode == Mode::Verify {
+            let (expected, got) = (outcome(&value(message)), outcome(&self.redacted(line)));
+            if let Some(found) = difference(&expected, &got) {
+                let text = format!("answer to `{name}`: {found}");
+                return self.fail(self.turn_of(Some(at)), &text);
+            }
+        }
+        self.done[at] = true;
+    }
+
+    // --- output ---
+
+    /// Performs the steps of the agent that nothing of the program is missing for.
+    fn advance(&mut self) {
+        self.send_deferred();
+        while !self.is_over {
+            let Some(step) = self.plan.steps.get(self.next) else { break };
+            let is_done = match &step.kind {
+                StepKind::Call(call) => self.done[self.next] || call.is_timing() || self.next < self.passed_over,
+                StepKind::Answer { .. } => self.done[self.next] || self.cancelled == Some(step.turn),
+                StepKind::Line(line) => {
+                    let waits = line.awaits.is_some_and(|cancel| !self.done[cancel]);
+                    if !waits {
+                        self.send_or_defer(self.next);
+                    }
+                    !waits
+                }
+                StepKind::ToolCall { id, name, arguments } => {
+                    let (id, name, arguments) = (id.clone(), name.clone(), arguments.clone());
+                    self.call_tool(id, name, arguments);
+                    true
+                }
+                StepKind::ToolResult { .. } => self.takes_tool_result(self.next),
+                StepKind::Close => self.is_closing(),
+            };
+            if !is_done {
+                break;
+            }
+            self.next += 1;
+        }
+        if self.next == self.plan.steps.len()
+            && !self.is_over
+            && let Some(exit) = self.plan.exit.clone()
+        {
+            self.exit(exit);
+        }
+    }
+
+    fn send_deferred(&mut self) {
+        let (ready, waiting) = std::mem::take(&mut self.deferred).into_iter().partition(|at| self.has_caller(*at));
+        self.deferred = waiting;
+        for at in ready {
+            self.send(at);
+        }
+    }
+
+    fn send_or_defer(&mut self, at: usize) {
+        if self.has_caller(at) { self.send(at) } else { self.deferred.push(at) }
+    }
+
+    /// Returns whether a message is not the answer to a call that has not come.
+    fn has_caller(&self, at: usize) -> bool {
+        self.line(at).and_then(|line| line.answers).is_none_or(|call| self.done[call])
+    }
+
+    fn send(&mut self, at: usize) {
+        let Some(line) = self.line(at) else { return };
+        let mut text = self.places.fill(&line.text);
+        if let Some(id) = line.answers.and_then(|call| self.ids.get(&call)) {
+            text = with_id(&text, id);
+            let id = id.clone();
+            self.pending.retain(|pending| *pending != id);
+        }
+        if let (Some(recorded), Some(own)) = (&self.plan.nonce, &self.nonce) {
+            text = text.replace(recorded, own);
+        }
+        text.push('\n');
+        self.actions.push_back(Action::Write(text.into_bytes()));
+    }
+
+    fn call_tool(&mut self, id: String, name: String, arguments: Option<Value>) {
+        let arguments = arguments.map(|arguments| value(&self.places.fill(&arguments.to_string())));
+        match self.tools.clone() {
+            Some(server) => self.actions.push_back(Action::CallTool { id, name, arguments, server }),
+            None => {
+                let reason = "the program has no tools now".to_owned();
+                self.tool_answers.insert(id, ToolAnswer::Failed(reason));
+            }
+        }
+    }
+
+    /// Takes the result of a tool, if it has come.
+    fn takes_tool_result(&mut self, at: usize) -> bool {
+        let StepKind::ToolResult { id, name, result } = &self.plan.steps[at].kind else { return true };
+        let Some(expected) = result else {
+            self.actions.push_back(Action::WithdrawTool(id.clone()));
+            return true;
+        };
+        let Some(answer) = self.tool_answers.get(id) else { return false };
+        if self.mode == Mode::Verify {
+            let expected = self.recorded_result(expected);
+            let got = match answer {
+                ToolAnswer::Result(result) => self.redacted(&shown_result(result).to_string()),
+                ToolAnswer::Failed(reason) => json!({"error": reason}),
+            };
+            if let Some(found) = difference(&expected, &got) {
+                let text = format!("result of the tool `{name}`: {found}");
+                self.fail(self.turn_of(Some(at)), &text);
+            }
+        }
+        true
+    }
+
+    /// Returns a recorded result of a tool as MCP shows it.
+    fn recorded_result(&self, result: &Value) -> Value {
+        let mut texts = Vec::new();
+        let message = result["message"].as_str().filter(|message| !message.is_empty());
+        texts.extend(message.map(Value::from));
+        match &result["output"] {
+            Value::String(text) if text.is_empty() && !texts.is_empty() => {}
+            Value::Array(parts) => texts.extend(parts.iter().filter_map(|part| {
+                part.get("text").or_else(|| part.get("think")).filter(|text| text.is_string()).cloned()
+            })),
+            output => texts.push(output.clone()),
+        }
+        json!({"is_error": result["is_error"] == true, "output": texts})
+    }
+
+    /// Returns whether the program closes the session: the input has ended, or a later call of the closing has come.
+    fn is_closing(&self) -> bool {
+        self.is_ended || self.done[self.next..].iter().any(|done| *done)
+    }
+
+    // --- ends ---
+
+    /// Fails if the program has left out something of the recording.
+    fn check_missing(&mut self) {
+        let close = self.plan.steps.iter().position(|step| matches!(step.kind, StepKind::Close));
+        let end = close.unwrap_or(self.plan.steps.len());
+        let is_awaited = |cancel: usize| {
+            let mut lines = (self.next..end).filter_map(|at| self.line(at));
+            lines.any(|line| line.awaits == Some(cancel))
+        };
+        let missing = (0..end).filter(|at| !self.done[*at]).find_map(|at| match &self.plan.steps[at].kind {
+            StepKind::Call(call) if call.purpose == Purpose::Close => None,
+            StepKind::Call(call) if call.is_timing() && !is_awaited(at) && call.purpose != Purpose::Steer => None,
+            StepKind::Call(call) => {
+                let difference = difference(&value(&call.params), &Value::Null);
+                let shown = difference.map_or_else(String::new, |found| found.to_string());
+                let shown = shown.trim_end_matches(", got null").replace("expected ", "");
+                Some((at, format!("the program never called `{}`: expected {shown}", call.method)))
+            }
+            StepKind::Answer { .. } if self.cancelled == Some(self.turn_of(Some(at))) => None,
+            StepKind::Answer { name, .. } => Some((at, format!("the program never answered `{name}`"))),
+            _ => None,
+        });
+        if let Some((at, text)) = missing {
+            self.fail(self.turn_of(Some(at)), &text);
+        }
+    }
+
+    /// Ends the process, because the program differs from the recording.
+    fn fail(&mut self, turn: u64, text: &str) {
+        let place = if turn == 0 { "before the first turn".to_owned() } else { format!("turn {turn}") };
+        let text = format!("the program differs from the recording: {place}: {text}");
+        for id in std::mem::take(&mut self.pending) {
+            self.actions.push_back(Action::Write(jsonrpc::refusal(&id, &failure(FAILED, &text))));
+        }
+        self.actions.push_back(Action::Complain(text));
+        self.exit(Exit::Code(1));
+    }
+
+    fn exit(&mut self, exit: Exit) {
+        self.is_over = true;
+        self.actions.push_back(Action::Exit(exit));
+    }
+
+    // --- the recording ---
+
+    fn call(&self, at: usize) -> Option<&Call> {
+        match &self.plan.steps.get(at)?.kind {
+            StepKind::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    fn line(&self, at: usize) -> Option<&Line> {
+        match &self.plan.steps.get(at)?.kind {
+            StepKind::Line(line) => Some(line),
+            _ => None,
+        }
+    }
+
+    fn is_timing(&self, at: usize) -> bool {
+        self.call(at).is_some_and(Call::is_timing)
+    }
+
+    /// Returns whether all calls that open the session have come.
+    fn is_open(&self) -> bool {
+        self.plan.calls().filter(|(_, call)| call.is_opening).all(|(at, _)| self.done[at])
+    }
+
+    /// Returns the first call that the program has not made, of those with a fixed place.
+    fn first_awaited_call(&self) -> Option<usize> {
+        let mut calls = self.plan.calls();
+        calls.find(|(at, call)| !self.done[*at] && !call.is_timing() && !call.is_opening).map(|(at, _)| at)
+    }
+
+    fn turn_of(&self, at: Option<usize>) -> u64 {
+        at.and_then(|at| self.plan.steps.get(at)).map_or(self.turn, |step| step.turn)
+    }
+
+    fn equals(&self, at: usize, params: &str) -> bool {
+        let Some(call) = self.call(at) else { return false };
+        call.params == params || difference(&value(&call.params), &self.redacted(params)).is_none()
+    }
+
+    /// Returns JSON with placeholders, as a recording has it.
+    fn redacted(&self, text: &str) -> Value {
+        let made = if self.redactor.is_none() { self.places.redactor() } else { None };
+        match self.redactor.as_ref().or(made.as_ref()) {
+            Some(redactor) => serde_json::from_slice(&redactor.redacted(text.as_bytes())).unwrap_or_default(),
+            None => value(text),
+        }
+    }
+}
+
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn failure(code: i64, message: &str) -> RpcFailure {
+    RpcFailure { code, message: message.to_owned(), data: None }
+}
+
+/// Returns the result or the error of an answer.
+fn outcome(answer: &Value) -> Value {
+    answer.get("result").or_else(|| answer.get("error").filter(|error| !error.is_null())).cloned().unwrap_or_default()
+}
+
+/// Returns the texts of a tool's result in MCP.
+fn shown_result(result: &Value) -> Value {
+    let content = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<_> = content.iter().filter_map(|block| block.get("text").cloned()).collect();
+    json!({"is_error": result["isError"] == true, "output": texts})
+}
+
+/// Returns a message with another id. The rest stays as it is.
+fn with_id(message: &str, id: &str) -> String {
+    let Some(old) = id_of(message) else { return message.to_owned() };
+    if id_text(old) == id_text(id) {
+        return message.to_owned();
+    }
+    // `old` is a slice of the message.
+    let start = old.as_ptr() as usize - message.as_ptr() as usize;
+    format!("{}{id}{}", &message[..start], &message[start + old.len()..])
+}
