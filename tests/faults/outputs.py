@@ -92,14 +92,18 @@ HANGS = {"answers": [{"hang": True}, None]}
 def prose() -> Iterator[Fault]:
     answers = ["It is one.", "As I said, one.", "One!"]
     turns = [[{"text": answer}] for answer in answers]
-    missing = {"pointer": "", "message": "~."}
-    seen = {"attempts": 3, "text": answers[-1], "errors": [missing], "result": {"text": answers[-1]}}
     invalid = error("output_invalid", "no valid output after 3 attempts")
-    end = (step("drain", invalid), step("result", {**invalid, "fields": seen}, fields=True), CLOSE)
-    yield Fault("`output`: prose instead of the value", "output_prose_tool", (OPEN, PROMPT, *end), turns,
-                options=shaped(COUNT))  # fmt: skip
+
+    def end(*messages: str) -> tuple[Step, ...]:
+        errors = [{"pointer": "", "message": message} for message in messages]
+        seen = {"attempts": 3, "text": answers[-1], "errors": errors, "result": {"text": answers[-1]}}
+        return (step("drain", invalid), step("result", {**invalid, "fields": seen}, fields=True), CLOSE)
+
+    uncalled, missing = "the tool `final_result` was not called", "the answer has no complete JSON value"
+    family = "`output`: prose instead of the value"
+    yield Fault(family, "output_prose_tool", (OPEN, PROMPT, *end(uncalled, missing)), turns, options=shaped(COUNT))
     for protocol, (title, options) in PROTOCOLS.items():
-        yield Fault(f"{title}`output`: prose instead of the value", f"output_prose_{protocol}", (OPEN, asked(), *end),
+        yield Fault(f"{title}{family}", f"output_prose_{protocol}", (OPEN, asked(), *end(missing)),
                     script(protocol, turns), options=options)  # fmt: skip
 
 

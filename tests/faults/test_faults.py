@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.trace import Line
 
-from faults import ends, lines, squeeze, starts, table
+from faults import ends, lines, outputs, squeeze, starts, table
 from faults.fault import CLOSE, DRAIN, NEXT, OPEN, PROMPT, Fault, cleaned, error, step
 
 DIED = error("agent_exited", "^the agent was ended by SIGKILL", signal="SIGKILL")
@@ -96,7 +97,13 @@ def test_limit_leaves_wanted_descriptors_free() -> None:
         assert len(set(range(limit)) - used) == free
 
 
+def test_fetched_schema_is_reported() -> None:
+    assert not list(outputs.contacted())
+    socket.create_connection(outputs.listener().getsockname()).close()
+    assert len(list(outputs.contacted())) == 1
+
+
 def test_fault_names_are_unique() -> None:
-    names = [fault.name for fault in [*ends.faults(), *lines.faults(), *starts.faults()]]
+    names = [fault.name for module in (ends, lines, outputs, starts) for fault in module.faults()]
     assert len(names) == len(set(names))
     assert len(NEXT) == len(AFTER)

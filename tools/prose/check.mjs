@@ -27,7 +27,7 @@ for (const [example, message] of examples) {
 
 const tracked = execFileSync("git", ["ls-files"], { cwd: root, encoding: "utf8" }).trim().split("\n");
 const pages = tracked.filter((path) => path.endsWith(".md"));
-const sources = tracked.filter((path) => /\.(rs|py|m?ts|[cm]?js|sh|toml|yml)$|Makefile$/.test(path));
+const sources = tracked.filter((path) => /\.(rs|py|m?tsx?|[cm]?js|sh|toml|yml)$|Makefile$/.test(path));
 
 const results = await linter.lintFiles(pages.map((path) => join(root, path)));
 const formatter = await loadLinterFormatter({ formatterName: "unix" });

@@ -431,6 +431,8 @@ class BudgetExceeded(KimiAgentError):
 class OutputInvalid(KimiAgentError):
     """The turn has no valid value of `output` after all attempts. If the last one was a call, the turn is cancelled.
 
+    If a validator of the type raised an unexpected exception, that is the `__cause__` of the error from `Turn.result`.
+
     >>> try:
     ...     result = await session.prompt("Count the files", output=int).result()
     ... except OutputInvalid as error:

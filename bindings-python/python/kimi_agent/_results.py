@@ -111,6 +111,10 @@ class OutputError:
         return f"{self.pointer}: {self.message}" if self.pointer else self.message
 
 
+def _no_value() -> None:
+    """The value of a result without one."""
+
+
 @dataclass(frozen=True)
 class PromptResult(Generic[T_co]):
     """The outcome of a turn. `Turn.result` returns it.
@@ -135,7 +139,7 @@ class PromptResult(Generic[T_co]):
     """The approvals that were rejected, in order, at most 1,000."""
     handler_failures: list[HandlerFailure] = field(default_factory=list)
     """The handlers that failed during the turn, in order, at most 1,000."""
-    output: T_co | None = None
+    output: T_co | None = field(default_factory=_no_value)
     """The value of the option `output`, of its type. None without the option, and if the turn was cancelled or reached
     its limit of steps before it had a value. `raise_for_status` raises for these, so that its result has a value. In
     the result of an error it is plain JSON."""
@@ -165,6 +169,9 @@ if TYPE_CHECKING:
         """A result whose turn has finished, for type checkers: its `output` is not None."""
 
         output: T_co
+
+else:
+    FinishedResult = PromptResult
 
 
 def value_of(outcome: dict[str, Any], check: OutputCheck | None) -> Any:

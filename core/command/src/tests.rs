@@ -74,5 +74,4 @@ fn problems_have_exit_codes() {
     assert_eq!(ran(&["inspect", "/no/such/run.jsonl"]), 1);
     assert_eq!(ran(&["inspect"]), 2);
     assert_eq!(ran(&["inspekt"]), 2);
-    assert_eq!(ran(&["completions", "bash"]), 0);
 }

@@ -156,6 +156,8 @@ fn wrong_values_are_named() {
         ("idle_timeout", new().idle_timeout(Duration::ZERO), "longer than 0"),
         ("turn_timeout", new().turn_timeout(Duration::MAX), "at most ten years"),
         ("session_budget", new().session_budget(crate::Budget::new()), "set at least one of `tokens`"),
+        ("record", new().record(""), "it is empty"),
+        ("redact", new().redact(["a", "("]), "item 2: \"(\" is not a regular expression"),
         ("max_line_bytes", new().max_line_bytes(0), "at least 1024 bytes, got 0"),
         ("event_buffer_bytes", new().event_buffer_bytes(1023), "at least 1024 bytes, got 1023"),
     ];
@@ -191,6 +193,7 @@ fn json_is_read_in_both_namings() {
         "extra_args": ["--x"], "read_session_files": false, "dialect": "1.9", "handshake_timeout": 1.5, "cancel_timeout": 2, "close_timeout": 3,
         "idle_timeout": 4, "turn_timeout": 0.001, "max_line_bytes": 2048, "event_buffer_bytes": 4096,
         "session_budget": {"steps": 3}, "output": {"schema": {"type": "object"}},
+        "record": "run.jsonl", "redact": ["ACME-[0-9]+"],
     });
     let options = session_options(plain(snake.clone()), Naming::Snake).unwrap();
     assert_eq!(options.executable, Some(["python3", "x.py"].into()));
