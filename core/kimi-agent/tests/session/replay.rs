@@ -12,7 +12,7 @@ struct Recorded {
     dialect: &'static str,
 }
 
-/// What a program saw: the events of each turn, and how the turn ended.
+/// The view of a program: the events of each turn, and how the turn ended.
 type Seen = Vec<(Vec<Value>, Value)>;
 
 impl Recorded {
