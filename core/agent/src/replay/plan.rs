@@ -84,8 +84,8 @@ pub(super) struct Line {
     pub(super) text: String,
     /// The call that it answers.
     pub(super) answers: Option<usize>,
-    /// The cancel that caused it.
-    pub(super) awaits: Option<usize>,
+    /// The cancels and steers that caused it.
+    pub(super) awaits: Vec<usize>,
 }
 
 /// The purpose of a call of the SDK.
@@ -142,30 +142,48 @@ impl Plan {
         })
     }
 
-    /// Notes which messages of the agent end a turn because it was cancelled.
+    /// Notes which messages of the agent wait for a cancel or a steer: the end of a turn that was cancelled, and what
+    /// follows from a steer.
     fn find_causes(&mut self) {
-        let cancels = self.calls().filter(|(_, call)| call.purpose == Purpose::Cancel);
-        for at in cancels.map(|(at, _)| at).collect::<Vec<_>>() {
+        let causes = self.calls().filter(|(_, call)| matches!(call.purpose, Purpose::Cancel | Purpose::Steer));
+        for (at, is_steer) in causes.map(|(at, call)| (at, call.purpose == Purpose::Steer)).collect::<Vec<_>>() {
             let prompts = || self.calls().filter(|(_, call)| call.purpose == Purpose::Prompt).map(|(prompt, _)| prompt);
             let Some(prompt) = prompts().filter(|prompt| *prompt < at).last() else { continue };
             let end = prompts().find(|prompt| *prompt > at).unwrap_or(self.steps.len());
-            let ends = |step: &Step| match &step.kind {
-                StepKind::Line(line) => turn_end(line, prompt),
-                _ => None,
+            let has_effect = |line: &Line| match is_steer {
+                true => line.answers == Some(at) && is_success(&line.text),
+                false => turn_end(line, prompt) == Some(true),
             };
-            let scope = at + 1..end;
-            if !self.steps[scope.clone()].iter().any(|step| ends(step) == Some(true)) {
+            let mut lines = self.steps[at + 1..end].iter().filter_map(Step::line);
+            if !lines.any(has_effect) {
                 continue;
             }
-            for step in &mut self.steps[scope] {
-                if ends(step).is_some()
-                    && let StepKind::Line(line) = &mut step.kind
-                {
-                    line.awaits.get_or_insert(at);
-                }
+            let waits = |line: &Line| turn_end(line, prompt).is_some() || is_steer && is_steer_input(line);
+            for line in self.steps[at + 1..end].iter_mut().filter_map(Step::line_mut).filter(|line| waits(line)) {
+                line.awaits.push(at);
             }
         }
     }
+}
+
+impl Step {
+    pub(super) fn line(&self) -> Option<&Line> {
+        if let StepKind::Line(line) = &self.kind { Some(line) } else { None }
+    }
+
+    fn line_mut(&mut self) -> Option<&mut Line> {
+        if let StepKind::Line(line) = &mut self.kind { Some(line) } else { None }
+    }
+}
+
+fn is_success(answer: &str) -> bool {
+    matches!(jsonrpc::parse(answer.as_bytes()), Message::Response { outcome: Ok(_), .. })
+}
+
+/// Returns whether the agent shows the text of a steer.
+fn is_steer_input(line: &Line) -> bool {
+    line.text.contains("\"SteerInput\"")
+        && serde_json::from_str::<Value>(&line.text).is_ok_and(|message| message["params"]["type"] == "SteerInput")
 }
 
 /// Returns `None` if a message does not end the turn of this prompt, and otherwise whether it says that the turn was
@@ -295,7 +313,7 @@ impl Builder {
             }
             _ => {}
         }
-        self.push(StepKind::Line(Line { text, answers, awaits: None }));
+        self.push(StepKind::Line(Line { text, answers, awaits: Vec::new() }));
     }
 
     /// Adds the first call of a session that shared its process: another session had made the call.

@@ -328,3 +328,50 @@ fn paths_are_escaped_at_their_depth() {
     let inner: Value = serde_json::from_str(filled["arguments"].as_str().unwrap()).unwrap();
     assert_eq!(inner["command"], r"dir C:\a");
 }
+
+#[test]
+fn effects_of_steer_wait_for_it() {
+    let steered = json!({"jsonrpc": "2.0", "method": "event", "params": {"type": "SteerInput", "payload": {}}});
+    let entries = [
+        opened(),
+        turn(1),
+        sdk(call("p", "prompt", json!({}))),
+        agent(event("a")),
+        sdk(call("s", "steer", json!({"user_input": "left"}))),
+        agent(event("b")),
+        agent(answer("s", json!({"status": "steered"}))),
+        agent(steered.clone()),
+        agent(answer("p", json!({"status": "finished"}))),
+    ];
+    let mut played = Played::new(Mode::Verify, &entries);
+    assert_eq!(played.send(call("1", "prompt", json!({}))), [event("a"), event("b")]);
+    let rest = [answer("2", json!({"status": "steered"})), steered, answer("1", json!({"status": "finished"}))];
+    assert_eq!(played.send(call("2", "steer", json!({"user_input": "left"}))), rest);
+    assert_eq!(played.end(), Vec::<Value>::new());
+    assert!(played.complaints.is_empty());
+}
+
+#[test]
+fn steer_of_web_is_no_prompt() {
+    let post = |id: &str, text: &str| call(id, "POST /api/v1/sessions/s/prompts", json!({"content": text}));
+    let steer = json!({"time": 0, "type": "call", "call": "steer", "turn": 1});
+    let ended = json!({"jsonrpc": "2.0", "method": "turn.ended", "params": {"payload": {"reason": "completed"}}});
+    let entries = [
+        opened(),
+        turn(1),
+        sdk(post("p", "one")),
+        agent(event("a")),
+        steer,
+        sdk(post("s", "left")),
+        agent(answer("s", json!({"status": "queued"}))),
+        agent(ended.clone()),
+        turn(2),
+        sdk(post("q", "two")),
+        agent(event("b")),
+    ];
+    let mut played = Played::new(Mode::Verify, &entries);
+    assert_eq!(played.send(post("1", "one")), [event("a")]);
+    assert_eq!(played.send(post("2", "left")), [answer("2", json!({"status": "queued"})), ended]);
+    assert_eq!(played.send(post("3", "two")), [event("b")]);
+    assert!(played.complaints.is_empty());
+}

@@ -456,3 +456,48 @@ async fn tools_are_called_over_mcp() {
     assert!(error.contains(r#"turn 1: result of the tool `add`: expected "3", got "4" at /output/0"#), "{error}");
     session.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn recordings_of_python_are_played() {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
+    for dialect in ["wire", "legacy", "acp", "kimi-web"] {
+        let file = recordings.join(dialect).with_extension("jsonl");
+        for agent in [replayed_agent(&file), replayed_agent(&file).verify()] {
+            let options = SessionOptions::new().executable(agent);
+            let options = match dialect {
+                "legacy" => options.yolo(true),
+                _ => options.on_approval(|_| async { Ok(Approval::Approve) }),
+            };
+            let session = options.start().await.unwrap();
+            for (prompt, text) in [("List the files", "There is a.txt."), ("Thanks", "Bye.")] {
+                assert_eq!(session.prompt(prompt).unwrap().result().await.unwrap().text, text, "{dialect}");
+            }
+            session.close().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn steer_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let agent = scripted_agent(json!([[{"text": "a"}, {"wait_steer": true}, {"text": "{{steer}}"}]]));
+    let replayed = replayed_agent(&file).verify();
+    let mut seen = Vec::new();
+    for options in [SessionOptions::new().executable(&agent).record(&file), SessionOptions::new().executable(&replayed)]
+    {
+        let session = options.start().await.unwrap();
+        let mut turn = session.prompt("go").unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = turn.next().await {
+            let event = event.unwrap();
+            if events.is_empty() && event.type_name() == "ContentPart" {
+                turn.steer("left").await.unwrap();
+            }
+            events.extend((event.type_name() == "ContentPart").then(|| json!(event)));
+        }
+        session.close().await.unwrap();
+        seen.push(events);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
