@@ -29,6 +29,9 @@ NEWEST_PYTHON := 3.14
 PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core' '*.toml' Cargo.lock)
 NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core' '*.toml' Cargo.lock)
 
+# The page of the inspector, at the place from which cargo takes it into the packages.
+INSPECTOR := core/command/inspector.html
+
 say = @printf '\n=== %s\n' "$(1)"
 
 .PHONY: help
@@ -58,14 +61,14 @@ $(DIST)/%: MODE := --release
 $(DIST)/%: SCRIPT := build
 $(PACKAGES)/%: SCRIPT := build:debug
 
-%/.wheel: $(VENV)/.ready $(PY_SOURCES) tools/third_party.py
+%/.wheel: $(VENV)/.ready $(INSPECTOR) $(PY_SOURCES) tools/third_party.py
 	$(call say,Building the wheel)
 	@mkdir -p $* && rm -f $*/*.whl
 	@$(PY) tools/third_party.py
 	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $*
 	@ls -l $*/*.whl && touch $@
 
-%/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(NODE_SOURCES) tools/third_party.py
+%/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(INSPECTOR) $(NODE_SOURCES) tools/third_party.py
 	$(call say,Building the npm packages)
 	@mkdir -p $* && rm -f $*/*.tgz
 	@$(PY) tools/third_party.py
@@ -94,7 +97,6 @@ demo-picture: $(VENV)/.installed ## Writes docs/assets/demo.svg, the picture in 
 
 # --- the inspector ---
 
-INSPECTOR := inspector/dist/inspector.html
 
 inspector/node_modules/.ready: inspector/package-lock.json
 	@cd inspector && npm ci --no-audit --no-fund --loglevel=error
@@ -106,10 +108,10 @@ tests/inspector/node_modules/.ready: tests/inspector/package-lock.json
 
 $(INSPECTOR): inspector/node_modules/.ready $(shell git ls-files 'inspector')
 	$(call say,Building the inspector)
-	@cd inspector && npm run --silent build
+	@cd inspector && npm run --silent build && cp dist/inspector.html ../$@
 
 .PHONY: inspector
-inspector: $(INSPECTOR) ## Builds the page that shows recordings, inspector/dist/inspector.html.
+inspector: $(INSPECTOR) ## Builds the page that shows recordings, for the command kimi-agent.
 
 .PHONY: inspector-pictures
 inspector-pictures: $(INSPECTOR) tests/inspector/node_modules/.ready ## Writes docs/assets/inspector-*.png, the pictures in the guide.
@@ -328,16 +330,16 @@ test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, whi
 # --- packages of other systems ---
 
 .PHONY: cross
-cross: ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
+cross: $(INSPECTOR) ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
 	$(call say,Building the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py $(TARGETS)
 
 .PHONY: test-cross
-test-cross: tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
+test-cross: $(INSPECTOR) tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
 	$(call say,Trying the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(CACHE)/cross/packages $(TARGETS)
 
-$(DIST)/.sdist: $(VENV)/.ready $(PY_SOURCES) tools/third_party.py
+$(DIST)/.sdist: $(VENV)/.ready $(INSPECTOR) $(PY_SOURCES) tools/third_party.py
 	$(call say,Packing the source distribution)
 	@$(PY) tools/third_party.py
 	@$(VENV)/bin/maturin sdist --manifest-path bindings-python/Cargo.toml --out $(DIST)
@@ -538,4 +540,4 @@ fmt: $(VENV)/.ready ## Formats Rust and Python.
 
 .PHONY: clean
 clean: ## Removes build products, not what was downloaded.
-	@cargo clean -q && rm -rf $(DIST) $(PACKAGES) bindings-node/dist bindings-node/*.node inspector/dist
+	@cargo clean -q && rm -rf $(DIST) $(PACKAGES) bindings-node/dist bindings-node/*.node inspector/dist $(INSPECTOR)

@@ -19,6 +19,8 @@ done
 
 uv publish --trusted-publishing always "$folder"/*.whl "$folder"/*.tar.gz
 
+# The crate of the command contains the page of the inspector.
+make inspector
 # In the order of their dependencies; cargo waits until each can be downloaded.
 for crate in kimi-agent-protocol kimi-agent-policy kimi-agent-files kimi-agent-testing kimi-agent-client kimi-agent-command kimi-agent; do
     if cargo info --registry crates-io "$crate@$version" >/dev/null 2>&1; then

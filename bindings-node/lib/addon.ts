@@ -345,6 +345,9 @@ export declare function printable(text: string): string;
 /** Reads a policy: JSON of a path or of a mapping. Returns JSON with the policy and its warnings. */
 export declare function readPolicyJson(given: string): string;
 
+/** Runs the command `kimi-agent`, and returns its exit code. The arguments begin with the name of the program. */
+export declare function runCommand(argv: Array<string>): number;
+
 /** Runs the scripted agent on this process's stdin and stdout and returns its exit code. */
 export declare function runScriptedAgent(argv: Array<string>): number;
 

@@ -10,12 +10,11 @@ const WITHOUT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">
 
 fn main() {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    // In a published crate the page is next to this file.
-    let places = [here.join("inspector.html"), here.join("../../inspector/dist/inspector.html")];
-    for place in &places {
-        println!("cargo::rerun-if-changed={}", place.display());
-    }
-    let page = places.iter().find_map(|place| fs::read_to_string(place).ok());
+    let page = here.join("inspector.html");
+    // A file that does not exist always counts as changed.
+    let watched = if page.exists() { &page } else { &here };
+    println!("cargo::rerun-if-changed={}", watched.display());
+    let page = fs::read_to_string(&page);
     let out = env::var_os("OUT_DIR").expect("cargo sets it");
     let written = fs::write(Path::new(&out).join("inspector.html"), page.as_deref().unwrap_or(WITHOUT));
     written.expect("the folder of the build can be written");

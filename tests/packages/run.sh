@@ -51,6 +51,15 @@ holds() {
     done
 }
 
+# inspects COMMAND…: the command kimi-agent of a package makes the real page of a recording.
+inspects() {
+    local page=$scratch/page.html
+    rm -f "$page"
+    "$@" inspect "$root/tests/recordings/wire.jsonl" -o "$page" || return 1
+    [[ $(wc -c <"$page") -gt 100000 ]] || { echo "the page has $(wc -c <"$page") bytes"; return 1; }
+    grep -q '"name":"wire.jsonl"' "$page" || { echo "the recording is not in the page"; return 1; }
+}
+
 # count PATTERN FILE: how many lines match.
 count() {
     grep -cE "$1" "$2" || true
@@ -89,6 +98,7 @@ check "Python, with coroutines" prints "hello world" inside python "$new" corout
 check "Python, blocking" prints "hello world" inside python "$new" blocking.py
 check "Python, @tool without its packages" \
     prints '@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]"' inside python "$new" tool.py
+check "the command kimi-agent of the wheel" inspects "$scratch/venv/bin/kimi-agent"
 check "abi3audit: the wheel uses nothing but the stable ABI of Python 3.10" "$audit/abi3audit" --strict "$wheel"
 if [[ $(uname) == Linux ]]; then
     check "auditwheel: the wheel fits the systems that its name tells" fits_its_name "$wheel"
@@ -102,7 +112,7 @@ mkdir "$scratch/node" && cp "$programs"/*.{mjs,cjs,mts} "$scratch/node"
 tar -tzf "$tarball" >"$scratch/listing"
 check "the tarball holds what it must" holds "$scratch/listing" \
     LICENSE README.md package.json dist/index.js dist/index.mjs dist/index.d.ts dist/index.d.mts dist/wire.d.ts \
-    dist/testing.js dist/testing.mjs dist/scripted-agent.cjs
+    dist/testing.js dist/testing.mjs dist/scripted-agent.cjs dist/command.cjs
 check "the tarball holds no native file" prints 0 count "\.node$" "$scratch/listing"
 tar -tzf "$native" >"$scratch/listing"
 check "the tarball of this system holds what it must" holds "$scratch/listing" \
@@ -117,6 +127,7 @@ check "the version is the workspace's" prints "$version" node -p "require('$inst
 check "the license is the project's" cmp LICENSE "$installed/kimi-agent/LICENSE"
 check "Node, import" prints "hello world" inside node node esm.mjs
 check "Node, require" prints "hello world" inside node node commonjs.cjs
+check "the command kimi-agent of the tarball" inspects "$installed/.bin/kimi-agent"
 check "TypeScript accepts the types" inside node \
     "$tools/tsc" --strict --module nodenext --target es2022 --lib es2023,esnext.disposable \
     --types node --typeRoots "$root/bindings-node/node_modules/@types" typed.mts
@@ -132,6 +143,8 @@ size "$native"
 cargo package -q -p kimi-agent --allow-dirty --no-verify --list >"$scratch/listing"
 check "the crate holds what it must" holds "$scratch/listing" \
     LICENSE README.md Cargo.toml src/lib.rs
+cargo package -q -p kimi-agent-command --allow-dirty --no-verify --list >"$scratch/listing"
+check "the crate of the command holds its page" holds "$scratch/listing" Cargo.toml src/lib.rs inspector.html
 mkdir "$scratch/rust" && cp "$programs/main.rs" Cargo.lock "$scratch/rust"
 sed "s|@CORE@|$root/core/kimi-agent|" "$programs/Cargo.toml.in" >"$scratch/rust/Cargo.toml"
 # With the workspace's products: only what differs is compiled.
