@@ -236,10 +236,11 @@ impl Builder {
         match entry {
             Entry::Message(message) => {
                 let text = message.message.map(|message| String::from(Box::<str>::from(message)));
-                match (message.from, text.or(message.line)) {
-                    (Side::Sdk, Some(text)) => self.add_of_sdk(text),
-                    (Side::Agent, Some(text)) => self.add_of_agent(text),
-                    (_, None) => {}
+                // A line with the JSON `null` is read as none.
+                let text = text.or(message.line).unwrap_or_else(|| "null".to_owned());
+                match message.from {
+                    Side::Sdk => self.add_of_sdk(text),
+                    Side::Agent => self.add_of_agent(text),
                 }
             }
             Entry::Opened(_) => self.is_opening = false,

@@ -375,3 +375,13 @@ fn steer_of_web_is_no_prompt() {
     assert_eq!(played.send(post("3", "two")), [event("b")]);
     assert!(played.complaints.is_empty());
 }
+
+#[test]
+fn line_that_is_no_call_is_sent() {
+    let line = json!({"time": 0, "type": "message", "from": "agent", "line": "no {{work_dir}}"});
+    let entries = [sdk(call("i", "initialize", json!({}))), agent(Value::Null), line];
+    let mut player = Player::new(plan("wire", &entries).unwrap(), Mode::Replay, Places::of(&[("work_dir", "/work")]));
+    player.receive(br#"{"jsonrpc":"2.0","id":"1","method":"initialize","params":{}}"#);
+    assert_eq!(player.poll_action(), Some(Action::Write(b"null\n".to_vec())));
+    assert_eq!(player.poll_action(), Some(Action::Write(b"no /work\n".to_vec())));
+}
