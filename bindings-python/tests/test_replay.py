@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from kimi_agent import InvalidOption, RpcError, create_session
 from kimi_agent.testing import replayed_agent, scripted_agent
 
@@ -35,7 +36,7 @@ async def test_difference_is_shown(tmp_path: Path) -> None:
 
 
 async def test_unusable_recording_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="the recording .* can't be read") as caught:
+    with pytest.raises(InvalidOption, match=r"the recording .* can't be read") as caught:
         await texts(executable=replayed_agent(tmp_path / "missing.jsonl"))
     assert caught.value.option == "executable"
     with pytest.raises(InvalidOption, match='expected "replay" or "verify"'):

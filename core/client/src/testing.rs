@@ -146,7 +146,7 @@ pub struct ReplayedAgent {
 /// session.prompt("2 + 2?")?.result().await?;
 /// session.close().await?;
 ///
-/// let session = Session::builder().executable(&replayed_agent(&file)).start().await?;
+/// let session = Session::builder().executable(replayed_agent(&file)).start().await?;
 /// assert_eq!(session.prompt("2 + 2?")?.result().await?.text, "4");
 /// # session.close().await?;
 /// # Ok(()) }

@@ -58,7 +58,7 @@ fn read(path: &str) -> Result<Plan, String> {
     Plan::new(recording)
 }
 
-/// What the player waits for.
+/// An event that the player waits for.
 enum Event {
     Line(Vec<u8>),
     Eof,

@@ -22,7 +22,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// How a recording is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Whatever the program does differently is accepted, as far as possible.
+    /// Differences of the program are accepted, as far as possible.
     #[default]
     Replay,
     /// The first difference of the program fails.

@@ -14,7 +14,7 @@ const SHOWN: usize = 200;
 pub(super) struct Difference {
     /// The place, as a JSON Pointer.
     pub(super) pointer: String,
-    /// The value in the recording. `None` if it has none there.
+    /// The value in the recording. `None` if the recording has no value there.
     pub(super) expected: Option<Value>,
     pub(super) got: Option<Value>,
 }

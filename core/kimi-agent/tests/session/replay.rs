@@ -12,7 +12,7 @@ struct Recorded {
     dialect: &'static str,
 }
 
-/// What a program saw: the events of each turn, and how the turn ended.
+/// The view of a program: the events of each turn, and how the turn ended.
 type Seen = Vec<(Vec<Value>, Value)>;
 
 impl Recorded {
@@ -257,7 +257,7 @@ async fn verify_finds_missing_prompt() {
 #[tokio::test]
 async fn prompt_after_recording_fails() {
     let (_folder, file) = two_turns().await;
-    let session = program("2", true).executable(&replayed_agent(&file)).start().await.unwrap();
+    let session = program("2", true).executable(replayed_agent(&file)).start().await.unwrap();
     for (prompt, text) in [("anything", "one"), ("else", "two")] {
         assert_eq!(session.prompt(prompt).unwrap().result().await.unwrap().text, text);
     }
@@ -300,7 +300,7 @@ async fn cancel_after(session: &Session, texts: usize) -> String {
 #[tokio::test]
 async fn cancel_may_come_earlier() {
     let (_folder, file) = cancelled().await;
-    let session = program("2", true).executable(&replayed_agent(&file)).start().await.unwrap();
+    let session = program("2", true).executable(replayed_agent(&file)).start().await.unwrap();
     assert_eq!(cancel_after(&session, 1).await, "cancelled");
     assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "next");
     session.close().await.unwrap();
@@ -334,7 +334,7 @@ async fn cut_recording_is_played() {
     assert!(second > 5);
     let at = text.find(r#""second""#).unwrap();
     std::fs::write(&file, &text[..at]).unwrap();
-    let session = program("2", true).executable(&replayed_agent(&file).verify()).start().await.unwrap();
+    let session = program("2", true).executable(replayed_agent(&file).verify()).start().await.unwrap();
     assert_eq!(session.prompt("first").unwrap().result().await.unwrap().text, "one");
     session.close().await.unwrap();
 }
@@ -366,7 +366,7 @@ async fn unusable_recording_is_refused() {
         if let Some(text) = text {
             std::fs::write(&file, text).unwrap();
         }
-        let error = SessionOptions::new().executable(&replayed_agent(&file)).start().await.unwrap_err();
+        let error = SessionOptions::new().executable(replayed_agent(&file)).start().await.unwrap_err();
         assert_eq!(error.code(), "invalid_option");
         error.to_string()
     };
@@ -383,7 +383,7 @@ async fn unusable_recording_is_refused() {
 #[tokio::test]
 async fn other_dialect_is_refused() {
     let (_folder, file) = two_turns().await;
-    let options = SessionOptions::new().executable(&replayed_agent(&file)).dialect(Dialect::Acp);
+    let options = SessionOptions::new().executable(replayed_agent(&file)).dialect(Dialect::Acp);
     let error = options.start().await.unwrap_err();
     assert_eq!(error.code(), "invalid_option");
     assert!(error.to_string().starts_with("invalid option `dialect`: "), "{error}");
@@ -451,7 +451,7 @@ async fn tools_are_called_over_mcp() {
         };
         assert_eq!(of_tools(&again), of_tools(&file));
     }
-    let session = options(1).executable(&replayed_agent(&file).verify()).start().await.unwrap();
+    let session = options(1).executable(replayed_agent(&file).verify()).start().await.unwrap();
     let error = session.prompt("go").unwrap().result().await.unwrap_err().to_string();
     assert!(error.contains(r#"turn 1: result of the tool `add`: expected "3", got "4" at /output/0"#), "{error}");
     session.close().await.unwrap();
