@@ -13,7 +13,7 @@ PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
 PY := $(VENV)/bin/python
 # The crates of the core.
-CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-bridge -p kimi-agent
+CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
@@ -301,7 +301,7 @@ test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node p
 	@cd tests/bundles/next && npm test --silent
 
 # The crates that are published, in the order of their dependencies.
-CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent
+CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent-command -p kimi-agent
 
 .PHONY: test-crates
 test-crates: ## The crates as cargo would publish them, each compiled from its package; their documentation as docs.rs builds it.
