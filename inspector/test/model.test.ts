@@ -232,3 +232,11 @@ test("entries_have_a_line_each", () => {
   ]).recording.entries;
   assert.deepEqual(entries.slice(1).map(summaryOfEntry), ["prompt #3", "error #3", "line that is not JSON: oops", "decision: approval by policy", "__proto__"]);
 });
+
+test("short_lists_are_in_one_line", () => {
+  assert.deepEqual(argumentsOf('{"a": [1, "b"], "c": {"d": [1]}, "__proto__": null}'), [
+    { name: "a", text: '[1,"b"]' },
+    { name: "c", text: '{\n  "d": [\n    1\n  ]\n}' },
+    { name: "__proto__", text: "null" },
+  ]);
+});

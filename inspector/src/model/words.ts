@@ -116,13 +116,24 @@ export interface Argument {
   text: string;
 }
 
+function isScalar(value: Json): boolean {
+  return typeof value !== "object" || value === null;
+}
+
+/** Prints JSON, a short list or object in one line. */
+function shortJson(value: Json): string {
+  if (isScalar(value) || !Object.values(value ?? {}).every(isScalar)) return printJson(value);
+  const line = JSON.stringify(value);
+  return line.length <= 100 ? line : printJson(value);
+}
+
 /** Returns the arguments of a call with the text of each, or the whole text if it is not a JSON object. */
 export function argumentsOf(input: string): Argument[] | string {
   const value = parseJson(input);
   if (!isObject(value)) return input;
   return Object.keys(value).map((name) => {
     const each = value[name] ?? null;
-    return { name, text: typeof each === "string" ? each : printJson(each) };
+    return { name, text: typeof each === "string" ? each : shortJson(each) };
   });
 }
 

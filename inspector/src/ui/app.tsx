@@ -210,7 +210,7 @@ export function App({ input }: { input: Input }): JSX.Element {
     );
   };
   return (
-    <SharedContext.Provider value={{ levels, highlight: undefined }}>
+    <SharedContext.Provider value={{ levels, printing: whole, highlight: undefined }}>
       <div class={`page view-${route.view}`}>
         <Bar input={input} route={route} go={goTo} query={query} onQuery={setQuery} settings={settings} onSettings={setSettings} onHelp={() => { setHelp(true); }} />
         {view()}

@@ -64,7 +64,7 @@ function Raw({ entries, name }: { entries: Entry[]; name: string }): JSX.Element
             Line {entry.index + 1} <span class="muted">{formatOffset(entry.time)} · <Visible text={summaryOfEntry(entry)} plain /></span>
           </h4>
           <Guard>
-            <Block id={`raw.${String(entry.index)}`} text={printJson(entry.data)} kind="terminal" label={`Line ${String(entry.index + 1)} of the recording`} size="long" />
+            <Block id={`raw.${String(entry.index)}`} text={printJson(entry.data)} kind="terminal" size="long" />
           </Guard>
         </section>
       ))}

@@ -66,8 +66,8 @@ interface Props {
 }
 
 export function Diff({ id, left, right, names, title, starts, note }: Props): JSX.Element {
-  const { levels } = useShared();
-  const level = Math.min(levels.of(id), ROWS.length - 1);
+  const { levels, printing } = useShared();
+  const level = Math.min(Math.max(levels.of(id), printing ? 1 : 0), ROWS.length - 1);
   const rows = useMemo(() => sideBySide(left, right, starts), [left, right, starts?.left, starts?.right]);
   const { added, removed } = countChanges(rows);
   const folded = level > 1 ? rows : foldRows(rows);
@@ -80,28 +80,28 @@ export function Diff({ id, left, right, names, title, starts, note }: Props): JS
         <span class="plus">+{formatCount(added)}</span> <span class="minus">−{formatCount(removed)}</span>
         {note !== undefined && <span class="muted"> {note}</span>}
       </figcaption>
-      <div class="wide" tabIndex={0} role="region" aria-label="Changes side by side">
-        <table>
-          <colgroup>
-            <col class="numbers" />
-            <col />
-            <col class="numbers" />
-            <col />
-          </colgroup>
-          <thead class="hidden">
-            <tr>
-              <th colSpan={2} scope="col">{names[0]}</th>
-              <th colSpan={2} scope="col">{names[1]}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row) => (
-              <DiffRow row={row} level={level} />
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <table>
+        <caption class="hidden">Changes side by side</caption>
+        <colgroup>
+          <col class="numbers" />
+          <col />
+          <col class="numbers" />
+          <col />
+        </colgroup>
+        <thead class="hidden">
+          <tr>
+            <th colSpan={2} scope="col">{names[0]}</th>
+            <th colSpan={2} scope="col">{names[1]}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((row) => (
+            <DiffRow row={row} level={level} />
+          ))}
+        </tbody>
+      </table>
       {left !== right && added + removed === 0 && <p class="muted">Only the line feed at the end differs.</p>}
+      {printing && shown.length < folded.length && <p class="muted">The rest is not shown: {formatCounted(folded.length - shown.length, "more row")}.</p>}
       {more && level < ROWS.length - 1 && (
         <button
           type="button"

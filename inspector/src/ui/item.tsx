@@ -47,7 +47,7 @@ function Turn({ item }: { item: TurnItem }): JSX.Element {
         <section class="attached">
           <h4>Output</h4>
           <div>
-            <Block id={`${String(item.id)}.output`} text={printJson(output)} kind="terminal" label="Structured output" size="short" />
+            <Block id={`${String(item.id)}.output`} text={printJson(output)} kind="terminal" size="short" />
           </div>
         </section>
       )}
@@ -102,8 +102,8 @@ function Note({ item }: { item: NoteItem }): JSX.Element {
   const kind = item.title.startsWith("Line ") ? "terminal" : "prose";
   return (
     <>
-      {item.text !== "" && <Block id={`${id}.text`} text={item.text} kind={kind} label="Text" />}
-      {item.data !== undefined && item.data !== null && <Block id={`${id}.data`} text={printJson(item.data)} kind="terminal" label="Data" size="short" />}
+      {item.text !== "" && <Block id={`${id}.text`} text={item.text} kind={kind} />}
+      {item.data !== undefined && item.data !== null && <Arguments id={`${id}.data`} input={printJson(item.data)} />}
     </>
   );
 }

@@ -13,7 +13,7 @@ import { Block, Visible } from "./text";
 /** An image that the page contains. Of other media only the address is shown, as text. */
 function Media({ id, part }: { id: string; part: Json }): JSX.Element {
   const url = mediaUrl(part);
-  if (url === undefined) return <Block id={id} text={printJson(part)} label="Content part" kind="terminal" />;
+  if (url === undefined) return <Block id={id} text={printJson(part)} kind="terminal" />;
   if (textOf(part, "type") === "image_url" && isShownImage(url)) {
     return (
       <figure class="image">
@@ -28,21 +28,21 @@ function Media({ id, part }: { id: string; part: Json }): JSX.Element {
   return (
     <div class="address">
       <p class="muted">Not shown: {type === undefined ? "the recording has only the address." : `the inspector does not show ${type}.`}</p>
-      <Block id={id} text={url} label="Address" size="short" />
+      <Block id={id} text={url} size="short" />
     </div>
   );
 }
 
 /** A text, or a list of content parts. */
 export function Content({ id, content, kind }: { id: string; content: Json | undefined; kind: "prose" | "terminal" }): JSX.Element | null {
-  if (typeof content === "string") return content === "" ? null : <Block id={id} text={content} kind={kind} label="Text" />;
+  if (typeof content === "string") return content === "" ? null : <Block id={id} text={content} kind={kind} />;
   if (!Array.isArray(content)) return null;
   return (
     <>
       {content.map((part, at) => {
         const text = typeof part === "string" ? part : textOf(part, "text");
         const key = `${id}.${String(at)}`;
-        if (text !== undefined) return <Block id={key} text={text} kind={kind} label="Text" />;
+        if (text !== undefined) return <Block id={key} text={text} kind={kind} />;
         return <Media id={key} part={part} />;
       })}
     </>
@@ -52,7 +52,7 @@ export function Content({ id, content, kind }: { id: string; content: Json | und
 /** The arguments of a tool call. Long texts have a block of their own. */
 export function Arguments({ id, input }: { id: string; input: string }): JSX.Element | null {
   const found = argumentsOf(input);
-  if (typeof found === "string") return found.trim() === "" ? null : <Block id={id} text={found} label="Arguments" kind="terminal" size="short" />;
+  if (typeof found === "string") return found.trim() === "" ? null : <Block id={id} text={found} kind="terminal" size="short" />;
   if (found.length === 0) return null;
   return (
     <dl class="arguments">
@@ -60,7 +60,7 @@ export function Arguments({ id, input }: { id: string; input: string }): JSX.Ele
         <>
           <dt class={isLong(text) ? "long" : ""}><Visible text={name} /></dt>
           <dd>
-            {isLong(text) ? <Block id={`${id}.${String(at)}`} text={text} label={`Argument ${String(at + 1)}`} kind="terminal" size="short" /> : <code dir="ltr"><Visible text={text} /></code>}
+            {isLong(text) ? <Block id={`${id}.${String(at)}`} text={text} kind="terminal" size="short" /> : <code dir="ltr"><Visible text={text} /></code>}
           </dd>
         </>
       ))}
@@ -106,14 +106,14 @@ function DisplayBlock({ id, block }: { id: string; block: Json }): JSX.Element |
     const texts = { left: textOf(block, "old_text") ?? "", right: textOf(block, "new_text") ?? "" };
     return <Diff id={id} {...texts} names={["Before", "After"]} title={textOf(block, "path") ?? "file"} starts={starts} note={note} />;
   }
-  if (type === "shell") return <Block id={id} text={textOf(block, "command") ?? ""} label="Command" kind="terminal" />;
+  if (type === "shell") return <Block id={id} text={textOf(block, "command") ?? ""} kind="terminal" />;
   if (type === "todo") return <Todo block={block} />;
   if (type === "brief") return <Block id={id} text={textOf(block, "text") ?? ""} kind="prose" size="short" />;
   if (type === "background_task") {
     const words = ["kind", "task_id", "status", "description"].map((name) => textOf(block, name) ?? "").filter((each) => each !== "");
     return <p>Background task: <Visible text={words.join(", ")} /></p>;
   }
-  return <Block id={id} text={printJson(block)} label="Display block" kind="terminal" size="short" />;
+  return <Block id={id} text={printJson(block)} kind="terminal" size="short" />;
 }
 
 /** Whether a block shows only the command that is also an argument of the call. */

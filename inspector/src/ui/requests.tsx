@@ -102,7 +102,7 @@ function Policy({ item }: Props): JSX.Element {
         {rule === undefined ? <span class="by">by the default of the policy</span> : <>by the rule <code><Visible text={rule} /></code></>}
         {source !== undefined && <span class="muted"> (<Visible text={source} />)</span>}
       </Line>
-      {!item.tool && call && <Block id={`${String(item.id)}.policy`} text={`${textOf(call, "name") ?? ""} ${printJson(member(call, "arguments") ?? null)}`} kind="terminal" label="Tool call" size="short" />}
+      {!item.tool && call && <Block id={`${String(item.id)}.policy`} text={`${textOf(call, "name") ?? ""} ${printJson(member(call, "arguments") ?? null)}`} kind="terminal" size="short" />}
     </>
   );
 }
@@ -151,7 +151,7 @@ function Hook({ item }: Props): JSX.Element {
         <Reason item={item} />
         {typeof milliseconds === "number" && <span class="by"> after <span class="duration">{formatDuration(milliseconds / 1000)}</span></span>}
       </Line>
-      {objectOf(item.payload, "input_data") && <Block id={`${String(item.id)}.hook`} text={printJson(member(item.payload, "input_data") ?? null)} kind="terminal" label="Input of the hook" size="short" />}
+      {objectOf(item.payload, "input_data") && <Block id={`${String(item.id)}.hook`} text={printJson(member(item.payload, "input_data") ?? null)} kind="terminal" size="short" />}
     </>
   );
 }
@@ -175,7 +175,7 @@ function ProgramRequest({ item }: Props): JSX.Element {
     <>
       {!item.tool && <Arguments id={`${id}.input`} input={item.type === "ToolCallRequest" ? input : printJson(other)} />}
       <Line item={item}><Reason item={item} /></Line>
-      {!item.tool && answer !== undefined && <Block id={`${id}.answer`} text={answer} kind="terminal" label="Answer" />}
+      {!item.tool && answer !== undefined && <Block id={`${id}.answer`} text={answer} kind="terminal" />}
     </>
   );
 }

@@ -182,7 +182,7 @@ export function RunView({ run, query: text, messages, onMessages, whole, levels,
     },
   };
   return (
-    <SharedContext.Provider value={{ levels, highlight: expressionOf(query) }}>
+    <SharedContext.Provider value={{ levels, printing: whole, highlight: expressionOf(query) }}>
       <section class="top" aria-label="Summary">
         <div class="heading">
           <h1><Visible text={run.recording.name} plain /></h1>

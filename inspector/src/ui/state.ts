@@ -47,6 +47,8 @@ export function useLevels(): Levels {
 
 export interface Shared {
   levels: Levels;
+  /** Whether the page is being printed: more of long texts is shown then. */
+  printing: boolean;
   /** The words to highlight. */
   highlight: RegExp | undefined;
 }
@@ -57,6 +59,7 @@ const ALONE: Shared = {
   levels: new Levels(() => {
     // Without a page, nothing is drawn again.
   }),
+  printing: false,
   highlight: undefined,
 };
 

@@ -81,7 +81,7 @@ export function Prose({ text }: { text: string }): JSX.Element {
   return (
     <>
       {splitProse(text).map((block) => {
-        if (block.type === "code") return <pre class="code" tabIndex={0} aria-label="Code"><Visible text={block.text} /></pre>;
+        if (block.type === "code") return <pre class="code" dir="ltr"><Visible text={block.text} /></pre>;
         if (block.type === "heading") return <p class="heading" dir="auto"><InlineParts parts={splitInline(block.text)} /></p>;
         return <p dir="auto"><InlineParts parts={splitInline(block.text)} /></p>;
       })}
@@ -107,16 +107,15 @@ interface BlockProps {
   /** The key of the level, for example the id of the item and the name of the part. */
   id: string;
   text: string;
-  label?: string;
   kind?: "terminal" | "prose" | "text";
   /** How much of the text is shown at first. */
   size?: keyof typeof FIRST;
 }
 
 /** A text of any length. Its beginning is shown, and buttons show more. */
-export function Block({ id, text, label, kind = "text", size = "usual" }: BlockProps): JSX.Element {
-  const { levels } = useShared();
-  const level = Math.min(levels.of(id), LIMITS.length);
+export function Block({ id, text, kind = "text", size = "usual" }: BlockProps): JSX.Element {
+  const { levels, printing } = useShared();
+  const level = Math.min(Math.max(levels.of(id), printing ? 1 : 0), LIMITS.length);
   const [lines, characters] = LIMITS[level - 1] ?? FIRST[size];
   const shown = clip(text, lines, characters);
   return (
@@ -126,11 +125,11 @@ export function Block({ id, text, label, kind = "text", size = "usual" }: BlockP
           <Prose text={shown.text} />
         </div>
       ) : (
-        <pre class={kind} aria-label={label} tabIndex={0} dir={kind === "text" ? "auto" : "ltr"}>
+        <pre class={kind} dir={kind === "text" ? "auto" : "ltr"}>
           {kind === "terminal" ? <Terminal text={shown.text} /> : <Visible text={shown.text} />}
         </pre>
       )}
-      {shown.characters > 0 && level < LIMITS.length && (
+      {shown.characters > 0 && level < LIMITS.length && !printing && (
         <button
           type="button"
           class="more"
@@ -141,7 +140,7 @@ export function Block({ id, text, label, kind = "text", size = "usual" }: BlockP
           Show more <span class="muted">({restText(shown)})</span>
         </button>
       )}
-      {shown.characters > 0 && level === LIMITS.length && <p class="muted">The rest is not shown: {restText(shown)}.</p>}
+      {shown.characters > 0 && (level === LIMITS.length || printing) && <p class="muted">The rest is not shown: {restText(shown)}.</p>}
       {level > 0 && (
         <button
           type="button"
