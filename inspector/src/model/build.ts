@@ -39,8 +39,14 @@ const addOpened: Handle = (tree, entry, header) => {
   const name = [textOf(agent, "name"), textOf(agent, "version")].filter(Boolean).join(" ");
   const session = textOf(entry.data, "session_id");
   const protocol = `protocol ${idOf(entry.data, "protocol_version") ?? "unknown"}`;
-  const text = [name, protocol, session === undefined ? "" : `session ${session}`].filter((each) => each !== "").join(", ");
-  const item = tree.note("note", tree.scopeOf(null, entry), entry, { title: "Session opened", text, data: settingsOf(header) });
+  const text = [name, protocol, session === undefined ? "" : `session ${session}`]
+    .filter((each) => each !== "")
+    .join(", ");
+  const item = tree.note("note", tree.scopeOf(null, entry), entry, {
+    title: "Session opened",
+    text,
+    data: settingsOf(header),
+  });
   item.entries.unshift(header.index);
 };
 
@@ -116,7 +122,8 @@ const addDecision: Handle = (tree, entry) => {
   const known = requestId === undefined ? undefined : tree.requests.get(requestId);
   const tool = tree.tools.get(idOf(entry.data, "tool_call") ?? "");
   const place = tree.scopeOf(tool?.turn ?? runningTurn(tree), entry);
-  const request = known && !known.decision ? known : tree.addRequest(kind, place, entry, { type, payload: {}, requestId, tool });
+  const request =
+    known && !known.decision ? known : tree.addRequest(kind, place, entry, { type, payload: {}, requestId, tool });
   request.decision = readDecision(entry);
   request.end = entry.time;
   touch(request, entry);
@@ -128,10 +135,19 @@ const addToolCall: Handle = (tree, entry) => {
   const name = textOf(entry.data, "name") ?? "";
   const turn = runningTurn(tree);
   const tool = [...tree.tools.values()].find(
-    (each) => each.turn === turn && !each.result && each.name.endsWith(name) && !each.attached.some(({ type }) => type === "ToolCallRequest"),
+    (each) =>
+      each.turn === turn &&
+      !each.result &&
+      each.name.endsWith(name) &&
+      !each.attached.some(({ type }) => type === "ToolCallRequest"),
   );
   const payload = { name, arguments: member(entry.data, "arguments") ?? null };
-  tree.addRequest("request", tree.scopeOf(turn, entry), entry, { type: "ToolCallRequest", payload, requestId: idOf(entry.data, "id"), tool });
+  tree.addRequest("request", tree.scopeOf(turn, entry), entry, {
+    type: "ToolCallRequest",
+    payload,
+    requestId: idOf(entry.data, "id"),
+    tool,
+  });
 };
 
 const addToolResult: Handle = (tree, entry) => {
@@ -170,7 +186,10 @@ const addGap: Handle = (tree, entry) => {
 const endSession: Handle = (tree, entry) => {
   const error = objectOf(entry.data, "error");
   if (error) addError(tree, entry, null, `The session failed: ${textOf(error, "code") ?? "error"}`, error);
-  else tree.note("note", tree.scopeOf(null, entry), entry, { title: `Session ended: ${textOf(entry.data, "reason") ?? "unknown reason"}` });
+  else
+    tree.note("note", tree.scopeOf(null, entry), entry, {
+      title: `Session ended: ${textOf(entry.data, "reason") ?? "unknown reason"}`,
+    });
 };
 
 const addLine: Handle = (tree, entry) => {

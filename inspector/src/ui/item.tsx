@@ -20,7 +20,8 @@ export class Guard extends Component<{ children: ComponentChildren }, { failed: 
   }
 
   override render(): ComponentChildren {
-    if (this.state.failed) return <p class="problem">This part cannot be shown. Its raw messages are in the details.</p>;
+    if (this.state.failed)
+      return <p class="problem">This part cannot be shown. Its raw messages are in the details.</p>;
     return this.props.children;
   }
 }
@@ -33,7 +34,11 @@ export function durationOf(item: Item): string | undefined {
 function Status({ item }: { item: TurnItem }): JSX.Element {
   const status = item.status ?? "incomplete";
   const kind = status === "finished" ? "approved" : status === "failed" ? "rejected" : "pending";
-  return <span class={`chip ${kind}`}><Visible text={status.replaceAll("_", " ")} /></span>;
+  return (
+    <span class={`chip ${kind}`}>
+      <Visible text={status.replaceAll("_", " ")} />
+    </span>
+  );
 }
 
 function Turn({ item }: { item: TurnItem }): JSX.Element {
@@ -61,7 +66,8 @@ function StepTokens({ item }: { item: StepItem }): JSX.Element | null {
   const input = totalOf(usage) - usage.output;
   return (
     <span class="muted">
-      {formatShort(input)} tokens in{usage.cacheRead > 0 && <> ({formatShort(usage.cacheRead)} from the cache)</>}, {formatShort(usage.output)} out
+      {formatShort(input)} tokens in{usage.cacheRead > 0 && <> ({formatShort(usage.cacheRead)} from the cache)</>},{" "}
+      {formatShort(usage.output)} out
     </span>
   );
 }
@@ -142,7 +148,12 @@ function Title({ item }: { item: Item }): JSX.Element {
     const rest = titleOf(item).slice(item.name.length).trim();
     return (
       <>
-        <span class="name"><Visible text={item.name} /></span> <span class="summary"><Visible text={rest} /></span>
+        <span class="name">
+          <Visible text={item.name} />
+        </span>{" "}
+        <span class="summary">
+          <Visible text={rest} />
+        </span>
       </>
     );
   }

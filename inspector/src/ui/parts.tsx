@@ -27,14 +27,24 @@ function Media({ id, part }: { id: string; part: Json }): JSX.Element {
   const type = mediaTypeOf(url);
   return (
     <div class="address">
-      <p class="muted">Not shown: {type === undefined ? "the recording has only the address." : `the inspector does not show ${type}.`}</p>
+      <p class="muted">
+        Not shown: {type === undefined ? "the recording has only the address." : `the inspector does not show ${type}.`}
+      </p>
       <Block id={id} text={url} size="short" />
     </div>
   );
 }
 
 /** A text, or a list of content parts. */
-export function Content({ id, content, kind }: { id: string; content: Json | undefined; kind: "prose" | "terminal" }): JSX.Element | null {
+export function Content({
+  id,
+  content,
+  kind,
+}: {
+  id: string;
+  content: Json | undefined;
+  kind: "prose" | "terminal";
+}): JSX.Element | null {
   if (typeof content === "string") return content === "" ? null : <Block id={id} text={content} kind={kind} />;
   if (!Array.isArray(content)) return null;
   return (
@@ -52,15 +62,24 @@ export function Content({ id, content, kind }: { id: string; content: Json | und
 /** The arguments of a tool call. Long texts have a block of their own. */
 export function Arguments({ id, input }: { id: string; input: string }): JSX.Element | null {
   const found = argumentsOf(input);
-  if (typeof found === "string") return found.trim() === "" ? null : <Block id={id} text={found} kind="terminal" size="short" />;
+  if (typeof found === "string")
+    return found.trim() === "" ? null : <Block id={id} text={found} kind="terminal" size="short" />;
   if (found.length === 0) return null;
   return (
     <dl class="arguments">
       {found.slice(0, 200).map(({ name, text }, at) => (
         <>
-          <dt class={isLong(text) ? "long" : ""}><Visible text={name} /></dt>
+          <dt class={isLong(text) ? "long" : ""}>
+            <Visible text={name} />
+          </dt>
           <dd>
-            {isLong(text) ? <Block id={`${id}.${String(at)}`} text={text} kind="terminal" size="short" /> : <code dir="ltr"><Visible text={text} /></code>}
+            {isLong(text) ? (
+              <Block id={`${id}.${String(at)}`} text={text} kind="terminal" size="short" />
+            ) : (
+              <code dir="ltr">
+                <Visible text={text} />
+              </code>
+            )}
           </dd>
         </>
       ))}
@@ -81,15 +100,18 @@ const TODO_SIGNS = new Map([
 function Todo({ block }: { block: Json }): JSX.Element {
   return (
     <ul class="todo">
-      {listOf(block, "items").slice(0, 200).map((each) => {
-        const status = textOf(each, "status") ?? "";
-        return (
-          <li class={`todo-${TODO_SIGNS.has(status) ? status : "other"}`}>
-            <span aria-hidden="true">{TODO_SIGNS.get(status) ?? "·"}</span> <Visible text={textOf(each, "title") ?? ""} />
-            <span class="hidden"> ({status.replace("_", " ")})</span>
-          </li>
-        );
-      })}
+      {listOf(block, "items")
+        .slice(0, 200)
+        .map((each) => {
+          const status = textOf(each, "status") ?? "";
+          return (
+            <li class={`todo-${TODO_SIGNS.has(status) ? status : "other"}`}>
+              <span aria-hidden="true">{TODO_SIGNS.get(status) ?? "·"}</span>{" "}
+              <Visible text={textOf(each, "title") ?? ""} />
+              <span class="hidden"> ({status.replace("_", " ")})</span>
+            </li>
+          );
+        })}
     </ul>
   );
 }
@@ -104,14 +126,29 @@ function DisplayBlock({ id, block }: { id: string; block: Json }): JSX.Element |
     const starts = { left: numberOf(block, "old_start") ?? 1, right: numberOf(block, "new_start") ?? 1 };
     const note = member(block, "is_summary") === true ? "summary of the change" : undefined;
     const texts = { left: textOf(block, "old_text") ?? "", right: textOf(block, "new_text") ?? "" };
-    return <Diff id={id} {...texts} names={["Before", "After"]} title={textOf(block, "path") ?? "file"} starts={starts} note={note} />;
+    return (
+      <Diff
+        id={id}
+        {...texts}
+        names={["Before", "After"]}
+        title={textOf(block, "path") ?? "file"}
+        starts={starts}
+        note={note}
+      />
+    );
   }
   if (type === "shell") return <Block id={id} text={textOf(block, "command") ?? ""} kind="terminal" />;
   if (type === "todo") return <Todo block={block} />;
   if (type === "brief") return <Block id={id} text={textOf(block, "text") ?? ""} kind="prose" size="short" />;
   if (type === "background_task") {
-    const words = ["kind", "task_id", "status", "description"].map((name) => textOf(block, name) ?? "").filter((each) => each !== "");
-    return <p>Background task: <Visible text={words.join(", ")} /></p>;
+    const words = ["kind", "task_id", "status", "description"]
+      .map((name) => textOf(block, name) ?? "")
+      .filter((each) => each !== "");
+    return (
+      <p>
+        Background task: <Visible text={words.join(", ")} />
+      </p>
+    );
   }
   return <Block id={id} text={printJson(block)} kind="terminal" size="short" />;
 }
@@ -127,7 +164,11 @@ export function repeatsArgument(block: Json, tool: ToolItem): boolean {
 export function Display({ id, blocks, skip }: { id: string; blocks: Json[]; skip?: ReadonlySet<string> }): JSX.Element {
   return (
     <>
-      {blocks.map((block, at) => (textOf(block, "type") === "diff" && skip?.has(diffKey(block)) ? null : <DisplayBlock id={`${id}.${String(at)}`} block={block} />))}
+      {blocks.map((block, at) =>
+        textOf(block, "type") === "diff" && skip?.has(diffKey(block)) ? null : (
+          <DisplayBlock id={`${id}.${String(at)}`} block={block} />
+        ),
+      )}
     </>
   );
 }
