@@ -110,11 +110,14 @@ $(INSPECTOR): inspector/node_modules/.ready $(shell git ls-files 'inspector')
 	$(call say,Building the inspector)
 	@cd inspector && npm run --silent build && cp dist/inspector.html ../$@
 
+.PHONY: inspector-setup
+inspector-setup: $(INSPECTOR) tests/inspector/node_modules/.ready
+
 .PHONY: inspector
 inspector: $(INSPECTOR) ## Builds the page that shows recordings, for the command kimi-agent.
 
 .PHONY: inspector-pictures
-inspector-pictures: $(INSPECTOR) tests/inspector/node_modules/.ready ## Writes docs/assets/inspector-*.png, the pictures in the guide.
+inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the pictures in the guide.
 	@cd tests/inspector && npm run --silent screenshots
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
@@ -205,7 +208,7 @@ test-site: $(VENV)/.ready docs tests/site/node_modules/.ready ## The site: its l
 	@cd tests/site && npm test --silent
 
 .PHONY: test-inspector
-test-inspector: $(INSPECTOR) tests/inspector/node_modules/.ready ## The inspector: unit tests, and in a browser its content, accessibility and hostile recordings.
+test-inspector: inspector-setup ## The inspector: unit tests, and in a browser its content, accessibility and hostile recordings.
 	$(call say,Testing the inspector)
 	@cd inspector && npm test --silent
 	@cd tests/inspector && npm test --silent
@@ -503,7 +506,7 @@ lint-prose: tools/prose/node_modules/.ready ## The language of the documents, by
 	@node tools/prose/check.mjs
 
 .PHONY: lint
-lint: build lint-prose inspector/node_modules/.ready tests/inspector/node_modules/.ready ## Formatting, lints and types of all three languages.
+lint: build lint-prose inspector-setup ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
