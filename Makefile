@@ -13,7 +13,7 @@ PACKAGES := $(CACHE)/packages
 VENV := $(CACHE)/venv
 PY := $(VENV)/bin/python
 # The crates of the core.
-CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-bridge -p kimi-agent
+CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
@@ -110,11 +110,14 @@ $(INSPECTOR): inspector/node_modules/.ready $(shell git ls-files 'inspector')
 	$(call say,Building the inspector)
 	@cd inspector && npm run --silent build && cp dist/inspector.html ../$@
 
+.PHONY: inspector-setup
+inspector-setup: $(INSPECTOR) tests/inspector/node_modules/.ready
+
 .PHONY: inspector
 inspector: $(INSPECTOR) ## Builds the page that shows recordings, for the command kimi-agent.
 
 .PHONY: inspector-pictures
-inspector-pictures: $(INSPECTOR) tests/inspector/node_modules/.ready ## Writes docs/assets/inspector-*.png, the pictures in the guide.
+inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the pictures in the guide.
 	@cd tests/inspector && npm run --silent screenshots
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
@@ -205,7 +208,7 @@ test-site: $(VENV)/.ready docs tests/site/node_modules/.ready ## The site: its l
 	@cd tests/site && npm test --silent
 
 .PHONY: test-inspector
-test-inspector: $(INSPECTOR) tests/inspector/node_modules/.ready ## The inspector: unit tests, and in a browser its content, accessibility and hostile recordings.
+test-inspector: inspector-setup ## The inspector: unit tests, and in a browser its content, accessibility and hostile recordings.
 	$(call say,Testing the inspector)
 	@cd inspector && npm test --silent
 	@cd tests/inspector && npm test --silent
@@ -301,7 +304,7 @@ test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node p
 	@cd tests/bundles/next && npm test --silent
 
 # The crates that are published, in the order of their dependencies.
-CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent
+CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent-command -p kimi-agent
 
 .PHONY: test-crates
 test-crates: ## The crates as cargo would publish them, each compiled from its package; their documentation as docs.rs builds it.
@@ -503,7 +506,7 @@ lint-prose: tools/prose/node_modules/.ready ## The language of the documents, by
 	@node tools/prose/check.mjs
 
 .PHONY: lint
-lint: build lint-prose inspector/node_modules/.ready tests/inspector/node_modules/.ready ## Formatting, lints and types of all three languages.
+lint: build lint-prose inspector-setup ## Formatting, lints and types of all three languages.
 	$(call say,Linting Rust)
 	@cargo fmt --all --check
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings

@@ -1,4 +1,4 @@
-// Builds dist/inspector.html: one file with its script and style inside. Another program puts recordings into its empty element.
+// Builds dist/inspector.html: one file with its script and style. Another program puts recordings into its empty element.
 
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -30,12 +30,28 @@ function licencesOf(inputs) {
   return `<!--\nThis page contains these packages.\n\n${texts.join("\n\n").replaceAll("--", "- -")}\n-->`;
 }
 
-const common = { bundle: true, write: false, minify: true, metafile: true, target: "es2022", absWorkingDir: here, legalComments: "none", charset: "utf8" };
-const scripts = await build({ ...common, entryPoints: ["src/main.tsx"], format: "iife", jsx: "automatic", jsxImportSource: "preact" });
+const common = {
+  bundle: true,
+  write: false,
+  minify: true,
+  metafile: true,
+  target: "es2022",
+  absWorkingDir: here,
+  legalComments: "none",
+  charset: "utf8",
+};
+const scripts = await build({
+  ...common,
+  entryPoints: ["src/main.tsx"],
+  format: "iife",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+});
 const styles = await build({ ...common, entryPoints: ["src/style.css"] });
 const script = scripts.outputFiles[0].text.trim();
 const style = styles.outputFiles[0].text.trim();
-if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style)) throw new Error("The script or the style would end its element");
+if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style))
+  throw new Error("The script or the style would end its element");
 
 const policy = [
   "default-src 'none'",
@@ -53,7 +69,8 @@ const page = template.replace(/\{\{(\w+)\}\}/g, (_, name) => parts[name]);
 
 if (page.split(SLOT).length !== 2) throw new Error("The element for the recordings has to be in the page once");
 const sizes = [Buffer.byteLength(page), gzipSync(page, { level: 9 }).length];
-if (sizes[0] >= LIMIT || sizes[1] >= COMPRESSED_LIMIT) throw new Error(`The page is too large: ${sizes.join(" bytes, compressed ")} bytes`);
+if (sizes[0] >= LIMIT || sizes[1] >= COMPRESSED_LIMIT)
+  throw new Error(`The page is too large: ${sizes.join(" bytes, compressed ")} bytes`);
 mkdirSync(join(here, "dist"), { recursive: true });
 writeFileSync(join(here, "dist/inspector.html"), page);
 console.log(`dist/inspector.html: ${sizes[0]} bytes, ${sizes[1]} compressed`);

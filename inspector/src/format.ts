@@ -40,7 +40,12 @@ export function formatClock(started: string, offset = 0): string | undefined {
   const begin = Date.parse(started);
   if (Number.isNaN(begin) || !Number.isFinite(offset)) return undefined;
   const time = new Date(begin + offset * 1000);
-  return Number.isNaN(time.getTime()) ? undefined : time.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
+  return Number.isNaN(time.getTime())
+    ? undefined
+    : time
+        .toISOString()
+        .replace("T", " ")
+        .replace(/\.\d+Z$/, " UTC");
 }
 
 export function formatPercent(part: number): string {
@@ -55,7 +60,13 @@ export function formatBytes(bytes: number): string {
 
 /** Returns the first line of a text in at most `length` characters, with its white space collapsed. */
 export function excerpt(text: string, length = 120): string {
-  const line = text.slice(0, length * 8).replace(/[^\S\n]+/g, " ").trim().split("\n", 1)[0]?.trimEnd() ?? "";
+  const line =
+    text
+      .slice(0, length * 8)
+      .replace(/[^\S\n]+/g, " ")
+      .trim()
+      .split("\n", 1)[0]
+      ?.trimEnd() ?? "";
   const points = Array.from(line);
   const cut = points.length > length || text.trim().includes("\n") || text.length > length * 8;
   return points.slice(0, length).join("") + (cut ? " …" : "");

@@ -66,7 +66,7 @@ function openLevel(value: Json[] | JsonObject): Level {
 }
 
 /**
- * Prints a value with indentation. It uses no recursion, because an agent can nest values more deeply than the stack allows.
+ * Prints a value with indentation. It uses no recursion: an agent can nest values more deeply than the stack allows.
  *
  * @param value - The value.
  * @param limit - The number of characters after which the text is cut.
@@ -82,7 +82,8 @@ export function printJson(value: Json, limit = 20_000_000): string {
   const levels: Level[] = [];
   const writeValue = (each: Json): void => {
     if (typeof each !== "object" || each === null) write(JSON.stringify(each));
-    else if (Array.isArray(each) ? each.length === 0 : Object.keys(each).length === 0) write(Array.isArray(each) ? "[]" : "{}");
+    else if (Array.isArray(each) ? each.length === 0 : Object.keys(each).length === 0)
+      write(Array.isArray(each) ? "[]" : "{}");
     else {
       levels.push(openLevel(each));
       write(Array.isArray(each) ? "[" : "{");

@@ -9,7 +9,10 @@ import { readInput } from "../src/model/input";
 function lines(rows: Row[]): string[] {
   return rows.map((row) => {
     if (row.type === "fold") return `fold ${String(row.count)}`;
-    const text = (side: typeof row.left): string => (side ? `${String(side.line)}${side.parts.map((part) => (part.changed ? `[${part.text}]` : part.text)).join("")}` : "");
+    const text = (side: typeof row.left): string =>
+      side
+        ? `${String(side.line)}${side.parts.map((part) => (part.changed ? `[${part.text}]` : part.text)).join("")}`
+        : "";
     return `${row.type} ${text(row.left)}|${text(row.right)}`;
   });
 }
@@ -60,7 +63,12 @@ test("offsets_outside_give_first_or_last", () => {
 });
 
 test("diff_pairs_changed_lines", () => {
-  assert.deepEqual(lines(sideBySide("a\nb one c\nd\n", "a\nb two c\nd\ne\n")), ["same 1a|1a", "changed 2b [one] c|2b [two] c", "same 3d|3d", "added |4[e]".replace("[e]", "e")]);
+  assert.deepEqual(lines(sideBySide("a\nb one c\nd\n", "a\nb two c\nd\ne\n")), [
+    "same 1a|1a",
+    "changed 2b [one] c|2b [two] c",
+    "same 3d|3d",
+    "added |4[e]".replace("[e]", "e"),
+  ]);
 });
 
 test("diff_counts_from_given_lines", () => {
@@ -74,7 +82,9 @@ test("diff_of_new_file_adds_all", () => {
 });
 
 test("diff_of_unlike_lines_marks_whole", () => {
-  assert.deepEqual(lines(sideBySide("completely other", "something else here")), ["changed 1[completely other]|1[something else here]"]);
+  assert.deepEqual(lines(sideBySide("completely other", "something else here")), [
+    "changed 1[completely other]|1[something else here]",
+  ]);
 });
 
 test("unchanged_lines_are_folded", () => {
@@ -87,7 +97,8 @@ test("unchanged_lines_are_folded", () => {
 });
 
 test("diff_of_unlike_texts_ends", () => {
-  const text = (seed: number): string => Array.from({ length: 20_000 }, (_, at) => `${String(seed)} ${String((at * seed) % 9973)}`).join("\n");
+  const text = (seed: number): string =>
+    Array.from({ length: 20_000 }, (_, at) => `${String(seed)} ${String((at * seed) % 9973)}`).join("\n");
   const rows = sideBySide(text(3), text(7));
   assert.equal(rows.length, 20_000);
 });
@@ -109,12 +120,29 @@ for (const [name, text] of [
 test("malformed_entries_are_left_out", () => {
   const entries = [null, 1, "x", [], { type: 5 }, { type: "end", time: "now", events: "none" }];
   const { recordings } = readInput(JSON.stringify({ inspector: 1, recordings: [{ name: 1, header: [], entries }, 7] }));
-  assert.deepEqual(recordings.map(({ name }) => name), ["recording 1"]);
-  assert.deepEqual(recordings[0]?.entries.map(({ type, time }) => [type, time]), [["header", 0], ["unknown", 0], ["end", 0]]);
+  assert.deepEqual(
+    recordings.map(({ name }) => name),
+    ["recording 1"],
+  );
+  assert.deepEqual(
+    recordings[0]?.entries.map(({ type, time }) => [type, time]),
+    [
+      ["header", 0],
+      ["unknown", 0],
+      ["end", 0],
+    ],
+  );
 });
 
 test("times_never_run_back", () => {
-  const entries = [{ type: "a", time: 2 }, { type: "b", time: 1 }, { type: "c", time: 3 }];
+  const entries = [
+    { type: "a", time: 2 },
+    { type: "b", time: 1 },
+    { type: "c", time: 3 },
+  ];
   const { recordings } = readInput(JSON.stringify({ inspector: 1, recordings: [{ name: "x", header: {}, entries }] }));
-  assert.deepEqual(recordings[0]?.entries.map(({ time }) => time), [0, 2, 2, 3]);
+  assert.deepEqual(
+    recordings[0]?.entries.map(({ time }) => time),
+    [0, 2, 2, 3],
+  );
 });

@@ -9,7 +9,13 @@ type Entry = Record<string, Json>;
 
 /** An entry with an event of the agent in turn 1. */
 export function event(type: string, payload: JsonObject, { time = 0, turn = 1 } = {}): Entry {
-  return { type: "message", from: "agent", time, message: { method: "event" }, events: [{ turn, step: 1, event: { type, payload } }] };
+  return {
+    type: "message",
+    from: "agent",
+    time,
+    message: { method: "event" },
+    events: [{ turn, step: 1, event: { type, payload } }],
+  };
 }
 
 export function prompt(input: Json, { time = 0, turn = 1 } = {}): Entry {

@@ -10,11 +10,20 @@ import { argumentsOf, titleOf } from "../src/model/words";
 import { event, kinds, only, prompt, runOf, toolCall, toolResult } from "./helpers";
 
 const part = (type: string, text: string, time = 0) => event("ContentPart", { type, [type]: text }, { time });
-const subagent = (inner: { type: string; payload: Record<string, string | number | Record<string, string>> }, parent = "t1") =>
-  event("SubagentEvent", { parent_tool_call_id: parent, agent_id: "s1", subagent_type: "coder", event: inner });
+const subagent = (
+  inner: { type: string; payload: Record<string, string | number | Record<string, string>> },
+  parent = "t1",
+) => event("SubagentEvent", { parent_tool_call_id: parent, agent_id: "s1", subagent_type: "coder", event: inner });
 
 test("pieces_of_text_are_joined", () => {
-  const run = runOf([prompt("Hi"), event("StepBegin", { n: 1 }), part("think", "a"), part("think", "b"), part("text", "c", 1), part("text", "d", 2)]);
+  const run = runOf([
+    prompt("Hi"),
+    event("StepBegin", { n: 1 }),
+    part("think", "a"),
+    part("think", "b"),
+    part("text", "c", 1),
+    part("text", "d", 2),
+  ]);
   assert.deepEqual(kinds(run), ["turn", "step", "thought", "text"]);
   assert.equal(only(run, "thought").text, "ab");
   assert.deepEqual([only(run, "text").text, only(run, "text").start, only(run, "text").end], ["cd", 1, 2]);
@@ -26,7 +35,12 @@ test("text_ends_at_tool_call", () => {
 });
 
 test("tool_call_has_streamed_arguments", () => {
-  const run = runOf([prompt("Hi"), toolCall("t1", "Shell", '{"comm', { time: 1 }), event("ToolCallPart", { arguments_part: 'and": "ls"}' }), toolResult("t1", "out", { time: 3, failed: true })]);
+  const run = runOf([
+    prompt("Hi"),
+    toolCall("t1", "Shell", '{"comm', { time: 1 }),
+    event("ToolCallPart", { arguments_part: 'and": "ls"}' }),
+    toolResult("t1", "out", { time: 3, failed: true }),
+  ]);
   const tool = only(run, "tool");
   assert.deepEqual(argumentsOf(tool.input), [{ name: "command", text: "ls" }]);
   assert.deepEqual([tool.start, tool.end, isFailed(tool)], [1, 3, true]);
@@ -35,13 +49,26 @@ test("tool_call_has_streamed_arguments", () => {
 });
 
 test("arguments_come_from_the_sdk", () => {
-  const result = event("ToolResult", { tool_call_id: "t1", return_value: { is_error: false, output: "" }, tool_call: { id: "t1", name: "Bash", arguments: { command: "ls" } } });
+  const result = event("ToolResult", {
+    tool_call_id: "t1",
+    return_value: { is_error: false, output: "" },
+    tool_call: { id: "t1", name: "Bash", arguments: { command: "ls" } },
+  });
   assert.equal(only(runOf([prompt("Hi"), toolCall("t1", "Bash", ""), result]), "tool").input, '{"command":"ls"}');
 });
 
 test("repeated_ids_are_new_calls", () => {
-  const run = runOf([prompt("Hi"), toolCall("t1", "A", "{}"), toolResult("t1", "1"), toolCall("t1", "B", "{}"), toolResult("t1", "2")]);
-  assert.deepEqual(run.all.filter((item) => item.kind === "tool").map((item) => item.result?.["output"]), ["1", "2"]);
+  const run = runOf([
+    prompt("Hi"),
+    toolCall("t1", "A", "{}"),
+    toolResult("t1", "1"),
+    toolCall("t1", "B", "{}"),
+    toolResult("t1", "2"),
+  ]);
+  assert.deepEqual(
+    run.all.filter((item) => item.kind === "tool").map((item) => item.result?.["output"]),
+    ["1", "2"],
+  );
 });
 
 test("approval_belongs_to_its_call", () => {
@@ -49,12 +76,23 @@ test("approval_belongs_to_its_call", () => {
     prompt("Hi"),
     toolCall("t1", "Shell", "{}"),
     event("ApprovalRequest", { id: "r1", tool_call_id: "t1", action: "run command", description: "ls" }, { time: 1 }),
-    { type: "decision", time: 3, request: "r1", kind: "approval", by: "handler", answer: { response: "reject", feedback: "no" }, duration: 2 },
+    {
+      type: "decision",
+      time: 3,
+      request: "r1",
+      kind: "approval",
+      by: "handler",
+      answer: { response: "reject", feedback: "no" },
+      duration: 2,
+    },
     event("ApprovalResponse", { request_id: "r1", response: "reject" }, { time: 3 }),
   ]);
   const approval = only(run, "approval");
   assert.equal(approval.tool, only(run, "tool"));
-  assert.deepEqual([approval.decision?.by, approval.decision?.duration, verdictOf(approval)], ["handler", 2, "rejected"]);
+  assert.deepEqual(
+    [approval.decision?.by, approval.decision?.duration, verdictOf(approval)],
+    ["handler", 2, "rejected"],
+  );
   assert.ok(isRejected(only(run, "tool")));
   assert.deepEqual(kinds(run), ["turn", "tool"]);
   assert.deepEqual(approval.entries, [3, 4, 5]);
@@ -67,14 +105,36 @@ test("approval_without_call_stands_alone", () => {
 });
 
 test("decision_without_request_is_shown", () => {
-  const run = runOf([prompt("Hi"), toolCall("t1", "Shell", "{}"), { type: "decision", time: 1, request: "r1", kind: "approval", by: "policy", rule: "deny(rm)", tool_call: "t1", answer: { response: "reject" }, duration: 0 }]);
+  const run = runOf([
+    prompt("Hi"),
+    toolCall("t1", "Shell", "{}"),
+    {
+      type: "decision",
+      time: 1,
+      request: "r1",
+      kind: "approval",
+      by: "policy",
+      rule: "deny(rm)",
+      tool_call: "t1",
+      answer: { response: "reject" },
+      duration: 0,
+    },
+  ]);
   assert.equal(only(run, "approval").tool, only(run, "tool"));
   assert.equal(only(run, "approval").decision?.rule, "deny(rm)");
 });
 
-for (const [decision, verdict] of [["allow", "approved"], ["deny", "rejected"], ["ask", "pending"]] as const) {
+for (const [decision, verdict] of [
+  ["allow", "approved"],
+  ["deny", "rejected"],
+  ["ask", "pending"],
+] as const) {
   test(`policy_that_says_${decision}_is_${verdict}`, () => {
-    const run = runOf([prompt("Hi"), toolCall("t1", "Shell", "{}"), event("PolicyDecision", { tool_call: { id: "t1", name: "Shell" }, decision })]);
+    const run = runOf([
+      prompt("Hi"),
+      toolCall("t1", "Shell", "{}"),
+      event("PolicyDecision", { tool_call: { id: "t1", name: "Shell" }, decision }),
+    ]);
     assert.equal(verdictOf(only(run, "policy")), verdict);
     assert.equal(only(run, "policy").tool, only(run, "tool"));
   });
@@ -90,7 +150,18 @@ test("subagent_is_inside_its_call", () => {
     subagent({ type: "ContentPart", payload: { type: "text", text: "found" } }),
     toolResult("t1", "done", { time: 5 }),
   ]);
-  assert.deepEqual(run.items.map(({ kind, depth }) => [kind, depth]), [["turn", 0], ["tool", 0], ["subagent", 0], ["step", 1], ["tool", 1], ["text", 1], ["text", 0]]);
+  assert.deepEqual(
+    run.items.map(({ kind, depth }) => [kind, depth]),
+    [
+      ["turn", 0],
+      ["tool", 0],
+      ["subagent", 0],
+      ["step", 1],
+      ["tool", 1],
+      ["text", 1],
+      ["text", 0],
+    ],
+  );
   const [outer, inner] = run.all.filter((item) => item.kind === "tool");
   assert.equal(outer?.result?.["output"], "done");
   assert.equal(inner?.result, undefined);
@@ -111,7 +182,16 @@ test("turn_has_result_of_the_program", () => {
   const run = runOf([
     prompt("Hi", { time: 1 }),
     event("StepBegin", { n: 1 }, { time: 2 }),
-    { type: "turn", time: 6, turn: 1, result: { status: "cancelled", steps: 1, usage: { input_other: 1, output: 2, input_cache_read: 3, input_cache_creation: 4 } } },
+    {
+      type: "turn",
+      time: 6,
+      turn: 1,
+      result: {
+        status: "cancelled",
+        steps: 1,
+        usage: { input_other: 1, output: 2, input_cache_read: 3, input_cache_creation: 4 },
+      },
+    },
   ]);
   const turn = only(run, "turn");
   assert.deepEqual([turn.status, turn.start, turn.end, only(run, "step").end], ["cancelled", 1, 6, 6]);
@@ -119,7 +199,10 @@ test("turn_has_result_of_the_program", () => {
 });
 
 test("failed_turn_has_an_error", () => {
-  const run = runOf([prompt("Hi"), { type: "turn", time: 1, turn: 1, error: { code: "LlmServiceError", message: "busy" } }]);
+  const run = runOf([
+    prompt("Hi"),
+    { type: "turn", time: 1, turn: 1, error: { code: "LlmServiceError", message: "busy" } },
+  ]);
   assert.deepEqual([only(run, "error").title, only(run, "error").text], ["The turn failed: LlmServiceError", "busy"]);
   assert.ok(isFailed(only(run, "turn")));
 });
@@ -132,7 +215,11 @@ test("recording_without_end_is_incomplete", () => {
 
 test("hooks_are_paired_with_their_end", () => {
   const hook = { event: "PreToolUse", target: "Shell" };
-  const run = runOf([prompt("Hi"), event("HookTriggered", hook), event("HookResolved", { ...hook, action: "block", reason: "no" })]);
+  const run = runOf([
+    prompt("Hi"),
+    event("HookTriggered", hook),
+    event("HookResolved", { ...hook, action: "block", reason: "no" }),
+  ]);
   assert.equal(verdictOf(only(run, "hook")), "rejected");
 });
 
@@ -148,8 +235,41 @@ test("mcp_call_belongs_to_tool_call", () => {
 });
 
 test("context_is_computed_from_its_part", () => {
-  const run = runOf([prompt("Hi"), event("StatusUpdate", { context_usage: 0.5, max_context_tokens: 1000 }, { time: 1 }), event("StatusUpdate", { context_tokens: 700 }, { time: 2 })]);
-  assert.deepEqual(contextOverTime(run.samples), { points: [{ time: 1, tokens: 500 }, { time: 2, tokens: 700 }], limit: 1000 });
+  const run = runOf([
+    prompt("Hi"),
+    event("StatusUpdate", { context_usage: 0.5, max_context_tokens: 1000 }, { time: 1 }),
+    event("StatusUpdate", { context_tokens: 700 }, { time: 2 }),
+  ]);
+  assert.deepEqual(contextOverTime(run.samples), {
+    points: [
+      { time: 1, tokens: 500 },
+      { time: 2, tokens: 700 },
+    ],
+    limit: 1000,
+  });
+});
+
+test("changes_of_plan_mode_are_shown", () => {
+  const run = runOf([
+    prompt("Hi"),
+    ...[false, true, true, false].map((on) => event("StatusUpdate", { plan_mode: on })),
+  ]);
+  assert.deepEqual(
+    run.all.flatMap((item) => (item.kind === "note" ? [item.title] : [])),
+    ["Plan mode is on", "Plan mode is off"],
+  );
+});
+
+test("failed_mcp_servers_are_shown", () => {
+  const servers = [
+    { name: "a", status: "connected" },
+    { name: "b", status: "failed" },
+  ];
+  const run = runOf([
+    prompt("Hi"),
+    event("StatusUpdate", { mcp_status: { loading: false, connected: 1, total: 2, tools: 0, servers } }),
+  ]);
+  assert.equal(only(run, "note").text, "b: failed");
 });
 
 test("events_of_prototype_names_are_shown", () => {
@@ -160,16 +280,29 @@ test("events_of_prototype_names_are_shown", () => {
 
 test("deeply_nested_subagents_are_read", () => {
   let inner: Record<string, unknown> = { type: "ContentPart", payload: { type: "text", text: "deep" } };
-  for (let level = 0; level < 2000; level++) inner = { type: "SubagentEvent", payload: { agent_id: String(level), event: inner } };
+  for (let level = 0; level < 2000; level++)
+    inner = { type: "SubagentEvent", payload: { agent_id: String(level), event: inner } };
   const run = runOf([prompt("Hi"), event("SubagentEvent", (inner as { payload: Record<string, string> }).payload)]);
   assert.equal(only(run, "text").depth, 2000);
 });
 
 test("query_has_words_with_meaning", () => {
-  assert.deepEqual(parseQuery('one "two words" tool:Shell turn:3 is:error is:else "open'), { terms: ["one", "two words", "is:else", "open"], tools: ["shell"], turns: [3], states: ["error"] });
+  assert.deepEqual(parseQuery('one "two words" tool:Shell turn:3 is:error is:else "open'), {
+    terms: ["one", "two words", "is:else", "open"],
+    tools: ["shell"],
+    turns: [3],
+    states: ["error"],
+  });
 });
 
-const searched = runOf([prompt("Find it"), event("StepBegin", { n: 1 }), part("think", "secret plan"), toolCall("t1", "Shell", '{"command": "ls \\"a b\\""}'), toolResult("t1", "\u001b[31mfail\u001b[0med (x*)", { failed: true }), part("text", "done")]);
+const searched = runOf([
+  prompt("Find it"),
+  event("StepBegin", { n: 1 }),
+  part("think", "secret plan"),
+  toolCall("t1", "Shell", '{"command": "ls \\"a b\\""}'),
+  toolResult("t1", "\u001b[31mfail\u001b[0med (x*)", { failed: true }),
+  part("text", "done"),
+]);
 
 for (const [query, expected] of [
   ["SECRET", ["turn", "step", "thought"]],
@@ -183,26 +316,45 @@ for (const [query, expected] of [
   ["secret done", []],
 ] as const) {
   test(`search_for_${query.replace(/\W+/g, "_").toLowerCase()}_finds`, () => {
-    assert.deepEqual(filterItems(searched.items, parseQuery(query), new Set()).items.map(({ kind }) => kind), expected);
+    assert.deepEqual(
+      filterItems(searched.items, parseQuery(query), new Set()).items.map(({ kind }) => kind),
+      expected,
+    );
   });
 }
 
 test("hidden_kinds_are_left_out", () => {
   const hidden = new Set<Kind>(["thought", "tool", "request"]);
-  assert.deepEqual(filterItems(searched.items, parseQuery(""), hidden).items.map(({ kind }) => kind), ["turn", "step", "text"]);
+  assert.deepEqual(
+    filterItems(searched.items, parseQuery(""), hidden).items.map(({ kind }) => kind),
+    ["turn", "step", "text"],
+  );
 });
 
 test("call_is_shown_for_its_approval", () => {
-  const run = runOf([prompt("Hi"), toolCall("t1", "A", "{}"), event("ApprovalRequest", { id: "r", tool_call_id: "t1" }), toolCall("t2", "B", "{}")]);
+  const run = runOf([
+    prompt("Hi"),
+    toolCall("t1", "A", "{}"),
+    event("ApprovalRequest", { id: "r", tool_call_id: "t1" }),
+    toolCall("t2", "B", "{}"),
+  ]);
   const shown = filterItems(run.items, parseQuery(""), new Set<Kind>(["tool", "request"])).items;
-  assert.deepEqual(shown.flatMap((item) => (item.kind === "tool" ? [item.name] : [])), ["A"]);
+  assert.deepEqual(
+    shown.flatMap((item) => (item.kind === "tool" ? [item.name] : [])),
+    ["A"],
+  );
 });
 
 test("search_takes_expressions_as_text", () => {
   for (const text of ["(", "[a", "a{2", "\\", "a-b", "$^"]) assert.doesNotThrow(() => matcherOf(parseQuery(text)));
 });
 
-const same = [prompt("Hi"), event("StepBegin", { n: 1 }), toolCall("t1", "Shell", '{"command": "ls"}'), toolResult("t1", "a")];
+const same = [
+  prompt("Hi"),
+  event("StepBegin", { n: 1 }),
+  toolCall("t1", "Shell", '{"command": "ls"}'),
+  toolResult("t1", "a"),
+];
 
 test("runs_that_differ_in_times_are_equal", () => {
   const later = same.map((entry) => ({ ...entry, time: 9 }));
@@ -212,11 +364,24 @@ test("runs_that_differ_in_times_are_equal", () => {
 test("changed_call_is_paired", () => {
   const changed = [...same.slice(0, 3), toolResult("t1", "b"), part("text", "more")];
   const pairs = compareRuns(runOf(same), runOf(changed));
-  assert.deepEqual(pairs.map(({ left, right, same: equal }) => [left?.kind, right?.kind, equal]), [["turn", "turn", true], ["tool", "tool", false], [undefined, "text", false]]);
+  assert.deepEqual(
+    pairs.map(({ left, right, same: equal }) => [left?.kind, right?.kind, equal]),
+    [
+      ["turn", "turn", true],
+      ["tool", "tool", false],
+      [undefined, "text", false],
+    ],
+  );
 });
 
 test("turns_of_long_runs_are_paired", () => {
-  const long = (seed: number) => runOf(Array.from({ length: 400 }, (_, at) => [prompt(`Prompt ${String(at)}`, { turn: at + 1 }), event("ContentPart", { type: "text", text: `${String(seed)} ${String(at)}` }, { turn: at + 1 })]).flat());
+  const long = (seed: number) =>
+    runOf(
+      Array.from({ length: 400 }, (_, at) => [
+        prompt(`Prompt ${String(at)}`, { turn: at + 1 }),
+        event("ContentPart", { type: "text", text: `${String(seed)} ${String(at)}` }, { turn: at + 1 }),
+      ]).flat(),
+    );
   const pairs = compareRuns(long(1), long(2));
   assert.equal(pairs.filter((pair) => pair.same).length, 400);
   assert.equal(pairs.filter((pair) => pair.left && pair.right).length, 800);
@@ -230,5 +395,19 @@ test("entries_have_a_line_each", () => {
     { type: "decision", kind: "approval", by: "policy" },
     { type: "__proto__" },
   ]).recording.entries;
-  assert.deepEqual(entries.slice(1).map(summaryOfEntry), ["prompt #3", "error #3", "line that is not JSON: oops", "decision: approval by policy", "__proto__"]);
+  assert.deepEqual(entries.slice(1).map(summaryOfEntry), [
+    "prompt #3",
+    "error #3",
+    "line that is not JSON: oops",
+    "decision: approval by policy",
+    "__proto__",
+  ]);
+});
+
+test("short_lists_are_in_one_line", () => {
+  assert.deepEqual(argumentsOf('{"a": [1, "b"], "c": {"d": [1]}, "__proto__": null}'), [
+    { name: "a", text: '[1,"b"]' },
+    { name: "c", text: '{\n  "d": [\n    1\n  ]\n}' },
+    { name: "__proto__", text: "null" },
+  ]);
 });

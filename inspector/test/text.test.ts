@@ -18,8 +18,27 @@ test("bidirectional_controls_become_marks", () => {
 });
 
 test("invisible_characters_become_marks", () => {
-  const hidden = ["\u00ad", "\u034f", "\u115f", "\u180e", "\u200b", "\u200c", "\u2060", "\u2063", "\u2800", "\u3164", "\ufe0f", "\ufeff", "\uffa0", "\u{e0041}", "\u{e0100}", "\u2028", "\ud800"];
-  for (const each of hidden) assert.equal(labels(`a${each}b`).length, 1, `U+${each.codePointAt(0)?.toString(16) ?? ""}`);
+  const hidden = [
+    "\u00ad",
+    "\u034f",
+    "\u115f",
+    "\u180e",
+    "\u200b",
+    "\u200c",
+    "\u2060",
+    "\u2063",
+    "\u2800",
+    "\u3164",
+    "\ufe0f",
+    "\ufeff",
+    "\uffa0",
+    "\u{e0041}",
+    "\u{e0100}",
+    "\u2028",
+    "\ud800",
+  ];
+  for (const each of hidden)
+    assert.equal(labels(`a${each}b`).length, 1, `U+${each.codePointAt(0)?.toString(16) ?? ""}`);
 });
 
 test("control_characters_become_marks", () => {
@@ -37,7 +56,8 @@ test("emoji_sequences_stay_whole", () => {
 });
 
 test("writing_systems_stay_whole", () => {
-  for (const text of ["Grüße, naïve", "日本語テキスト", "שלום", "مرحبا", "ภาษาไทย", "e\u0301"]) assert.equal(visible(text), text);
+  for (const text of ["Grüße, naïve", "日本語テキスト", "שלום", "مرحبا", "ภาษาไทย", "e\u0301"])
+    assert.equal(visible(text), text);
 });
 
 test("tower_of_combining_characters_becomes_mark", () => {
@@ -54,11 +74,14 @@ test("ansi_colours_become_styles", () => {
 
 test("ansi_attributes_are_reset_singly", () => {
   const spans = parseAnsi("\u001b[1;2;3;4;7;9;35;44mx\u001b[22;23;24mx\u001b[27;29;39;49mx");
-  assert.deepEqual(spans.map((span) => span.type === "text" && Object.keys(span.style).sort()), [
-    ["background", "bold", "dim", "foreground", "inverse", "italic", "strike", "underline"],
-    ["background", "foreground", "inverse", "strike"],
-    [],
-  ]);
+  assert.deepEqual(
+    spans.map((span) => span.type === "text" && Object.keys(span.style).sort()),
+    [
+      ["background", "bold", "dim", "foreground", "inverse", "italic", "strike", "underline"],
+      ["background", "foreground", "inverse", "strike"],
+      [],
+    ],
+  );
 });
 
 for (const [sequence, colour] of [
@@ -76,28 +99,29 @@ for (const [sequence, colour] of [
 
 test("ansi_colour_of_invalid_numbers_is_ignored", () => {
   for (const sequence of ["38;5", "38;9;1", "38;5;999", "38", "48;2"]) {
-    assert.ok(parseAnsi(`\u001b[${sequence}mx`).every((span) => span.type === "text" && span.style.foreground === undefined));
+    assert.ok(
+      parseAnsi(`\u001b[${sequence}mx`).every((span) => span.type === "text" && span.style.foreground === undefined),
+    );
   }
   assert.equal(nearestColour(130, 130, 130), 8);
 });
 
 test("ansi_sequences_beyond_colours_become_marks", () => {
-  const text = "a\u001b[2J\u001b[1A\u001b[?25l\u001b]8;;https://example.com\u0007link\u001b]8;;\u001b\\\u001bc\u001b[>4mz";
+  const text =
+    "a\u001b[2J\u001b[1A\u001b[?25l\u001b]8;;https://example.com\u0007link\u001b]8;;\u001b\\\u001bc\u001b[>4mz";
   const spans = parseAnsi(text);
-  assert.deepEqual(spans.flatMap((span) => (span.type === "mark" ? [span.label] : [])), [
-    "ESC [2J",
-    "ESC [1A",
-    "ESC [?25l",
-    "ESC ]8;;https://example.com",
-    "ESC ]8;;ESC \\",
-    "ESC c",
-    "ESC [>4m",
-  ]);
+  assert.deepEqual(
+    spans.flatMap((span) => (span.type === "mark" ? [span.label] : [])),
+    ["ESC [2J", "ESC [1A", "ESC [?25l", "ESC ]8;;https://example.com", "ESC ]8;;ESC \\", "ESC c", "ESC [>4m"],
+  );
   assert.equal(spans.flatMap((span) => (span.type === "text" ? [span.text] : [])).join(""), "alinkz");
 });
 
 test("ansi_sequence_without_end_keeps_text", () => {
-  assert.deepEqual(parseAnsi("a\u001b[31").map((span) => (span.type === "text" ? span.text : span.label)), ["a", "ESC [", "31"]);
+  assert.deepEqual(
+    parseAnsi("a\u001b[31").map((span) => (span.type === "text" ? span.text : span.label)),
+    ["a", "ESC [", "31"],
+  );
 });
 
 test("concealed_text_is_marked_as_such", () => {
@@ -109,7 +133,8 @@ test("styles_are_stripped_for_search", () => {
 });
 
 test("raster_images_are_shown", () => {
-  for (const type of ["png", "jpeg", "jpg", "gif", "webp", "bmp", "avif"]) assert.ok(isShownImage(`data:image/${type};base64,iVBORw0KGgo=`));
+  for (const type of ["png", "jpeg", "jpg", "gif", "webp", "bmp", "avif"])
+    assert.ok(isShownImage(`data:image/${type};base64,iVBORw0KGgo=`));
 });
 
 test("other_addresses_are_no_images", () => {
@@ -118,7 +143,7 @@ test("other_addresses_are_no_images", () => {
     "data:image/svg+xml,<svg/>",
     "data:text/html;base64,AAAA",
     "data:image/png,AAAA",
-    "data:image/png;base64,AAAA\" onerror=\"x",
+    'data:image/png;base64,AAAA" onerror="x',
     "data:image/png;base64,",
     "https://example.com/a.png",
     "javascript:alert(1)",
@@ -170,7 +195,17 @@ test("inline_code_is_found", () => {
 
 test("durations_have_fitting_units", () => {
   const shown = [0, 0.0004, 0.34, 0.9999, 1.24, 59.4, 59.6, 125, 3720].map(formatDuration);
-  assert.deepEqual(shown, ["0 ms", "1 ms", "340 ms", "1.0 s", "1.2 s", "59 s", "1 min 00 s", "2 min 05 s", "1 h 02 min"]);
+  assert.deepEqual(shown, [
+    "0 ms",
+    "1 ms",
+    "340 ms",
+    "1.0 s",
+    "1.2 s",
+    "59 s",
+    "1 min 00 s",
+    "2 min 05 s",
+    "1 h 02 min",
+  ]);
   assert.equal(formatDuration(Number.NaN), "0 ms");
 });
 

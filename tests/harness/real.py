@@ -20,7 +20,7 @@ from .scenario import Scenario, fill, prepared
 REAL = Path(__file__).resolve().parent.parent / "real"
 # They would overrule the case's configuration, or lead a request past the scripted model.
 _OVERRULING = ("KIMI_", "OPENAI_", "MOONSHOT_", "ANTHROPIC_", "CLAUDE", "GEMINI_", "GOOGLE_")
-_KEPT = ("KIMI_AGENT_TEST_CACHE", "KIMI_TEST_PYTHON")
+_KEPT = ("KIMI_AGENT_RECORD", "KIMI_AGENT_TEST_CACHE", "KIMI_TEST_PYTHON")
 HANDSHAKE_SECONDS = 100
 # Of the options that a case is given here, those that are an agent's where it opens one for several sessions.
 AGENT_OPTIONS = ("dialect", "env", "handshake_timeout")

@@ -22,7 +22,11 @@ before(async () => {
 
 after(() => browser.close());
 
-async function inPage(address: string, use: (page: Page) => Promise<void>, options: Parameters<typeof openPage>[2] = {}): Promise<void> {
+async function inPage(
+  address: string,
+  use: (page: Page) => Promise<void>,
+  options: Parameters<typeof openPage>[2] = {},
+): Promise<void> {
   const { page, problems, close } = await openPage(browser, address, options);
   await page.waitForSelector(".conversation .row, .messages .row, .index h1, .pairs .row");
   await use(page);
@@ -36,10 +40,16 @@ function dangerous(page: Page): Promise<string[]> {
     const own = document.querySelectorAll("script, style, meta").length;
     const found = own === 7 ? [] : [`${String(own)} scripts, styles and metas`];
     if (Reflect.has(globalThis, "attacked")) found.push("a script ran");
-    for (const each of document.querySelectorAll("iframe, object, embed, base, link, form, video, audio, source, foreignObject, image, use, animate")) found.push(each.tagName);
-    for (const each of document.querySelectorAll<HTMLImageElement>("img")) if (!/^data:image\/png;base64,[\w+/]+=*$/.test(each.src)) found.push(each.tagName);
-    for (const each of document.querySelectorAll("[href]")) if (!each.getAttribute("href")?.startsWith("#")) found.push(each.tagName);
-    for (const each of document.querySelectorAll("*")) for (const { name } of each.attributes) if (name.startsWith("on") || name === "srcdoc") found.push(each.tagName);
+    for (const each of document.querySelectorAll(
+      "iframe, object, embed, base, link, form, video, audio, source, foreignObject, image, use, animate",
+    ))
+      found.push(each.tagName);
+    for (const each of document.querySelectorAll<HTMLImageElement>("img"))
+      if (!/^data:image\/png;base64,[\w+/]+=*$/.test(each.src)) found.push(each.tagName);
+    for (const each of document.querySelectorAll("[href]"))
+      if (!each.getAttribute("href")?.startsWith("#")) found.push(each.tagName);
+    for (const each of document.querySelectorAll("*"))
+      for (const { name } of each.attributes) if (name.startsWith("on") || name === "srcdoc") found.push(each.tagName);
     return found;
   });
 }
@@ -50,56 +60,79 @@ async function assertHarmless(page: Page): Promise<void> {
 }
 
 test("hostile_conversation_stays_text", () =>
-  inPage(hostile, async (page) => {
-    const texts: string[] = [];
-    const count = await scrollThrough(page, async () => {
-      await assertHarmless(page);
-      texts.push(await page.innerText(".conversation"));
-    });
-    assert.equal(count, Number((await page.innerText("[role=status]")).split(" ")[0]));
-    const text = texts.join("\n");
-    for (const each of [...Object.values(MARKUP), ...ADDRESSES]) assert.ok(text.includes(each), `${each} is missing`);
-    assert.ok(!text.includes("cannot be shown"));
-  }, { height: 3000 }));
+  inPage(
+    hostile,
+    async (page) => {
+      const texts: string[] = [];
+      const count = await scrollThrough(page, async () => {
+        await assertHarmless(page);
+        texts.push(await page.innerText(".conversation"));
+      });
+      assert.equal(count, Number((await page.innerText("[role=status]")).split(" ")[0]));
+      const text = texts.join("\n");
+      for (const each of [...Object.values(MARKUP), ...ADDRESSES]) assert.ok(text.includes(each), `${each} is missing`);
+      assert.ok(!text.includes("cannot be shown"));
+    },
+    { height: 3000 },
+  ));
 
 test("hostile_details_stay_text", () =>
-  inPage(hostile, async (page) => {
-    await page.keyboard.press("Home");
-    for (let at = 0; at < 90; at++) {
-      await settle(page);
-      await assertHarmless(page);
-      assert.ok(!(await page.innerText(".details")).includes("cannot be shown"));
-      await page.keyboard.press("Enter");
-      await page.keyboard.press("j");
-    }
-  }, { height: 600 }));
+  inPage(
+    hostile,
+    async (page) => {
+      await page.keyboard.press("Home");
+      for (let at = 0; at < 90; at++) {
+        await settle(page);
+        await assertHarmless(page);
+        assert.ok(!(await page.innerText(".details")).includes("cannot be shown"));
+        await page.keyboard.press("Enter");
+        await page.keyboard.press("j");
+      }
+    },
+    { height: 600 },
+  ));
 
 test("hostile_messages_stay_text", () =>
-  inPage(hostile, async (page) => {
-    await page.keyboard.press("Home");
-    for (let at = 0; at < 60; at++) {
+  inPage(
+    hostile,
+    async (page) => {
+      await page.keyboard.press("Home");
+      for (let at = 0; at < 60; at++) {
+        await settle(page);
+        await assertHarmless(page);
+        await page.keyboard.press("j");
+      }
+      await page.keyboard.press("End");
       await settle(page);
       await assertHarmless(page);
-      await page.keyboard.press("j");
-    }
-    await page.keyboard.press("End");
-    await settle(page);
-    await assertHarmless(page);
-  }, { hash: "#run=0&messages", height: 600 }));
+    },
+    { hash: "#run=0&messages", height: 600 },
+  ));
 
 for (const hash of ["#index", "#compare=0,1", "#compare=0,2", "#compare=1,0"]) {
-  test(`hostile_view_${hash.replace(/\W+/g, "_")}_stays_text`, () =>
-    inPage(both, async (page) => {
-      await assertHarmless(page);
-      for (let at = 0; at < 20; at++) await page.keyboard.press("d");
-      await settle(page);
-      await assertHarmless(page);
-    }, { hash }));
+  test(`hostile_view_${hash.slice(1).replace(/\W/g, "_")}_stays_text`, () =>
+    inPage(
+      both,
+      async (page) => {
+        await assertHarmless(page);
+        for (let at = 0; at < 20; at++) await page.keyboard.press("d");
+        await settle(page);
+        await assertHarmless(page);
+      },
+      { hash },
+    ));
 }
 
 test("hostile_addresses_choose_a_view", () =>
   inPage(both, async (page) => {
-    for (const hash of ["#run=99", "#compare=7,8", "#<img src=x onerror=alert(1)>", "#run=__proto__", "#run=0&item=999999999", "#run=1e9"]) {
+    for (const hash of [
+      "#run=99",
+      "#compare=7,8",
+      "#<img src=x onerror=alert(1)>",
+      "#run=__proto__",
+      "#run=0&item=999999999",
+      "#run=1e9",
+    ]) {
       await page.evaluate((each) => (location.hash = each), hash);
       await settle(page);
       await assertHarmless(page);
@@ -110,7 +143,10 @@ test("hostile_addresses_choose_a_view", () =>
 test("direction_controls_are_marks", () =>
   inPage(hostile, async (page) => {
     await search(page, "rm -rf tool:Shell", 1);
-    assert.equal(await page.innerText(".item.tool .arguments dd"), "echo safe U+202Egnp.moc.elpmaxe/U+202C; rm -rf ~U+2066 # checkedU+2069");
+    assert.equal(
+      await page.innerText(".item.tool .arguments dd"),
+      "echo safe U+202Egnp.moc.elpmaxe/U+202C; rm -rf ~U+2066 # checkedU+2069",
+    );
     const label = await page.locator(".row", { has: page.locator(".item.tool") }).getAttribute("aria-label");
     assert.ok(label?.includes("[U+202E]"));
     assert.ok(REVERSED.includes("\u202e"));
@@ -129,7 +165,17 @@ test("terminal_escapes_are_marks", () =>
   inPage(hostile, async (page) => {
     await search(page, "visible replaced", 1);
     const output = await page.innerText(".item.tool .attached.result pre");
-    for (const part of ["visible", "ESC [2J", "ESC [1A", "CR\nreplaced", "ESC ]8;;https://attacker.example", "hidden", "black", "BS"]) assert.ok(output.includes(part), part);
+    for (const part of [
+      "visible",
+      "ESC [2J",
+      "ESC [1A",
+      "CR\nreplaced",
+      "ESC ]8;;https://attacker.example",
+      "hidden",
+      "black",
+      "BS",
+    ])
+      assert.ok(output.includes(part), part);
     assert.equal(await page.innerText(".ansi-concealed"), "hidden");
     assert.ok(ESCAPES.includes("\u001b[8m"));
   }));
@@ -188,7 +234,10 @@ test("policy_of_page_blocks_attacks", async () => {
     const style = document.createElement("link");
     Object.assign(style, { rel: "stylesheet", href: "https://attacker.example/a.css" });
     document.body.append(frame, image, style);
-    const fetched = await fetch("https://attacker.example/").then(() => "done", (error: unknown) => (error as Error).name);
+    const fetched = await fetch("https://attacker.example/").then(
+      () => "done",
+      (error: unknown) => (error as Error).name,
+    );
     const results = {
       // eslint-disable-next-line no-restricted-syntax
       markup: attempt(() => (document.body.firstElementChild!.innerHTML = "<img src=x onerror=alert(1)>")), // eslint-disable-line @typescript-eslint/no-non-null-assertion
@@ -200,9 +249,18 @@ test("policy_of_page_blocks_attacks", async () => {
     };
     return results;
   });
-  assert.deepEqual(outcome, { markup: "TypeError", script: "TypeError", timer: "TypeError", address: "TypeError", fetched: "TypeError" });
+  assert.deepEqual(outcome, {
+    markup: "TypeError",
+    script: "TypeError",
+    timer: "TypeError",
+    address: "TypeError",
+    fetched: "TypeError",
+  });
   const directives = ["connect-src", "frame-src", "img-src", "require-trusted-types-for", "style-src-elem"];
-  await page.waitForFunction((expected) => expected.every((each) => (globalThis as unknown as { violated: Set<string> }).violated.has(each)), directives);
+  await page.waitForFunction(
+    (expected) => expected.every((each) => (globalThis as unknown as { violated: Set<string> }).violated.has(each)),
+    directives,
+  );
   assert.equal(await page.evaluate(() => Reflect.has(globalThis, "attacked")), false);
   await close();
 });
@@ -213,19 +271,32 @@ test("all_terminal_colours_have_contrast", async () => {
   run.prompt("colours").step(1);
   const backgrounds = ["49", ...codes.map((code) => String(code + 10))];
   for (const [at, background] of backgrounds.entries()) {
-    const line = ["39", ...codes.map(String)].flatMap((code) => [`\u001b[${code};${background}mtext${code}\u001b[0m`, `\u001b[2;7;${code};${background}mback${code}\u001b[0m`]).join(" ");
+    const line = ["39", ...codes.map(String)]
+      .flatMap((code) => [
+        `\u001b[${code};${background}mtext${code}\u001b[0m`,
+        `\u001b[2;7;${code};${background}mback${code}\u001b[0m`,
+      ])
+      .join(" ");
     run.tool(`call-${String(at)}`, "Shell", { command: background }).result(`call-${String(at)}`, line);
   }
   const address = writePage([run.recording()]);
   for (const scheme of ["light", "dark"] as const) {
-    await inPage(address, async (page) => {
-      assert.ok((await page.locator("pre .bg9").count()) > 0);
-      assert.deepEqual(await violations(page), []);
-    }, { scheme, height: 6000 });
+    await inPage(
+      address,
+      async (page) => {
+        assert.ok((await page.locator("pre .bg9").count()) > 0);
+        assert.deepEqual(await violations(page), []);
+      },
+      { scheme, height: 6000 },
+    );
   }
 });
 
 test("hostile_page_is_accessible", () =>
-  inPage(hostile, async (page) => {
-    assert.deepEqual(await violations(page), []);
-  }, { height: 6000 }));
+  inPage(
+    hostile,
+    async (page) => {
+      assert.deepEqual(await violations(page), []);
+    },
+    { height: 6000 },
+  ));

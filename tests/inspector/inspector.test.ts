@@ -22,7 +22,11 @@ let large: string;
 
 before(async () => {
   one = writePage([ordinaryRun()]);
-  several = writePage([ordinaryRun({ name: "first.jsonl" }), ordinaryRun({ name: "second.jsonl", second: true }), killedRun()]);
+  several = writePage([
+    ordinaryRun({ name: "first.jsonl" }),
+    ordinaryRun({ name: "second.jsonl", second: true }),
+    killedRun(),
+  ]);
   large = writePage([largeRun(LARGE)]);
   browser = await startBrowser();
 });
@@ -30,7 +34,11 @@ before(async () => {
 after(() => browser.close());
 
 /** Opens a page, and checks at the end that nothing went wrong in it. */
-async function inPage(address: string, use: (page: Page, opened: Opened) => Promise<void>, options: Parameters<typeof openPage>[2] = {}): Promise<void> {
+async function inPage(
+  address: string,
+  use: (page: Page, opened: Opened) => Promise<void>,
+  options: Parameters<typeof openPage>[2] = {},
+): Promise<void> {
   const opened = await openPage(browser, address, options);
   await opened.page.waitForSelector(".conversation .row, .messages .row, .index h1, .pairs .row");
   await use(opened.page, opened);
@@ -90,9 +98,17 @@ test("diff_is_side_by_side", () =>
     await page.waitForSelector(".diff");
     // The approval and the result have the same diff: it is shown once.
     assert.equal(await page.locator(".diff").count(), 1);
-    const rows = await page.$$eval(".diff tbody tr", (all) => all.map((row) => [...row.children].map((cell) => cell.className)));
+    const rows = await page.$$eval(".diff tbody tr", (all) =>
+      all.map((row) => [...row.children].map((cell) => cell.className)),
+    );
     assert.ok(rows.some((cells) => cells.join() === "number,removed,number,added"));
-    assert.deepEqual(await page.$$eval(".diff ins", (all) => all.map((each) => each.textContent)), [" An empty line has none.", "not ", "or", "line.startswith(", ")"]);
+    assert.deepEqual(await page.$$eval(".diff ins", (all) => all.map((each) => each.textContent)), [
+      " An empty line has none.",
+      "not ",
+      "or",
+      "line.startswith(",
+      ")",
+    ]);
   }));
 
 test("output_has_colours_of_terminals", () =>
@@ -114,7 +130,9 @@ test("image_of_data_is_shown", () =>
 test("subagent_is_indented_under_call", () =>
   inPage(one, async (page) => {
     await search(page, "test_comment", 3);
-    const order = await page.$$eval(".conversation .item", (items) => items.map((item) => `${item.classList[1] ?? ""} ${(item as HTMLElement).dataset["depth"] ?? ""}`));
+    const order = await page.$$eval(".conversation .item", (items) =>
+      items.map((item) => `${item.classList[1] ?? ""} ${(item as HTMLElement).dataset["depth"] ?? ""}`),
+    );
     const subagent = order.indexOf("subagent 0");
     assert.equal(order[subagent - 1], "tool 0");
     assert.ok(order[subagent + 1]?.endsWith(" 1"));
@@ -135,10 +153,16 @@ test("every_item_has_raw_messages", () =>
 
 test("timeline_has_turns_with_durations", () =>
   inPage(one, async (page) => {
-    const labels = await page.$$eval(".outline button .line", (all) => all.map((each) => [...each.children].map((part) => part.textContent).join(": ")));
-    assert.deepEqual(labels.filter((each) => each.startsWith("Turn")), ["Turn 1: 21 s", "Turn 2: 6.4 s", "Turn 3: failed 3.0 s"]);
+    const labels = await page.$$eval(".outline button .line", (all) =>
+      all.map((each) => [...each.children].map((part) => part.textContent).join(": ")),
+    );
+    assert.deepEqual(
+      labels.filter((each) => each.startsWith("Turn")),
+      ["Turn 1: 21 s", "Turn 2: 6.4 s", "Turn 3: failed 3.0 s"],
+    );
     assert.equal(labels.length, 11);
-    for (const lane of ["turn", "step", "tool", "wait", "trouble", "subagent"]) assert.match((await page.getAttribute(`.lane.${lane}`, "d")) ?? "", /^M/);
+    for (const lane of ["turn", "step", "tool", "wait", "trouble", "subagent"])
+      assert.match((await page.getAttribute(`.lane.${lane}`, "d")) ?? "", /^M/);
   }));
 
 test("timeline_selects_what_it_shows", () =>
@@ -157,11 +181,16 @@ test("tokens_are_plotted", () =>
     assert.match((await page.getAttribute(".tokens-in", "d")) ?? "", /^M/);
     await page.click("text=Tokens as a table");
     await page.waitForSelector(".tokens td");
-    assert.deepEqual(await page.$$eval(".tokens tbody tr", (rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent))), [
-      ["1", "15,740", "62,850", "0", "1,290", "79,880"],
-      ["2", "2,200", "16,020", "0", "240", "18,460"],
-      ["3", "900", "0", "0", "80", "980"],
-    ]);
+    assert.deepEqual(
+      await page.$$eval(".tokens tbody tr", (rows) =>
+        rows.map((row) => [...row.children].map((cell) => cell.textContent)),
+      ),
+      [
+        ["1", "15,740", "62,850", "0", "1,290", "79,880"],
+        ["2", "2,200", "16,020", "0", "240", "18,460"],
+        ["3", "900", "0", "0", "80", "980"],
+      ],
+    );
   }));
 
 test("search_narrows_the_conversation", () =>
@@ -173,18 +202,27 @@ test("search_narrows_the_conversation", () =>
     await page.keyboard.press("Escape");
     await page.keyboard.type("kingfisher");
     await page.waitForFunction(() => document.querySelector("[role=status]")?.textContent === "3 found");
-    assert.equal((await page.$$eval(".conversation mark", (all) => all.map((each) => each.textContent.toLowerCase()))).every((each) => each === "kingfisher"), true);
+    assert.equal(
+      (await page.$$eval(".conversation mark", (all) => all.map((each) => each.textContent.toLowerCase()))).every(
+        (each) => each === "kingfisher",
+      ),
+      true,
+    );
     await page.keyboard.press("Escape");
     await page.waitForSelector("text=47 items");
   }));
 
 test("filters_hide_kinds_of_items", () =>
   inPage(one, async (page) => {
-    for (const name of ["Thoughts", "Tools", "Session", "Errors", "Hooks"]) await page.click(`.filters button:text-is("${name}")`);
+    for (const name of ["Thoughts", "Tools", "Session", "Errors", "Hooks"])
+      await page.click(`.filters button:text-is("${name}")`);
     await settle(page);
     const shown = new Set<string>();
     await scrollThrough(page, async () => {
-      for (const kind of await page.$$eval(".conversation .item", (items) => items.map((item) => item.classList[1] ?? ""))) shown.add(kind);
+      for (const kind of await page.$$eval(".conversation .item", (items) =>
+        items.map((item) => item.classList[1] ?? ""),
+      ))
+        shown.add(kind);
     });
     // Tool calls with approvals or policy decisions stay.
     assert.deepEqual([...shown].sort(), ["step", "subagent", "text", "tool", "turn"]);
@@ -259,9 +297,24 @@ test("focus_follows_the_reading_order", () =>
     const names: string[] = [];
     for (let stops = 0; stops < 7; stops++) {
       await page.keyboard.press("Tab");
-      names.push(await page.evaluate(() => (document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").slice(0, 16)));
+      names.push(
+        await page.evaluate(() =>
+          (document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").slice(
+            0,
+            16,
+          ),
+        ),
+      );
     }
-    assert.deepEqual(names, ["Search", "Colours: Auto", "Help", "Tokens as a tabl", "Turn 121 sThe te", "Step 1640 ms", "Step 22.0 s"]);
+    assert.deepEqual(names, [
+      "Search",
+      "Colours: Auto",
+      "Help",
+      "Tokens as a tabl",
+      "Turn 121 sThe te",
+      "Step 1640 ms",
+      "Step 22.0 s",
+    ]);
   }));
 
 test("focus_stays_on_hidden_row", () =>
@@ -280,7 +333,10 @@ test("focus_stays_on_hidden_row", () =>
 test("rows_have_place_for_readers", () =>
   inPage(one, async (page) => {
     const row = page.locator('.conversation [role=article][data-index="2"]');
-    assert.deepEqual(await Promise.all(["aria-posinset", "aria-setsize", "aria-label"].map((name) => row.getAttribute(name))), ["3", "47", "Step Step 1"]);
+    assert.deepEqual(
+      await Promise.all(["aria-posinset", "aria-setsize", "aria-label"].map((name) => row.getAttribute(name))),
+      ["3", "47", "Step Step 1"],
+    );
     assert.equal(await page.locator(".conversation [role=feed]").getAttribute("aria-label"), "Conversation");
   }));
 
@@ -305,7 +361,9 @@ test("long_session_scrolls_without_gaps", () =>
       await settle(page);
       const uncovered = await page.$eval(".conversation", (list) => {
         const { top, bottom } = list.getBoundingClientRect();
-        const rows = [...list.querySelectorAll(".row")].map((row) => row.getBoundingClientRect()).sort((a, b) => a.top - b.top);
+        const rows = [...list.querySelectorAll(".row")]
+          .map((row) => row.getBoundingClientRect())
+          .sort((a, b) => a.top - b.top);
         let covered = top;
         for (const row of rows) if (row.top <= covered + 1) covered = Math.max(covered, row.bottom);
         return bottom - covered;
@@ -321,7 +379,9 @@ test("rows_stay_in_place_when_measured", () =>
     const place = (): Promise<{ index: string; top: number }> =>
       page.$eval(".conversation", (list) => {
         const { top } = list.getBoundingClientRect();
-        const row = [...list.querySelectorAll<HTMLElement>(".row")].find((each) => each.getBoundingClientRect().bottom > top + 200);
+        const row = [...list.querySelectorAll<HTMLElement>(".row")].find(
+          (each) => each.getBoundingClientRect().bottom > top + 200,
+        );
         return { index: row?.dataset["index"] ?? "", top: (row?.getBoundingClientRect().top ?? 0) - top };
       });
     const before = await place();
@@ -346,23 +406,55 @@ test("end_of_long_session_is_reached", () =>
   }));
 
 test("messages_are_shown_as_recorded", () =>
-  inPage(one, async (page) => {
-    await page.fill("#search", "ApprovalRequest");
-    await page.waitForSelector("text=4 lines");
-    await page.click(".messages .row");
-    await page.waitForSelector(".details .entry pre");
-    if (await page.locator(".details .more").isVisible()) await page.click(".details .more");
-    const shown = JSON.parse(await page.innerText(".details .entry pre")) as Record<string, unknown>;
-    const recorded = ordinaryRun().entries.find((entry) => JSON.stringify(entry.message ?? "").includes("ApprovalRequest"));
-    assert.deepEqual(shown, Object.fromEntries(Object.entries(recorded ?? {}).filter(([name]) => name !== "events")));
-  }, { hash: "#run=0&messages" }));
+  inPage(
+    one,
+    async (page) => {
+      await page.fill("#search", "ApprovalRequest");
+      await page.waitForSelector("text=4 lines");
+      await page.click(".messages .row");
+      await page.waitForSelector(".details .entry pre");
+      if (await page.locator(".details .more").isVisible()) await page.click(".details .more");
+      const shown = JSON.parse(await page.innerText(".details .entry pre")) as Record<string, unknown>;
+      const recorded = ordinaryRun().entries.find((entry) =>
+        JSON.stringify(entry.message ?? "").includes("ApprovalRequest"),
+      );
+      assert.deepEqual(shown, Object.fromEntries(Object.entries(recorded ?? {}).filter(([name]) => name !== "events")));
+    },
+    { hash: "#run=0&messages" },
+  ));
 
 test("index_lists_the_recordings", () =>
   inPage(several, async (page) => {
-    const rows = await page.$$eval(".index tbody tr", (all) => all.map((row) => [...row.children].slice(1).map((cell) => cell.textContent)));
+    const rows = await page.$$eval(".index tbody tr", (all) =>
+      all.map((row) => [...row.children].slice(1).map((cell) => cell.textContent)),
+    );
     assert.deepEqual(rows, [
-      ["first.jsonl", "Closed", "kimi-cli 1.49.0", "2026-11-20 09:14:03 UTC", "35 s", "3", "8", "12", "2", "2", "99,320"],
-      ["second.jsonl", "Closed", "kimi-cli 1.51.0", "2026-11-20 09:14:03 UTC", "39 s", "2", "7", "12", "1", "0", "98,340"],
+      [
+        "first.jsonl",
+        "Closed",
+        "kimi-cli 1.49.0",
+        "2026-11-20 09:14:03 UTC",
+        "35 s",
+        "3",
+        "8",
+        "12",
+        "2",
+        "2",
+        "99,320",
+      ],
+      [
+        "second.jsonl",
+        "Closed",
+        "kimi-cli 1.51.0",
+        "2026-11-20 09:14:03 UTC",
+        "39 s",
+        "2",
+        "7",
+        "12",
+        "1",
+        "0",
+        "98,340",
+      ],
       ["killed.jsonl", "No end", "kimi-cli 1.49.0", "2026-11-20 09:14:03 UTC", "580 ms", "1", "1", "1", "0", "0", "0"],
     ]);
     await page.click("th a:text-is('killed.jsonl')");
@@ -387,44 +479,67 @@ test("runs_are_compared_side_by_side", () =>
       texts.push(await page.innerText(".row.current"));
     }
     const text = texts.join("\n");
-    for (const part of ["rejected by handler: Do not push. Commit only.", "43 passed in 0.91s", "not in the second run"]) assert.ok(text.includes(part), `${part} is missing`);
+    for (const part of [
+      "rejected by handler: Do not push. Commit only.",
+      "43 passed in 0.91s",
+      "not in the second run",
+    ])
+      assert.ok(text.includes(part), `${part} is missing`);
   }));
 
 test("compared_item_opens_its_run", () =>
-  inPage(several, async (page) => {
-    await page.locator(".side .title", { hasText: "git push" }).nth(1).click();
-    await page.waitForSelector(".conversation .row.current");
-    assert.equal(await current(page), "Tool call Shell git push --force origin main");
-    assert.equal(await page.innerText("h1"), "second.jsonl");
-  }, { hash: "#compare=0,1" }));
+  inPage(
+    several,
+    async (page) => {
+      await page.locator(".side .title", { hasText: "git push" }).nth(1).click();
+      await page.waitForSelector(".conversation .row.current");
+      assert.equal(await current(page), "Tool call Shell git push --force origin main");
+      assert.equal(await page.innerText("h1"), "second.jsonl");
+    },
+    { hash: "#compare=0,1" },
+  ));
 
 test("equal_runs_have_no_differences", () =>
-  inPage(several, async (page) => {
-    assert.equal(await page.innerText(".controls [role=status]"), "0 of 37 items differ");
-  }, { hash: "#compare=0,0" }));
+  inPage(
+    several,
+    async (page) => {
+      assert.equal(await page.innerText(".controls [role=status]"), "0 of 37 items differ");
+    },
+    { hash: "#compare=0,0" },
+  ));
 
 test("print_has_all_rows", () =>
-  inPage(one, async (page) => {
-    const rows = await page.evaluate(() => {
-      const count = (): number => document.querySelectorAll(".conversation .row").length;
-      dispatchEvent(new Event("beforeprint"));
-      const during = count();
-      dispatchEvent(new Event("afterprint"));
-      return [during, count()];
-    });
-    assert.equal(rows[0], 47);
-    assert.ok((rows[1] ?? 47) < 47);
-    const printed = await page.pdf();
-    assert.ok(printed.length > 20_000);
-    assert.ok((printed.toString("latin1").match(/\/Type\s*\/Page\b/g) ?? []).length > 2);
-  }, { height: 500 }));
+  inPage(
+    one,
+    async (page) => {
+      const rows = await page.evaluate(() => {
+        const count = (): number => document.querySelectorAll(".conversation .row").length;
+        dispatchEvent(new Event("beforeprint"));
+        const during = { rows: count(), text: document.querySelector(".conversation")?.textContent ?? "" };
+        dispatchEvent(new Event("afterprint"));
+        return { ...during, after: count() };
+      });
+      assert.equal(rows.rows, 47);
+      assert.ok(rows.after < 47);
+      // The end of an output, which is hidden on the screen.
+      assert.ok(rows.text.includes("1 failed, 41 passed in 0.84s"));
+      const printed = await page.pdf();
+      assert.ok(printed.length > 20_000);
+      assert.ok((printed.toString("latin1").match(/\/Type\s*\/Page\b/g) ?? []).length > 2);
+    },
+    { height: 500 },
+  ));
 
 test("colours_follow_the_system", async () => {
   const colours: string[] = [];
   for (const scheme of ["light", "dark"] as const) {
-    await inPage(one, async (page) => {
-      colours.push(await page.$eval("body", (body) => getComputedStyle(body).backgroundColor));
-    }, { scheme });
+    await inPage(
+      one,
+      async (page) => {
+        colours.push(await page.$eval("body", (body) => getComputedStyle(body).backgroundColor));
+      },
+      { scheme },
+    );
   }
   assert.deepEqual(colours, ["rgb(246, 247, 249)", "rgb(21, 23, 28)"]);
 });
@@ -444,8 +559,14 @@ test("keys_of_help_are_in_guide", () =>
   inPage(one, async (page) => {
     await page.keyboard.press("?");
     const keys = await page.$$eval("dialog kbd", (all) => all.map((each) => each.textContent));
-    const guide = readFileSync(fileURLToPath(new URL("../../../docs/guides/inspect-a-run.md", import.meta.url)), "utf8");
-    assert.deepEqual(keys.filter((key) => !guide.includes(`\`${key}\``)), []);
+    const guide = readFileSync(
+      fileURLToPath(new URL("../../../docs/guides/inspect-a-run.md", import.meta.url)),
+      "utf8",
+    );
+    assert.deepEqual(
+      keys.filter((key) => !guide.includes(`\`${key}\``)),
+      [],
+    );
   }));
 
 const VIEWS: Record<string, [() => string, string, string[]]> = {
@@ -463,13 +584,17 @@ for (const [name, [address, hash, keys]] of Object.entries(VIEWS)) {
   for (const scheme of ["light", "dark"] as const) {
     for (const width of scheme === "light" ? [1400, 390] : [1400]) {
       test(`${name}_is_accessible_${scheme}_${String(width)}`, () =>
-        inPage(address(), async (page) => {
-          for (const key of keys) await page.keyboard.press(key);
-          await settle(page);
-          assert.deepEqual(await violations(page), []);
-          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-          assert.ok(overflow <= 0, `the page is ${String(overflow)} pixels wider than the screen`);
-        }, { scheme, width, hash }));
+        inPage(
+          address(),
+          async (page) => {
+            for (const key of keys) await page.keyboard.press(key);
+            await settle(page);
+            assert.deepEqual(await violations(page), []);
+            const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+            assert.ok(overflow <= 0, `the page is ${String(overflow)} pixels wider than the screen`);
+          },
+          { scheme, width, hash },
+        ));
     }
   }
 }

@@ -29,7 +29,17 @@ export async function startBrowser(): Promise<Browser> {
     packaged.setGraphicsMode = false;
     executablePath = await packaged.executablePath();
   }
-  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--hide-scrollbars"], timeout: 120_000 });
+  return chromium.launch({
+    executablePath,
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-dev-shm-usage",
+      "--disable-background-networking",
+      "--hide-scrollbars",
+    ],
+    timeout: 120_000,
+  });
 }
 
 let pages = 0;
@@ -39,7 +49,10 @@ export function writePage(recordings: Recording[], text = embedded(recordings)):
   const page = readFileSync(built, "utf8");
   if (page.split(SLOT).length !== 2) throw new Error("the element for the recordings has to be in the page once");
   const path = join(folder, `page-${String(++pages)}.html`);
-  writeFileSync(path, page.replace(SLOT, () => SLOT.replace("><", `>${text}<`)));
+  writeFileSync(
+    path,
+    page.replace(SLOT, () => SLOT.replace("><", `>${text}<`)),
+  );
   return pathToFileURL(path).href;
 }
 
@@ -59,8 +72,17 @@ interface Options {
 }
 
 /** Opens an address in a window of its own. */
-export async function openPage(browser: Browser, address: string, { width = 1400, height = 900, scheme = "light", scale = 1, hash = "" }: Options = {}): Promise<Opened> {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, deviceScaleFactor: scale, reducedMotion: "reduce" });
+export async function openPage(
+  browser: Browser,
+  address: string,
+  { width = 1400, height = 900, scheme = "light", scale = 1, hash = "" }: Options = {},
+): Promise<Opened> {
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    deviceScaleFactor: scale,
+    reducedMotion: "reduce",
+  });
   const page = await context.newPage();
   const problems: string[] = [];
   page.on("console", (message) => {

@@ -13,6 +13,20 @@ const sources = program ? [`${program}.ts`] : readdirSync(here).filter((name) =>
 const out = join(here, "dist");
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
-await build({ entryPoints: sources, absWorkingDir: here, outdir: out, outExtension: { ".js": ".mjs" }, bundle: true, packages: "external", platform: "node", format: "esm", target: "node20", logLevel: "warning" });
+await build({
+  entryPoints: sources,
+  absWorkingDir: here,
+  outdir: out,
+  outExtension: { ".js": ".mjs" },
+  bundle: true,
+  packages: "external",
+  platform: "node",
+  format: "esm",
+  target: "node20",
+  logLevel: "warning",
+});
 const compiled = sources.map((name) => join(out, name.replace(/ts$/, "mjs")));
-process.exit(spawnSync(process.execPath, [...(program ? [] : ["--test"]), ...compiled, ...rest], { cwd: here, stdio: "inherit" }).status ?? 1);
+process.exit(
+  spawnSync(process.execPath, [...(program ? [] : ["--test"]), ...compiled, ...rest], { cwd: here, stdio: "inherit" })
+    .status ?? 1,
+);

@@ -20,7 +20,10 @@ function palette(pixels: Buffer): number[] {
     const colour = pixels.readUIntBE(at, 3);
     counts.set(colour, (counts.get(colour) ?? 0) + 1);
   }
-  return [...counts.entries()].sort(([, a], [, b]) => b - a).slice(0, 256).map(([colour]) => colour);
+  return [...counts.entries()]
+    .sort(([, a], [, b]) => b - a)
+    .slice(0, 256)
+    .map(([colour]) => colour);
 }
 
 function distance(a: number, b: number): number {
@@ -56,7 +59,10 @@ function reduced(picture: Buffer): Buffer {
     const colour = data.readUIntBE(at * 4, 3);
     let index = indexes.get(colour);
     if (index === undefined) {
-      index = colours.reduce((best, each, place) => (distance(each, colour) < distance(colours[best] ?? 0, colour) ? place : best), 0);
+      index = colours.reduce(
+        (best, each, place) => (distance(each, colour) < distance(colours[best] ?? 0, colour) ? place : best),
+        0,
+      );
       indexes.set(colour, index);
     }
     rows[at + Math.floor(at / width) + 1] = index;
@@ -67,7 +73,13 @@ function reduced(picture: Buffer): Buffer {
   header.set([8, 3, 0, 0, 0], 8);
   const table = Buffer.from(colours.flatMap((colour) => [colour >> 16, (colour >> 8) & 255, colour & 255]));
   const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-  return Buffer.concat([signature, chunk("IHDR", header), chunk("PLTE", table), chunk("IDAT", deflateSync(rows, { level: 9 })), chunk("IEND", Buffer.alloc(0))]);
+  return Buffer.concat([
+    signature,
+    chunk("IHDR", header),
+    chunk("PLTE", table),
+    chunk("IDAT", deflateSync(rows, { level: 9 })),
+    chunk("IEND", Buffer.alloc(0)),
+  ]);
 }
 
 async function save(page: Page, name: string): Promise<void> {

@@ -14,6 +14,8 @@ from common import CACHE, ROOT, node_library, programs
 from targets import MACOS, TARGETS
 
 QUICK = {"LTO": "off", "CODEGEN_UNITS": "16", "OPT_LEVEL": "0"}
+# zig exports all symbols of a DLL that are left, and without this there are too many.
+FEWER_SYMBOLS = {"LTO": "fat"}
 LIBRARIES = ("libkimi_agent_node.so", "libkimi_agent_node.dylib", "kimi_agent_node.dll")
 
 
@@ -45,7 +47,8 @@ def compiler(name: str, quick: bool) -> Compiler:
     # maturin and cargo name this program as the linker. If each named itself, cargo would compile everything twice.
     env["CARGO_BIN_EXE_cargo-zigbuild"] = str(programs("build") / "cargo-zigbuild")
     if quick:
-        env.update({f"CARGO_PROFILE_RELEASE_{key}": value for key, value in QUICK.items()})
+        settings = {**QUICK, **(FEWER_SYMBOLS if "gnullvm" in name else {})}
+        env.update({f"CARGO_PROFILE_RELEASE_{key}": value for key, value in settings.items()})
     flags = f"CARGO_TARGET_{name.upper().replace('-', '_')}_RUSTFLAGS"
     if "musl" in name:
         # A library that is loaded uses the C library of the program.

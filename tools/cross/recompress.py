@@ -9,7 +9,7 @@ from pathlib import Path
 
 import deflate
 
-# The parts of a zip file, as APPNOTE.TXT of PKWARE describes them.
+# The parts of a zip file.
 LOCAL = struct.Struct("<4s5H3L2H")
 CENTRAL = struct.Struct("<4s6H3L5H2L")
 END = struct.Struct("<4s4H2LH")

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import windows
-from common import CACHE, ROOT, node_library
+from build import Compiler, compiler
+from common import CACHE, ROOT
 
 TARGET = "x86_64-pc-windows-gnu"
 CRATES = ("kimi-agent-protocol", "kimi-agent-files", "kimi-agent-testing", "kimi-agent-client", "kimi-agent-bridge")
@@ -45,14 +46,14 @@ def run(name: str, command: Sequence[Path | str], folder: Path, variables: dict[
     return done.returncode, output.read_text("utf-8", "replace")
 
 
-def test_core(variables: dict[str, str]) -> list[str]:
+def test_core(cargo: Compiler, variables: dict[str, str]) -> list[str]:
     """Runs the unit tests of the core, and the tests of the scripted agent. Returns the names of those that failed."""
     crates = [argument for crate in CRATES for argument in ("--package", crate)]
     features = "kimi-agent-client/kimi-web,kimi-agent-client/mcp,kimi-agent-client/testing,kimi-agent-testing/web"
     command = ["cargo", "test", "--no-run", "--locked", "--target", TARGET, "--lib", "--test", "scripted_agent"]
-    command += [*crates, "--features", features, "--message-format=json-render-diagnostics"]
-    lines = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
-    artifacts = [json.loads(line) for line in lines if line.startswith("{")]
+    command += [*crates, "--features", features, "--message-format=json-render-diagnostics", *cargo.std]
+    built = subprocess.run(command, cwd=ROOT, env=cargo.env, check=True, stdout=subprocess.PIPE, text=True)
+    artifacts = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     failed = []
     for artifact in artifacts:
         program = artifact.get("executable")
@@ -68,9 +69,9 @@ def test_core(variables: dict[str, str]) -> list[str]:
     return failed
 
 
-def test_node(variables: dict[str, str], versions: Iterable[str]) -> list[str]:
+def test_node(cargo: Compiler, variables: dict[str, str], versions: Iterable[str]) -> list[str]:
     """Runs the tests of the Node package. Returns the names of those that failed."""
-    folder = node_project()
+    folder = node_project(cargo)
     failed = []
     for version in versions:
         counts = {"pass": 0, "fail": 0, "skipped": 0}
@@ -98,13 +99,9 @@ def test_node(variables: dict[str, str], versions: Iterable[str]) -> list[str]:
     return failed
 
 
-def node_project() -> Path:
+def node_project(cargo: Compiler) -> Path:
     """A copy of the built Node package with the addon of Windows. In bindings-node the addon would be packed."""
-    build = ["cargo", "build", "--release", "--locked", "--target", TARGET, "--package", "kimi-agent-node"]
-    env = {**os.environ, "LIBNODE_PATH": node_library()}
-    subprocess.run([*build, "--features", "napi/dyn-symbols"], cwd=ROOT, env=env, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-
+    products = cargo.build("--locked", "--package=kimi-agent-node", "--features=napi/dyn-symbols")
     source = ROOT / "bindings-node"
     subprocess.run(["npm", "run", "--silent", "build:ts"], cwd=source, check=True)
     folder = CACHE / "wine-project" / "bindings-node"
@@ -115,7 +112,7 @@ def node_project() -> Path:
         shutil.copyfile(source / file, folder / file)
     (folder / "node_modules").symlink_to(source / "node_modules")
     (folder.parent / "tests").symlink_to(ROOT / "tests")
-    shutil.copyfile(target / TARGET / "release" / "kimi_agent_node.dll", folder / "kimi-agent.win32-x64-msvc.node")
+    shutil.copyfile(products / "kimi_agent_node.dll", folder / "kimi-agent.win32-x64-msvc.node")
     return folder
 
 
@@ -123,11 +120,12 @@ def main() -> int:
     """Exits with 1 if a test failed."""
     suites = sys.argv[1:] or ["core", "node"]
     variables = windows.prefix(CACHE)
+    cargo = compiler(TARGET, quick=True)
     failed = []
     if "core" in suites:
-        failed += test_core(variables)
+        failed += test_core(cargo, variables)
     if "node" in suites:
-        failed += test_node(variables, windows.NODES)
+        failed += test_node(cargo, variables, windows.NODES)
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0

@@ -18,14 +18,15 @@ export interface Run {
   duration: number;
 }
 
-type Handle = (tree: Tree, entry: Entry) => void;
+type Handle = (tree: Tree, entry: Entry, header: Entry) => void;
 
 /** Makes the items of a recording. It reads each entry once, and raises no error for malformed entries. */
 export function buildRun(recording: Recording): Run {
   const tree = new Tree();
+  const [header] = recording.entries;
   for (const entry of recording.entries) {
     for (const event of entry.events) addEvent(tree, entry, event);
-    HANDLERS.get(entry.type)?.(tree, entry);
+    if (header) HANDLERS.get(entry.type)?.(tree, entry, header);
   }
   const duration = recording.entries.at(-1)?.time ?? 0;
   for (const turn of tree.turns.values()) tree.endTurn(turn.turn ?? 0, turn.end ?? duration);
@@ -33,14 +34,30 @@ export function buildRun(recording: Recording): Run {
   return { recording, items: flatten(tree.roots), all: tree.all, turns, samples: tree.samples, duration };
 }
 
-const addOpened: Handle = (tree, entry) => {
+const addOpened: Handle = (tree, entry, header) => {
   const agent = objectOf(entry.data, "agent");
   const name = [textOf(agent, "name"), textOf(agent, "version")].filter(Boolean).join(" ");
   const session = textOf(entry.data, "session_id");
   const protocol = `protocol ${idOf(entry.data, "protocol_version") ?? "unknown"}`;
-  const text = [name, protocol, session === undefined ? "" : `session ${session}`].filter((each) => each !== "").join(", ");
-  tree.note("note", tree.scopeOf(null, entry), entry, { title: "Session opened", text });
+  const text = [name, protocol, session === undefined ? "" : `session ${session}`]
+    .filter((each) => each !== "")
+    .join(", ");
+  const item = tree.note("note", tree.scopeOf(null, entry), entry, {
+    title: "Session opened",
+    text,
+    data: settingsOf(header),
+  });
+  item.entries.unshift(header.index);
 };
+
+/** The parts of the header that say how the session was set up. */
+function settingsOf({ data }: Entry): Json | undefined {
+  const shown = ["executable", "options", "policy", "tools"].flatMap((name): [string, Json][] => {
+    const value = member(data, name);
+    return value === undefined ? [] : [[name, value]];
+  });
+  return shown.length > 0 ? Object.fromEntries(shown) : undefined;
+}
 
 const CALLS = new Map<string, string>([
   ["cancel", "Cancel"],
@@ -105,7 +122,8 @@ const addDecision: Handle = (tree, entry) => {
   const known = requestId === undefined ? undefined : tree.requests.get(requestId);
   const tool = tree.tools.get(idOf(entry.data, "tool_call") ?? "");
   const place = tree.scopeOf(tool?.turn ?? runningTurn(tree), entry);
-  const request = known && !known.decision ? known : tree.addRequest(kind, place, entry, { type, payload: {}, requestId, tool });
+  const request =
+    known && !known.decision ? known : tree.addRequest(kind, place, entry, { type, payload: {}, requestId, tool });
   request.decision = readDecision(entry);
   request.end = entry.time;
   touch(request, entry);
@@ -117,10 +135,19 @@ const addToolCall: Handle = (tree, entry) => {
   const name = textOf(entry.data, "name") ?? "";
   const turn = runningTurn(tree);
   const tool = [...tree.tools.values()].find(
-    (each) => each.turn === turn && !each.result && each.name.endsWith(name) && !each.attached.some(({ type }) => type === "ToolCallRequest"),
+    (each) =>
+      each.turn === turn &&
+      !each.result &&
+      each.name.endsWith(name) &&
+      !each.attached.some(({ type }) => type === "ToolCallRequest"),
   );
   const payload = { name, arguments: member(entry.data, "arguments") ?? null };
-  tree.addRequest("request", tree.scopeOf(turn, entry), entry, { type: "ToolCallRequest", payload, requestId: idOf(entry.data, "id"), tool });
+  tree.addRequest("request", tree.scopeOf(turn, entry), entry, {
+    type: "ToolCallRequest",
+    payload,
+    requestId: idOf(entry.data, "id"),
+    tool,
+  });
 };
 
 const addToolResult: Handle = (tree, entry) => {
@@ -159,7 +186,10 @@ const addGap: Handle = (tree, entry) => {
 const endSession: Handle = (tree, entry) => {
   const error = objectOf(entry.data, "error");
   if (error) addError(tree, entry, null, `The session failed: ${textOf(error, "code") ?? "error"}`, error);
-  else tree.note("note", tree.scopeOf(null, entry), entry, { title: `Session ended: ${textOf(entry.data, "reason") ?? "unknown reason"}` });
+  else
+    tree.note("note", tree.scopeOf(null, entry), entry, {
+      title: `Session ended: ${textOf(entry.data, "reason") ?? "unknown reason"}`,
+    });
 };
 
 const addLine: Handle = (tree, entry) => {

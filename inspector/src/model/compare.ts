@@ -1,4 +1,4 @@
-/** Compares two runs: which items are the same, which differ, which are in one of them only. Times and ids do not count. */
+/** Compares two runs: items that are the same, that differ, or that one run lacks. Times and ids do not count. */
 
 import { member, objectOf, printJson, textOf } from "../json";
 import { stripStyles } from "../text/ansi";
@@ -41,7 +41,10 @@ function toolFields(item: ToolItem): Field[] {
   return [
     { name: "Tool", text: item.name },
     { name: "Arguments", text: argumentText(item.input) },
-    ...item.attached.map((each) => ({ name: KIND_NAMES[each.kind], text: each.kind === "policy" ? policyText(each) : decisionText(each) })),
+    ...item.attached.map((each) => ({
+      name: KIND_NAMES[each.kind],
+      text: each.kind === "policy" ? policyText(each) : decisionText(each),
+    })),
     { name: "Result", text: outcome },
     { name: "Message", text: textOf(result, "message") ?? "" },
     { name: "Output", text: stripStyles(inputText(member(result, "output"))) },
@@ -98,8 +101,13 @@ function alignItems(left: Item[], right: Item[]): Pair[] {
   let [leftGap, rightGap]: [Item[], Item[]] = [[], []];
   const closeGap = (): void => {
     for (const chunk of diffLists(leftGap, rightGap, roughKey)) {
-      if (chunk.type === "same") chunk.left.forEach((item, at) => pairs.push({ left: item, right: chunk.right[at] ?? null, same: false }));
-      else pairs.push(...chunk.left.map((item) => ({ left: item, right: null, same: false })), ...chunk.right.map((item) => ({ left: null, right: item, same: false })));
+      if (chunk.type === "same")
+        chunk.left.forEach((item, at) => pairs.push({ left: item, right: chunk.right[at] ?? null, same: false }));
+      else
+        pairs.push(
+          ...chunk.left.map((item) => ({ left: item, right: null, same: false })),
+          ...chunk.right.map((item) => ({ left: null, right: item, same: false })),
+        );
     }
     [leftGap, rightGap] = [[], []];
   };
@@ -127,11 +135,17 @@ function rootsOf(run: Run): Item[] {
 
 /** Aligns the turns of two runs, and then the items in each pair of turns. */
 export function compareRuns(left: Run, right: Run): Pair[] {
-  return alignItems(rootsOf(left), rootsOf(right)).flatMap((pair) => [pair, ...alignItems(contentOf(pair.left), contentOf(pair.right))]);
+  return alignItems(rootsOf(left), rootsOf(right)).flatMap((pair) => [
+    pair,
+    ...alignItems(contentOf(pair.left), contentOf(pair.right)),
+  ]);
 }
 
 /** The options of the session that differ, as JSON. */
 export function headerFields(run: Run): Field[] {
   const { header } = run.recording;
-  return Object.keys(objectOf(header, "options") ?? {}).map((name) => ({ name, text: printJson(objectOf(header, "options")?.[name] ?? null) }));
+  return Object.keys(objectOf(header, "options") ?? {}).map((name) => ({
+    name,
+    text: printJson(objectOf(header, "options")?.[name] ?? null),
+  }));
 }

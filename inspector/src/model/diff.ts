@@ -13,7 +13,9 @@ export interface Side {
   parts: Part[];
 }
 
-export type Row = { type: "same" | "changed" | "removed" | "added"; left: Side | null; right: Side | null } | { type: "fold"; count: number };
+export type Row =
+  | { type: "same" | "changed" | "removed" | "added"; left: Side | null; right: Side | null }
+  | { type: "fold"; count: number };
 
 /** Longer differences are not searched for: everything counts as replaced. */
 const EFFORT = { maxEditLength: 2000, timeout: 1000 };
@@ -31,7 +33,10 @@ export interface Chunk<T> {
 export function diffLists<T>(left: T[], right: T[], keyOf: (value: T) => string): Chunk<T>[] {
   const found = diffArrays(left.map(keyOf), right.map(keyOf), EFFORT) as ReturnType<typeof diffArrays> | undefined;
   if (!found) {
-    const all: Chunk<T>[] = [{ type: "removed", left, right: [] }, { type: "added", left: [], right }];
+    const all: Chunk<T>[] = [
+      { type: "removed", left, right: [] },
+      { type: "added", left: [], right },
+    ];
     return all.filter((chunk) => chunk.left.length + chunk.right.length > 0);
   }
   let [at, to] = [0, 0];
@@ -72,7 +77,11 @@ function replacedRows(left: string[], right: string[], leftLine: number, rightLi
     const [before, after] = [left[at], right[at]];
     if (before !== undefined && after !== undefined) {
       const [leftParts, rightParts] = compareLines(before, after);
-      return { type: "changed", left: { line: leftLine + at, parts: leftParts }, right: { line: rightLine + at, parts: rightParts } };
+      return {
+        type: "changed",
+        left: { line: leftLine + at, parts: leftParts },
+        right: { line: rightLine + at, parts: rightParts },
+      };
     }
     if (before !== undefined) return { type: "removed", left: wholeLine(leftLine + at, before), right: null };
     return { type: "added", left: null, right: wholeLine(rightLine + at, after ?? "") };
@@ -86,7 +95,11 @@ function replacedRows(left: string[], right: string[], leftLine: number, rightLi
  * @param right - The text after it.
  * @param starts - The numbers of the first lines.
  */
-export function sideBySide(left: string, right: string, starts: { left: number; right: number } = { left: 1, right: 1 }): Row[] {
+export function sideBySide(
+  left: string,
+  right: string,
+  starts: { left: number; right: number } = { left: 1, right: 1 },
+): Row[] {
   const rows: Row[] = [];
   let [leftLine, rightLine] = [starts.left, starts.right];
   const chunks = diffLists(linesOf(left), linesOf(right), (line) => line);
@@ -94,7 +107,9 @@ export function sideBySide(left: string, right: string, starts: { left: number; 
     const chunk = chunks[at];
     if (!chunk) break;
     if (chunk.type === "same") {
-      chunk.left.forEach((text, line) => rows.push({ type: "same", left: wholeLine(leftLine + line, text), right: wholeLine(rightLine + line, text) }));
+      chunk.left.forEach((text, line) =>
+        rows.push({ type: "same", left: wholeLine(leftLine + line, text), right: wholeLine(rightLine + line, text) }),
+      );
       leftLine += chunk.left.length;
       rightLine += chunk.right.length;
       continue;
@@ -113,7 +128,8 @@ export function foldRows(rows: readonly Row[]): Row[] {
   const near = new Array<boolean>(rows.length).fill(false);
   rows.forEach((row, at) => {
     if (row.type === "same") return;
-    for (let each = Math.max(0, at - CONTEXT); each <= Math.min(rows.length - 1, at + CONTEXT); each++) near[each] = true;
+    for (let each = Math.max(0, at - CONTEXT); each <= Math.min(rows.length - 1, at + CONTEXT); each++)
+      near[each] = true;
   });
   const folded: Row[] = [];
   for (let at = 0; at < rows.length; at++) {

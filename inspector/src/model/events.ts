@@ -15,7 +15,11 @@ export function addEvent(tree: Tree, entry: Entry, event: SourceEvent): void {
     const inner = readEvent(objectOf(current.payload, "event"), event.turn, event.step);
     if (!inner) break;
     const { payload } = current;
-    const names = { parent: idOf(payload, "parent_tool_call_id"), agentId: idOf(payload, "agent_id"), agentType: textOf(payload, "subagent_type") };
+    const names = {
+      parent: idOf(payload, "parent_tool_call_id"),
+      agentId: idOf(payload, "agent_id"),
+      agentType: textOf(payload, "subagent_type"),
+    };
     scope = tree.subagentScope(scope, names, entry);
     if (scope.owner) touch(scope.owner, entry);
     current = inner;
@@ -125,14 +129,15 @@ const addToolResult: Handle = (tree, scope, entry, payload) => {
 function addRequestOf(kind: RequestItem["kind"], type: string): Handle {
   return (tree, scope, entry, payload) => {
     const requestId = idOf(payload, "id");
-    const toolId = kind === "request" ? (type === "ToolCallRequest" ? requestId : undefined) : idOf(payload, "tool_call_id");
+    const toolId =
+      kind === "request" ? (type === "ToolCallRequest" ? requestId : undefined) : idOf(payload, "tool_call_id");
     const tool = toolOf(tree, scopeOfAgent(tree, scope, payload), toolId);
     if (tool) completeInput(tool, payload);
     tree.addRequest(kind, scope, entry, { type, payload, requestId, tool });
   };
 }
 
-/** An approval of a subagent comes without the event of a subagent around it; its tool call is found in the subagent. */
+/** An approval of a subagent comes without `SubagentEvent`. The id of the subagent leads to its tool call. */
 function scopeOfAgent(tree: Tree, scope: Scope, payload: JsonObject): Scope {
   const agentId = idOf(payload, "agent_id");
   const toolId = idOf(payload, "tool_call_id");
@@ -155,7 +160,11 @@ const respondToApproval: Handle = (tree, scope, entry, payload) => {
   const id = idOf(payload, "request_id");
   const request = id === undefined ? undefined : tree.requests.get(id);
   if (!request) {
-    tree.note("note", scope, entry, { title: "Approval resolved by the agent", text: textOf(payload, "response"), data: payload });
+    tree.note("note", scope, entry, {
+      title: "Approval resolved by the agent",
+      text: textOf(payload, "response"),
+      data: payload,
+    });
     return;
   }
   request.response = payload;
@@ -214,10 +223,21 @@ const updateStatus: Handle = (tree, scope, entry, payload) => {
     };
     if (sample.contextTokens !== undefined || sample.contextUsage !== undefined) tree.samples.push(sample);
   }
-  const failed = listOf(objectOf(payload, "mcp_status"), "servers").filter((each) => ["failed", "unauthorized"].includes(textOf(each, "status") ?? ""));
+  const planMode = member(payload, "plan_mode") === true;
+  if (member(payload, "plan_mode") !== undefined && planMode !== tree.planMode) {
+    tree.note("note", scope, entry, { title: `Plan mode is ${planMode ? "on" : "off"}` });
+    tree.planMode = planMode;
+  }
+  const failed = listOf(objectOf(payload, "mcp_status"), "servers").filter((each) =>
+    ["failed", "unauthorized"].includes(textOf(each, "status") ?? ""),
+  );
   if (failed.length > 0) {
     const names = failed.map((each) => `${textOf(each, "name") ?? "a server"}: ${textOf(each, "status") ?? ""}`);
-    tree.note("note", scope, entry, { title: "MCP servers are not connected", text: names.join("\n"), data: payload["mcp_status"] });
+    tree.note("note", scope, entry, {
+      title: "MCP servers are not connected",
+      text: names.join("\n"),
+      data: payload["mcp_status"],
+    });
   }
 };
 
@@ -230,26 +250,38 @@ function noteOf(title: string | ((payload: JsonObject) => string), text?: string
 
 const failHandler: Handle = (tree, scope, entry, payload) => {
   const name = textOf(payload, "name");
-  const title = `The handler for ${textOf(payload, "handler") ?? "a request"}${name === undefined ? "" : ` (${name})`} failed`;
+  const handler = [textOf(payload, "handler") ?? "a request", name === undefined ? "" : ` (${name})`].join("");
+  const title = `The handler for ${handler} failed`;
   tree.note("error", scope, entry, { title, text: textOf(payload, "message") });
 };
 
 const retryStep: Handle = (tree, scope, entry, payload) => {
   const status = numberOf(payload, "status_code");
-  const error = `${textOf(payload, "error_type") ?? "unknown error"}${status === undefined ? "" : ` (HTTP ${String(status)})`}`;
-  const attempt = `Attempt ${String(numberOf(payload, "next_attempt") ?? "?")} of ${String(numberOf(payload, "max_attempts") ?? "?")}`;
-  tree.note("note", scope, entry, { title: `Call of the model failed: ${error}`, text: `${attempt} after ${String(numberOf(payload, "wait_s") ?? 0)} s` });
+  const type = textOf(payload, "error_type") ?? "unknown error";
+  const error = status === undefined ? type : `${type} (HTTP ${String(status)})`;
+  const [next, most] = ["next_attempt", "max_attempts"].map((name) => String(numberOf(payload, name) ?? "?"));
+  const attempt = `Attempt ${next ?? ""} of ${most ?? ""}`;
+  tree.note("note", scope, entry, {
+    title: `Call of the model failed: ${error}`,
+    text: `${attempt} after ${String(numberOf(payload, "wait_s") ?? 0)} s`,
+  });
 };
 
 const steer: Handle = (tree, scope, entry, payload) => {
-  tree.note("call", scope, entry, { title: "Message of the user reached the model", text: inputText(member(payload, "user_input")) });
+  tree.note("call", scope, entry, {
+    title: "Message of the user reached the model",
+    text: inputText(member(payload, "user_input")),
+  });
 };
 
 /** The text of a prompt or of an output: a text, or a list of content parts. */
 export function inputText(input: Json | undefined): string {
   if (typeof input === "string") return input;
   if (!Array.isArray(input)) return "";
-  return input.map((part) => (typeof part === "string" ? part : (textOf(part, "text") ?? ""))).filter((each) => each !== "").join("\n");
+  return input
+    .map((part) => (typeof part === "string" ? part : (textOf(part, "text") ?? "")))
+    .filter((each) => each !== "")
+    .join("\n");
 }
 
 const HANDLERS = new Map<string, Handle>([

@@ -56,7 +56,13 @@ function escape(text: string): string {
 /** Returns an expression that finds the words of a query, to highlight them. */
 export function expressionOf(query: Query): RegExp | undefined {
   if (query.terms.length === 0) return undefined;
-  return new RegExp([...query.terms].sort((a, b) => b.length - a.length).map(escape).join("|"), "giu");
+  return new RegExp(
+    [...query.terms]
+      .sort((a, b) => b.length - a.length)
+      .map(escape)
+      .join("|"),
+    "giu",
+  );
 }
 
 /** Returns a function that says whether an item fits a query. */
@@ -64,7 +70,11 @@ export function matcherOf(query: Query): (item: Item) => boolean {
   const terms = query.terms.map((term) => new RegExp(escape(term), "iu"));
   return (item) => {
     if (query.turns.length > 0 && !query.turns.includes(item.turn ?? -1)) return false;
-    if (query.tools.length > 0 && !(item.kind === "tool" && query.tools.some((name) => item.name.toLowerCase().includes(name)))) return false;
+    if (
+      query.tools.length > 0 &&
+      !(item.kind === "tool" && query.tools.some((name) => item.name.toLowerCase().includes(name)))
+    )
+      return false;
     if (!query.states.every((state) => STATES.get(state)?.(item))) return false;
     if (terms.length === 0) return true;
     const words = wordsOf(item);

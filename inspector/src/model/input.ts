@@ -1,4 +1,4 @@
-/** Reads the recordings from the text that is embedded in the page. Unknown and malformed parts are kept or left out, never an error. */
+/** Reads the recordings from the text that is embedded in the page. Malformed parts are left out. */
 
 import { isObject, listOf, numberOf, objectOf, parseJson, textOf, type Json, type JsonObject } from "../json";
 
@@ -35,7 +35,9 @@ export function readEvent(value: Json | undefined, turn: number | null, step: nu
 
 function readEvents(entry: JsonObject): SourceEvent[] {
   return listOf(entry, "events").flatMap((each) => {
-    const event = isObject(each) ? readEvent(objectOf(each, "event"), numberOf(each, "turn") ?? null, numberOf(each, "step") ?? 0) : undefined;
+    const event = isObject(each)
+      ? readEvent(objectOf(each, "event"), numberOf(each, "turn") ?? null, numberOf(each, "step") ?? 0)
+      : undefined;
     return event ? [event] : [];
   });
 }
@@ -63,10 +65,19 @@ export interface Input {
 
 /** Reads the embedded text. */
 export function readInput(text: string): Input {
-  if (text.trim() === "") return { recordings: [], problem: "This page contains no recording. The command `kimi-agent inspect run.jsonl` makes a page with one." };
+  if (text.trim() === "")
+    return {
+      recordings: [],
+      problem: "This page contains no recording. The command `kimi-agent inspect run.jsonl` makes a page with one.",
+    };
   const value = parseJson(text);
-  if (value === undefined) return { recordings: [], problem: "The recordings in this page are not valid JSON. The file may be incomplete." };
-  if (numberOf(value, "inspector") !== 1) return { recordings: [], problem: "The recordings in this page have a format that this version of the inspector does not know." };
+  if (value === undefined)
+    return { recordings: [], problem: "The recordings in this page are not valid JSON. The file may be incomplete." };
+  if (numberOf(value, "inspector") !== 1)
+    return {
+      recordings: [],
+      problem: "The recordings in this page have a format that this version of the inspector does not know.",
+    };
   const recordings = listOf(value, "recordings").flatMap((each, place) => readRecording(each, place) ?? []);
   return recordings.length > 0 ? { recordings } : { recordings, problem: "This page contains no recording." };
 }

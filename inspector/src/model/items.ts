@@ -101,7 +101,13 @@ export interface NoteItem extends Base {
 export type Item = TurnItem | StepItem | TextItem | MediaItem | ToolItem | RequestItem | SubagentItem | NoteItem;
 export type Kind = Item["kind"];
 /** The item of a kind. */
-export type ItemOf<K extends Kind> = Item extends infer Each ? (Each extends Item ? (K extends Each["kind"] ? Each : never) : never) : never;
+export type ItemOf<K extends Kind> = Item extends infer Each
+  ? Each extends Item
+    ? K extends Each["kind"]
+      ? Each
+      : never
+    : never
+  : never;
 
 /** A value of the context or the tokens at a time. */
 export interface Sample {

@@ -18,7 +18,8 @@ function summaryOfMessage(entry: Entry): string {
   const [method, id] = [textOf(message, "method"), idOf(message, "id")];
   const params = objectOf(message, "params");
   const detail = textOf(params, "type") ?? textOf(objectOf(params, "update"), "sessionUpdate");
-  if (method !== undefined) return [method, detail, id === undefined ? undefined : `#${id}`].filter((each) => each !== undefined).join(" ");
+  if (method !== undefined)
+    return [method, detail, id === undefined ? undefined : `#${id}`].filter((each) => each !== undefined).join(" ");
   const kind = member(message, "error") === undefined ? "result" : "error";
   return id === undefined ? kind : `${kind} #${id}`;
 }
@@ -51,7 +52,12 @@ export function filterEntries(entries: readonly Entry[], query: Query): Entry[] 
   if (isEmpty(query)) return [...entries];
   const terms = query.terms.map((term) => term.toLowerCase());
   return entries.filter((entry) => {
-    if (query.turns.length > 0 && !query.turns.includes(numberOf(entry.data, "turn") ?? -1) && !entry.events.some(({ turn }) => turn !== null && query.turns.includes(turn))) return false;
+    if (
+      query.turns.length > 0 &&
+      !query.turns.includes(numberOf(entry.data, "turn") ?? -1) &&
+      !entry.events.some(({ turn }) => turn !== null && query.turns.includes(turn))
+    )
+      return false;
     if (terms.length === 0) return true;
     const text = printJson(entry.data).toLowerCase();
     return terms.every((term) => text.includes(term));

@@ -110,11 +110,12 @@ export interface ContextPoint {
   tokens: number;
 }
 
-/** The tokens in the context over time. Agents that report only a part of the context need its size, from any of their samples. */
+/** The tokens in the context over time. For a fraction, the size of the context can be in another sample. */
 export function contextOverTime(samples: readonly Sample[]): { points: ContextPoint[]; limit: number | undefined } {
   const limit = samples.findLast((sample) => sample.maxContextTokens !== undefined)?.maxContextTokens;
   const points = samples.flatMap(({ time, contextTokens, contextUsage }) => {
-    const tokens = contextTokens ?? (contextUsage !== undefined && limit !== undefined ? contextUsage * limit : undefined);
+    const tokens =
+      contextTokens ?? (contextUsage !== undefined && limit !== undefined ? contextUsage * limit : undefined);
     return tokens === undefined ? [] : [{ time, tokens }];
   });
   return { points, limit };
@@ -122,5 +123,7 @@ export function contextOverTime(samples: readonly Sample[]): { points: ContextPo
 
 /** The steps of the agent and its subagents that reported their tokens. */
 export function stepsWithUsage(run: Run): (StepItem & { usage: Usage })[] {
-  return run.all.filter((item): item is StepItem & { usage: Usage } => item.kind === "step" && item.usage !== undefined);
+  return run.all.filter(
+    (item): item is StepItem & { usage: Usage } => item.kind === "step" && item.usage !== undefined,
+  );
 }

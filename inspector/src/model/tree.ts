@@ -19,7 +19,10 @@ export interface Scope {
   tools: Map<string, ToolItem>;
 }
 
-type Own<K extends Kind> = Omit<ItemOf<K>, "kind" | "id" | "depth" | "turn" | "step" | "start" | "end" | "entries" | "parent" | "children">;
+type Own<K extends Kind> = Omit<
+  ItemOf<K>,
+  "kind" | "id" | "depth" | "turn" | "step" | "start" | "end" | "entries" | "parent" | "children"
+>;
 
 export class Tree {
   readonly roots: Item[] = [];
@@ -30,6 +33,7 @@ export class Tree {
   readonly requests = new Map<string, RequestItem>();
   /** All items, also those that are shown inside of a tool call. */
   readonly all: Item[] = [];
+  planMode = false;
   readonly #scopes = new Map<string, Scope>();
 
   /** Returns the scope of a turn, or of what is outside of turns. */
@@ -42,17 +46,31 @@ export class Tree {
 
   #addScope(name: string, turn: number | null, depth: number, owner: Item | null): Scope {
     // A short key, so that those of deeply nested subagents stay short.
-    const scope: Scope = { key: `#${String(this.#scopes.size)}`, turn, depth, owner, step: null, last: null, tool: null, tools: new Map() };
+    const scope: Scope = {
+      key: `#${String(this.#scopes.size)}`,
+      turn,
+      depth,
+      owner,
+      step: null,
+      last: null,
+      tool: null,
+      tools: new Map(),
+    };
     this.#scopes.set(name, scope);
     return scope;
   }
 
   /** Returns the scope of a subagent, and adds the item of the subagent with its first event. */
-  subagentScope(outer: Scope, payload: { parent: string | undefined; agentId: string | undefined; agentType: string | undefined }, entry: Entry): Scope {
+  subagentScope(
+    outer: Scope,
+    payload: { parent: string | undefined; agentId: string | undefined; agentType: string | undefined },
+    entry: Entry,
+  ): Scope {
     const key = `${outer.key} / ${payload.parent ?? ""} / ${payload.agentId ?? ""}`;
     const found = this.#scopes.get(key);
     if (found) return found;
-    const parent = payload.parent === undefined ? undefined : (outer.tools.get(payload.parent) ?? this.tools.get(payload.parent));
+    const parent =
+      payload.parent === undefined ? undefined : (outer.tools.get(payload.parent) ?? this.tools.get(payload.parent));
     const item = this.create("subagent", outer, entry, { agentId: payload.agentId, agentType: payload.agentType });
     this.#attach(item, parent ?? outer.step ?? outer.owner);
     return this.#addScope(key, outer.turn, outer.depth + 1, item);
@@ -62,14 +80,33 @@ export class Tree {
   turnOf(turn: number, entry: Entry): TurnItem {
     const found = this.turns.get(turn);
     if (found) return found;
-    const item = this.#make("turn", { turn, depth: 0, step: 0 }, entry, { input: "", status: undefined, result: undefined, steps: 0 });
+    const item = this.#make("turn", { turn, depth: 0, step: 0 }, entry, {
+      input: "",
+      status: undefined,
+      result: undefined,
+      steps: 0,
+    });
     this.turns.set(turn, item);
     this.roots.push(item);
     return item;
   }
 
-  #make<K extends Kind>(kind: K, place: { turn: number | null; depth: number; step: number }, entry: Entry, own: Own<K>): ItemOf<K> {
-    const base = { id: this.all.length, kind, ...place, start: entry.time, end: null, entries: [entry.index], parent: null, children: [] };
+  #make<K extends Kind>(
+    kind: K,
+    place: { turn: number | null; depth: number; step: number },
+    entry: Entry,
+    own: Own<K>,
+  ): ItemOf<K> {
+    const base = {
+      id: this.all.length,
+      kind,
+      ...place,
+      start: entry.time,
+      end: null,
+      entries: [entry.index],
+      parent: null,
+      children: [],
+    };
     const item = { ...base, ...own } as unknown as ItemOf<K>;
     this.all.push(item);
     return item;
@@ -100,7 +137,14 @@ export class Tree {
     entry: Entry,
     own: { type: string; payload: JsonObject; requestId?: string | undefined; tool?: ToolItem | undefined },
   ): RequestItem {
-    const complete = { requestId: own.requestId, type: own.type, payload: own.payload, tool: own.tool, decision: undefined, response: undefined };
+    const complete = {
+      requestId: own.requestId,
+      type: own.type,
+      payload: own.payload,
+      tool: own.tool,
+      decision: undefined,
+      response: undefined,
+    };
     let item: RequestItem;
     if (own.tool) {
       item = this.create(kind, scope, entry, complete);
@@ -112,7 +156,12 @@ export class Tree {
     return item;
   }
 
-  note(kind: NoteItem["kind"], scope: Scope, entry: Entry, own: { title: string; text?: string | undefined; data?: NoteItem["data"] }): NoteItem {
+  note(
+    kind: NoteItem["kind"],
+    scope: Scope,
+    entry: Entry,
+    own: { title: string; text?: string | undefined; data?: NoteItem["data"] },
+  ): NoteItem {
     return this.add(kind, scope, entry, { title: own.title, text: own.text ?? "", data: own.data });
   }
 

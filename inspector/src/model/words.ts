@@ -25,7 +25,20 @@ export const KIND_NAMES: Record<Kind, string> = {
 };
 
 /** Arguments that say the most about a call, in the order of preference. */
-const TELLING = ["command", "cmd", "path", "file_path", "filePath", "pattern", "query", "url", "description", "prompt", "title", "name"];
+const TELLING = [
+  "command",
+  "cmd",
+  "path",
+  "file_path",
+  "filePath",
+  "pattern",
+  "query",
+  "url",
+  "description",
+  "prompt",
+  "title",
+  "name",
+];
 
 /** Returns the most telling argument of a call in one line. */
 export function summaryOfInput(input: string): string {
@@ -40,7 +53,11 @@ export function summaryOfInput(input: string): string {
 const REQUEST_TITLES = new Map<string, (item: RequestItem) => string>([
   ["ReadFileRequest", ({ payload }) => `Read ${textOf(payload, "path") ?? "a file"}`],
   ["WriteFileRequest", ({ payload }) => `Write ${textOf(payload, "path") ?? "a file"}`],
-  ["TerminalRequest", ({ payload }) => `Run ${[textOf(payload, "command"), ...listOf(payload, "args")].filter((each) => typeof each === "string").join(" ")}`],
+  [
+    "TerminalRequest",
+    ({ payload }) =>
+      ["Run", textOf(payload, "command"), ...listOf(payload, "args")].filter((each) => typeof each === "string").join(" "),
+  ],
   ["ToolCallRequest", ({ payload }) => `Tool of the program ${textOf(payload, "name") ?? ""}`],
 ]);
 
@@ -52,7 +69,8 @@ function titleOfRequest(item: RequestItem): string {
     const first = listOf(payload, "questions")[0];
     return textOf(first, "question") ?? "Question";
   }
-  if (kind === "hook") return [textOf(payload, "event"), textOf(payload, "target")].filter(Boolean).join(": ") || "Hook";
+  if (kind === "hook")
+    return [textOf(payload, "event"), textOf(payload, "target")].filter(Boolean).join(": ") || "Hook";
   return REQUEST_TITLES.get(item.type)?.(item) ?? item.type;
 }
 
@@ -100,7 +118,9 @@ export function mediaUrl(part: Json): string | undefined {
 
 function wordsOfDisplay(blocks: Json[]): string[] {
   return blocks.flatMap((block) => {
-    const own = ["text", "path", "old_text", "new_text", "command", "description"].map((name) => textOf(block, name) ?? "");
+    const own = ["text", "path", "old_text", "new_text", "command", "description"].map(
+      (name) => textOf(block, name) ?? "",
+    );
     return [...own, ...listOf(block, "items").map((each) => textOf(each, "title") ?? "")];
   });
 }
@@ -108,12 +128,29 @@ function wordsOfDisplay(blocks: Json[]): string[] {
 function wordsOfTool(item: ToolItem): string[] {
   const { result } = item;
   const output = stripStyles(inputText(member(result, "output")));
-  return [item.name, readable(item.input), output, textOf(result, "message") ?? "", ...wordsOfDisplay(listOf(result, "display"))];
+  return [
+    item.name,
+    readable(item.input),
+    output,
+    textOf(result, "message") ?? "",
+    ...wordsOfDisplay(listOf(result, "display")),
+  ];
 }
 
 export interface Argument {
   name: string;
   text: string;
+}
+
+function isScalar(value: Json): boolean {
+  return typeof value !== "object" || value === null;
+}
+
+/** Prints JSON, a short list or object in one line. */
+function shortJson(value: Json): string {
+  if (isScalar(value) || !Object.values(value ?? {}).every(isScalar)) return printJson(value);
+  const line = JSON.stringify(value);
+  return line.length <= 100 ? line : printJson(value);
 }
 
 /** Returns the arguments of a call with the text of each, or the whole text if it is not a JSON object. */
@@ -122,7 +159,7 @@ export function argumentsOf(input: string): Argument[] | string {
   if (!isObject(value)) return input;
   return Object.keys(value).map((name) => {
     const each = value[name] ?? null;
-    return { name, text: typeof each === "string" ? each : printJson(each) };
+    return { name, text: typeof each === "string" ? each : shortJson(each) };
   });
 }
 
@@ -134,12 +171,21 @@ function readable(input: string): string {
 function wordsOfRequest(item: RequestItem): string[] {
   const { decision, payload } = item;
   const answer = decision?.answer === undefined ? "" : printJson(decision.answer, 100_000);
-  return [titleOfRequest(item), printJson(payload, 100_000), decision?.by ?? "", decision?.rule ?? "", decision?.error ?? "", answer];
+  return [
+    titleOfRequest(item),
+    printJson(payload, 100_000),
+    decision?.by ?? "",
+    decision?.rule ?? "",
+    decision?.error ?? "",
+    answer,
+  ];
 }
 
 /** Returns all text of an item that search looks through. */
 export function wordsOf(item: Item): string {
-  return partsOf(item).filter((part) => part !== "").join("\n");
+  return partsOf(item)
+    .filter((part) => part !== "")
+    .join("\n");
 }
 
 function partsOf(item: Item): string[] {

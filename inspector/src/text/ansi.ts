@@ -1,8 +1,8 @@
 /**
  * Reads the colours and styles of output for terminals.
  *
- * Only these take effect. All other sequences, such as those that move the cursor, clear the screen or set a link, become visible
- * marks: in a terminal they can hide or replace text that has been written.
+ * Only these take effect. All other sequences, such as those that move the cursor, clear the screen or set a link, become
+ * visible marks: in a terminal they can hide or replace text that has been written.
  */
 
 /** A style. Colours are one of the 16 of a terminal, from 0 to 15. */
@@ -21,9 +21,8 @@ export interface Style {
 
 export type Span = { type: "text"; text: string; style: Style } | { type: "mark"; label: string; name: string };
 
-/** A CSI sequence; an OSC, DCS, APC, PM or SOS sequence with its end; another sequence of two characters; or the escape alone. */
+/** A CSI sequence; an OSC, DCS, APC, PM or SOS sequence with its end; another sequence; or the escape alone. */
 const SEQUENCE =
-  // eslint-disable-next-line no-control-regex
   /(?:\x1b\[|\x9b)([0-?]*)([ -/]*)([@-~])|\x1b[\]PX^_]([^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c|$)|\x1b[ -/]*([0-~])?/g;
 
 const PALETTE: readonly (readonly [number, number, number])[] = [
@@ -118,8 +117,10 @@ function applyStyle(style: Style, parameters: string): Style {
 }
 
 function printable(sequence: string): string {
-  // eslint-disable-next-line no-control-regex
-  const text = sequence.replace(/\x1b/g, "ESC ").replace(/\x9b/g, "CSI ").replace(/[\x00-\x1f\x7f-\x9f]/g, "");
+  const text = sequence
+    .replace(/\x1b/g, "ESC ")
+    .replace(/\x9b/g, "CSI ")
+    .replace(/[\x00-\x1f\x7f-\x9f]/g, "");
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
 
@@ -132,8 +133,10 @@ export function parseAnsi(text: string): Span[] {
     const [sequence, parameters, intermediates, final] = match;
     if (match.index > shown) spans.push({ type: "text", text: text.slice(shown, match.index), style });
     shown = match.index + sequence.length;
-    if (final === "m" && intermediates === "" && /^[\d;:]*$/.test(parameters ?? "")) style = applyStyle(style, parameters ?? "");
-    else spans.push({ type: "mark", label: printable(sequence), name: "control sequence for terminals, not carried out" });
+    if (final === "m" && intermediates === "" && /^[\d;:]*$/.test(parameters ?? ""))
+      style = applyStyle(style, parameters ?? "");
+    else
+      spans.push({ type: "mark", label: printable(sequence), name: "control sequence for terminals, not carried out" });
   }
   if (shown < text.length) spans.push({ type: "text", text: text.slice(shown), style });
   return spans;
@@ -141,6 +144,5 @@ export function parseAnsi(text: string): Span[] {
 
 /** Returns output without the sequences of colours and styles, for search and comparison. */
 export function stripStyles(text: string): string {
-  // eslint-disable-next-line no-control-regex
   return text.includes("\x1b") ? text.replace(/\x1b\[[\d;:]*m/g, "") : text;
 }

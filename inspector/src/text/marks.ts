@@ -1,8 +1,8 @@
 /**
  * Makes characters visible that would not be seen, or that would change how other characters are shown.
  *
- * Controls of writing direction can show a command in another order than it has. Characters without a glyph can hide text from a
- * reader that a model or a shell reads. Each becomes a mark with its number.
+ * Controls of writing direction can show a command in another order than it has. Characters without a glyph can hide text
+ * from a reader that a model or a shell reads. Each becomes a mark with its number.
  */
 
 export type Piece = { type: "text"; text: string } | { type: "mark"; label: string; name: string };
@@ -48,7 +48,7 @@ const SHORT = new Map<number, string>([
   [0x7f, "DEL"],
 ]);
 
-/** Controls, format characters, lone surrogates, separators, characters without a glyph, and towers of combining characters. */
+/** Controls, format characters, lone surrogates, separators, characters without a glyph, many combining characters. */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|\p{M}{9,}/gu;
 
 /** Format characters that have a glyph, such as the sign of the end of a verse. */
@@ -73,7 +73,7 @@ function markOf(found: string): { label: string; name: string } {
   return { label: SHORT.get(code) ?? number, name: NAMES.get(code) ?? `invisible character ${number}` };
 }
 
-/** Splits a text into parts that can be shown as they are, and marks. `\r\n` becomes a line feed, as terminals show it. */
+/** Splits a text into parts that can be shown as they are, and marks. `\r\n` becomes a line feed. */
 export function splitHidden(text: string): Piece[] {
   const source = text.includes("\r\n") ? text.replaceAll("\r\n", "\n") : text;
   const pieces: Piece[] = [];

@@ -10,14 +10,15 @@ export interface Inline {
   text: string;
 }
 
-/** Splits a text into code between fences, headings, and the text between them. Every character of the text but the fences is kept. */
+/** Splits a text into code between fences, headings, and the text between them. Only the fences are left out. */
 export function splitProse(text: string): ProseBlock[] {
   const blocks: ProseBlock[] = [];
   let lines: string[] = [];
   let fence: string | undefined;
   const close = (type: ProseBlock["type"]): void => {
     const joined = lines.join("\n");
-    if (type === "code" || joined.trim() !== "") blocks.push({ type, text: type === "code" ? joined : joined.replace(/^\n+|\n+$/g, "") });
+    if (type === "code" || joined.trim() !== "")
+      blocks.push({ type, text: type === "code" ? joined : joined.replace(/^\n+|\n+$/g, "") });
     lines = [];
   };
   for (const line of text.split("\n")) {

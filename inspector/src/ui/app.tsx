@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { buildRun, type Run } from "../model/build";
 import type { Pair } from "../model/compare";
 import type { Input } from "../model/input";
-import { summarize } from "../model/summary";
+import { summarize, type Summary } from "../model/summary";
 import { visible } from "../text/marks";
 import { Compare } from "./compare";
 import { Help } from "./help";
@@ -64,7 +64,13 @@ function Bar({ input, route, go, query, onQuery, settings, onSettings, onHelp }:
       <strong class="brand">kimi-agent inspector</strong>
       {recordings.length > 1 && (
         <>
-          <button type="button" aria-pressed={route.view === "index"} onClick={() => { go({ view: "index" }); }}>
+          <button
+            type="button"
+            aria-pressed={route.view === "index"}
+            onClick={() => {
+              go({ view: "index" });
+            }}
+          >
             Index
           </button>
           <label>
@@ -72,7 +78,8 @@ function Bar({ input, route, go, query, onQuery, settings, onSettings, onHelp }:
             <select
               value={route.view === "run" ? String(route.run) : ""}
               onChange={(event) => {
-                if (event.currentTarget.value !== "") go({ view: "run", run: Number(event.currentTarget.value), messages: false });
+                if (event.currentTarget.value !== "")
+                  go({ view: "run", run: Number(event.currentTarget.value), messages: false });
               }}
             >
               {route.view !== "run" && <option value="">Choose a recording</option>}
@@ -98,7 +105,12 @@ function Bar({ input, route, go, query, onQuery, settings, onSettings, onHelp }:
           }}
         />
       )}
-      <button type="button" onClick={() => { onSettings({ ...settings, theme: NEXT_THEME[settings.theme] }); }}>
+      <button
+        type="button"
+        onClick={() => {
+          onSettings({ ...settings, theme: NEXT_THEME[settings.theme] });
+        }}
+      >
         <span class="hidden">Colours: </span>
         {{ system: "Auto", light: "Light", dark: "Dark" }[settings.theme]}
       </button>
@@ -144,6 +156,13 @@ export function App({ input }: { input: Input }): JSX.Element {
     if (run) built.set(at, run);
     return run;
   };
+  const counted = useMemo(() => new Map<number, Summary>(), []);
+  const summaryOf = (at: number): Summary | undefined => {
+    const run = runOf(at);
+    const summary = counted.get(at) ?? (run ? summarize(run) : undefined);
+    if (summary) counted.set(at, summary);
+    return summary;
+  };
   const goTo = (next: Route): void => {
     if (next.view !== "run" || route.view !== "run" || next.run !== route.run) setQuery("");
     setPair(-1);
@@ -187,35 +206,98 @@ export function App({ input }: { input: Input }): JSX.Element {
     [],
   );
   const view = (): JSX.Element => {
-    if (input.problem !== undefined) return <main class="index"><h1>Nothing to show</h1><p><Visible text={input.problem} /></p></main>;
+    if (input.problem !== undefined)
+      return (
+        <main class="index">
+          <h1>Nothing to show</h1>
+          <p>
+            <Visible text={input.problem} />
+          </p>
+        </main>
+      );
     if (route.view === "index") {
-      const summaries = recordings.flatMap((_, at) => {
-        const run = runOf(at);
-        return run ? [summarize(run)] : [];
-      });
-      return <Index summaries={summaries} onCompare={(left, right) => { goTo({ view: "compare", left, right }); }} />;
+      return (
+        <Index
+          summaries={recordings.flatMap((_, at) => summaryOf(at) ?? [])}
+          onCompare={(left, right) => {
+            goTo({ view: "compare", left, right });
+          }}
+        />
+      );
     }
     if (route.view === "compare") {
-      const runs = recordings.flatMap((_, at) => (at === route.left || at === route.right ? (runOf(at) ?? []) : (built.get(at) ?? runOf(at) ?? [])));
+      const [first, second] = [runOf(route.left), runOf(route.right)];
+      if (!first || !second)
+        return (
+          <main class="index">
+            <p>These recordings are not in the page.</p>
+          </main>
+        );
       return (
-        <Compare runs={runs} left={route.left} right={route.right} whole={whole} handle={pairs} current={pair} onCurrent={setPair} shown={shownPairs}
-          onSwap={() => { goTo({ view: "compare", left: route.right, right: route.left }); }} />
+        <Compare
+          first={first}
+          second={second}
+          left={route.left}
+          right={route.right}
+          whole={whole}
+          handle={pairs}
+          current={pair}
+          onCurrent={setPair}
+          shown={shownPairs}
+          onSwap={() => {
+            goTo({ view: "compare", left: route.right, right: route.left });
+          }}
+        />
       );
     }
     const run = runOf(route.run);
-    if (!run) return <main class="index"><p>This recording is not in the page.</p></main>;
+    if (!run)
+      return (
+        <main class="index">
+          <p>This recording is not in the page.</p>
+        </main>
+      );
     return (
-      <RunView key={route.run} run={run} query={settled} messages={route.messages} onMessages={(messages) => { goTo({ ...route, messages }); }}
-        whole={whole} levels={levels} commands={commands} initial={route.item} />
+      <RunView
+        key={route.run}
+        run={run}
+        query={settled}
+        messages={route.messages}
+        onMessages={(messages) => {
+          goTo({ ...route, messages });
+        }}
+        whole={whole}
+        levels={levels}
+        commands={commands}
+        initial={route.item}
+      />
     );
   };
   return (
-    <SharedContext.Provider value={{ levels, highlight: undefined }}>
+    <SharedContext.Provider value={{ levels, printing: whole, highlight: undefined }}>
       <div class={`page view-${route.view}`}>
-        <Bar input={input} route={route} go={goTo} query={query} onQuery={setQuery} settings={settings} onSettings={setSettings} onHelp={() => { setHelp(true); }} />
+        <Bar
+          input={input}
+          route={route}
+          go={goTo}
+          query={query}
+          onQuery={setQuery}
+          settings={settings}
+          onSettings={setSettings}
+          onHelp={() => {
+            setHelp(true);
+          }}
+        />
         {view()}
       </div>
-      <Help open={help} onClose={() => { setHelp(false); }} settings={settings} onSettings={setSettings} />
+      <Help
+        open={help}
+        onClose={() => {
+          setHelp(false);
+        }}
+        settings={settings}
+        onSettings={setSettings}
+      />
     </SharedContext.Provider>
   );
 }
@@ -225,7 +307,8 @@ function compareCommands(shown: { current: Pair[] }, current: number, show: (at:
     // This view has no such part.
   };
   const find: Commands["find"] = (what, step) => {
-    const fits = (pair: Pair): boolean => (what === "turn" ? (pair.left ?? pair.right)?.kind === "turn" : what === "difference" && !pair.same);
+    const fits = (pair: Pair): boolean =>
+      what === "turn" ? (pair.left ?? pair.right)?.kind === "turn" : what === "difference" && !pair.same;
     const count = shown.current.length;
     for (let at = (current < 0 && step < 0 ? count : current) + step; at >= 0 && at < count; at += step) {
       const pair = shown.current[at];
@@ -236,8 +319,12 @@ function compareCommands(shown: { current: Pair[] }, current: number, show: (at:
     }
   };
   return {
-    move: (step) => { show(Math.max(0, Math.min(shown.current.length - 1, current < 0 ? 0 : current + step))); },
-    edge: (last) => { show(last ? shown.current.length - 1 : 0); },
+    move: (step) => {
+      show(Math.max(0, Math.min(shown.current.length - 1, current < 0 ? 0 : current + step)));
+    },
+    edge: (last) => {
+      show(last ? shown.current.length - 1 : 0);
+    },
     find,
     toggle: none,
     details: none,

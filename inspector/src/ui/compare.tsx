@@ -45,24 +45,42 @@ interface Measured extends Merged {
   difference: string;
 }
 
-function TotalsTable({ caption, names, rows }: { caption: string; names: [string, string]; rows: Measured[] }): JSX.Element {
+function TotalsTable({
+  caption,
+  names,
+  rows,
+}: {
+  caption: string;
+  names: [string, string];
+  rows: Measured[];
+}): JSX.Element {
   return (
     <table class="data totals">
       <caption class="hidden">{caption}</caption>
       <thead>
         <tr>
           <td />
-          <th scope="col"><Visible text={names[0]} /></th>
-          <th scope="col"><Visible text={names[1]} /></th>
+          <th scope="col">
+            <Visible text={names[0]} />
+          </th>
+          <th scope="col">
+            <Visible text={names[1]} />
+          </th>
           <th scope="col">Difference</th>
         </tr>
       </thead>
       <tbody>
         {rows.map((row) => (
           <tr class={row.left === row.right ? "same" : "changed"}>
-            <th scope="row"><Visible text={row.name} /></th>
-            <td><Visible text={excerpt(row.left)} /></td>
-            <td><Visible text={excerpt(row.right)} /></td>
+            <th scope="row">
+              <Visible text={row.name} />
+            </th>
+            <td>
+              <Visible text={excerpt(row.left)} />
+            </td>
+            <td>
+              <Visible text={excerpt(row.right)} />
+            </td>
             <td>{row.difference}</td>
           </tr>
         ))}
@@ -73,10 +91,20 @@ function TotalsTable({ caption, names, rows }: { caption: string; names: [string
 
 function Totals({ left, right, options }: { left: Summary; right: Summary; options: Merged[] }): JSX.Element {
   const names: [string, string] = [left.name, right.name];
-  const measured = MEASURES.map(([name, of, format]) => ({ name, left: format(of(left)), right: format(of(right)), difference: change(of(left), of(right), format) }));
+  const measured = MEASURES.map(([name, of, format]) => ({
+    name,
+    left: format(of(left)),
+    right: format(of(right)),
+    difference: change(of(left), of(right), format),
+  }));
   const words = WORDS.map(([name, of]) => ({ name, left: of(left), right: of(right) }));
-  const given = options.filter((each) => each.left !== each.right).map((each) => ({ ...each, name: `option ${each.name}` }));
-  const rows = [...words, ...given].map((each) => ({ ...each, difference: each.left === each.right ? "same" : "differs" }));
+  const given = options
+    .filter((each) => each.left !== each.right)
+    .map((each) => ({ ...each, name: `option ${each.name}` }));
+  const rows = [...words, ...given].map((each) => ({
+    ...each,
+    difference: each.left === each.right ? "same" : "differs",
+  }));
   return (
     <div class="both">
       <TotalsTable caption="Counts of the two runs" names={names} rows={measured} />
@@ -106,12 +134,19 @@ export function mergeFields(left: Field[], right: Field[]): Merged[] {
 }
 
 function Side({ item, name, run }: { item: Item | null; name: string; run: number }): JSX.Element {
-  if (!item) return <div class="side empty"><span class="muted">not in {name === "left" ? "the first run" : "the second run"}</span></div>;
+  if (!item)
+    return (
+      <div class="side empty">
+        <span class="muted">not in {name === "left" ? "the first run" : "the second run"}</span>
+      </div>
+    );
   const duration = durationOf(item);
   return (
     <div class="side">
       <span class="kind">{item.kind === "turn" ? `Turn ${String(item.turn)}` : KIND_NAMES[item.kind]}</span>
-      <a class="title" href={hashOf({ view: "run", run, messages: false, item: item.id })}><Visible text={titleOf(item) || "(empty)"} /></a>
+      <a class="title" href={hashOf({ view: "run", run, messages: false, item: item.id })}>
+        <Visible text={titleOf(item) || "(empty)"} />
+      </a>
       {duration !== undefined && <span class="duration">{duration}</span>}
     </div>
   );
@@ -123,7 +158,13 @@ function Differences({ pair, at }: { pair: Pair; at: number }): JSX.Element | nu
   return (
     <>
       {different.map((each, field) => (
-        <Diff id={`compare.${String(at)}.${String(field)}`} left={each.left} right={each.right} names={["First run", "Second run"]} title={each.name} />
+        <Diff
+          id={`compare.${String(at)}.${String(field)}`}
+          left={each.left}
+          right={each.right}
+          names={["First run", "Second run"]}
+          title={each.name}
+        />
       ))}
     </>
   );
@@ -148,7 +189,9 @@ function titleOfPair(pair: Pair): string {
 }
 
 interface Props {
-  runs: readonly Run[];
+  first: Run;
+  second: Run;
+  /** The places of the two runs in the page. */
   left: number;
   right: number;
   whole: boolean;
@@ -160,13 +203,35 @@ interface Props {
   onSwap: () => void;
 }
 
-export function Compare({ runs, left, right, whole, handle, current, onCurrent, shown, onSwap }: Props): JSX.Element {
-  const [first, second] = [runs[left], runs[right]];
+export function Compare({
+  first,
+  second,
+  left,
+  right,
+  whole,
+  handle,
+  current,
+  onCurrent,
+  shown,
+  onSwap,
+}: Props): JSX.Element {
   const [onlyDifferent, setOnlyDifferent] = useState(false);
-  const pairs = useMemo(() => (first && second ? compareRuns(first, second) : []), [first, second]);
-  const listed = useMemo(() => (onlyDifferent ? pairs.filter((pair) => !pair.same || pair.left?.kind === "turn") : pairs), [pairs, onlyDifferent]);
+  const pairs = useMemo(() => compareRuns(first, second), [first, second]);
+  const listed = useMemo(
+    () => (onlyDifferent ? pairs.filter((pair) => !pair.same || pair.left?.kind === "turn") : pairs),
+    [pairs, onlyDifferent],
+  );
   shown.current = listed;
-  if (!first || !second) return <p>These recordings are not in the page.</p>;
+  const totals = useMemo(
+    () => (
+      <Totals
+        left={summarize(first)}
+        right={summarize(second)}
+        options={mergeFields(headerFields(first), headerFields(second))}
+      />
+    ),
+    [first, second],
+  );
   const different = pairs.filter((pair) => !pair.same).length;
   return (
     <main class="compare">
@@ -175,7 +240,7 @@ export function Compare({ runs, left, right, whole, handle, current, onCurrent, 
           <h1>Two runs side by side</h1>
         </summary>
         <div class="wide" tabIndex={0} role="region" aria-label="Totals">
-          <Totals left={summarize(first)} right={summarize(second)} options={mergeFields(headerFields(first), headerFields(second))} />
+          {totals}
         </div>
       </details>
       <div class="controls">

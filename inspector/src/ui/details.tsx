@@ -22,7 +22,9 @@ function Fact({ name, value }: { name: string; value: string | undefined }): JSX
   return (
     <>
       <dt>{name}</dt>
-      <dd><Visible text={value} plain /></dd>
+      <dd>
+        <Visible text={value} plain />
+      </dd>
     </>
   );
 }
@@ -61,10 +63,13 @@ function Raw({ entries, name }: { entries: Entry[]; name: string }): JSX.Element
       {shown.map((entry) => (
         <section class="entry">
           <h4>
-            Line {entry.index + 1} <span class="muted">{formatOffset(entry.time)} · <Visible text={summaryOfEntry(entry)} plain /></span>
+            Line {entry.index + 1}{" "}
+            <span class="muted">
+              {formatOffset(entry.time)} · <Visible text={summaryOfEntry(entry)} plain />
+            </span>
           </h4>
           <Guard>
-            <Block id={`raw.${String(entry.index)}`} text={printJson(entry.data)} kind="terminal" label={`Line ${String(entry.index + 1)} of the recording`} size="long" />
+            <Block id={`raw.${String(entry.index)}`} text={printJson(entry.data)} kind="terminal" size="long" />
           </Guard>
         </section>
       ))}
@@ -96,19 +101,26 @@ export function Details({ recording, item, entry }: Props): JSX.Element {
         <h2>Line {entry.index + 1}</h2>
         <Facts>
           <Fact name="Type" value={entry.type} />
-          <Fact name="Time" value={[formatOffset(entry.time), clock(recording, entry.time)].filter(Boolean).join(", ")} />
+          <Fact
+            name="Time"
+            value={[formatOffset(entry.time), clock(recording, entry.time)].filter(Boolean).join(", ")}
+          />
         </Facts>
         <Raw entries={[entry]} name={`line ${String(entry.index)}`} />
       </>
     );
   }
   if (!item) return <p class="muted">Select an item to see its details and its raw messages.</p>;
-  const indexes = new Set(item.kind === "tool" ? [...item.entries, ...item.attached.flatMap((each) => each.entries)] : item.entries);
+  const indexes = new Set(
+    item.kind === "tool" ? [...item.entries, ...item.attached.flatMap((each) => each.entries)] : item.entries,
+  );
   const entries = [...indexes].sort((a, b) => a - b).flatMap((index) => recording.entries[index] ?? []);
   return (
     <>
       <h2>{KIND_NAMES[item.kind]}</h2>
-      <p class="title"><Visible text={titleOf(item)} plain /></p>
+      <p class="title">
+        <Visible text={titleOf(item)} plain />
+      </p>
       <ItemFacts item={item} recording={recording} />
       <h3>{entries.length === 1 ? "Raw message" : `Raw messages (${String(entries.length)})`}</h3>
       <Raw entries={entries} name={`item ${String(item.id)}`} />

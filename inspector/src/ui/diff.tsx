@@ -13,14 +13,28 @@ const ROWS = [40, 1000, 10_000] as const;
 /** Characters of a line that are shown. */
 const LINE = [600, 20_000, 200_000] as const;
 
-function Cell({ side, kind, level }: { side: Side | null; kind: "removed" | "added" | "same"; level: number }): JSX.Element {
+function Cell({
+  side,
+  kind,
+  level,
+}: {
+  side: Side | null;
+  kind: "removed" | "added" | "same";
+  level: number;
+}): JSX.Element {
   if (!side) return <td class="empty" colSpan={2} />;
   let left: number = LINE[level] ?? LINE[0];
   const Change = kind === "removed" ? "del" : "ins";
   const parts = side.parts.map(({ text, changed }) => {
     const shown = text.slice(0, Math.max(0, left));
     left -= text.length;
-    return changed && kind !== "same" ? <Change><Visible text={shown} /></Change> : <Visible text={shown} />;
+    return changed && kind !== "same" ? (
+      <Change>
+        <Visible text={shown} />
+      </Change>
+    ) : (
+      <Visible text={shown} />
+    );
   });
   return (
     <>
@@ -66,8 +80,8 @@ interface Props {
 }
 
 export function Diff({ id, left, right, names, title, starts, note }: Props): JSX.Element {
-  const { levels } = useShared();
-  const level = Math.min(levels.of(id), ROWS.length - 1);
+  const { levels, printing } = useShared();
+  const level = Math.min(Math.max(levels.of(id), printing ? 1 : 0), ROWS.length - 1);
   const rows = useMemo(() => sideBySide(left, right, starts), [left, right, starts?.left, starts?.right]);
   const { added, removed } = countChanges(rows);
   const folded = level > 1 ? rows : foldRows(rows);
@@ -76,32 +90,40 @@ export function Diff({ id, left, right, names, title, starts, note }: Props): JS
   return (
     <figure class="diff">
       <figcaption>
-        <span class="path"><Visible text={title} /></span>
+        <span class="path">
+          <Visible text={title} />
+        </span>
         <span class="plus">+{formatCount(added)}</span> <span class="minus">−{formatCount(removed)}</span>
         {note !== undefined && <span class="muted"> {note}</span>}
       </figcaption>
-      <div class="wide" tabIndex={0} role="region" aria-label="Changes side by side">
-        <table>
-          <colgroup>
-            <col class="numbers" />
-            <col />
-            <col class="numbers" />
-            <col />
-          </colgroup>
-          <thead class="hidden">
-            <tr>
-              <th colSpan={2} scope="col">{names[0]}</th>
-              <th colSpan={2} scope="col">{names[1]}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row) => (
-              <DiffRow row={row} level={level} />
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <table>
+        <caption class="hidden">Changes side by side</caption>
+        <colgroup>
+          <col class="numbers" />
+          <col />
+          <col class="numbers" />
+          <col />
+        </colgroup>
+        <thead class="hidden">
+          <tr>
+            <th colSpan={2} scope="col">
+              {names[0]}
+            </th>
+            <th colSpan={2} scope="col">
+              {names[1]}
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map((row) => (
+            <DiffRow row={row} level={level} />
+          ))}
+        </tbody>
+      </table>
       {left !== right && added + removed === 0 && <p class="muted">Only the line feed at the end differs.</p>}
+      {printing && shown.length < folded.length && (
+        <p class="muted">The rest is not shown: {formatCounted(folded.length - shown.length, "more row")}.</p>
+      )}
       {more && level < ROWS.length - 1 && (
         <button
           type="button"
@@ -110,7 +132,9 @@ export function Diff({ id, left, right, names, title, starts, note }: Props): JS
             levels.set(id, shown.length < folded.length ? level + 1 : 2);
           }}
         >
-          {shown.length < folded.length ? `Show more (${formatCounted(folded.length - shown.length, "more row")})` : "Show unchanged lines"}
+          {shown.length < folded.length
+            ? `Show more (${formatCounted(folded.length - shown.length, "more row")})`
+            : "Show unchanged lines"}
         </button>
       )}
       {level > 0 && (

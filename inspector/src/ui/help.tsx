@@ -97,8 +97,9 @@ export function Help({ open, onClose, settings, onSettings }: Props): JSX.Elemen
           </dl>
           <h3>Marks</h3>
           <p>
-            Invisible characters and controls of writing direction are shown as marks, for example <span class="mark">U+202E</span>. So are control
-            sequences for terminals that are not colours. The page runs no content of a recording, and loads nothing from the network.
+            Invisible characters and controls of writing direction are shown as marks, for example{" "}
+            <span class="mark">U+202E</span>. So are control sequences for terminals that are not colours. The page runs
+            no content of a recording, and loads nothing from the network.
           </p>
         </section>
       </div>

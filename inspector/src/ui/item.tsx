@@ -20,7 +20,8 @@ export class Guard extends Component<{ children: ComponentChildren }, { failed: 
   }
 
   override render(): ComponentChildren {
-    if (this.state.failed) return <p class="problem">This part cannot be shown. Its raw messages are in the details.</p>;
+    if (this.state.failed)
+      return <p class="problem">This part cannot be shown. Its raw messages are in the details.</p>;
     return this.props.children;
   }
 }
@@ -33,7 +34,11 @@ export function durationOf(item: Item): string | undefined {
 function Status({ item }: { item: TurnItem }): JSX.Element {
   const status = item.status ?? "incomplete";
   const kind = status === "finished" ? "approved" : status === "failed" ? "rejected" : "pending";
-  return <span class={`chip ${kind}`}><Visible text={status.replaceAll("_", " ")} /></span>;
+  return (
+    <span class={`chip ${kind}`}>
+      <Visible text={status.replaceAll("_", " ")} />
+    </span>
+  );
 }
 
 function Turn({ item }: { item: TurnItem }): JSX.Element {
@@ -47,7 +52,7 @@ function Turn({ item }: { item: TurnItem }): JSX.Element {
         <section class="attached">
           <h4>Output</h4>
           <div>
-            <Block id={`${String(item.id)}.output`} text={printJson(output)} kind="terminal" label="Structured output" size="short" />
+            <Block id={`${String(item.id)}.output`} text={printJson(output)} kind="terminal" size="short" />
           </div>
         </section>
       )}
@@ -61,7 +66,8 @@ function StepTokens({ item }: { item: StepItem }): JSX.Element | null {
   const input = totalOf(usage) - usage.output;
   return (
     <span class="muted">
-      {formatShort(input)} tokens in{usage.cacheRead > 0 && <> ({formatShort(usage.cacheRead)} from the cache)</>}, {formatShort(usage.output)} out
+      {formatShort(input)} tokens in{usage.cacheRead > 0 && <> ({formatShort(usage.cacheRead)} from the cache)</>},{" "}
+      {formatShort(usage.output)} out
     </span>
   );
 }
@@ -102,8 +108,8 @@ function Note({ item }: { item: NoteItem }): JSX.Element {
   const kind = item.title.startsWith("Line ") ? "terminal" : "prose";
   return (
     <>
-      {item.text !== "" && <Block id={`${id}.text`} text={item.text} kind={kind} label="Text" />}
-      {item.data !== undefined && item.data !== null && <Block id={`${id}.data`} text={printJson(item.data)} kind="terminal" label="Data" size="short" />}
+      {item.text !== "" && <Block id={`${id}.text`} text={item.text} kind={kind} />}
+      {item.data !== undefined && item.data !== null && <Arguments id={`${id}.data`} input={printJson(item.data)} />}
     </>
   );
 }
@@ -142,7 +148,12 @@ function Title({ item }: { item: Item }): JSX.Element {
     const rest = titleOf(item).slice(item.name.length).trim();
     return (
       <>
-        <span class="name"><Visible text={item.name} /></span> <span class="summary"><Visible text={rest} /></span>
+        <span class="name">
+          <Visible text={item.name} />
+        </span>{" "}
+        <span class="summary">
+          <Visible text={rest} />
+        </span>
       </>
     );
   }

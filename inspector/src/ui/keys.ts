@@ -23,7 +23,10 @@ function isTyping(target: EventTarget | null): boolean {
 
 /** Whether the focus is on something that uses the arrows, Home, End or Enter itself. */
 function usesKeys(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && target.closest("button, a, summary, input, select, pre, .wide, .outline, aside, dialog") !== null;
+  return (
+    target instanceof HTMLElement &&
+    target.closest("button, a, summary, input, select, pre, .wide, .outline, aside, dialog") !== null
+  );
 }
 
 type Act = (commands: Commands | null, actions: Actions) => void;
@@ -42,11 +45,36 @@ const LETTERS = new Map<string, Act>([
   ["o", (commands) => commands?.toggle()],
   ["r", (commands) => commands?.details()],
   ["t", (commands) => commands?.outline()],
-  ["m", (_, actions) => { actions.messages(); }],
-  ["i", (_, actions) => { actions.index(); }],
-  ["l", (_, actions) => { actions.theme(); }],
-  ["?", (_, actions) => { actions.help(); }],
-  ["/", () => { searchField()?.focus(); }],
+  [
+    "m",
+    (_, actions) => {
+      actions.messages();
+    },
+  ],
+  [
+    "i",
+    (_, actions) => {
+      actions.index();
+    },
+  ],
+  [
+    "l",
+    (_, actions) => {
+      actions.theme();
+    },
+  ],
+  [
+    "?",
+    (_, actions) => {
+      actions.help();
+    },
+  ],
+  [
+    "/",
+    () => {
+      searchField()?.focus();
+    },
+  ],
 ]);
 
 const NAMED = new Map<string, Act>([

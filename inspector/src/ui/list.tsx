@@ -175,18 +175,41 @@ export function VirtualList<T>(props: Props<T>): JSX.Element {
       }}
       onScroll={follow}
     >
-      <div class="rows" role={props.role} aria-label={props.label} style={whole ? {} : { height: `${String(view.offsets.total)}px` }}>
+      <div
+        class="rows"
+        role={props.role}
+        aria-label={props.label}
+        style={whole ? {} : { height: `${String(view.offsets.total)}px` }}
+      >
         {indexes.map((index) => {
           const item = items[index];
           if (item === undefined) return null;
-          return <Row key={props.keyOf(item)} list={props} item={item} index={index} top={whole ? undefined : view.offsets.offsetOf(index)} />;
+          return (
+            <Row
+              key={props.keyOf(item)}
+              list={props}
+              item={item}
+              index={index}
+              top={whole ? undefined : view.offsets.offsetOf(index)}
+            />
+          );
         })}
       </div>
     </div>
   );
 }
 
-function Row<T>({ list, item, index, top }: { list: Props<T>; item: T; index: number; top: number | undefined }): JSX.Element {
+function Row<T>({
+  list,
+  item,
+  index,
+  top,
+}: {
+  list: Props<T>;
+  item: T;
+  index: number;
+  top: number | undefined;
+}): JSX.Element {
   const feed = list.role === "feed";
   const isCurrent = index === list.current;
   const selectable = feed || list.onSelect !== undefined;

@@ -30,13 +30,16 @@ function Bar({ item, run }: { item: Heading; run: Run }): JSX.Element {
   const width = Math.max(1.5, Math.min(100 - left, (lengthOf(item, run) / whole) * 100));
   return (
     <span class="track" aria-hidden="true">
-      <span class={`length ${item.kind}${isFailed(item) ? " failed" : ""}`} style={{ marginLeft: `${left.toFixed(2)}%`, width: `${width.toFixed(2)}%` }} />
+      <span
+        class={`length ${item.kind}${isFailed(item) ? " failed" : ""}`}
+        style={{ marginLeft: `${left.toFixed(2)}%`, width: `${width.toFixed(2)}%` }}
+      />
     </span>
   );
 }
 
 /** Returns the turn or the step of the agent that an item belongs to. */
-function headingOf(item: Item | undefined): Item | undefined {
+export function headingOf(item: Item | undefined): Item | undefined {
   for (let each: Item | null | undefined = item; each; each = each.parent) {
     if (each.kind === "turn" || (each.kind === "step" && each.depth === 0)) return each;
   }
@@ -44,7 +47,11 @@ function headingOf(item: Item | undefined): Item | undefined {
 }
 
 export function Outline({ run, current, onSelect, whole, handle }: Props): JSX.Element {
-  const headings = useMemo(() => run.items.filter((item): item is Heading => item.kind === "turn" || (item.kind === "step" && item.depth === 0)), [run]);
+  const headings = useMemo(
+    () =>
+      run.items.filter((item): item is Heading => item.kind === "turn" || (item.kind === "step" && item.depth === 0)),
+    [run],
+  );
   const heading = headingOf(current);
   const at = heading ? headings.indexOf(heading as Heading) : -1;
   const shown = useRef(-1);
@@ -80,7 +87,11 @@ export function Outline({ run, current, onSelect, whole, handle }: Props): JSX.E
               {formatDuration(lengthOf(item, run))}
             </span>
           </span>
-          {item.kind === "turn" && <span class="prompt"><Visible text={titleOf(item)} plain /></span>}
+          {item.kind === "turn" && (
+            <span class="prompt">
+              <Visible text={titleOf(item)} plain />
+            </span>
+          )}
           <Bar item={item} run={run} />
         </button>
       )}

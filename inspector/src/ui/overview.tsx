@@ -3,7 +3,7 @@
 import type { JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { formatCount, formatDuration, formatPercent, formatShort } from "../format";
+import { formatCount, formatCounted, formatDuration, formatPercent, formatShort } from "../format";
 import type { Run } from "../model/build";
 import { isFailed, isRejected, type Item } from "../model/items";
 import { contextOverTime, stepsWithUsage, totalOf, usageOfTurns } from "../model/summary";
@@ -40,7 +40,12 @@ export function spansPath(spans: readonly Span[], x: (time: number) => number, y
 }
 
 /** Returns the path of a line that has steps, in at most as many points as pixels. */
-export function stepLine(points: readonly { time: number; value: number }[], x: (time: number) => number, y: (value: number) => number, end: number): string {
+export function stepLine(
+  points: readonly { time: number; value: number }[],
+  x: (time: number) => number,
+  y: (value: number) => number,
+  end: number,
+): string {
   const parts: string[] = [];
   let last = "";
   for (const { time, value } of points) {
@@ -71,7 +76,11 @@ function lanesOf(run: Run): { lanes: Lane[]; waits: Span[]; marks: Span[] } {
       { name: "Tools", class: "tool", spans: of((item) => item.kind === "tool" && item.depth === 0) },
       { name: "Subagents", class: "subagent", spans: of((item) => item.kind === "subagent") },
     ].filter(({ name, spans }) => name !== "Subagents" || spans.length > 0),
-    waits: run.all.flatMap((item) => ("decision" in item && item.decision?.duration ? [{ start: item.decision.time - item.decision.duration, end: item.decision.time }] : [])),
+    waits: run.all.flatMap((item) =>
+      "decision" in item && item.decision?.duration
+        ? [{ start: item.decision.time - item.decision.duration, end: item.decision.time }]
+        : [],
+    ),
     marks: of((item) => isFailed(item) || isRejected(item)),
   };
 }
@@ -113,32 +122,70 @@ interface Props {
   onSelect: (time: number) => void;
 }
 
-function Plot({ run, x, top, width }: { run: Run; x: (time: number) => number; top: number; width: number }): JSX.Element {
+function Plot({
+  run,
+  x,
+  top,
+  width,
+}: {
+  run: Run;
+  x: (time: number) => number;
+  top: number;
+  width: number;
+}): JSX.Element {
   const { points, limit } = useMemo(() => contextOverTime(run.samples), [run]);
   const steps = useMemo(() => stepsWithUsage(run), [run]);
   const highest = points.reduce((max, { tokens }) => Math.max(max, tokens), 1);
   const most = steps.reduce((max, { usage }) => Math.max(max, totalOf(usage)), 1);
   const y = (part: number): number => top + PLOT - part * (PLOT - 6);
-  const line = stepLine(points.map(({ time, tokens }) => ({ time, value: tokens / highest })), x, y, width);
+  const line = stepLine(
+    points.map(({ time, tokens }) => ({ time, value: tokens / highest })),
+    x,
+    y,
+    width,
+  );
   const bars = (from: (item: (typeof steps)[number]) => number, to: (item: (typeof steps)[number]) => number): string =>
     steps
       .map((step) => {
         const [low, high] = [y(from(step) / most), y(to(step) / most)];
         const wide = Math.max(2, Math.min(14, x(step.end ?? step.start) - x(step.start) - 1));
-        return `M${x(step.start).toFixed(1)} ${low.toFixed(1)}h${wide.toFixed(1)}V${high.toFixed(1)}h-${wide.toFixed(1)}z`;
+        const [left, width] = [x(step.start).toFixed(1), wide.toFixed(1)];
+        return `M${left} ${low.toFixed(1)}h${width}V${high.toFixed(1)}h-${width}z`;
       })
       .join("");
   return (
     <g>
       <line class="axis" x1={LABELS} x2={width} y1={top + PLOT} y2={top + PLOT} />
-      <path class="tokens-in" d={bars(() => 0, ({ usage }) => totalOf(usage) - usage.output)} />
-      <path class="tokens-out" d={bars(({ usage }) => totalOf(usage) - usage.output, ({ usage }) => totalOf(usage))} />
-      {line !== "" && <path class="context-area" d={`${line}V${String(top + PLOT)}H${x(points[0]?.time ?? 0).toFixed(0)}z`} />}
+      <path
+        class="tokens-in"
+        d={bars(
+          () => 0,
+          ({ usage }) => totalOf(usage) - usage.output,
+        )}
+      />
+      <path
+        class="tokens-out"
+        d={bars(
+          ({ usage }) => totalOf(usage) - usage.output,
+          ({ usage }) => totalOf(usage),
+        )}
+      />
+      {line !== "" && (
+        <path class="context-area" d={`${line}V${String(top + PLOT)}H${x(points[0]?.time ?? 0).toFixed(0)}z`} />
+      )}
       {line !== "" && <path class="context-line" d={line} />}
-      <text x={LABELS - 8} y={top + 14} class="label end context-text">{points.length > 0 ? formatShort(highest) : ""}</text>
-      <text x={LABELS - 8} y={top + 28} class="label end tokens-text">{steps.length > 0 ? formatShort(most) : ""}</text>
-      <text x={LABELS - 8} y={top + PLOT} class="label end">Tokens</text>
-      {limit !== undefined && points.length > 0 && <title>{`${formatPercent(highest / limit)} of the context was in use`}</title>}
+      <text x={LABELS - 8} y={top + 14} class="label end context-text">
+        {points.length > 0 ? formatShort(highest) : ""}
+      </text>
+      <text x={LABELS - 8} y={top + 28} class="label end tokens-text">
+        {steps.length > 0 ? formatShort(most) : ""}
+      </text>
+      <text x={LABELS - 8} y={top + PLOT} class="label end">
+        Tokens
+      </text>
+      {limit !== undefined && points.length > 0 && (
+        <title>{`${formatPercent(highest / limit)} of the context was in use`}</title>
+      )}
     </g>
   );
 }
@@ -146,11 +193,13 @@ function Plot({ run, x, top, width }: { run: Run; x: (time: number) => number; t
 function describe(run: Run): string {
   const { points, limit } = contextOverTime(run.samples);
   const last = points.at(-1);
-  const context = last ? ` The context had ${formatCount(last.tokens)} tokens at the end${limit === undefined ? "" : ` of at most ${formatCount(limit)}`}.` : "";
-  return `Timeline of ${formatDuration(run.duration)} with ${String(run.turns.length)} turns.${context} The list of turns and the table of tokens have the same data.`;
+  const most = limit === undefined ? "" : ` of at most ${formatCount(limit)}`;
+  const context = last ? ` The context had ${formatCount(last.tokens)} tokens at the end${most}.` : "";
+  const timeline = `Timeline of ${formatDuration(run.duration)} with ${formatCounted(run.turns.length, "turn")}.`;
+  return `${timeline}${context} The list of turns and the table of tokens have the same data.`;
 }
 
-/** The parts that do not depend on the pointer. A long run has large paths, so they are drawn only when the width changes. */
+/** The parts that do not depend on the pointer. Their paths can be large: they are drawn when the width changes. */
 function drawRun(run: Run, width: number): { parts: JSX.Element; height: number } {
   const { x, duration } = scaleOf(run, width);
   const { lanes, waits, marks } = lanesOf(run);
@@ -160,15 +209,33 @@ function drawRun(run: Run, width: number): { parts: JSX.Element; height: number 
       {ticksOf(duration, Math.max(2, (width - LABELS) / 110)).map((tick) => (
         <g>
           <line class="tick" x1={x(tick)} x2={x(tick)} y1={TOP - 3} y2={plotTop + PLOT} />
-          {x(tick) < width - 40 && <text class="label" x={x(tick) + 3} y={TOP - 5}>{tickLabel(tick)}</text>}
+          {x(tick) < width - 40 && (
+            <text class="label" x={x(tick) + 3} y={TOP - 5}>
+              {tickLabel(tick)}
+            </text>
+          )}
         </g>
       ))}
       {lanes.map((lane, at) => (
         <g>
-          <text class="label end" x={LABELS - 8} y={TOP + at * (LANE + 4) + LANE - 2}>{lane.name}</text>
+          <text class="label end" x={LABELS - 8} y={TOP + at * (LANE + 4) + LANE - 2}>
+            {lane.name}
+          </text>
           <path class={`lane ${lane.class}`} d={spansPath(lane.spans, x, TOP + at * (LANE + 4), LANE)} />
-          {lane.class === "tool" && <path class="lane wait" d={spansPath(waits, x, TOP + at * (LANE + 4) + LANE - 4, 4)} />}
-          {lane.class === "tool" && <path class="lane trouble" d={spansPath(marks.map(({ start }) => ({ start, end: start })), x, TOP + at * (LANE + 4) - 2, LANE + 4)} />}
+          {lane.class === "tool" && (
+            <path class="lane wait" d={spansPath(waits, x, TOP + at * (LANE + 4) + LANE - 4, 4)} />
+          )}
+          {lane.class === "tool" && (
+            <path
+              class="lane trouble"
+              d={spansPath(
+                marks.map(({ start }) => ({ start, end: start })),
+                x,
+                TOP + at * (LANE + 4) - 2,
+                LANE + 4,
+              )}
+            />
+          )}
         </g>
       ))}
       <Plot run={run} x={x} top={plotTop} width={x(duration)} />
@@ -178,7 +245,11 @@ function drawRun(run: Run, width: number): { parts: JSX.Element; height: number 
 }
 
 function tickLabel(tick: number): string {
-  return tick === 0 ? "0" : formatDuration(tick).replace(/ 00 (?:s|min)$/, "").replace(".0 s", " s");
+  return tick === 0
+    ? "0"
+    : formatDuration(tick)
+        .replace(/ 00 (?:s|min)$/, "")
+        .replace(".0 s", " s");
 }
 
 interface Scale {
@@ -204,7 +275,8 @@ export function Overview({ run, time, onSelect }: Props): JSX.Element {
   const { x, timeAt } = scaleOf(run, width);
   const drawn = useMemo(() => drawRun(run, width), [run, width]);
   const label = useMemo(() => describe(run), [run]);
-  const timeOf = (event: MouseEvent): number => timeAt(event.clientX - (frame.current?.getBoundingClientRect().left ?? 0));
+  const timeOf = (event: MouseEvent): number =>
+    timeAt(event.clientX - (frame.current?.getBoundingClientRect().left ?? 0));
   const bottom = drawn.height - 4;
   return (
     <div class="overview" ref={frame}>

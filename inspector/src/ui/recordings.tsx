@@ -37,13 +37,27 @@ export function Index({ summaries, onCompare }: Props): JSX.Element {
               <th scope="col">State</th>
               <th scope="col">Agent</th>
               <th scope="col">Began</th>
-              <th scope="col" class="right">Duration</th>
-              <th scope="col" class="right">Turns</th>
-              <th scope="col" class="right">Steps</th>
-              <th scope="col" class="right">Tool calls</th>
-              <th scope="col" class="right">Rejected</th>
-              <th scope="col" class="right">Errors</th>
-              <th scope="col" class="right">Tokens</th>
+              <th scope="col" class="right">
+                Duration
+              </th>
+              <th scope="col" class="right">
+                Turns
+              </th>
+              <th scope="col" class="right">
+                Steps
+              </th>
+              <th scope="col" class="right">
+                Tool calls
+              </th>
+              <th scope="col" class="right">
+                Rejected
+              </th>
+              <th scope="col" class="right">
+                Errors
+              </th>
+              <th scope="col" class="right">
+                Tokens
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -59,12 +73,29 @@ export function Index({ summaries, onCompare }: Props): JSX.Element {
                     }}
                   />
                 </td>
-                <th scope="row"><a href={hashOf({ view: "run", run: at, messages: false })}><Visible text={summary.name} /></a></th>
-                <td><StatusChip summary={summary} /></td>
-                <td><Visible text={summary.agent} /></td>
-                <td><Visible text={formatClock(summary.started) ?? summary.started} /></td>
+                <th scope="row">
+                  <a href={hashOf({ view: "run", run: at, messages: false })}>
+                    <Visible text={summary.name} />
+                  </a>
+                </th>
+                <td>
+                  <StatusChip summary={summary} />
+                </td>
+                <td>
+                  <Visible text={summary.agent} />
+                </td>
+                <td>
+                  <Visible text={formatClock(summary.started) ?? summary.started} />
+                </td>
                 <td class="right">{formatDuration(summary.duration)}</td>
-                {[summary.turns, summary.steps, summary.tools, summary.rejected, summary.errors, totalOf(summary.usage)].map((count) => (
+                {[
+                  summary.turns,
+                  summary.steps,
+                  summary.tools,
+                  summary.rejected,
+                  summary.errors,
+                  totalOf(summary.usage),
+                ].map((count) => (
                   <td class="right">{formatCount(count)}</td>
                 ))}
               </tr>

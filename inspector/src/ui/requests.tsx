@@ -1,4 +1,4 @@
-/** Requests of the agent and the decisions about them: approvals, policies, questions, hooks, tools, files and terminals of the program. */
+/** Requests of the agent and decisions about them: approvals, policies, questions, hooks, tools, files, terminals. */
 
 import type { ComponentChildren, JSX } from "preact";
 
@@ -31,7 +31,8 @@ export function verdictText(item: RequestItem): string {
     const decision = textOf(item.payload, "decision");
     return decision === "deny" ? "Denied" : decision === "allow" ? "Allowed" : decision === "ask" ? "Asks" : "Unknown";
   }
-  if (item.kind === "hook") return verdictOf(item) === "rejected" ? "Blocked" : verdictOf(item) === "answered" ? "Allowed" : "Running";
+  if (item.kind === "hook")
+    return verdictOf(item) === "rejected" ? "Blocked" : verdictOf(item) === "answered" ? "Allowed" : "Running";
   const response = textOf(item.decision?.answer, "response") ?? textOf(item.response, "response");
   if (response === "approve_for_session") return "Approved for the session";
   if (item.kind === "question" && item.decision?.answer === null) return "Dismissed";
@@ -52,13 +53,38 @@ function Reason({ item }: { item: RequestItem }): JSX.Element {
       {decision && (
         <span class="by">
           by <Visible text={deciderOf(decision)} />
-          {decision.duration !== null && <> after <span class="duration">{formatDuration(decision.duration)}</span></>}
+          {decision.duration !== null && (
+            <>
+              {" "}
+              after <span class="duration">{formatDuration(decision.duration)}</span>
+            </>
+          )}
         </span>
       )}
       {!decision && item.response !== undefined && item.kind === "approval" && <span class="by">by the agent</span>}
-      {decision?.rule !== undefined && <> · rule <code><Visible text={decision.rule} /></code></>}
-      {[feedback, reason].map((each) => each !== undefined && each !== "" && <blockquote class="feedback"><Visible text={each} /></blockquote>)}
-      {decision?.error !== undefined && <p class="problem"><Visible text={decision.error} /></p>}
+      {decision?.rule !== undefined && (
+        <>
+          {" "}
+          · rule{" "}
+          <code>
+            <Visible text={decision.rule} />
+          </code>
+        </>
+      )}
+      {[feedback, reason].map(
+        (each) =>
+          each !== undefined &&
+          each !== "" && (
+            <blockquote class="feedback">
+              <Visible text={each} />
+            </blockquote>
+          ),
+      )}
+      {decision?.error !== undefined && (
+        <p class="problem">
+          <Visible text={decision.error} />
+        </p>
+      )}
     </>
   );
 }
@@ -79,15 +105,27 @@ interface Props {
 
 function Approval({ item, skip }: Props): JSX.Element {
   const { payload } = item;
-  const words = [textOf(payload, "sender"), textOf(payload, "action")].filter((each) => each !== undefined && each !== "");
+  const words = [textOf(payload, "sender"), textOf(payload, "action")].filter(
+    (each) => each !== undefined && each !== "",
+  );
   const description = textOf(payload, "description") ?? "";
   const id = `${String(item.id)}.approval`;
   return (
     <>
-      <Line item={item}><Reason item={item} /></Line>
-      {words.length > 0 && <p class="muted"><Visible text={words.join(", ")} /></p>}
+      <Line item={item}>
+        <Reason item={item} />
+      </Line>
+      {words.length > 0 && (
+        <p class="muted">
+          <Visible text={words.join(", ")} />
+        </p>
+      )}
       {description !== "" && <Block id={id} text={description} kind="prose" size="short" />}
-      <Display id={id} blocks={listOf(payload, "display").filter((block) => !item.tool || !repeatsArgument(block, item.tool))} {...(skip ? { skip } : {})} />
+      <Display
+        id={id}
+        blocks={listOf(payload, "display").filter((block) => !item.tool || !repeatsArgument(block, item.tool))}
+        {...(skip ? { skip } : {})}
+      />
     </>
   );
 }
@@ -99,10 +137,31 @@ function Policy({ item }: Props): JSX.Element {
   return (
     <>
       <Line item={item}>
-        {rule === undefined ? <span class="by">by the default of the policy</span> : <>by the rule <code><Visible text={rule} /></code></>}
-        {source !== undefined && <span class="muted"> (<Visible text={source} />)</span>}
+        {rule === undefined ? (
+          <span class="by">by the default of the policy</span>
+        ) : (
+          <>
+            by the rule{" "}
+            <code>
+              <Visible text={rule} />
+            </code>
+          </>
+        )}
+        {source !== undefined && (
+          <span class="muted">
+            {" "}
+            (<Visible text={source} />)
+          </span>
+        )}
       </Line>
-      {!item.tool && call && <Block id={`${String(item.id)}.policy`} text={`${textOf(call, "name") ?? ""} ${printJson(member(call, "arguments") ?? null)}`} kind="terminal" label="Tool call" size="short" />}
+      {!item.tool && call && (
+        <Block
+          id={`${String(item.id)}.policy`}
+          text={`${textOf(call, "name") ?? ""} ${printJson(member(call, "arguments") ?? null)}`}
+          kind="terminal"
+          size="short"
+        />
+      )}
     </>
   );
 }
@@ -117,28 +176,50 @@ function Question({ item }: Props): JSX.Element {
   const answer = item.decision?.answer;
   return (
     <>
-      {listOf(item.payload, "questions").slice(0, 50).map((each) => {
-        const question = textOf(each, "question") ?? "";
-        const given = answerTo(question, answer);
-        return (
-          <div class="question">
-            <p><strong><Visible text={question} /></strong></p>
-            <ul>
-              {listOf(each, "options").slice(0, 50).map((option) => {
-                const [label, description] = [textOf(option, "label") ?? "", textOf(option, "description")];
-                return (
-                  <li class={label === given ? "chosen" : ""}>
-                    <Visible text={label} />
-                    {description !== undefined && description !== "" && <span class="muted"> – <Visible text={description} /></span>}
-                  </li>
-                );
-              })}
-            </ul>
-            {given !== undefined && <p class="answer">Answer: <strong><Visible text={given} /></strong></p>}
-          </div>
-        );
-      })}
-      <Line item={item}><Reason item={item} /></Line>
+      {listOf(item.payload, "questions")
+        .slice(0, 50)
+        .map((each) => {
+          const question = textOf(each, "question") ?? "";
+          const given = answerTo(question, answer);
+          return (
+            <div class="question">
+              <p>
+                <strong>
+                  <Visible text={question} />
+                </strong>
+              </p>
+              <ul>
+                {listOf(each, "options")
+                  .slice(0, 50)
+                  .map((option) => {
+                    const [label, description] = [textOf(option, "label") ?? "", textOf(option, "description")];
+                    return (
+                      <li class={label === given ? "chosen" : ""}>
+                        <Visible text={label} />
+                        {description !== undefined && description !== "" && (
+                          <span class="muted">
+                            {" "}
+                            – <Visible text={description} />
+                          </span>
+                        )}
+                      </li>
+                    );
+                  })}
+              </ul>
+              {given !== undefined && (
+                <p class="answer">
+                  Answer:{" "}
+                  <strong>
+                    <Visible text={given} />
+                  </strong>
+                </p>
+              )}
+            </div>
+          );
+        })}
+      <Line item={item}>
+        <Reason item={item} />
+      </Line>
     </>
   );
 }
@@ -149,9 +230,21 @@ function Hook({ item }: Props): JSX.Element {
     <>
       <Line item={item}>
         <Reason item={item} />
-        {typeof milliseconds === "number" && <span class="by"> after <span class="duration">{formatDuration(milliseconds / 1000)}</span></span>}
+        {typeof milliseconds === "number" && (
+          <span class="by">
+            {" "}
+            after <span class="duration">{formatDuration(milliseconds / 1000)}</span>
+          </span>
+        )}
       </Line>
-      {objectOf(item.payload, "input_data") && <Block id={`${String(item.id)}.hook`} text={printJson(member(item.payload, "input_data") ?? null)} kind="terminal" label="Input of the hook" size="short" />}
+      {objectOf(item.payload, "input_data") && (
+        <Block
+          id={`${String(item.id)}.hook`}
+          text={printJson(member(item.payload, "input_data") ?? null)}
+          kind="terminal"
+          size="short"
+        />
+      )}
     </>
   );
 }
@@ -169,13 +262,19 @@ function ProgramRequest({ item }: Props): JSX.Element {
   const id = String(item.id);
   const given = member(payload, "arguments");
   const input = typeof given === "string" ? given : isObject(given) ? printJson(given) : "";
-  const other = Object.fromEntries(Object.entries(payload).filter(([name]) => !["id", "name", "arguments"].includes(name)));
+  const other = Object.fromEntries(
+    Object.entries(payload).filter(([name]) => !["id", "name", "arguments"].includes(name)),
+  );
   const answer = answerText(item);
   return (
     <>
-      {!item.tool && <Arguments id={`${id}.input`} input={item.type === "ToolCallRequest" ? input : printJson(other)} />}
-      <Line item={item}><Reason item={item} /></Line>
-      {!item.tool && answer !== undefined && <Block id={`${id}.answer`} text={answer} kind="terminal" label="Answer" />}
+      {!item.tool && (
+        <Arguments id={`${id}.input`} input={item.type === "ToolCallRequest" ? input : printJson(other)} />
+      )}
+      <Line item={item}>
+        <Reason item={item} />
+      </Line>
+      {!item.tool && answer !== undefined && <Block id={`${id}.answer`} text={answer} kind="terminal" />}
     </>
   );
 }

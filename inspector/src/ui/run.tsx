@@ -16,7 +16,7 @@ import { Details } from "./details";
 import { StatusChip } from "./recordings";
 import { estimateHeight, ItemView } from "./item";
 import { VirtualList, type ListHandle } from "./list";
-import { Outline } from "./outline";
+import { headingOf, Outline } from "./outline";
 import { itemAt, Overview, TokenTable } from "./overview";
 import { SharedContext, type Levels } from "./state";
 import { Visible } from "./text";
@@ -34,7 +34,9 @@ export interface Commands {
 const FINDS: Record<string, (item: Item) => boolean> = {
   turn: (item) => item.kind === "turn",
   problem: (item) => isFailed(item) || isRejected(item),
-  decision: (item) => ["approval", "question", "policy"].includes(item.kind) || (item.kind === "tool" && item.attached.some(({ kind }) => kind !== "request")),
+  decision: (item) =>
+    ["approval", "question", "policy"].includes(item.kind) ||
+    (item.kind === "tool" && item.attached.some(({ kind }) => kind !== "request")),
 };
 
 function Facts({ summary }: { summary: Summary }): JSX.Element {
@@ -45,25 +47,42 @@ function Facts({ summary }: { summary: Summary }): JSX.Element {
     ["Duration", formatDuration(summary.duration)],
     ["Turns", formatCount(summary.turns)],
     ["Steps", formatCount(summary.steps)],
-    ["Tool calls", `${formatCount(summary.tools)}${summary.failedTools > 0 ? ` (${formatCount(summary.failedTools)} failed)` : ""}`],
-    ["Approvals", `${formatCount(summary.approvals)}${summary.rejected > 0 ? ` (${formatCount(summary.rejected)} rejected)` : ""}`],
+    [
+      "Tool calls",
+      `${formatCount(summary.tools)}${summary.failedTools > 0 ? ` (${formatCount(summary.failedTools)} failed)` : ""}`,
+    ],
+    [
+      "Approvals",
+      `${formatCount(summary.approvals)}${summary.rejected > 0 ? ` (${formatCount(summary.rejected)} rejected)` : ""}`,
+    ],
     ["Waits", formatDuration(summary.waiting)],
     ["Errors", formatCount(summary.errors)],
     ["Tokens", `${formatCount(totalOf(summary.usage))} (${formatCount(summary.usage.output)} output)`],
   ];
   return (
     <dl class="summary-facts">
-      {facts.map(([name, value]) => value !== "" && (
-        <div>
-          <dt>{name}</dt>
-          <dd><Visible text={value} plain /></dd>
-        </div>
-      ))}
+      {facts.map(
+        ([name, value]) =>
+          value !== "" && (
+            <div>
+              <dt>{name}</dt>
+              <dd>
+                <Visible text={value} plain />
+              </dd>
+            </div>
+          ),
+      )}
     </dl>
   );
 }
 
-function Filters({ hidden, onHidden }: { hidden: ReadonlySet<Kind>; onHidden: (hidden: Set<Kind>) => void }): JSX.Element {
+function Filters({
+  hidden,
+  onHidden,
+}: {
+  hidden: ReadonlySet<Kind>;
+  onHidden: (hidden: Set<Kind>) => void;
+}): JSX.Element {
   return (
     <div class="filters" role="group" aria-label="Kinds of items">
       {GROUPS.map(({ name, kinds }) => {
@@ -95,8 +114,12 @@ function EntryRow({ entry }: { entry: Entry }): JSX.Element {
   return (
     <div class={`entry-line ${direction}`}>
       <span class="number">{entry.index + 1}</span>
-      <span class="arrow" aria-label={words} role="img">{{ to: "→", from: "←", inside: "·" }[direction]}</span>
-      <span class="what"><Visible text={summaryOfEntry(entry)} /></span>
+      <span class="arrow" aria-label={words} role="img">
+        {{ to: "→", from: "←", inside: "·" }[direction]}
+      </span>
+      <span class="what">
+        <Visible text={summaryOfEntry(entry)} />
+      </span>
       <time class="muted">{formatOffset(entry.time)}</time>
     </div>
   );
@@ -119,7 +142,16 @@ function useParsed(text: string): Query {
   return useMemo(() => parseQuery(text), [text]);
 }
 
-export function RunView({ run, query: text, messages, onMessages, whole, levels, commands, initial }: Props): JSX.Element {
+export function RunView({
+  run,
+  query: text,
+  messages,
+  onMessages,
+  whole,
+  levels,
+  commands,
+  initial,
+}: Props): JSX.Element {
   const query = useParsed(text);
   const [hidden, setHidden] = useState<Set<Kind>>(() => new Set());
   const [selected, setSelected] = useState<Item | undefined>(() => run.all.find((item) => item.id === initial));
@@ -172,7 +204,8 @@ export function RunView({ run, query: text, messages, onMessages, whole, levels,
     },
     toggle() {
       if (!selected || messages) return;
-      for (const item of [selected, ...("attached" in selected ? selected.attached : [])]) levels.toggleItem(String(item.id));
+      for (const item of [selected, ...("attached" in selected ? selected.attached : [])])
+        levels.toggleItem(String(item.id));
     },
     details() {
       setShowDetails((shown) => !shown);
@@ -182,18 +215,29 @@ export function RunView({ run, query: text, messages, onMessages, whole, levels,
     },
   };
   return (
-    <SharedContext.Provider value={{ levels, highlight: expressionOf(query) }}>
+    <SharedContext.Provider value={{ levels, printing: whole, highlight: expressionOf(query) }}>
       <section class="top" aria-label="Summary">
         <div class="heading">
-          <h1><Visible text={run.recording.name} plain /></h1>
+          <h1>
+            <Visible text={run.recording.name} plain />
+          </h1>
           <StatusChip summary={summary} />
           <Facts summary={summary} />
         </div>
-        <Overview run={run} time={selected?.start} onSelect={(time) => {
-          const item = itemAt(items, time);
-          if (item) jump(item);
-        }} />
-        <details class="tokens" onToggle={(event) => { setTable(event.currentTarget.open); }}>
+        <Overview
+          run={run}
+          time={selected?.start}
+          onSelect={(time) => {
+            const item = itemAt(items, time);
+            if (item) jump(item);
+          }}
+        />
+        <details
+          class="tokens"
+          onToggle={(event) => {
+            setTable(event.currentTarget.open);
+          }}
+        >
           <summary>Tokens as a table</summary>
           {table && <TokenTable run={run} />}
         </details>
@@ -205,21 +249,58 @@ export function RunView({ run, query: text, messages, onMessages, whole, levels,
         <main>
           <div class="controls">
             <div class="tabs" role="group" aria-label="View">
-              <button type="button" aria-pressed={!messages} onClick={() => { onMessages(false); }}>Conversation</button>
-              <button type="button" aria-pressed={messages} onClick={() => { onMessages(true); }}>Messages</button>
+              <button
+                type="button"
+                aria-pressed={!messages}
+                onClick={() => {
+                  onMessages(false);
+                }}
+              >
+                Conversation
+              </button>
+              <button
+                type="button"
+                aria-pressed={messages}
+                onClick={() => {
+                  onMessages(true);
+                }}
+              >
+                Messages
+              </button>
             </div>
             {!messages && <Filters hidden={hidden} onHidden={setHidden} />}
             <span role="status" class="muted">
               {messages
                 ? formatCounted(entries.length, "line")
-                : isEmpty(query) ? formatCounted(items.length, "item") : `${formatCount(filtered.matches)} found`}
+                : isEmpty(query)
+                  ? formatCounted(items.length, "item")
+                  : `${formatCount(filtered.matches)} found`}
             </span>
-            <button type="button" aria-pressed={showDetails} class="details-button" onClick={() => { setShowDetails(!showDetails); }}>Details</button>
+            <button
+              type="button"
+              aria-pressed={showDetails}
+              class="details-button"
+              onClick={() => {
+                setShowDetails(!showDetails);
+              }}
+            >
+              Details
+            </button>
           </div>
           {messages ? (
-            <MessageList entries={entries} current={current} onSelect={(at) => { setEntry(entries[at]); }} whole={whole} handle={list} />
+            <MessageList
+              entries={entries}
+              current={current}
+              onSelect={(at) => {
+                setEntry(entries[at]);
+              }}
+              whole={whole}
+              handle={list}
+            />
           ) : items.length === 0 ? (
-            <p class="nothing">{run.items.length === 0 ? "This recording has no items." : "No item fits the search and the filters."}</p>
+            <p class="nothing">
+              {run.items.length === 0 ? "This recording has no items." : "No item fits the search and the filters."}
+            </p>
           ) : (
             <VirtualList
               class="conversation"
@@ -231,8 +312,12 @@ export function RunView({ run, query: text, messages, onMessages, whole, levels,
               labelOf={(item) => `${KIND_NAMES[item.kind]} ${visible(titleOf(item))}`}
               classOf={(item) => `of-${item.kind}`}
               current={current}
-              onSelect={(at) => { setSelected(items[at]); }}
-              onScroll={(first) => { setSeen(items[first]); }}
+              onSelect={(at) => {
+                setSelected(items[at]);
+              }}
+              onScroll={(first) => {
+                setSeen(headingOf(items[first]));
+              }}
               whole={whole}
               handle={list}
               render={(item) => <ItemView item={item} />}
@@ -241,7 +326,11 @@ export function RunView({ run, query: text, messages, onMessages, whole, levels,
         </main>
         {showDetails && (
           <aside class="details" aria-label="Details" tabIndex={0}>
-            <Details recording={run.recording} item={messages ? undefined : selected} entry={messages ? entry : undefined} />
+            <Details
+              recording={run.recording}
+              item={messages ? undefined : selected}
+              entry={messages ? entry : undefined}
+            />
           </aside>
         )}
       </div>

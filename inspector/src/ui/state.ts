@@ -5,7 +5,7 @@ import { useContext, useEffect, useMemo, useReducer, useState } from "preact/hoo
 
 import { isObject, type Json } from "../json";
 
-/** How much of each long text is shown. It is kept here, because rows outside of the visible part are not in the page. */
+/** How much of each long text is shown. It is kept here: rows outside of the visible part are not in the page. */
 export class Levels {
   readonly #levels = new Map<string, number>();
   /** The items of which more is shown. The keys of their texts begin with the id of the item and a dot. */
@@ -47,6 +47,8 @@ export function useLevels(): Levels {
 
 export interface Shared {
   levels: Levels;
+  /** Whether the page is being printed: more of long texts is shown then. */
+  printing: boolean;
   /** The words to highlight. */
   highlight: RegExp | undefined;
 }
@@ -57,6 +59,7 @@ const ALONE: Shared = {
   levels: new Levels(() => {
     // Without a page, nothing is drawn again.
   }),
+  printing: false,
   highlight: undefined,
 };
 
@@ -65,21 +68,31 @@ export function useShared(): Shared {
 }
 
 /** The place in the page, which its address has after the `#`. */
-export type Route = { view: "index" } | { view: "run"; run: number; messages: boolean; item?: number } | { view: "compare"; left: number; right: number };
+export type Route =
+  | { view: "index" }
+  | { view: "run"; run: number; messages: boolean; item?: number }
+  | { view: "compare"; left: number; right: number };
 
 export function readRoute(hash: string, count: number): Route {
   const number = (text: string | undefined): number => Math.min(Math.max(0, Number(text ?? 0)), Math.max(0, count - 1));
   const compared = /^#compare=(\d+),(\d+)$/.exec(hash);
   if (compared) return { view: "compare", left: number(compared[1]), right: number(compared[2]) };
   const run = /^#run=(\d+)(&messages)?(?:&item=(\d{1,9}))?$/.exec(hash);
-  if (run) return { view: "run", run: number(run[1]), messages: run[2] !== undefined, ...(run[3] === undefined ? {} : { item: Number(run[3]) }) };
+  if (run)
+    return {
+      view: "run",
+      run: number(run[1]),
+      messages: run[2] !== undefined,
+      ...(run[3] === undefined ? {} : { item: Number(run[3]) }),
+    };
   return count > 1 ? { view: "index" } : { view: "run", run: 0, messages: false };
 }
 
 export function hashOf(route: Route): string {
   if (route.view === "compare") return `#compare=${String(route.left)},${String(route.right)}`;
-  if (route.view === "run") return `#run=${String(route.run)}${route.messages ? "&messages" : ""}${route.item === undefined ? "" : `&item=${String(route.item)}`}`;
-  return "#index";
+  if (route.view === "index") return "#index";
+  const item = route.item === undefined ? "" : `&item=${String(route.item)}`;
+  return `#run=${String(route.run)}${route.messages ? "&messages" : ""}${item}`;
 }
 
 export function useRoute(count: number): [Route, (route: Route) => void] {

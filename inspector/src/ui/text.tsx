@@ -36,29 +36,42 @@ export function Visible({ text, plain = false }: { text: string; plain?: boolean
   const pieces = splitHidden(text);
   return (
     <>
-      {pieces.map((piece) => (piece.type === "mark" ? <Mark {...piece} /> : <Fragment>{highlighted(piece.text, plain ? undefined : highlight)}</Fragment>))}
+      {pieces.map((piece) =>
+        piece.type === "mark" ? (
+          <Mark {...piece} />
+        ) : (
+          <Fragment>{highlighted(piece.text, plain ? undefined : highlight)}</Fragment>
+        ),
+      )}
     </>
   );
 }
 
 function classOf(style: Style): string | undefined {
   const names: string[] = [];
-  const { foreground, background } = style.inverse ? { foreground: undefined, background: style.foreground ?? 7 } : style;
+  const { foreground, background } = style.inverse
+    ? { foreground: undefined, background: style.foreground ?? 7 }
+    : style;
   if (foreground !== undefined) names.push(`fg${String(foreground)}`);
   if (background !== undefined) names.push(`bg${String(background)}`);
-  for (const name of ["bold", "dim", "italic", "underline", "strike", "concealed"] as const) if (style[name]) names.push(`ansi-${name}`);
+  for (const name of ["bold", "dim", "italic", "underline", "strike", "concealed"] as const)
+    if (style[name]) names.push(`ansi-${name}`);
   return names.length > 0 ? names.join(" ") : undefined;
 }
 
 /** Output for terminals. */
 export function Terminal({ text }: { text: string }): JSX.Element {
-  if (!/[\x1b\x9b]/.test(text)) return <Visible text={text} />; // eslint-disable-line no-control-regex
+  if (!/[\x1b\x9b]/.test(text)) return <Visible text={text} />;
   return (
     <>
       {parseAnsi(text).map((span) => {
         if (span.type === "mark") return <Mark {...span} />;
         const name = classOf(span.style);
-        return name === undefined ? <Visible text={span.text} /> : <span class={name}>{<Visible text={span.text} />}</span>;
+        return name === undefined ? (
+          <Visible text={span.text} />
+        ) : (
+          <span class={name}>{<Visible text={span.text} />}</span>
+        );
       })}
     </>
   );
@@ -68,8 +81,18 @@ function InlineParts({ parts }: { parts: Inline[] }): JSX.Element {
   return (
     <>
       {parts.map(({ type, text }) => {
-        if (type === "code") return <code><Visible text={text} /></code>;
-        if (type === "bold") return <strong><Visible text={text} /></strong>;
+        if (type === "code")
+          return (
+            <code>
+              <Visible text={text} />
+            </code>
+          );
+        if (type === "bold")
+          return (
+            <strong>
+              <Visible text={text} />
+            </strong>
+          );
         return <Visible text={text} />;
       })}
     </>
@@ -81,9 +104,23 @@ export function Prose({ text }: { text: string }): JSX.Element {
   return (
     <>
       {splitProse(text).map((block) => {
-        if (block.type === "code") return <pre class="code" tabIndex={0} aria-label="Code"><Visible text={block.text} /></pre>;
-        if (block.type === "heading") return <p class="heading" dir="auto"><InlineParts parts={splitInline(block.text)} /></p>;
-        return <p dir="auto"><InlineParts parts={splitInline(block.text)} /></p>;
+        if (block.type === "code")
+          return (
+            <pre class="code" dir="ltr">
+              <Visible text={block.text} />
+            </pre>
+          );
+        if (block.type === "heading")
+          return (
+            <p class="heading" dir="auto">
+              <InlineParts parts={splitInline(block.text)} />
+            </p>
+          );
+        return (
+          <p dir="auto">
+            <InlineParts parts={splitInline(block.text)} />
+          </p>
+        );
       })}
     </>
   );
@@ -107,16 +144,15 @@ interface BlockProps {
   /** The key of the level, for example the id of the item and the name of the part. */
   id: string;
   text: string;
-  label?: string;
   kind?: "terminal" | "prose" | "text";
   /** How much of the text is shown at first. */
   size?: keyof typeof FIRST;
 }
 
 /** A text of any length. Its beginning is shown, and buttons show more. */
-export function Block({ id, text, label, kind = "text", size = "usual" }: BlockProps): JSX.Element {
-  const { levels } = useShared();
-  const level = Math.min(levels.of(id), LIMITS.length);
+export function Block({ id, text, kind = "text", size = "usual" }: BlockProps): JSX.Element {
+  const { levels, printing } = useShared();
+  const level = Math.min(Math.max(levels.of(id), printing ? 1 : 0), LIMITS.length);
   const [lines, characters] = LIMITS[level - 1] ?? FIRST[size];
   const shown = clip(text, lines, characters);
   return (
@@ -126,11 +162,11 @@ export function Block({ id, text, label, kind = "text", size = "usual" }: BlockP
           <Prose text={shown.text} />
         </div>
       ) : (
-        <pre class={kind} aria-label={label} tabIndex={0} dir={kind === "text" ? "auto" : "ltr"}>
+        <pre class={kind} dir={kind === "text" ? "auto" : "ltr"}>
           {kind === "terminal" ? <Terminal text={shown.text} /> : <Visible text={shown.text} />}
         </pre>
       )}
-      {shown.characters > 0 && level < LIMITS.length && (
+      {shown.characters > 0 && level < LIMITS.length && !printing && (
         <button
           type="button"
           class="more"
@@ -141,7 +177,9 @@ export function Block({ id, text, label, kind = "text", size = "usual" }: BlockP
           Show more <span class="muted">({restText(shown)})</span>
         </button>
       )}
-      {shown.characters > 0 && level === LIMITS.length && <p class="muted">The rest is not shown: {restText(shown)}.</p>}
+      {shown.characters > 0 && (level === LIMITS.length || printing) && (
+        <p class="muted">The rest is not shown: {restText(shown)}.</p>
+      )}
       {level > 0 && (
         <button
           type="button"

@@ -1,4 +1,4 @@
-// Writes recordings in the form that the inspector reads, as if a session ran: entries with a clock, and the events of the SDK.
+// Writes recordings in the form that the inspector reads: entries with a clock, and the events of the SDK.
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Members = Record<string, Json>;
@@ -53,7 +53,9 @@ export class Recorder {
   /** A message of the agent with an event. */
   event(type: string, payload: Members, { subagent }: AgentOptions = {}): this {
     const inner = { type, payload };
-    const names = subagent ? { parent_tool_call_id: subagent[0], agent_id: subagent[1], subagent_type: subagent[2] } : undefined;
+    const names = subagent
+      ? { parent_tool_call_id: subagent[0], agent_id: subagent[1], subagent_type: subagent[2] }
+      : undefined;
     const whole = names ? { type: "SubagentEvent", payload: { ...names, event: inner } } : inner;
     if (type === "StepBegin" && !subagent) this.#step = Number(payload.n);
     const message = { jsonrpc: "2.0", method: "event", params: whole };
@@ -69,13 +71,19 @@ export class Recorder {
 
   decide(request: string, kind: string, by: string, duration: number, more: Members = {}): this {
     this.wait(duration).entry("decision", { request, kind, by, duration, ...more });
-    const response = typeof more.answer === "object" && more.answer !== null ? more.answer : { value: more.answer ?? null };
+    const response =
+      typeof more.answer === "object" && more.answer !== null ? more.answer : { value: more.answer ?? null };
     return this.entry("message", { from: "sdk", message: { jsonrpc: "2.0", id: request, result: response } });
   }
 
   /** The event of a policy, which the SDK makes. */
   policy(decision: string, call: Members, rule?: string, source?: string): this {
-    const payload: Members = { tool_call: call, decision, ...(rule === undefined ? {} : { rule }), ...(source === undefined ? {} : { source }) };
+    const payload: Members = {
+      tool_call: call,
+      decision,
+      ...(rule === undefined ? {} : { rule }),
+      ...(source === undefined ? {} : { source }),
+    };
     const last = this.entries.at(-1) ?? {};
     const before = Array.isArray(last.events) ? last.events : [];
     last.events = [...before, ...this.#events("PolicyDecision", payload)];
@@ -83,39 +91,71 @@ export class Recorder {
   }
 
   open(agent = "kimi-cli", version = "1.49.0"): this {
-    this.entry("message", { from: "sdk", message: { jsonrpc: "2.0", id: "1", method: "initialize", params: { protocol_version: "1.10", client: { name: "kimi-agent" } } } });
-    this.wait(0.41).entry("message", { from: "agent", message: { jsonrpc: "2.0", id: "1", result: { protocol_version: "1.10", server: { name: agent, version } } } });
-    return this.entry("opened", { agent: { name: agent, version }, protocol_version: "1.10", session_id: "6f1d2c60-5b0e-4f0c-9a52-0d9f0d3c9a11" });
+    this.entry("message", {
+      from: "sdk",
+      message: {
+        jsonrpc: "2.0",
+        id: "1",
+        method: "initialize",
+        params: { protocol_version: "1.10", client: { name: "kimi-agent" } },
+      },
+    });
+    this.wait(0.41).entry("message", {
+      from: "agent",
+      message: { jsonrpc: "2.0", id: "1", result: { protocol_version: "1.10", server: { name: agent, version } } },
+    });
+    return this.entry("opened", {
+      agent: { name: agent, version },
+      protocol_version: "1.10",
+      session_id: "6f1d2c60-5b0e-4f0c-9a52-0d9f0d3c9a11",
+    });
   }
 
   prompt(input: Json): this {
     this.#turn += 1;
     this.#step = 0;
     this.entry("call", { call: "prompt", turn: this.#turn, arguments: { input } });
-    this.entry("message", { from: "sdk", message: { jsonrpc: "2.0", id: `turn-${String(this.#turn)}`, method: "prompt", params: { user_input: input } } });
+    this.entry("message", {
+      from: "sdk",
+      message: { jsonrpc: "2.0", id: `turn-${String(this.#turn)}`, method: "prompt", params: { user_input: input } },
+    });
     return this.wait(0.02).event("TurnBegin", { user_input: input });
   }
 
   /** Streams a text in pieces. */
   stream(type: "text" | "think", text: string, options: AgentOptions = {}): this {
-    for (const piece of text.match(/[\s\S]{1,24}/gu) ?? []) this.wait(0.03).event("ContentPart", { type, [type]: piece }, options);
+    for (const piece of text.match(/[\s\S]{1,24}/gu) ?? [])
+      this.wait(0.03).event("ContentPart", { type, [type]: piece }, options);
     return this;
   }
 
   tool(id: string, name: string, input: Members, options: AgentOptions = {}): this {
     const text = JSON.stringify(input);
-    this.wait(0.1).event("ToolCall", { type: "function", id, function: { name, arguments: text.slice(0, 20) } }, options);
+    this.wait(0.1).event(
+      "ToolCall",
+      { type: "function", id, function: { name, arguments: text.slice(0, 20) } },
+      options,
+    );
     if (text.length > 20) this.wait(0.05).event("ToolCallPart", { arguments_part: text.slice(20) }, options);
     return this;
   }
 
   result(id: string, output: Json, more: Members = {}, options: AgentOptions = {}): this {
-    return this.wait(0.2).event("ToolResult", { tool_call_id: id, return_value: { is_error: false, output, message: "", ...more } }, options);
+    return this.wait(0.2).event(
+      "ToolResult",
+      { tool_call_id: id, return_value: { is_error: false, output, message: "", ...more } },
+      options,
+    );
   }
 
   status(context: number, input: number, output: number, cached = 0): this {
     const usage = { input_other: input, output, input_cache_read: cached, input_cache_creation: 0 };
-    return this.event("StatusUpdate", { context_usage: context / 262_144, context_tokens: context, max_context_tokens: 262_144, token_usage: usage });
+    return this.event("StatusUpdate", {
+      context_usage: context / 262_144,
+      context_tokens: context,
+      max_context_tokens: 262_144,
+      token_usage: usage,
+    });
   }
 
   step(n: number): this {

@@ -90,7 +90,8 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
         mode: With `"verify"`, the agent compares the prompts, the other calls and the answers of the program with the
             recording. Ids, times, secrets and versions do not count. The first difference raises `RpcError`, whose
             text has the turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and
-            exits with code 1. It also does so at the end of the session if the program has left out something.
+            exits with code 1. It also does so at the end of the session if the program has left out something. Default:
+            `"replay"`.
 
     Raises:
         InvalidOption: `mode` is neither of the two.
