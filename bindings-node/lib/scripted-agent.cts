@@ -1,4 +1,4 @@
-/** The scripted agent as a program: `node scripted-agent.cjs SCRIPT.json …`, or `--replay RECORDING.jsonl …`. */
+/** The scripted agent as a program: `node scripted-agent.cjs SCRIPT.json …`, or `--play-recording RECORDING.jsonl …`. */
 
 import { loadNative } from "./native.js";
 

@@ -96,7 +96,7 @@ export function replayedAgent(file: string, options: ReplayOptions = {}): string
     throw wrongOption("mode", `expected "replay" or "verify"; got ${show(mode)}`);
   }
   const flags = mode === "verify" ? ["--verify"] : [];
-  return [...program("replayedAgent"), "--replay", absolutePath(file, "file"), ...flags];
+  return [...program("replayedAgent"), "--play-recording", absolutePath(file, "file"), ...flags];
 }
 
 /** The command of the scripted agent, without its arguments. `caller` is the function that needs it. */

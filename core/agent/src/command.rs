@@ -14,7 +14,7 @@ use super::types::Profile;
 
 const USAGE: &str = "usage: kimi-scripted-agent SCRIPT.json [--wire] [--work-dir=DIR] [--session=ID] [--yolo] \
 [--max-steps-per-turn=N] [any option of kimi-cli]
-       kimi-scripted-agent --replay RECORDING.jsonl [--verify] [any option of kimi-cli]
+       kimi-scripted-agent --play-recording RECORDING.jsonl [--verify] [any option of kimi-cli]
 
 Speaks Wire (or ACP, if the script says so) on standard input and output, and does what the script says: a JSON list of turns, one a prompt, each a
 list of actions.
@@ -35,7 +35,7 @@ raw_base64, end, error, never_answer, wait_cancel, wait_steer, wait_file, repeat
 close_stdout, break_socket, wait_socket, ignore_eof, stall; each may have a \"delay\" in seconds before it. The package's documentation on testing
 describes them all.
 
-With --replay, it plays the agent of a recording, over the protocol of the recording. With --verify, it ends with an error
+With --play-recording, it plays the agent of a recording, over the protocol of the recording. With --verify, it ends with an error
 as soon as the program does something else than recorded.
 ";
 
@@ -47,7 +47,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().map(|argument| argument.to_string_lossy().into_owned());
     let Some(first) = arguments.next() else { return complain(USAGE) };
     let rest: Vec<String> = arguments.collect();
-    if first == "--replay" {
+    if first == "--play-recording" {
         return if rest.iter().any(|argument| argument == "--version") { show(VERSION) } else { replay::main(&rest) };
     }
     let asked = rest.iter().any(|argument| argument == "--version");

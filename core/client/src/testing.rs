@@ -115,7 +115,7 @@ impl Script {
 /// ```
 /// let agent = kimi_agent::testing::replayed_agent("tests/recordings/run.jsonl");
 /// let command: &[std::ffi::OsString] = &agent;
-/// assert_eq!(command[command.len() - 2], "--replay");
+/// assert_eq!(command[command.len() - 2], "--play-recording");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayedAgent {
@@ -154,7 +154,7 @@ pub struct ReplayedAgent {
 pub fn replayed_agent(path: impl AsRef<Path>) -> ReplayedAgent {
     let path = path.as_ref();
     let mut command = program();
-    command.push("--replay".into());
+    command.push("--play-recording".into());
     command.push(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string());
     ReplayedAgent { command }
 }

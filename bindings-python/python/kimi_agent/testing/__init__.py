@@ -109,7 +109,7 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
     flags = {"replay": [], "verify": ["--verify"]}.get(mode)
     if flags is None:
         raise InvalidOption(f'invalid option `mode`: expected "replay" or "verify", got {mode!r}', "mode")
-    return [sys.executable, "-S", _AGENT, "--replay", os.path.abspath(path), *flags]
+    return [sys.executable, "-S", _AGENT, "--play-recording", os.path.abspath(path), *flags]
 
 
 _AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")

@@ -1,4 +1,4 @@
-//! The agent of a recording, as a process: `--replay PATH [--verify]`.
+//! The agent of a recording, as a process: `--play-recording PATH [--verify]`.
 //!
 //! | file | |
 //! | --- | --- |
@@ -41,7 +41,7 @@ const UNUSABLE: i32 = 2;
 /// path. Returns the exit code.
 pub(crate) fn main(arguments: &[String]) -> i32 {
     let Some((path, rest)) = arguments.split_first() else {
-        return complain("--replay needs the path of a recording", UNUSABLE);
+        return complain("--play-recording needs the path of a recording", UNUSABLE);
     };
     let mode = if rest.first().is_some_and(|flag| flag == "--verify") { Mode::Verify } else { Mode::Replay };
     let work_dir = rest.iter().find_map(|argument| argument.strip_prefix("--work-dir="));

@@ -16,7 +16,7 @@ use crate::options::{Dialect, SessionOptions};
 use crate::turn_records::TurnReport;
 
 /// The argument before the path of a recording.
-const FLAG: &str = "--replay";
+const FLAG: &str = "--play-recording";
 /// The limit of a header, in bytes.
 const MAX_HEADER: u64 = 16 << 20;
 
