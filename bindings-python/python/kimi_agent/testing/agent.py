@@ -1,4 +1,6 @@
-"""The scripted agent as a program: `python -m kimi_agent.testing.agent SCRIPT.json …`, or `--play-recording RECORDING.jsonl …`.
+"""The scripted agent as a program: `python -m kimi_agent.testing.agent SCRIPT.json …`.
+
+With `--play-recording RECORDING.jsonl …` it plays a recording.
 
 As a file, which is how `scripted_agent` starts it, it loads the native module alone: the rest of the package, which the
 agent does not need, takes several times as long to import as the agent to start.
