@@ -36,25 +36,37 @@ export interface Callbacks {
   onTerminal: boolean
 }
 
+/** The file of a cassette. */
+export interface CassetteFile {
+  /** The absolute path of the recording. */
+  path: string
+  /** Whether the test records. */
+  isRecording: boolean
+}
+
 /**
  * One message of the core for JavaScript.
  *
- * - `done` and `failed` end the operation of a ticket; `json` is its value, if it has one.
+ * - `done` and `failed` end the operation of a ticket; `json` is its value, if it has one. `job_result` ends that of
+ *   `NativeBatch.next()`; without `json` the batch has ended, and `error` is that of a failed job.
  * - `readable`: a turn has events to drain. Follows a `drain()` that returned null, once.
  * - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
  * - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
  *   `index` the place of a tool or hook in the options, or the number of an output's check. The payload is the request, the
  *   tool's arguments, the value of an output, the event or the line. `inTurn` says whether the session's running turn waits
- *   for the handler, `origin` which request the payload is.
+ *   for the handler, `origin` which request the payload is, `span` the number of the span that the handler runs in.
+ * - `telemetry`: operations on spans and metrics for the session with the key `owner`, in order.
  * - `cancel_job`: a job was withdrawn.
  * - `log`: a record of the log, up to the level that `setLogLevel()` set.
  */
 export type Delivery =
   | { type: 'done'; ticket: number; json?: string }
+  | { type: 'job_result'; ticket: number; json?: string; error?: NativeError }
   | { type: 'failed'; ticket: number; error: NativeError }
   | { type: 'readable'; turn: number }
   | { type: 'settled'; turn: number }
-  | { type: 'job'; id: number; owner: number; kind: 'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output'; index?: number; payloadJson: string; inTurn: boolean; origin?: RequestOrigin }
+  | { type: 'job'; id: number; owner: number; kind: 'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output' | 'next_job' | 'progress'; index?: number; payloadJson: string; inTurn: boolean; origin?: RequestOrigin; span?: number }
+  | { type: 'telemetry'; owner: number; opsJson: string }
   | { type: 'cancel_job'; id: number }
   | { type: 'log'; level: 'error' | 'warn' | 'info' | 'debug' | 'trace'; target: string; message: string };
 
@@ -117,6 +129,20 @@ export declare class NativeAgent {
   /** A ticket for the end of all its processes. `null` stands for the option `closeTimeout`. */
   close(timeoutJson: string): number
   /** Closes the agent in the background. */
+  abandon(): void
+}
+
+/** A batch. If it is garbage collected, it is cancelled in the background. */
+export declare class NativeBatch {
+  /** Starts a batch. The options are those of the batch and of its sessions. */
+  static open(bridge: Bridge, optionsJson: string, callbacks: Callbacks, reportsProgress: boolean): NativeBatch
+  /** Jobs name the batch by this number. */
+  get key(): number
+  /** A ticket for the next result. */
+  next(): number
+  /** A ticket for the end of all jobs, which are cancelled. */
+  cancel(): number
+  /** Cancels the batch in the background. */
   abandon(): void
 }
 
@@ -184,6 +210,8 @@ export declare class NativeSession {
   static open(bridge: Bridge, optionsJson: string, callbacks: Callbacks): Opening
   /** Opens a session for one prompt. It is closed when the turn has ended. */
   static oneShot(bridge: Bridge, contentJson: string, promptOptionsJson: string, optionsJson: string, callbacks: Callbacks): OneShot
+  /** The operation that starts the span of a turn with a session of its own, as JSON. */
+  static beginOneShot(contentJson: string, promptOptionsJson: string, optionsJson: string): string | null
   /** Jobs name the session by this number. */
   get key(): number
   /** The session's id. */
@@ -210,6 +238,8 @@ export declare class NativeSession {
   usageJson(): string
   /** The payload of a `StatusUpdate` as JSON, all updates put together. */
   statusJson(): string
+  /** The operation that starts the span of the next turn, as JSON. Null without the option `telemetry`. */
+  beginTurn(contentJson: string, optionsJson: string): string | null
   /** Begins a turn with options of its own. */
   prompt(contentJson: string, optionsJson: string): NativeTurn
   /** Begins a replay of the session's messages. */
@@ -339,6 +369,9 @@ export declare function imageBytesJson(bytes: Uint8Array): string;
 /** Makes a content part from an image file. Returns JSON. */
 export declare function imageFileJson(path: string): string;
 
+/** Opens a cassette with this name or path. `mode` is that of the program. */
+export declare function openCassette(name: string, mode?: string | undefined | null): CassetteFile;
+
 /** Returns text with control and bidirectional characters as escapes. */
 export declare function printable(text: string): string;
 
@@ -353,6 +386,9 @@ export declare function runScriptedAgent(argv: Array<string>): number;
 
 /** Closes every session of the process at its exit. Blocks for some seconds at most. */
 export declare function shutdown(): void;
+
+/** The names of the instrumentation scope and of the metrics, as JSON. */
+export declare function telemetryNames(): string;
 
 /** Throws the error for an option whose value has no JSON form; `got` describes the value. */
 export declare function wrongType(option: string, got: string): never;

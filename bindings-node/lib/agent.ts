@@ -73,7 +73,7 @@ export class Agent implements AsyncDisposable {
   static open(bridge: Bridge, { signal: given, ...options }: AgentOptions): Agent {
     const signal = takeSignal(given);
     const prepared = prepareOptions(options);
-    const handlers = new Handlers(prepared.functions);
+    const handlers = new Handlers(prepared.functions, prepared.tracing);
     const native = callNative(() => bridge.module.NativeAgent.open(bridge.native, prepared.optionsJson, prepared.callbacks));
     bridge.addSession(native.key, handlers);
     return new Agent(bridge, native, handlers, signal);

@@ -29,6 +29,13 @@ export function checkedOptions<T extends object>(call: string, options: T): T {
   throw wrongOption("options", `\`${call}\` expects an object of options, such as { workDir: "." }; got ${show(given)}`);
 }
 
+/** Throws if an object has other options than these. */
+export function refuseOtherOptions(options: object, names: readonly string[]): void {
+  const other = Object.keys(options).find((name) => !names.includes(name));
+  if (other === undefined) return;
+  throw wrongOption(other, `unknown option; the options are ${names.map((name) => `\`${name}\``).join(", ")}`);
+}
+
 /** Half of a surrogate pair, as `JSON.stringify` writes it; before it any number of escaped backslashes. */
 const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
 

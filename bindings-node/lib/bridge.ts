@@ -2,11 +2,12 @@
 
 import type { Bridge as NativeBridge, Delivery } from "./addon.js";
 import { callNative, type CallSite, callSite, publicError, raisedAt } from "./errors.js";
-import { errorText, type Handlers, type Job, JobContext, type JobOutcome } from "./handlers.js";
+import { errorText, type Handlers, type HandlerCall, JobContext, type JobOutcome } from "./handlers.js";
 import { log } from "./log.js";
 import { loadNative, type NativeModule } from "./native.js";
 import { workerThreads } from "./node.js";
 import { setOrigin } from "./messages.js";
+import { applyOperations, endSpans } from "./telemetry.js";
 
 /** Gets what is delivered to a turn or a replay. It must not keep the program's object from being collected. */
 export interface TurnPeer {
@@ -65,7 +66,12 @@ export class Bridge {
         module.shutdown();
       });
     }
-    return (this.#instance = new Bridge(module));
+    const made = new Bridge(module);
+    // First of all listeners, because another one may export the spans.
+    process.prependOnceListener("exit", () => {
+      made.#endTelemetry();
+    });
+    return (this.#instance = made);
   }
 
   /**
@@ -126,11 +132,24 @@ export class Bridge {
     this.#updateRef();
   }
 
+  /** Applies the operations that were not delivered, and ends the spans. */
+  #endTelemetry(): void {
+    for (const delivery of this.native.drain()) {
+      if (delivery.type === "telemetry") this.#deliver(delivery);
+    }
+    endSpans();
+  }
+
   #deliver(delivery: Delivery): void {
     switch (delivery.type) {
       case "done":
         this.#take(delivery.ticket)?.resolve(delivery.json && JSON.parse(delivery.json));
         break;
+      case "job_result": {
+        const { ticket, json, error } = delivery;
+        this.#take(ticket)?.resolve(json && { fields: JSON.parse(json) as unknown, error: error && publicError(error) });
+        break;
+      }
       case "failed": {
         const pending = this.#take(delivery.ticket);
         pending?.reject(raisedAt(publicError(delivery.error), pending.site));
@@ -144,12 +163,15 @@ export class Bridge {
         this.#turns.get(delivery.turn)?.onSettled();
         break;
       case "job": {
-        const { id, owner, kind, index, payloadJson, inTurn, origin } = delivery;
+        const { id, owner, kind, index, payloadJson, inTurn, origin, span } = delivery;
         const payload: unknown = JSON.parse(payloadJson);
         if (origin) setOrigin(payload, origin);
-        this.#runJob(owner, { id, kind, index, payload, inTurn });
+        this.#runJob(owner, { id, kind, index, payload, inTurn, span });
         break;
       }
+      case "telemetry":
+        applyOperations(this.#sessions.get(delivery.owner)?.deref()?.tracing, delivery.opsJson);
+        break;
       case "cancel_job":
         this.#cancelJob(delivery.id);
         break;
@@ -164,7 +186,7 @@ export class Bridge {
     return pending;
   }
 
-  #runJob(owner: number, job: Job): void {
+  #runJob(owner: number, job: HandlerCall): void {
     const { id } = job;
     const handlers = this.#sessions.get(owner)?.deref();
     if (!handlers) {

@@ -2,12 +2,14 @@
 
 import type { Delivery } from "./addon.js";
 import { toJson, wrongOption } from "./arguments.js";
+import type { Progress } from "./batch.js";
 import { Block, type HandlerContext, Reject } from "./handler-types.js";
 import { log } from "./log.js";
 import { revealEvent, revealToolCall } from "./messages.js";
 import { asyncHooks } from "./node.js";
 import type { HandlerFunctions } from "./options.js";
 import { OutputCheck } from "./output.js";
+import type { Tracing } from "./telemetry.js";
 import type { StandardSchema } from "./tool-schema.js";
 import type {
   ApprovalRequest,
@@ -21,7 +23,7 @@ import type {
 } from "./wire.js";
 
 /** A call of a handler. */
-export interface Job {
+export interface HandlerCall {
   id: number;
   kind: (Delivery & { type: "job" })["kind"];
   /** The place of the tool or hook in the options, or the number of the check. */
@@ -29,6 +31,8 @@ export interface Job {
   payload: unknown;
   /** Whether the session's running turn waits for the handler. */
   inTurn: boolean;
+  /** The number of the span that the handler runs in. */
+  span: number | undefined;
 }
 
 /** The id of the job of a handler that a turn waits for, in the handler and in what it has started. */
@@ -99,7 +103,7 @@ export function errorText(thrown: unknown): string {
   }
 }
 
-function call({ kind, index, payload }: Job, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
+function call({ kind, index, payload }: HandlerCall, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
   switch (kind) {
     case "approval":
       return functions.approval?.(revealToolCall(payload as ApprovalRequest), context);
@@ -119,6 +123,10 @@ function call({ kind, index, payload }: Job, functions: HandlerFunctions, checks
       return functions.writeFile?.(payload as WriteFileRequest, context);
     case "terminal":
       return functions.terminal?.(payload as TerminalRequest, context);
+    case "next_job":
+      return functions.nextJob?.();
+    case "progress":
+      return functions.progress?.(payload as Progress);
     case "output":
       return checkOutput(checks.get(index ?? -1), payload);
   }
@@ -130,10 +138,11 @@ function checkOutput(check: OutputCheck | undefined, value: unknown): unknown {
   return check.check(value);
 }
 
-function failed(job: Job, thrown: unknown): JobOutcome {
+function failed(job: HandlerCall, thrown: unknown): JobOutcome {
   // An answer, and no failure: agents look for files that are optional.
   if (job.kind === "read_file" && isNotFound(thrown)) return { answerJson: "null" };
-  log.handlerThrew(thrown);
+  // The batch throws the error of its source.
+  if (job.kind !== "next_job") log.handlerThrew(thrown);
   return { failure: errorText(thrown) };
 }
 
@@ -141,28 +150,32 @@ function isNotFound(thrown: unknown): boolean {
   return thrown instanceof Error && (thrown as { code?: unknown }).code === "ENOENT";
 }
 
-function answered(job: Job, answer: unknown): JobOutcome {
-  const ignored = job.kind === "event" || job.kind === "stderr" || job.kind === "write_file";
+function answered(job: HandlerCall, answer: unknown): JobOutcome {
+  const ignored = job.kind === "event" || job.kind === "stderr" || job.kind === "write_file" || job.kind === "progress";
   try {
     if (ignored) return { answerJson: "null" };
-    const isData = job.kind === "tool" || job.kind === "output";
+    const isData = job.kind === "tool" || job.kind === "output" || job.kind === "next_job";
     return { answerJson: isData ? answerJson(answer) : decisionJson(answer) };
   } catch (thrown) {
     return failed(job, thrown);
   }
 }
 
-function isThenable(value: unknown): value is PromiseLike<unknown> {
+/** Whether a value is a promise, or acts like one. */
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
   if (value instanceof Promise) return true;
   if (value === null || (typeof value !== "object" && typeof value !== "function")) return false;
   return typeof (value as { then?: unknown }).then === "function";
 }
 
-function callServing(job: Job, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
+function callServing(job: HandlerCall, functions: HandlerFunctions, checks: Checks, context: HandlerContext): unknown {
   return serving.run(job.id, call, job, functions, checks, context);
 }
 
-/** The handlers of a session. They run in the asynchronous context of the call that opened it, or that began the turn. */
+/**
+ * The handlers of a session. They run in the asynchronous context of the call that opened it, or that began the turn, and with
+ * telemetry in a span.
+ */
 export class Handlers {
   readonly #functions: HandlerFunctions;
   readonly #session = new asyncHooks.AsyncResource("KimiAgentSession");
@@ -170,7 +183,11 @@ export class Handlers {
   readonly #checks: Checks = new Map();
   #lastCheck = 0;
 
-  constructor(functions: HandlerFunctions) {
+  constructor(
+    functions: HandlerFunctions,
+    /** The spans of the session, if it has the option `telemetry`. */
+    readonly tracing?: Tracing,
+  ) {
     this.#functions = functions;
   }
 
@@ -180,24 +197,31 @@ export class Handlers {
   }
 
   /** Makes the check of a turn's output, and returns it with its number and a function that removes it. */
-  addCheck(schema: StandardSchema): { check: OutputCheck; number: number; remove: () => void } {
-    const [check, number] = [new OutputCheck(schema), (this.#lastCheck += 1)];
+  addCheck(schema: StandardSchema, keepsValues = true): { check: OutputCheck; number: number; remove: () => void } {
+    const [check, number] = [new OutputCheck(schema, keepsValues), (this.#lastCheck += 1)];
     this.#checks.set(number, check);
     // The function outlives a collected turn, which the functions of the session may refer to.
     const reference = new WeakRef(this.#checks);
     return { check, number, remove: () => void reference.deref()?.delete(number) };
   }
 
+  #call(job: HandlerCall, context: JobContext): unknown {
+    const { tracing } = this;
+    const run = job.inTurn ? callServing : call;
+    if (!tracing || job.span === undefined) return run(job, this.#functions, this.#checks, context);
+    return tracing.within(job.span, () => run(job, this.#functions, this.#checks, context));
+  }
+
   /**
    * Runs one handler, and calls `done` with its answer or failure; at once if the handler returns no promise. Not an
    * asynchronous function, because promises are slow while an `AsyncLocalStorage` is in use.
    */
-  run(job: Job, context: JobContext, done: (outcome: JobOutcome) => void): void {
+  run(job: HandlerCall, context: JobContext, done: (outcome: JobOutcome) => void): void {
     const scope = job.inTurn ? this.#turn : this.#session;
     let answer: unknown;
     let pending: Promise<unknown> | undefined;
     try {
-      answer = scope.runInAsyncScope(job.inTurn ? callServing : call, undefined, job, this.#functions, this.#checks, context);
+      answer = scope.runInAsyncScope(this.#call, this, job, context);
       if (isThenable(answer)) pending = Promise.resolve(answer);
     } catch (thrown) {
       done(failed(job, thrown));

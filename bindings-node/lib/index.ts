@@ -7,6 +7,7 @@
  */
 
 export { Agent, openAgent, type SessionInfo } from "./agent.js";
+export { Batch, type Job, JobResult, type JobSource, type JobStatus, type Progress, type Retry, runBatch } from "./batch.js";
 export {
   AgentExited,
   type AnyKimiAgentError,
@@ -61,7 +62,7 @@ export {
 } from "./handler-types.js";
 export { type Logger, type LogLevel, type LogRecord, setLogger } from "./log.js";
 export type { RequestReference, Usage } from "./messages.js";
-export type { AgentOptions, AgentSessionOptions, SessionOptions } from "./option-types.js";
+export type { AgentOptions, AgentSessionOptions, BatchOptions, JobSettings, SessionOptions } from "./option-types.js";
 export {
   type Output,
   output,
@@ -84,6 +85,7 @@ export {
   type PromptOptions,
   Session,
 } from "./session.js";
+export type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
 export { type ExternalTool, tool, type ToolArguments, type ToolDescription, type ToolOutcome } from "./tool.js";
 export type { AnyObject, JsonSchema, StandardSchema } from "./tool-schema.js";
 export { type HandlerFailure, PromptResult, type RejectedApproval, type ToolCallRecord, type TurnStatus } from "./result.js";

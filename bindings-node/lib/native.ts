@@ -190,6 +190,21 @@ function* installed(name: string, main: string | undefined): Generator<Installed
   }
 }
 
+/** Loads a package of the program, for this file or for the main program. Undefined if it is not installed. */
+export function requireInstalled(name: string): unknown {
+  const files = here === undefined ? [] : [path.join(here, "native.js")];
+  if (process.argv[1] !== undefined) files.push(process.argv[1]);
+  for (const file of files) {
+    try {
+      // Not a plain `require`, which bundlers replace.
+      return nodeModule.createRequire(fs.existsSync(file) ? fs.realpathSync(file) : file)(name);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "MODULE_NOT_FOUND") throw error;
+    }
+  }
+  return undefined;
+}
+
 function resolved(name: string, file: string): Installed | undefined {
   try {
     const from = fs.existsSync(file) ? fs.realpathSync(file) : file;

@@ -2,6 +2,7 @@
 
 /** The options of sessions, prompts and agents. */
 
+import type { Progress, Retry } from "./batch.js";
 import type { Budget } from "./budget.js";
 import type {
   ApprovalHandler,
@@ -15,6 +16,7 @@ import type {
 } from "./handler-types.js";
 import type { OutputSchema } from "./output.js";
 import type { Policy, PolicyRules } from "./policy.js";
+import type { TelemetryOptions } from "./telemetry-types.js";
 import type { ExternalTool } from "./tool.js";
 import type { AnyObject } from "./tool-schema.js";
 import type { Event } from "./wire.js";
@@ -164,9 +166,16 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   output?: S | undefined;
   /**
+   * Makes spans and metrics of OpenTelemetry for each turn, its steps and its tool calls. Handlers run in these spans,
+   * and the agent gets the context of the trace. Prompts, answers, arguments and results are left out, unless the
+   * program asks for them. Default: `false`.
+   */
+  telemetry?: boolean | TelemetryOptions | undefined;
+  /**
    * The file into which each message, decision and call of the session is written, without secrets. A file of this name
-   * is replaced. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
-   * Default: `$KIMI_AGENT_RECORD`, else no recording.
+   * is replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory,
+   * which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
+   * else no recording.
    */
   record?: string | undefined;
   /**
@@ -191,6 +200,46 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
   signal?: AbortSignal | undefined;
 }
 
+/** The options of {@link runBatch}: its own, and those of the session of each job. */
+export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema | undefined> extends Omit<SessionOptions<S>, "sessionId" | "signal"> {
+  /** The most jobs that run at once, at most 10,000. Default: 4. */
+  concurrency?: number | undefined;
+  /**
+   * How jobs are retried whose error has `retryable`: a `Retry`, or only the number of attempts. Default: 3 attempts.
+   */
+  retry?: Retry | number | undefined;
+  /**
+   * The path of a file for the results. With the file of an earlier run, only jobs without a result run. Default: no
+   * journal.
+   */
+  journal?: string | undefined;
+  /**
+   * The directory of each job: `workDir` itself, a copy of it, or a new worktree of its git repository. Default:
+   * `"shared"`.
+   */
+  workspace?: "shared" | "copy" | "worktree" | undefined;
+  /** Whether the copy or worktree of a failed job is kept. Default: `false`. */
+  keepFailed?: boolean | undefined;
+  /**
+   * The longest time of the batch. Then the running jobs are cancelled, and after their results the batch fails. In
+   * milliseconds. Default: no limit.
+   */
+  timeout?: number | undefined;
+  /**
+   * The longest time of one attempt of a job. It is another name of `turnTimeout`. In milliseconds. Default: no limit.
+   */
+  jobTimeout?: number | undefined;
+  /**
+   * Is called with a `Progress` when its numbers change. While an asynchronous call runs, only the newest waits.
+   * Default: none.
+   */
+  onProgress?: ((progress: Progress) => unknown) | undefined;
+  /** Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. Default: `false`. */
+  progress?: boolean | undefined;
+  /** Cancels the batch when it is aborted, as {@link Batch.cancel} does. Default: none. */
+  signal?: AbortSignal | undefined;
+}
+
 /** The options that belong to an agent's process, which its sessions share. */
 type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientVersion" | "extraArgs" | "dialect" | "record" | "redact";
 
@@ -199,6 +248,9 @@ type ProcessOption = "executable" | "env" | "onStderr" | "clientName" | "clientV
  * until its first session is open. Sessions have a signal and timeouts of their own.
  */
 export type AgentOptions = Pick<SessionOptions, ProcessOption | "handshakeTimeout" | "closeTimeout" | "signal">;
+
+/** The options of a session that a {@link Job} can have. */
+export type JobSettings = Pick<SessionOptions, "model" | "thinking" | "yolo" | "configFile" | "config" | "executable" | "env" | "mcpConfigs" | "agentFile" | "skillsDir" | "maxStepsPerTurn" | "maxRetriesPerStep" | "policy" | "clientName" | "clientVersion" | "extraArgs" | "readSessionFiles" | "dialect" | "handshakeTimeout" | "cancelTimeout" | "closeTimeout" | "idleTimeout" | "turnTimeout" | "sessionBudget" | "redact" | "maxLineBytes" | "eventBufferBytes">;
 
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions<S extends OutputSchema | undefined = OutputSchema | undefined> = Omit<SessionOptions<S>, ProcessOption>;

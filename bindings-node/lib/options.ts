@@ -2,6 +2,7 @@
 
 import type { Callbacks } from "./addon.js";
 import { kindOf, objectJson, optionJson, show, wrongOption } from "./arguments.js";
+import type { Progress } from "./batch.js";
 import { callNative } from "./errors.js";
 import type {
   ApprovalHandler,
@@ -15,6 +16,7 @@ import type {
 import { loadNative } from "./native.js";
 import type { SessionOptions } from "./option-types.js";
 import { type Output, readOutput } from "./output.js";
+import { readTelemetry, type Tracing } from "./telemetry.js";
 import { checkDefinition, type ExternalTool, tool } from "./tool.js";
 import { isStandardSchema } from "./tool-schema.js";
 import type { Event, JsonObject } from "./wire.js";
@@ -28,6 +30,10 @@ export interface HandlerFunctions {
   readFile?: ReadFileHandler;
   writeFile?: WriteFileHandler;
   terminal?: TerminalHandler;
+  /** Of a batch: returns the next job, or null after the last one. */
+  nextJob?: () => Promise<unknown>;
+  /** Of a batch. */
+  progress?: (progress: Progress) => unknown;
   tools: readonly ExternalTool[];
   hooks: readonly HookDefinition[];
 }
@@ -39,22 +45,28 @@ export interface PreparedOptions {
   functions: HandlerFunctions;
   /** The option `output`. */
   output: Output | undefined;
+  /** The option `telemetry`. */
+  tracing: Tracing | undefined;
 }
 
 /** The types of values that have no form as JSON. */
 const HAVE_NO_JSON = new Set(["function", "symbol", "bigint"]);
 
-/** Divides options into data and functions. The core checks the data. */
-export function prepareOptions(options: SessionOptions): PreparedOptions {
+/** Divides options into data and functions. The core checks the data, and first the names unless they are of a batch. */
+export function prepareOptions(options: SessionOptions, isBatch = false): PreparedOptions {
   const native = loadNative();
-  callNative(() => {
-    native.checkNames(Object.keys(options));
-  });
+  if (!isBatch) {
+    callNative(() => {
+      native.checkNames(Object.keys(options));
+    });
+  }
   const functions: HandlerFunctions = { tools: [], hooks: [] };
   const output = readOutput(options.output);
   const data: string[] = output === undefined ? [] : [`"output":${objectJson(outputSpec(output), "output")}`];
+  const tracing = readTelemetry(options.telemetry);
+  if (tracing) data.push(`"telemetry":${objectJson(tracing.option(), "telemetry")}`);
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
-    if (value === undefined || name === "output" || takeFunction(name, value, functions)) continue;
+    if (value === undefined || name === "output" || name === "telemetry" || takeFunction(name, value, functions)) continue;
     if (HAVE_NO_JSON.has(typeof value)) callNative(() => native.wrongType(name, show(value)));
     if (name === "tools" || name === "hooks") checkList(name, value);
     const json = (name === "tools" || name === "hooks") && Array.isArray(value) ? definitions(name, value, functions) : undefined;
@@ -69,7 +81,7 @@ export function prepareOptions(options: SessionOptions): PreparedOptions {
     onWriteFile: functions.writeFile !== undefined,
     onTerminal: functions.terminal !== undefined,
   };
-  return { optionsJson: `{${data.join(",")}}`, callbacks, functions, output };
+  return { optionsJson: `{${data.join(",")}}`, callbacks, functions, output, tracing };
 }
 
 /** The output of a session. Each prompt has a check of its own, so that of the session is never called. */

@@ -200,13 +200,19 @@ function wrong(problem: string, cause?: unknown): InvalidOption {
 /** Checks the values of one turn with its Standard Schema, and keeps what the schema makes of them. */
 export class OutputCheck {
   readonly #schema: StandardSchema;
+  readonly #keepsValues: boolean;
   /** The converted values, by the JSON of the value. */
   readonly #converted = new Map<string, unknown>();
-  /** What the schema threw last, which is a defect of the program. */
+  /** The last error that the schema threw, which is a defect of the program. */
   thrown: unknown;
 
-  constructor(schema: StandardSchema) {
+  /**
+   * Makes the check. If it does not keep converted values, only {@link OutputCheck.parse} returns them: a batch has any
+   * number of them.
+   */
+  constructor(schema: StandardSchema, keepsValues = true) {
     this.#schema = schema;
+    this.#keepsValues = keepsValues;
   }
 
   /** The violations of a value; null if it is valid. */
@@ -220,8 +226,15 @@ export class OutputCheck {
         throw error;
       });
     if (checked.issues) return checked.issues.map(violation);
-    this.#converted.set(json, checked.value);
+    if (this.#keepsValues) this.#converted.set(json, checked.value);
     return null;
+  }
+
+  /** Returns the value as the schema converts it. Throws if it is invalid. */
+  async parse(value: unknown): Promise<unknown> {
+    const checked = await this.#schema["~standard"].validate(value);
+    if (checked.issues) throw new Error(checked.issues.map(({ message }) => message).join("; "));
+    return checked.value;
   }
 
   /** The value of the turn as the schema converted it. */

@@ -17,6 +17,7 @@ import type { SessionOptions } from "./option-types.js";
 import { type PreparedOptions, prepareOptions } from "./options.js";
 import { type Output, type OutputOf, type OutputOfPrompt, type OutputSchema, readOutput } from "./output.js";
 import { takeSignal, whenAborted } from "./signal.js";
+import { withSpan } from "./telemetry.js";
 import { type Begun, Replay, Turn } from "./turn.js";
 import type { ExternalToolsResult, ServerInfo, SlashCommand, StatusUpdate, TokenUsage } from "./wire.js";
 
@@ -157,7 +158,7 @@ export class Session<Value = unknown> implements AsyncDisposable {
       for (const each of signals) each?.throwIfAborted();
     };
     const prepared = prepareOptions(options);
-    const handlers = new Handlers(prepared.functions);
+    const handlers = new Handlers(prepared.functions, prepared.tracing);
     const { session, ticket } = callNative(
       () =>
         opener?.open(prepared) ??
@@ -274,7 +275,10 @@ export class Session<Value = unknown> implements AsyncDisposable {
       const signal = takeSignal(given);
       // That of the session is repeated only if its values are checked here.
       const output = readOutput(asked) ?? (this.#output?.validator && this.#output);
-      const begun = withOutput(this.#handlers, rest, output, (json) => this.#native.prompt(contentJson(content), json));
+      const text = contentJson(content);
+      const begun = withOutput(this.#handlers, rest, output, (json) =>
+        this.#native.prompt(text, withSpan(this.#handlers.tracing, json, () => this.#native.beginTurn(text, json))),
+      );
       this.#handlers.enterTurn();
       return { ...begun, keep: [this, this.#handlers], signal };
     });
@@ -488,11 +492,13 @@ export function promptOnce<Value>(bridge: Bridge, content: UserInput, options: S
   return begin(bridge, () => {
     const { signal: given, timeout, budget, output, ...rest } = checkedOptions("prompt()", options);
     const signal = takeSignal(given);
-    const { optionsJson, callbacks, functions } = prepareOptions(rest);
-    const handlers = new Handlers(functions);
+    const { optionsJson, callbacks, functions, tracing } = prepareOptions(rest);
+    const handlers = new Handlers(functions, tracing);
+    const text = contentJson(content);
     const begun = withOutput(handlers, { timeout, budget }, readOutput(output), (json) => {
       const { NativeSession: native } = bridge.module;
-      const { turn, sessionKey } = native.oneShot(bridge.native, contentJson(content), json, optionsJson, callbacks);
+      const given = withSpan(tracing, json, () => native.beginOneShot(text, json, optionsJson));
+      const { turn, sessionKey } = native.oneShot(bridge.native, text, given, optionsJson, callbacks);
       bridge.addSession(sessionKey, handlers);
       return turn;
     });

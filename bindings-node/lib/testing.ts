@@ -1,17 +1,18 @@
 /**
  * The scripted agent: an agent that follows a script, needs no key and no network, and is started as a process like the
- * real one. Instead of a script, it can play a recording.
+ * real one. Instead of a script, it can play a recording, and {@link cassette} makes a recording a test.
  *
  * @module kimi-agent/testing
  */
 
 import type { PrivateFolder } from "./addon.js";
-import { show, toJson, wrongOption } from "./arguments.js";
+import { checkedOptions, refuseOtherOptions, show, toJson, wrongOption } from "./arguments.js";
 import { callNative, type InvalidOption, Unsupported } from "./errors.js";
 import { installedFile, loadNative } from "./native.js";
 import { path } from "./node.js";
 import type { Script } from "./script.js";
 
+export { type Cassette, cassette, type CassetteOptions } from "./cassette.js";
 export type {
   ActionOptions,
   Script,
@@ -60,9 +61,11 @@ export interface ReplayOptions {
    * With `"verify"`, the agent compares the prompts, the other calls and the answers of the program with the recording.
    * Ids, times, secrets and versions do not count. The first difference fails the turn with `RpcError`, whose message has
    * the turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and exits with code 1.
-   * It also does so at the end of the session if the program has left out something. Default: `"replay"`.
+   * It also does so at the end of the session if the program has left out something. With `"stub"`, the agent reports the
+   * results that the tools of the program return now, instead of the recorded results; the answers of the model and the
+   * tools of the agent stay as recorded. Default: `"replay"`.
    */
-  mode?: "replay" | "verify";
+  mode?: "replay" | "verify" | "stub";
 }
 
 /**
@@ -78,7 +81,7 @@ export interface ReplayOptions {
  * @param file - The path of a recording, made by a program in Node, Python or Rust.
  * @param options - The mode.
  * @returns The command line of the agent.
- * @throws {InvalidOption} if `file` is not a path or `mode` is neither `"replay"` nor `"verify"`.
+ * @throws {InvalidOption} if `file` is not a path, `mode` has another value, or an option is unknown.
  * @throws {Unsupported} if `deno compile` made the program.
  *
  * @example
@@ -91,11 +94,12 @@ export function replayedAgent(file: string, options: ReplayOptions = {}): string
   if (typeof given !== "string") {
     throw wrongOption("file", `expected the path of a recording; got ${show(given)}`);
   }
+  refuseOtherOptions(checkedOptions("replayedAgent()", options), ["mode"]);
   const mode: unknown = options.mode ?? "replay";
-  if (mode !== "replay" && mode !== "verify") {
-    throw wrongOption("mode", `expected "replay" or "verify"; got ${show(mode)}`);
+  if (mode !== "replay" && mode !== "verify" && mode !== "stub") {
+    throw wrongOption("mode", `expected "replay", "verify" or "stub"; got ${show(mode)}`);
   }
-  const flags = mode === "verify" ? ["--verify"] : [];
+  const flags = mode === "replay" ? [] : [`--${mode}`];
   return [...program("replayedAgent"), "--play-recording", absolutePath(file, "file"), ...flags];
 }
 

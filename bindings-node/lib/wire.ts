@@ -90,8 +90,7 @@ export interface MediaURL {
 }
 
 /**
- * A content part of a type that this SDK does not know, or of a known type that it could not read.
- * Its fields are in `extra`.
+ * A content part of a type that this SDK does not know, or of a known type that it could not read. Its fields are kept.
  */
 export interface UnknownContentPart {
   /** The value of the message's `type` field. Empty if the message has none. */
@@ -167,8 +166,8 @@ export interface BackgroundTaskDisplayBlock {
 }
 
 /**
- * A display block of a type that this SDK does not know, or of a known type that it could not read.
- * Its fields are in `extra`.
+ * A display block of a type that this SDK does not know, or of a known type that it could not read. Its fields are
+ * kept.
  */
 export interface UnknownDisplayBlock {
   /** The value of the message's `type` field. Empty if the message has none. */
@@ -772,8 +771,7 @@ export interface EventPayloads {
   PolicyDecision: PolicyDecision;
   /**
    * A handler of the program failed. The agent got the default answer and continues. If the check of `output` failed,
-   * the
-   * model gets the error and can return another value. The SDK makes this event.
+   * the model gets the error and can return another value. The SDK makes this event.
    */
   HandlerFailed: HandlerFailed;
   /** The agent asks for approval of an action. */

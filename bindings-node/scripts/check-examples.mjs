@@ -9,7 +9,7 @@ import ts from "typescript";
 const lib = fileURLToPath(new URL("../lib", import.meta.url));
 const read = (name) => readFileSync(join(lib, name), "utf8");
 const PREAMBLE = [
-  'import * as testing from "kimi-agent/testing"; const { replayedAgent, scriptedAgent } = testing;',
+  'import * as testing from "kimi-agent/testing"; const { cassette, replayedAgent, scriptedAgent } = testing;',
   'import { z } from "zod";',
   "export async function example(session: Session, agent: Agent, turn: Turn): Promise<void> { {",
 ];

@@ -1,6 +1,7 @@
 //! The contents of a mailbox as values for JavaScript.
 
 use kimi_agent::Error;
+use kimi_agent::batch::JobResult;
 use kimi_agent::wire::Event;
 use kimi_agent_bridge::{JobKind, LogLevel, Mailbox, Payload, Reply, origin_of, written_for_host};
 use napi_derive::napi;
@@ -31,20 +32,23 @@ impl From<RequestOrigin> for kimi_agent_bridge::RequestOrigin {
 
 /// One message of the core for JavaScript.
 ///
-/// - `done` and `failed` end the operation of a ticket; `json` is its value, if it has one.
+/// - `done` and `failed` end the operation of a ticket; `json` is its value, if it has one. `job_result` ends that of
+///   `NativeBatch.next()`; without `json` the batch has ended, and `error` is that of a failed job.
 /// - `readable`: a turn has events to drain. Follows a `drain()` that returned null, once.
 /// - `settled`: a turn has an outcome or has been abandoned. Comes once a turn, whether the turn is read or not.
 /// - `job`: a handler is to be called, and `jobDone()` or `jobFailed()` after it. `owner` is the key of its session or agent,
 ///   `index` the place of a tool or hook in the options, or the number of an output's check. The payload is the request, the
 ///   tool's arguments, the value of an output, the event or the line. `inTurn` says whether the session's running turn waits
-///   for the handler, `origin` which request the payload is.
+///   for the handler, `origin` which request the payload is, `span` the number of the span that the handler runs in.
+/// - `telemetry`: operations on spans and metrics for the session with the key `owner`, in order.
 /// - `cancel_job`: a job was withdrawn.
 /// - `log`: a record of the log, up to the level that `setLogLevel()` set.
 #[napi(discriminant = "type", discriminant_case = "snake_case", object_from_js = false)]
-#[expect(clippy::large_enum_variant, reason = "napi-rs has no boxed fields")]
 pub enum Delivery {
     /// An operation succeeded.
     Done { ticket: f64, json: Option<String> },
+    /// A job of a batch has ended, or the batch.
+    JobResult { ticket: f64, json: Option<String>, error: Option<NativeError> },
     /// An operation failed.
     Failed { ticket: f64, error: NativeError },
     /// A turn has events.
@@ -56,14 +60,17 @@ pub enum Delivery {
         id: f64,
         owner: f64,
         #[napi(
-            ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output'"
+            ts_type = "'approval' | 'question' | 'tool' | 'hook' | 'event' | 'stderr' | 'read_file' | 'write_file' | 'terminal' | 'output' | 'next_job' | 'progress'"
         )]
         kind: &'static str,
         index: Option<u32>,
         payload_json: String,
         in_turn: bool,
         origin: Option<RequestOrigin>,
+        span: Option<f64>,
     },
+    /// Operations on spans and metrics.
+    Telemetry { owner: f64, ops_json: String },
     /// A job is not needed.
     CancelJob { id: f64 },
     /// A log record.
@@ -81,6 +88,9 @@ impl Delivery {
         Some(match delivery {
             kimi_agent_bridge::Delivery::Done { ticket, outcome } => {
                 let ticket = ticket as f64;
+                if let Ok(Reply::JobResult(result)) = outcome {
+                    return Some(Self::job_result(ticket, result.as_deref()));
+                }
                 match outcome.and_then(reply_json) {
                     Ok(json) => Self::Done { ticket, json },
                     Err(error) => Self::Failed { ticket, error: NativeError::from(&error) },
@@ -88,7 +98,7 @@ impl Delivery {
             }
             kimi_agent_bridge::Delivery::Readable { turn } => Self::Readable { turn: turn as f64 },
             kimi_agent_bridge::Delivery::Settled { turn } => Self::Settled { turn: turn as f64 },
-            kimi_agent_bridge::Delivery::Job { id, session, kind, index, payload, in_turn } => {
+            kimi_agent_bridge::Delivery::Job { id, session, kind, index, payload, in_turn, span } => {
                 let payload_json = match checked("the agent's request", payload_json(&payload, kind)) {
                     Ok(json) => json,
                     Err(error) => {
@@ -109,7 +119,11 @@ impl Delivery {
                     payload_json,
                     in_turn,
                     origin,
+                    span: span.map(|span| span as f64),
                 }
+            }
+            kimi_agent_bridge::Delivery::Telemetry { session, ops } => {
+                Self::Telemetry { owner: session as f64, ops_json: checked("the telemetry", to_json(&ops)).ok()? }
             }
             kimi_agent_bridge::Delivery::CancelJob { id } => Self::CancelJob { id: id as f64 },
             kimi_agent_bridge::Delivery::Log { level, target, message } => {
@@ -119,11 +133,26 @@ impl Delivery {
     }
 }
 
+impl Delivery {
+    fn job_result(ticket: f64, result: Option<&JobResult>) -> Self {
+        let Some(result) = result else { return Self::JobResult { ticket, json: None, error: None } };
+        match checked("the result of a job", to_json(&result.to_json())) {
+            Ok(json) => {
+                let error = result.error.as_ref().map(NativeError::from);
+                Self::JobResult { ticket, json: Some(json), error }
+            }
+            Err(error) => Self::Failed { ticket, error: NativeError::from(&error) },
+        }
+    }
+}
+
 fn reply_json(reply: Reply) -> Result<Option<String>, Error> {
     let json = match reply {
         Reply::Nothing => return Ok(None),
         Reply::Outcome(result) => to_json(&result),
         Reply::Sessions(sessions) => to_json(&sessions),
+        // Delivered with its error.
+        Reply::JobResult(_) => return Ok(None),
     };
     checked("the agent's answer", json).map(Some)
 }

@@ -4,6 +4,7 @@
 //! `json`; events come in batches. Everything else is typed. The build writes these types to `lib/addon.ts`.
 
 mod agent;
+mod batch;
 mod bridge;
 mod delivery;
 mod error;
@@ -125,6 +126,12 @@ pub fn wrong_type(env: &Env, option: String, got: String) -> napi::Result<()> {
     Err(kimi_agent_bridge::wrong_type(&option, &got, Naming::Camel)).or_throw(env)
 }
 
+/// The names of the instrumentation scope and of the metrics, as JSON.
+#[napi]
+pub fn telemetry_names() -> String {
+    kimi_agent_bridge::telemetry_names()
+}
+
 /// Returns text with control and bidirectional characters as escapes.
 #[napi]
 pub fn printable(text: String) -> String {
@@ -148,4 +155,21 @@ pub fn run_command(argv: Vec<String>) -> i32 {
 pub fn check_script(env: &Env, script: String, is_path: bool) -> napi::Result<()> {
     let script = if is_path { Script::File(script.into()) } else { Script::Json(script) };
     script.check().or_throw(env)
+}
+
+/// The file of a cassette.
+#[napi(object)]
+pub struct CassetteFile {
+    /// The absolute path of the recording.
+    pub path: String,
+    /// Whether the test records.
+    pub is_recording: bool,
+}
+
+/// Opens a cassette with this name or path. `mode` is that of the program.
+#[napi]
+pub fn open_cassette(env: &Env, name: String, mode: Option<String>) -> napi::Result<CassetteFile> {
+    let (path, is_recording) =
+        kimi_agent_bridge::open_cassette(name.as_ref(), mode.as_deref(), None, None).or_throw(env)?;
+    Ok(CassetteFile { path: path.to_string_lossy().into_owned(), is_recording })
 }

@@ -143,6 +143,18 @@ impl NativeSession {
             .or_throw(env)
     }
 
+    /// The operation that starts the span of a turn with a session of its own, as JSON.
+    #[napi]
+    pub fn begin_one_shot(
+        env: &Env,
+        content_json: String,
+        prompt_options_json: String,
+        options_json: String,
+    ) -> napi::Result<Option<String>> {
+        let (given, options) = (options(env, &prompt_options_json)?, options(env, &options_json)?);
+        BridgeSession::begin_one_shot(&content(env, &content_json)?, &given, &options, Naming::Camel).or_throw(env)
+    }
+
     /// Jobs name the session by this number.
     #[napi(getter)]
     pub fn key(&self) -> f64 {
@@ -236,6 +248,13 @@ impl NativeSession {
             Event::StatusUpdate(status) => to_json(&status),
             other => to_json(&other),
         }
+    }
+
+    /// The operation that starts the span of the next turn, as JSON. Null without the option `telemetry`.
+    #[napi]
+    pub fn begin_turn(&self, env: &Env, content_json: String, options_json: String) -> napi::Result<Option<String>> {
+        let options = options(env, &options_json)?;
+        Ok(self.session.begin_turn(&content(env, &content_json)?, &options))
     }
 
     /// Begins a turn with options of its own.

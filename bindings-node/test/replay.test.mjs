@@ -58,7 +58,7 @@ describe("replayedAgent", () => {
       assert.match(error.message, /the recording .* can't be read/);
       return true;
     });
-    assert.throws(() => replayedAgent("run.jsonl", { mode: "other" }), /expected "replay" or "verify"/);
+    assert.throws(() => replayedAgent("run.jsonl", { mode: "other" }), /expected "replay", "verify" or "stub"/);
     assert.throws(() => replayedAgent(7), /expected the path of a recording/);
   });
 });

@@ -4,11 +4,16 @@
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::lacking;
+
+/// How long a thread waits before it looks for signals. On Windows they interrupt no wait, and elsewhere only that of the
+/// thread that the system has chosen.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// One of two ends: bytes that are written into one are read from the other.
 #[cfg(target_os = "linux")]
@@ -42,9 +47,7 @@ pub(crate) fn ends(reading: Reading) -> std::io::Result<(End, End)> {
     let (reader, writer) = pair()?;
     reader.set_nonblocking(reading == Reading::IsAtOnce)?;
     writer.set_nonblocking(true)?;
-    // Nothing interrupts a read there.
-    #[cfg(windows)]
-    reader.set_read_timeout(Some(std::time::Duration::from_millis(100)))?;
+    reader.set_read_timeout(Some(PATIENCE))?;
     Ok((Arc::new(reader), Arc::new(writer)))
 }
 
@@ -64,6 +67,20 @@ fn pair() -> std::io::Result<(std::net::TcpStream, std::net::TcpStream)> {
             return Ok((reader, writer));
         }
     }
+}
+
+/// Waits for a ring, at most [`PATIENCE`].
+fn hear(end: &End, bytes: &mut [u8]) -> std::io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+        let patience = Timespec { tv_sec: 0, tv_nsec: PATIENCE.subsec_nanos().into() };
+        if poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&patience))? == 0 {
+            return Ok(0);
+        }
+    }
+    (&**end).read(bytes)
 }
 
 /// Makes the other end readable.
@@ -121,7 +138,7 @@ pub(crate) fn wait(py: Python<'_>, ready: impl Fn(&Waker) -> bool) -> PyResult<(
         while !ready(&bell.waker) {
             let mut bytes = [0; 64];
             // Bytes that an earlier wait left only make the reader look again.
-            let woken = py.detach(|| (&*bell.reader).read(&mut bytes));
+            let woken = py.detach(|| hear(&bell.reader, &mut bytes));
             match woken.map_err(|error| error.kind()) {
                 Ok(_) | Err(ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     py.check_signals()?

@@ -4,6 +4,7 @@
 //! readable; Python fetches. So the interpreter may end at any moment.
 
 mod agent;
+mod batch;
 mod bell;
 mod classes;
 mod convert;
@@ -174,6 +175,12 @@ fn wrong_type(py: Python<'_>, option: &str, got: &str) -> PyResult<()> {
     Err(raise(py, &bridge::wrong_type(option, got, bridge::Naming::Snake)))
 }
 
+/// The names of the instrumentation scope and of the metrics.
+#[pyfunction]
+fn telemetry_names(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    convert::json_to_py(py, &serde_json::from_str(&bridge::telemetry_names()).unwrap_or_default())
+}
+
 /// Whether each message between the core and the agents is logged.
 #[pyfunction]
 fn set_wire_log(py: Python<'_>, on: bool) {
@@ -193,6 +200,19 @@ fn check_script(py: Python<'_>, script: std::ffi::OsString, is_path: bool) -> Py
     let script =
         if is_path { Script::File(script.into()) } else { Script::Json(script.to_string_lossy().into_owned()) };
     py.detach(|| script.check()).map_err(|error| raise(py, &error))
+}
+
+/// Opens a cassette: returns its path, and whether the test records.
+#[pyfunction]
+fn open_cassette(
+    py: Python<'_>,
+    name: std::ffi::OsString,
+    mode: Option<&str>,
+    default: Option<&str>,
+    remedy: Option<&str>,
+) -> PyResult<(std::ffi::OsString, bool)> {
+    let opened = py.detach(|| bridge::open_cassette(name.as_ref(), mode, default, remedy));
+    opened.map(|(path, is_recording)| (path.into_os_string(), is_recording)).map_err(|error| raise(py, &error))
 }
 
 /// Is the scripted agent, on this process's stdin and stdout; returns the exit code.
@@ -243,6 +263,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("NativeError", module.py().get_type::<NativeError>())?;
     module.add_class::<mailbox::PyMailbox>()?;
     module.add_class::<agent::PyAgent>()?;
+    module.add_class::<batch::PyBatch>()?;
     module.add_class::<session::PySession>()?;
     module.add_class::<turn::PyTurn>()?;
     module.add_class::<PyPrivateFolder>()?;
@@ -255,8 +276,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run_scripted_agent, module)?)?;
     module.add_function(wrap_pyfunction!(check_names, module)?)?;
     module.add_function(wrap_pyfunction!(check_script, module)?)?;
+    module.add_function(wrap_pyfunction!(open_cassette, module)?)?;
     module.add_function(wrap_pyfunction!(wrong_type, module)?)?;
     module.add_function(wrap_pyfunction!(set_wire_log, module)?)?;
+    module.add_function(wrap_pyfunction!(telemetry_names, module)?)?;
     module.add_function(wrap_pyfunction!(printable, module)?)?;
     Ok(())
 }

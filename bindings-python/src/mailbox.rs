@@ -9,6 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::batch::job_result_to_py;
 use crate::bell::{End, Reading, descriptor, ends, ring};
 use crate::convert::{event_to_py, json_to_py, outcome_to_py, py_to_json};
 use crate::{error_parts, lacking};
@@ -92,19 +93,28 @@ fn delivery_to_py(py: Python<'_>, delivery: Delivery) -> PyResult<Option<Bound<'
             let sessions = serde_json::to_value(sessions).unwrap_or_default();
             ("done", ticket, json_to_py(py, &sessions)?, py.None()).into_bound_py_any(py)?
         }
+        Delivery::Done { ticket, outcome: Ok(Reply::JobResult(result)) } => {
+            let result = result.map(|result| job_result_to_py(py, &result)).transpose()?;
+            ("done", ticket, result, py.None()).into_bound_py_any(py)?
+        }
         Delivery::Done { ticket, outcome: Err(error) } => {
             ("done", ticket, py.None(), error_parts(py, &error)?).into_bound_py_any(py)?
         }
         Delivery::Readable { turn } => (intern!(py, "readable"), turn).into_bound_py_any(py)?,
         // Python asks for the outcome where it needs it.
         Delivery::Settled { .. } => return Ok(None),
-        Delivery::Job { id, session, kind, index, payload, in_turn } => {
+        Delivery::Job { id, session, kind, index, payload, in_turn, span } => {
             let payload = match payload {
                 Payload::Event(event) => event_to_py(py, &event)?,
                 Payload::Arguments(arguments) => json_to_py(py, &arguments)?,
                 Payload::Line(line) => line.into_bound_py_any(py)?,
             };
-            (intern!(py, "job"), id, session, kind_to_py(py, kind), index, payload, in_turn).into_bound_py_any(py)?
+            let kind = kind_to_py(py, kind);
+            (intern!(py, "job"), id, session, kind, index, payload, in_turn, span).into_bound_py_any(py)?
+        }
+        Delivery::Telemetry { session, ops } => {
+            let ops = serde_json::to_value(ops).unwrap_or_default();
+            (intern!(py, "telemetry"), session, json_to_py(py, &ops)?).into_bound_py_any(py)?
         }
         Delivery::CancelJob { id } => ("cancel_job", id).into_bound_py_any(py)?,
         Delivery::Log { level, target, message } => {

@@ -49,6 +49,11 @@ pub(crate) fn given(
     Ok((self::options(options)?, callbacks(functions)?))
 }
 
+/// The operation that starts the span of a turn.
+fn start_to_py<'py>(py: Python<'py>, op: &str) -> PyResult<Bound<'py, PyAny>> {
+    json_to_py(py, &serde_json::from_str(op).unwrap_or_default())
+}
+
 /// A session. Dropping the last reference closes it in the background.
 #[pyclass(frozen, name = "Session", module = "kimi_agent._native")]
 pub(crate) struct PySession {
@@ -110,6 +115,18 @@ impl PySession {
         .map_err(|error| raise(options.py(), &error))
     }
 
+    #[staticmethod]
+    fn begin_one_shot<'py>(
+        content: &Bound<'py, PyAny>,
+        prompt_options: &Bound<'py, PyAny>,
+        options: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = content.py();
+        let (given, options) = (self::options(prompt_options)?, self::options(options)?);
+        let begun = BridgeSession::begin_one_shot(&self::content(content)?, &given, &options, Naming::Snake);
+        begun.map_err(|error| raise(py, &error))?.map(|op| start_to_py(py, &op)).transpose()
+    }
+
     #[getter]
     fn id(&self) -> &str {
         self.session.id()
@@ -159,6 +176,15 @@ impl PySession {
 
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         event_to_py(py, &self.session.status())
+    }
+
+    fn begin_turn<'py>(
+        &self,
+        content: &Bound<'py, PyAny>,
+        options: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let begun = self.session.begin_turn(&self::content(content)?, &self::options(options)?);
+        begun.map(|op| start_to_py(content.py(), &op)).transpose()
     }
 
     fn prompt(&self, content: &Bound<'_, PyAny>, options: &Bound<'_, PyAny>) -> PyResult<PyTurn> {

@@ -24,7 +24,7 @@ from kimi_agent.testing import scripted_agent
 NAMES = """
     work_dir session_id model thinking yolo config_file config executable env mcp_configs agent_file skills_dir tools
     max_steps_per_turn max_retries_per_step policy on_approval on_question on_read_file on_write_file on_terminal hooks
-    on_event on_stderr client_name client_version record redact session_budget output
+    on_event on_stderr client_name client_version record redact session_budget output telemetry
     extra_args read_session_files dialect handshake_timeout cancel_timeout close_timeout idle_timeout turn_timeout
     max_line_bytes event_buffer_bytes
 """
@@ -96,7 +96,7 @@ def test_durations_may_be_timedeltas() -> None:
 
 async def test_names_are_checked_before_values() -> None:
     for options in ({"on_aproval": print}, {"cwd": object()}, {"timeout": datetime.timedelta(1), "tools": 3}):
-        with pytest.raises(InvalidOption, match="there is no such option; did you mean"):
+        with pytest.raises(InvalidOption, match="unknown option; did you mean"):
             await kimi_agent.create_session(**typing.cast(Any, options))
 
 

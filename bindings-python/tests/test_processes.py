@@ -123,7 +123,17 @@ def test_import_loads_few_modules(tmp_path: Path) -> None:
     assert set(brought) - own <= {"_interpreters", "_xxsubinterpreters"}
     # What is for some programs only is not there: the blocking API, the agent for tests, tools made of functions.
     assert {"kimi_agent._native", "kimi_agent._wire"} <= own
-    later = ("sync", "testing", "_function_tool", "_function_schema", "_type_schema", "_option_types", "_results")
+    later = (
+        "sync",
+        "testing",
+        "_function_tool",
+        "_function_schema",
+        "_type_schema",
+        "_option_types",
+        "_results",
+        "_telemetry",
+        "_spans",
+    )
     assert not {name for name in own if name.startswith(tuple(f"kimi_agent.{part}" for part in later))}
     assert threads == ["MainThread"]
 

@@ -39,5 +39,5 @@ async def test_unusable_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"the recording .* can't be read") as caught:
         await texts(executable=replayed_agent(tmp_path / "missing.jsonl"))
     assert caught.value.option == "executable"
-    with pytest.raises(InvalidOption, match='expected "replay" or "verify"'):
+    with pytest.raises(InvalidOption, match='expected "replay", "verify" or "stub"'):
         replayed_agent("run.jsonl", mode="other")  # type: ignore[arg-type]

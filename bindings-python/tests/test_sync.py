@@ -344,3 +344,28 @@ def test_text_stream_may_be_left_early() -> None:
         stream.close()
         # What is left is for a later reader.
         assert list(turn.text_stream) == ["lo"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals have no thread there")
+@pytest.mark.parametrize("wait", ["for event in turn: event", "turn.result()"])
+def test_signal_elsewhere_ends_wait(wait: str, tmp_path: Path) -> None:
+    code = f"""
+    import threading
+    waiting = threading.Event()
+    def interrupt():
+        waiting.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    threading.Thread(target=interrupt, daemon=True).start()
+    agent = scripted_agent([[{{"tool_call": {{"name": "Shell", "approve": True, "result": "ok"}}}}, *HANGING]])
+    def approve(request):
+        waiting.set()
+        return "approve"
+    with kimi_agent.sync.create_session(executable=agent, on_approval=approve) as session:
+        turn = session.prompt("Go")
+        try:
+            {wait}
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    out, err = program(code, tmp_path).communicate(timeout=DEADLINE)
+    assert (out, err) == ("interrupted\n", "")

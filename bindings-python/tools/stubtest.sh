@@ -5,13 +5,16 @@ venv=$(cd "$1" && pwd)
 # Elsewhere, or mypy would find the sources next to it instead of what is installed.
 cd "$(mktemp -d)"
 # It takes a `Literal` of several values for a union, which it then does not find at run time. The methods of `Opening`,
-# `Replay` and `Stream` raise an error with the remedy. They are hidden from type checkers, which refuse a plain `with`, `await` or `for`.
+# `Replay`, `Batch` and `Stream` raise an error with the remedy. They are hidden from type checkers, which refuse a plain `with`, `await` or `for`.
 cat >allowed <<'EOF'
 kimi_agent._errors.RpcErrorCode
 kimi_agent._option_types.Dialect
 kimi_agent._hook_types.HookEvent
 kimi_agent.testing.script.ScriptSignal
 kimi_agent.testing.script.ScriptStatus
+kimi_agent.ray._data.OnError
+kimi_agent._batch.Batch.__await__
+kimi_agent._batch.Batch.__iter__
 kimi_agent._opening.Opening.__enter__
 kimi_agent._opening.Opening.__exit__
 kimi_agent._session.Replay.__await__

@@ -48,7 +48,7 @@ export async function prompts(session: Session<undefined>): Promise<void> {
   same<typeof unknown, Turn>(true);
   const unset = session.prompt("hi", { output: undefined });
   same<typeof unset, Turn<undefined>>(true);
-  // @ts-expect-error -- there is no such option
+  // @ts-expect-error -- unknown option
   session.prompt("hi", { output: review, outptu: review });
   // @ts-expect-error -- text is not a schema
   session.prompt("hi", { output: "review" });
@@ -108,7 +108,7 @@ export function outputs(standard: StandardSchema<string, number>): void {
   same<typeof other, Output<number>>(true);
   // @ts-expect-error -- no such mode
   output(review, { mode: "json" });
-  // @ts-expect-error -- no such option
+  // @ts-expect-error -- unknown option
   output(review, { retry: 1 });
   // @ts-expect-error -- outputs of other types
   same<typeof typed, Output<Review>>(true);

@@ -1,4 +1,5 @@
 // Compiled, never run: types with `exactOptionalPropertyTypes`, literals, interfaces, errors, scripts.
+import type { MeterProvider, TracerProvider } from "@opentelemetry/api";
 import {
   type AgentSessionOptions,
   type ApprovalRequest,
@@ -109,3 +110,10 @@ scriptedAgent([[{ txt: "a" }]]);
 scriptedAgent([[{ text: "a", delay: "1" }]]);
 // @ts-expect-error -- no such field
 scriptedAgent({ turn: [] });
+
+export async function telemetry(tracerProvider: TracerProvider, meterProvider: MeterProvider): Promise<void> {
+  await createSession({ telemetry: true });
+  await createSession({ telemetry: { tracerProvider, meterProvider, captureContent: false } });
+  // @ts-expect-error -- a provider of tracers makes no meters
+  await createSession({ telemetry: { meterProvider: tracerProvider } });
+}

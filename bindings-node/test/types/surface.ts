@@ -138,7 +138,7 @@ export function explain(error: unknown): number {
   return 0;
 }
 
-// @ts-expect-error -- there is no such option
+// @ts-expect-error -- unknown option
 await createSession({ wrokDir: "." });
 // @ts-expect-error -- a handler cannot answer like this
 await createSession({ onApproval: () => "yes" });

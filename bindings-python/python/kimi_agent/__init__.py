@@ -127,11 +127,14 @@ from ._wire import (
 if TYPE_CHECKING:
     from . import sync as sync
     from . import testing as testing
+    from ._batch import Batch, run_batch
     from ._function_tool import FunctionTool, tool
     from ._image import image
+    from ._job import Job, JobResult, Progress, Retry
     from ._option_types import (
         AgentOptions,
         Approval,
+        BatchOptions,
         Budget,
         HookAnswer,
         OneShotOptions,
@@ -152,6 +155,7 @@ if TYPE_CHECKING:
         SessionInfo,
         ToolCallRecord,
     )
+    from ._telemetry import Telemetry
 
 __version__ = "0.1.0"
 
@@ -166,6 +170,8 @@ __all__ = [
     "AudioURLPart",
     "AuthExpired",
     "BackgroundTaskDisplayBlock",
+    "Batch",
+    "BatchOptions",
     "Block",
     "BriefDisplayBlock",
     "BtwBegin",
@@ -200,6 +206,8 @@ __all__ = [
     "ImageURLPart",
     "InitializeResult",
     "InvalidOption",
+    "Job",
+    "JobResult",
     "KimiAgentError",
     "LlmNotSet",
     "LlmNotSupported",
@@ -220,6 +228,7 @@ __all__ = [
     "Policy",
     "PolicyDecision",
     "PolicyVerdict",
+    "Progress",
     "PromptOptions",
     "PromptResult",
     "ProtocolError",
@@ -233,6 +242,7 @@ __all__ = [
     "RejectedTool",
     "Replay",
     "Request",
+    "Retry",
     "RpcError",
     "ServerInfo",
     "Session",
@@ -251,6 +261,7 @@ __all__ = [
     "StepRetry",
     "Steps",
     "SubagentEvent",
+    "Telemetry",
     "TerminalRequest",
     "TerminalResult",
     "TextPart",
@@ -287,20 +298,25 @@ __all__ = [
     "open_agent",
     "printable",
     "prompt",
+    "run_batch",
     "tool",
 ]
 
 # Names that a first session does not need, by module.
 _LATER = {
     **dict.fromkeys(("FunctionTool", "tool"), "_function_tool"),
+    **dict.fromkeys(("Batch", "run_batch"), "_batch"),
     "image": "_image",
+    **dict.fromkeys(("Job", "JobResult", "Progress", "Retry"), "_job"),
     "Policy": "_policy",
     "PolicyVerdict": "_policy",
+    "Telemetry": "_telemetry",
     **dict.fromkeys(
         (
             "AgentOptions",
             "QuestionAnswer",
             "Approval",
+            "BatchOptions",
             "Budget",
             "HookAnswer",
             "OneShotOptions",

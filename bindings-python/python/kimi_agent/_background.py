@@ -7,7 +7,6 @@ import atexit
 import concurrent.futures
 import logging
 import os
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -21,6 +20,8 @@ __all__ = ["block", "run", "run_call"]
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
 _PATIENCE = 1.0
+# Seconds until a wait looks for signals.
+_UNTIL_SIGNALS = 0.1
 # Reentrant: a signal handler may call this module while its own thread holds the lock.
 _lock = threading.RLock()
 _current: _Background | None = None
@@ -174,10 +175,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             if background.stopping:
                 _too_late()
             raise
-        if sys.platform == "win32":
-            # A wait without a timeout cannot be interrupted there.
-            while not call.future.done():
-                concurrent.futures.wait([call.future], 0.1)
+        # On Windows a signal interrupts no wait, and elsewhere not if the system has chosen another thread for it.
+        while not call.future.done():
+            concurrent.futures.wait([call.future], _UNTIL_SIGNALS)
         return call.future.result()
     except BaseException as error:
         if call is None:

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from . import _agent, _native, _session, _stream
+from . import _agent, _batch, _native, _session, _stream
 from ._background import block, run, run_call
 from ._errors import KimiAgentError, TurnInProgress, from_native
 from ._handlers import serving_job
@@ -21,6 +21,7 @@ from ._output import T_co
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ._job import JobResult
     from ._option_types import PromptOptions, Seconds, UserInput
     from ._results import PromptResult
     from ._wire import Event
@@ -30,6 +31,7 @@ __all__ = [
     "Owner",
     "Prompter",
     "Readable",
+    "Results",
     "Step",
     "Steps",
     "TextStream",
@@ -286,6 +288,34 @@ class Waiter(Readable[_session.Turn[T_co]], Generic[T_co]):
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name, wait="")
+
+
+class Results(_Blocking[_batch.Batch[T_co]], Generic[T_co]):
+    """The results of a batch, for `for`. Ctrl-C cancels the batch, so that its journal is complete."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> JobResult[T_co]:
+        try:
+            result = run(self._inner._next())
+        except KeyboardInterrupt:
+            # A second Ctrl-C ends this wait.
+            run(self._inner.cancel())
+            raise
+        if result is None:
+            raise StopIteration
+        return result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        run(self._inner.cancel())
 
 
 class Owner(_Blocking[Owned]):

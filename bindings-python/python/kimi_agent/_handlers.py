@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._answers import Block, Reject
@@ -21,14 +22,15 @@ from ._errors import InvalidOption
 from ._hook import Hook
 from ._message import Message
 from ._output import OutputCheck, read_output
-from ._threads import in_thread
+from ._threads import awaited_in_thread, in_thread
 from ._tool import ExternalTool, ToolArgumentError, is_async
 from ._wire import TextPart, ToolReturnValue
 
 if TYPE_CHECKING:
     from ._interface import Callbacks
+    from ._spans import Tracing
 
-__all__ = ["Handlers", "Job", "encode_answer", "serving_job", "was_logged"]
+__all__ = ["Handlers", "Job", "encode_answer", "observe", "observer", "serving_job", "was_logged"]
 
 _logger = logging.getLogger("kimi_agent")
 _keys = itertools.count(1)
@@ -150,12 +152,13 @@ class Handlers:
         # Those of prompts are kept by their turns.
         self._checks: weakref.WeakValueDictionary[int, OutputCheck] = weakref.WeakValueDictionary()
         self._check_numbers = itertools.count()
+        self.tracing = _tracing(options.get("telemetry"))
         self.output, self.output_check = self.add_output(options.get("output"))
 
     @staticmethod
     def options() -> frozenset[str]:
-        """The options that are functions or hold functions or types."""
-        return frozenset({*_RESPONDERS, *_OBSERVERS, *_SERVICES, "tools", "hooks", "output"})
+        """The options that are functions or hold functions, types or providers."""
+        return frozenset({*_RESPONDERS, *_OBSERVERS, *_SERVICES, "tools", "hooks", "output", "telemetry"})
 
     def callbacks(self) -> Callbacks:
         """Returns which handlers there are, for the core."""
@@ -184,16 +187,18 @@ class Handlers:
     def _responder(self, name: str) -> Any:
         return "manual" if self.functions[name] == "manual" else self.functions[name] is not None
 
-    def start(self, job: Job, kind: str, index: int | None, payload: Any, in_turn: bool) -> None:
-        """Starts a job on the running loop, in the context in which the session or turn was opened."""
+    def start(self, job: Job, kind: str, index: int | None, payload: Any, in_turn: bool, span: int | None) -> None:
+        """Starts a job on the running loop, in the context in which the session or turn was opened, and in its span."""
         context = self.turn_context if in_turn and self.turn_context is not None else self.context
+        if span is not None and self.tracing is not None:
+            context = self.tracing.within(context, span)
         handler = self._find(kind, index)
         if handler is None:
             job.finish(None, "the program has dropped the turn")
         elif kind in _OBSERVED:
             # Observers get events and lines in order.
             before = self._latest.get(kind)
-            job.task = context.run(job.loop.create_task, _observe(job, handler, payload, before))
+            job.task = context.run(job.loop.create_task, observe(job, handler, payload, before))
             self._latest[kind] = job.task
         elif handler.asynchronous:
             job.start(context, _answer(job, handler, kind, payload, in_turn))
@@ -213,6 +218,14 @@ class Handlers:
                 handler = _Handler(_NAMES[kind], self.functions[_NAMES[kind]])
             self._known[kind, index] = handler
         return handler
+
+
+def _tracing(given: Any) -> Tracing | None:
+    if given is None or given is False:
+        return None
+    from ._telemetry import read_telemetry
+
+    return read_telemetry(given)
 
 
 def serving_job() -> int | None:
@@ -284,14 +297,16 @@ async def _answer_awaited(job: Job, handler: _Handler | OutputCheck, kind: str, 
     await _answer(job, _Handler(handler.name, awaited), kind, None, in_turn)
 
 
-async def _observe(job: Job, handler: _Handler | OutputCheck, payload: Any, before: asyncio.Task[None] | None) -> None:
+async def observe(job: Job, handler: _Handler | OutputCheck, payload: Any, before: asyncio.Task[None] | None) -> None:
     """Calls an observer, whose answer does not matter. The end of the loop is not a failure of the observer."""
     failed = None
     try:
         if before is not None and not before.done():
             await asyncio.wait([before])
         result = (
-            handler.function(payload) if handler.asynchronous else await _observe_in_thread(handler.function, payload)
+            handler.function(payload)
+            if handler.asynchronous
+            else await awaited_in_thread(partial(handler.function, payload))
         )
         if inspect.isawaitable(result):
             await result
@@ -336,6 +351,9 @@ def _failed(handler: _Handler | OutputCheck, failure: BaseException) -> str:
         handler.has_failed = True
         _logged.append(said)
         further = "HandlerFailed events report each failure, this log only the first"
+        if handler.name == "on_progress":
+            # A batch has no such events.
+            further = "Further failures are logged at the level DEBUG"
         answer = _DEFAULT_ANSWERS.get(handler.name, "")
         _logger.warning("%s failed. %s%s", handler.name, answer, further, exc_info=failure)
     return said
@@ -363,40 +381,6 @@ def _failure_text(failure: BaseException) -> str:
     if not text or isinstance(failure, (KeyError, StopIteration)) or not isinstance(failure, Exception):
         return f"{type(failure).__name__}: {text}" if text else type(failure).__name__
     return text
-
-
-async def _observe_in_thread(function: Callable[[Any], Any], payload: Any) -> Any:
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(value: Any, failure: BaseException | None) -> None:
-        if future.done():
-            return
-        if failure is None:
-            future.set_result(value)
-        elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
-            future.set_exception(failure)
-        else:
-            # A future accepts neither of these.
-            carrier = RuntimeError(f"{type(failure).__name__}: {failure}")
-            carrier.__cause__ = failure
-            future.set_exception(carrier)
-
-    def work() -> None:
-        value, failure = None, None
-        try:
-            value = context.run(function, payload)
-        except BaseException as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(settle, value, failure)
-        except RuntimeError:
-            # The loop is closed, so the answer is not needed.
-            _logger.debug("a handler ended after its event loop")
-
-    in_thread(work)
-    return await future
 
 
 _EXPECTED = {
@@ -473,6 +457,17 @@ def _function(name: str, value: Any) -> Any:
         return value
     manual = ' or "manual"' if name in _RESPONDERS else ""
     raise InvalidOption(f"invalid option `{name}`: expected a function{manual}, got {kind_of(value)}", name)
+
+
+def observer(name: str, value: Any, given: str) -> _Handler | None:
+    """Returns the option as an observer that `observe` calls; `given` says what it is called with.
+
+    Raises:
+        InvalidOption: It is not a function of one argument.
+    """
+    function = _function(name, value)
+    _check_parameters(name, function, given=given)
+    return None if function is None else _Handler(name, function)
 
 
 def _check_parameters(option: str, function: Any, what: str | None = None, given: str | None = None) -> None:

@@ -18,8 +18,17 @@ from ._handlers import Handlers, Job, was_logged
 
 if TYPE_CHECKING:
     from ._interface import Delivery, ErrorTuple
+    from ._spans import Tracing
 
-__all__ = ["LoopMailbox", "called", "check_process", "current_mailbox", "in_this_process", "mailbox_of"]
+__all__ = [
+    "LoopMailbox",
+    "apply_telemetry",
+    "called",
+    "check_process",
+    "current_mailbox",
+    "in_this_process",
+    "mailbox_of",
+]
 
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
@@ -134,8 +143,10 @@ class LoopMailbox:
         self._jobs: dict[int, Job] = {}
         self._streams: weakref.WeakValueDictionary[int, Wakeable] = weakref.WeakValueDictionary()
         self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
+        # Those with open spans, which a session leaves behind if it is collected.
+        self._tracings: dict[int, Tracing] = {}
         self._is_muted = False
-        weakref.finalize(self, _close, self.native).atexit = False
+        weakref.finalize(self, _close, self.native, self._tracings).atexit = False
         try:
             loop.add_reader(self.native.fileno(), self._drain)
         except NotImplementedError:
@@ -166,6 +177,20 @@ class LoopMailbox:
     def add_handlers(self, key: int, handlers: Handlers) -> None:
         self._handlers[key] = handlers
 
+    def tracing(self, key: int) -> Tracing | None:
+        """Returns the tracing of a session. None if its telemetry is off."""
+        handlers = self._handlers.get(key)
+        return self._tracings.get(key) if handlers is None else handlers.tracing
+
+    def with_span(self, key: int, start: dict[str, Any] | None, options: dict[str, Any]) -> dict[str, Any]:
+        """Starts the span of a turn, and adds it to the options of its prompt."""
+        tracing = self.tracing(key)
+        span = tracing.begin(start) if tracing is not None and start is not None else None
+        if tracing is None or span is None:
+            return options
+        self._tracings[key] = tracing
+        return {**options, "$span": span}
+
     async def call(self, operation: Callable[..., int], *args: Any) -> Any:
         """Starts an operation of the core and returns its result."""
         self.check()
@@ -173,12 +198,17 @@ class LoopMailbox:
 
     async def wait(self, ticket: int) -> Any:
         """Returns the result of a started operation. Cancelling the wait does not cancel the operation."""
+        return await self.result_of(ticket)
+
+    def result_of(self, ticket: int) -> asyncio.Future[Any]:
+        """Returns the future result of an operation that the current step of the event loop has started.
+
+        In a later step the result may have been delivered already.
+        """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._tickets[ticket] = future
-        try:
-            return await future
-        finally:
-            del self._tickets[ticket]
+        future.add_done_callback(lambda _: self._tickets.pop(ticket, None))
+        return future
 
     def _drain(self) -> None:
         for delivery in self.native.drain():
@@ -197,6 +227,8 @@ class LoopMailbox:
             self._done(delivery[1], delivery[2], delivery[3])
         elif delivery[0] == "job":
             self._start_job(*delivery[1:])
+        elif delivery[0] == "telemetry":
+            self._trace(delivery[1], delivery[2])
         elif delivery[0] == "cancel_job":
             job = self._jobs.pop(delivery[1], None)
             if job is not None:
@@ -217,7 +249,18 @@ class LoopMailbox:
         else:
             future.set_exception(from_native(*error))
 
-    def _start_job(self, job_id: int, session: int, kind: str, index: int | None, payload: Any, in_turn: bool) -> None:
+    def _trace(self, session: int, operations: list[dict[str, Any]]) -> None:
+        tracing = self.tracing(session)
+        if tracing is not None:
+            tracing.apply(operations)
+            if tracing.is_idle:
+                self._tracings.pop(session, None)
+            else:
+                self._tracings[session] = tracing
+
+    def _start_job(
+        self, job_id: int, session: int, kind: str, index: int | None, payload: Any, in_turn: bool, span: int | None
+    ) -> None:
         handlers = self._handlers.get(session)
         loop = self._loop()
         if handlers is None or loop is None:
@@ -225,7 +268,7 @@ class LoopMailbox:
             return
         job = self._jobs[job_id] = Job(job_id, loop, self._finish_job)
         try:
-            handlers.start(job, kind, index, payload, in_turn)
+            handlers.start(job, kind, index, payload, in_turn, span)
         except Exception as failure:
             job.finish(None, f"{type(failure).__name__}: {failure}")
             raise
@@ -236,9 +279,28 @@ class LoopMailbox:
             self.native.finish_job(job_id, value, error)
 
 
-def _close(native: _native.Mailbox) -> None:
+def apply_telemetry() -> None:
+    """Applies the telemetry that was not delivered, because the program ends."""
+    with _lock:
+        mailboxes = [found for known in _mailboxes.values() if (found := known()) is not None]
+    for mailbox in mailboxes:
+        _apply_telemetry(mailbox.native, mailbox.tracing)
+
+
+def _apply_telemetry(native: _native.Mailbox, tracing_of: Callable[[int], Tracing | None]) -> None:
+    for delivery in native.drain():
+        if delivery[0] == "telemetry":
+            tracing = tracing_of(delivery[1])
+            if tracing is not None:
+                tracing.apply(delivery[2])
+
+
+def _close(native: _native.Mailbox, tracings: dict[int, Tracing]) -> None:
     if in_this_process():
+        _apply_telemetry(native, tracings.get)
         native.close()
+        for tracing in tracings.values():
+            tracing.end_all()
 
 
 class _Watcher(threading.Thread):

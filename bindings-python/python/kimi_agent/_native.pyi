@@ -18,6 +18,7 @@ from ._wire import Event, ImageURLPart, StatusUpdate, TokenUsage
 
 __all__ = [
     "Agent",
+    "Batch",
     "Mailbox",
     "NativeError",
     "PrivateFolder",
@@ -28,12 +29,14 @@ __all__ = [
     "check_script",
     "image_bytes",
     "image_file",
+    "open_cassette",
     "printable",
     "read_policy",
     "run_command",
     "run_scripted_agent",
     "set_wire_log",
     "shutdown",
+    "telemetry_names",
     "wrong_type",
 ]
 
@@ -74,6 +77,31 @@ class Agent:
         """Closes in the background."""
 
 @final
+class Batch:
+    """A batch. Dropping the last reference cancels it in the background."""
+
+    @staticmethod
+    def open(
+        mailbox: Mailbox, key: int, options: Mapping[str, Any], callbacks: Callbacks, reports_progress: bool
+    ) -> Batch:
+        """Starts a batch; `key` names it and its sessions in jobs.
+
+        `options` are those of sessions, as for `Session.open`, and those of the batch; `total` is the number of jobs,
+        if it is known. Raises for a wrong option. The jobs of the kind "next_job" are answered with a job as JSON, or
+        with None after the last one; those of the kind "progress" have the fields of `Progress`, and need no answer.
+        """
+    def next(self) -> int:
+        """A ticket, done with None after the last result, or with a dict.
+
+        `json`: the result as JSON; `prompt`: as in messages; `usage`; `outcome`: an `Outcome` or None; `error`: an
+        `ErrorTuple` or None.
+        """
+    def cancel(self) -> int:
+        """A ticket, done with None when all jobs have ended."""
+    def abandon(self) -> None:
+        """Cancels in the background."""
+
+@final
 class Session:
     """A session. Dropping the last reference closes it in the background."""
 
@@ -96,6 +124,11 @@ class Session:
         callbacks: Callbacks,
     ) -> Turn:
         """A turn in a session of its own, which closes when the turn has ended."""
+    @staticmethod
+    def begin_one_shot(
+        content: str | list[dict[str, Any]], prompt_options: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Returns the operation that starts the span of a turn with a session of its own."""
     @property
     def id(self) -> str: ...
     @property
@@ -109,6 +142,8 @@ class Session:
     def info(self) -> Info: ...
     def usage(self) -> TokenUsage: ...
     def status(self) -> StatusUpdate: ...
+    def begin_turn(self, content: str | list[dict[str, Any]], options: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Returns the operation that starts the span of the next turn. None without the option `telemetry`."""
     def prompt(self, content: str | list[dict[str, Any]], options: Mapping[str, Any]) -> Turn:
         """Begins a turn, with options of its own. Raises for a wrong one."""
     def replay(self) -> Turn:
@@ -223,11 +258,17 @@ def wrong_type(option: str, got: str) -> None:
 def set_wire_log(on: bool) -> None:
     """Whether each message between the core and the agents is logged."""
 
+def telemetry_names() -> dict[str, Any]:
+    """Returns `scope`, `schema_url` and `metrics`."""
+
 def printable(text: str) -> str:
     """Text with control and bidirectional characters as escapes."""
 
 def check_script(script: str, is_path: bool) -> None:
     """Raises if the scripted agent would refuse the script, which is JSON or the path of a file."""
+
+def open_cassette(name: str, mode: str | None, default: str | None, remedy: str | None) -> tuple[str, bool]:
+    """Opens a cassette: returns its path, and whether the test records."""
 
 def run_command(argv: list[str]) -> int:
     """Runs the command `kimi-agent`; the arguments begin with the name of the program. Returns the exit code."""

@@ -171,6 +171,8 @@ def encode_options(options: Mapping[str, Any], handlers: Handlers) -> dict[str, 
             raise InvalidOption(f"invalid option `{name}`: {problem}", name) from None
     if handlers.output is not None:
         found["output"] = handlers.output
+    if handlers.tracing is not None:
+        found["telemetry"] = handlers.tracing.option()
     if handlers.tools:
         found["tools"] = [
             {

@@ -9,7 +9,9 @@ from typing import Any, Literal, TypedDict, Union
 from ._answers import Reject
 from ._hook import Hook
 from ._hook_types import HookAnswer, HookEvent, HookHandler, Seconds
+from ._job import Progress, Retry
 from ._policy import Policy
+from ._telemetry import Telemetry
 from ._tool import ExternalTool
 from ._wire import (
     ApprovalRequest,
@@ -28,14 +30,18 @@ __all__ = [
     "AgentSessionSettings",
     "Approval",
     "ApprovalHandler",
+    "BatchOptions",
+    "BatchSettings",
     "Budget",
     "Dialect",
     "EventHandler",
     "HookAnswer",
     "HookEvent",
     "HookHandler",
+    "JobSettings",
     "OneShotOptions",
     "OneShotSettings",
+    "ProgressHandler",
     "PromptOptions",
     "PromptSettings",
     "QuestionAnswer",
@@ -94,6 +100,7 @@ ApprovalHandler = Callable[[ApprovalRequest], Union[Approval, Awaitable[Approval
 QuestionHandler = Callable[[QuestionRequest], Union[QuestionAnswer, Awaitable[Union[QuestionAnswer, None]], None]]
 EventHandler = Callable[[Event], object]
 StderrHandler = Callable[[str], object]
+ProgressHandler = Callable[[Progress], object]
 ReadFileHandler = Callable[[ReadFileRequest], Union[str, Awaitable[Union[str, None]], None]]
 WriteFileHandler = Callable[[WriteFileRequest], object]
 TerminalHandler = Callable[[TerminalRequest], Union[TerminalResult, Awaitable[TerminalResult]]]
@@ -180,6 +187,10 @@ class AgentSessionSettings(TypedDict, total=False):
     """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
     `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
     Default: no limit."""
+    telemetry: bool | Telemetry | None
+    """Makes spans and metrics of OpenTelemetry for each turn, its steps and its tool calls. Handlers run in these
+    spans, and the agent gets the context of the trace. Prompts, answers, arguments and results are left out, unless the
+    program asks for them. Default: False."""
     max_line_bytes: int | None
     """The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
     1024. Default: 268,435,456 (256 MiB)."""
@@ -219,8 +230,9 @@ class SessionSettings(AgentSessionSettings, total=False):
     """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
     record: StrPath | None
     """The file into which each message, decision and call of the session is written, without secrets. A file of this
-    name is replaced. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
-    Default: `$KIMI_AGENT_RECORD`, else no recording."""
+    name is replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory,
+    which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
+    else no recording."""
     redact: Sequence[str] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""
@@ -285,6 +297,122 @@ class OneShotOptions(OneShotSettings, SessionOptions, total=False):
     """
 
 
+class BatchSettings(SessionSettings, total=False):
+    """The options of `run_batch()` without `output`. Only `session_id` is not one of them."""
+
+    concurrency: int | None
+    """The most jobs that run at once, at most 10,000. Default: 4."""
+    retry: Retry | Mapping[str, Any] | int | None
+    """How jobs are retried whose error has `retryable`: a `Retry`, or only the number of attempts. Default: 3
+    attempts."""
+    journal: StrPath | None
+    """The path of a file for the results. With the file of an earlier run, only jobs without a result run. Default: no
+    journal."""
+    workspace: Literal["shared", "copy", "worktree"] | None
+    """The directory of each job: `work_dir` itself, a copy of it, or a new worktree of its git repository. Default:
+    "shared"."""
+    keep_failed: bool | None
+    """Whether the copy or worktree of a failed job is kept. Default: False."""
+    timeout: Seconds
+    """The longest time of the batch. Then the running jobs are cancelled, and after their results the batch fails. In
+    seconds. Default: no limit."""
+    job_timeout: Seconds
+    """The longest time of one attempt of a job. It is another name of `turn_timeout`. In seconds. Default: no limit."""
+    on_progress: ProgressHandler | None
+    """Is called with a `Progress` when its numbers change. While an asynchronous call runs, only the newest waits.
+    Default: none."""
+    progress: bool | None
+    """Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. Default: False."""
+
+
+class BatchOptions(BatchSettings, SessionOptions, total=False):
+    """All options of `run_batch()`: its own, and those of the session of each job.
+
+    >>> options: BatchOptions = {"concurrency": 8, "work_dir": ".", "job_timeout": 600}
+    >>> async for result in run_batch(["What is in this directory?"], **options):
+    ...     print(result.text)
+    There are 3 files.
+    """
+
+
+class JobSettings(TypedDict, total=False):
+    """The options of a session that a job of a batch can have."""
+
+    model: str | None
+    """The model, by its name in the agent's configuration. Default: the default model of the configuration."""
+    thinking: bool | None
+    """Whether the model thinks before it answers. kimi-cli can turn thinking off since 0.67. Default: as the agent is
+    configured."""
+    yolo: bool | None
+    """Whether the agent acts without asking for approval. Default: False."""
+    config_file: StrPath | None
+    """The path of a configuration file: JSON if its name ends with `.json`, else TOML. Not together with `config`.
+    Default: the user's own file."""
+    config: Mapping[str, Any] | None
+    """The agent's configuration itself. It may hold keys, so the agent reads it from a private file. Not together with
+    `config_file`. Default: the user's own file."""
+    executable: StrPath | Sequence[StrPath] | None
+    """The agent: the path or name of a program, or a list of it and its first arguments. Default:
+    `$KIMI_AGENT_EXECUTABLE` (a path, or a JSON list such as `["python3", "-m", "kimi_cli"]`), then `kimi` on PATH."""
+    env: Mapping[str, str] | None
+    """Environment variables for the agent, in addition to those of this process. The agent's program is also looked for
+    on a `PATH` that is set here. Default: none."""
+    mcp_configs: Sequence[Mapping[str, Any]] | None
+    """Configurations of MCP servers, each of the form `{"mcpServers": {…}}`. They may hold keys, so the agent reads
+    them from private files. Default: the user's own."""
+    agent_file: StrPath | None
+    """The path of an agent specification: its prompt and its tools. Default: the agent's default one."""
+    skills_dir: StrPath | None
+    """The path of a directory with skills. Default: the agent's own directories."""
+    max_steps_per_turn: int | None
+    """The largest number of steps in a turn, at least 1. Over ACP only Kimi Code takes it, for a session with a process
+    of its own. Default: as the agent is configured."""
+    max_retries_per_step: int | None
+    """The largest number of requests to the model's service in a step, at least 1. The first request counts, so 1 means
+    no retry. Default: as the agent is configured."""
+    policy: Mapping[str, Any] | Policy | StrPath | None
+    """Rules that decide about approval requests before `on_approval`. If the agent has hooks, rules that deny also see
+    calls that need no approval. Default: none."""
+    client_name: str | None
+    """The name of this program, for the agent. Default: "kimi-agent"."""
+    client_version: str | None
+    """The version of this program, for the agent. Default: the version of this package."""
+    extra_args: Sequence[str] | None
+    """Further arguments for the agent, after all others. Default: none."""
+    read_session_files: bool | None
+    """Whether the SDK reads the session's files, in which Kimi Code writes the tokens, the steps and the failure of a
+    turn. ACP does not report these. The end of a turn waits up to a second for them. Other agents have no such files.
+    Default: True."""
+    dialect: Dialect | None
+    """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
+    handshake_timeout: Seconds
+    """The time for the agent to start and to open the session, and later to answer `steer()` and `set_plan_mode()`.
+    Also the longest silence in a `replay()`. In seconds. Default: 60."""
+    cancel_timeout: Seconds
+    """The time for a cancelled turn to end, before the SDK ends it. In seconds. Default: 10."""
+    close_timeout: Seconds
+    """The time for the agent to exit when the session closes. Then the agent gets SIGTERM, and SIGKILL two seconds
+    later. A turn that is running is cancelled within the same time. In seconds. Default: 10."""
+    idle_timeout: Seconds
+    """The longest time in a turn without a message from the agent. Time in which the agent waits for this program does
+    not count. In seconds. Default: no limit."""
+    turn_timeout: Seconds
+    """The time for a whole turn. In seconds. Default: no limit."""
+    session_budget: Budget | None
+    """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
+    `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
+    Default: no limit."""
+    redact: Sequence[str] | None
+    """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
+    look-around is not supported. Default: only what the SDK knows as secret."""
+    max_line_bytes: int | None
+    """The longest line that the agent may send. A longer one ends the session with `ProtocolError`. In bytes, at least
+    1024. Default: 268,435,456 (256 MiB)."""
+    event_buffer_bytes: int | None
+    """The size of the unread events of a turn from which on the agent has to wait. In bytes, at least 1024. Default:
+    262,144 (256 KiB)."""
+
+
 class AgentOptions(TypedDict, total=False):
     """All options of `open_agent()`. The other options are those of its sessions.
 
@@ -319,8 +447,9 @@ class AgentOptions(TypedDict, total=False):
     Default: 10."""
     record: StrPath | None
     """The file into which each message, decision and call of the session is written, without secrets. A file of this
-    name is replaced. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
-    Default: `$KIMI_AGENT_RECORD`, else no recording."""
+    name is replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory,
+    which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
+    else no recording."""
     redact: Sequence[str] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""

@@ -16,7 +16,7 @@ from ._handlers import Handlers, serving_job
 from ._hints import no_attribute, not_iterable
 from ._holders import abandon_if_lost
 from ._input import encode_input, encode_prompt_options, given_answer, request_reference
-from ._loop import LoopMailbox, called, show_messages
+from ._loop import LoopMailbox, called, current_mailbox, show_messages
 from ._opening import Opening, Owner, begun
 from ._output import T_co
 from ._stream import EventIterator, Steps, Stream, TextStream
@@ -431,11 +431,17 @@ class Session(Owner[_native.Session], Generic[T_co]):
 
     def _prompt(self, content: str | list[dict[str, Any]], options: dict[str, Any]) -> _native.Turn:
         try:
-            return called(self._native.prompt, content, options)
+            return self._begin(content, options)
         except TurnInProgress:
             # The running turn may be one that only a traceback holds.
             if not abandon_if_lost(self._latest):
                 raise
+        return self._begin(content, options)
+
+    def _begin(self, content: str | list[dict[str, Any]], options: dict[str, Any]) -> _native.Turn:
+        if self._handlers.tracing is not None:
+            start = called(self._native.begin_turn, content, options)
+            options = self._mailbox.with_span(self._handlers.key, start, options)
         return called(self._native.prompt, content, options)
 
     def replay(self) -> Replay:
@@ -646,6 +652,24 @@ def create_session(**options: Unpack[SessionOptions]) -> SessionOpening[Any]:
     return SessionOpening(options)
 
 
+def _begin_one_shot(
+    content: str | list[dict[str, Any]],
+    own: dict[str, Any],
+    mailbox: _native.Mailbox,
+    key: int,
+    options: Mapping[str, Any],
+    callbacks: Callbacks,
+) -> _native.Turn:
+    try:
+        if options.get("telemetry") is not None:
+            start = _native.Session.begin_one_shot(content, own, options)
+            own = current_mailbox().with_span(key, start, own)
+        return _native.Session.one_shot(content, own, mailbox, key, options, callbacks)
+    finally:
+        # As in begun().
+        del options
+
+
 # The options of a prompt that a session has under no or under another name.
 ONE_SHOT = ("timeout", "budget")
 
@@ -680,7 +704,7 @@ def prompt(content: UserInput, **options: Unpack[OneShotOptions]) -> Turn[Any]:
     rest: dict[str, Any] = {name: value for name, value in options.items() if name not in ONE_SHOT}
     own = encode_prompt_options({name: options.get(name) for name in ONE_SHOT})
     try:
-        native, mailbox, handlers = begun(rest, partial(_native.Session.one_shot, encode_input(content), own))
+        native, mailbox, handlers = begun(rest, partial(_begin_one_shot, encode_input(content), own))
     finally:
         del rest
         # As in begun().

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["in_thread"]
+__all__ = ["awaited_in_thread", "in_thread"]
+
+T = TypeVar("T")
+_logger = logging.getLogger("kimi_agent")
 
 # Seconds after which a thread without work ends.
 _IDLE_TIMEOUT = 5.0
@@ -58,3 +64,38 @@ def in_thread(function: Callable[..., object], *args: Any) -> None:
         _Thread(work)
     else:
         thread.give(work)
+
+
+async def awaited_in_thread(function: Callable[[], T]) -> T:
+    """Calls a function in a thread of its own, in the context of the caller, and returns its result."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(value: Any, failure: BaseException | None) -> None:
+        if future.done():
+            return
+        if failure is None:
+            future.set_result(value)
+        elif isinstance(failure, Exception) and not isinstance(failure, StopIteration):
+            future.set_exception(failure)
+        else:
+            # A future accepts neither of these.
+            carrier = RuntimeError(f"{type(failure).__name__}: {failure}")
+            carrier.__cause__ = failure
+            future.set_exception(carrier)
+
+    def work() -> None:
+        value, failure = None, None
+        try:
+            value = context.run(function)
+        except BaseException as error:
+            failure = error
+        try:
+            loop.call_soon_threadsafe(settle, value, failure)
+        except RuntimeError:
+            # The loop is closed, so the result is not needed.
+            _logger.debug("a function of the program ended after its event loop")
+
+    in_thread(work)
+    return await future

@@ -14,7 +14,7 @@ use super::types::Profile;
 
 const USAGE: &str = "usage: kimi-scripted-agent SCRIPT.json [--wire] [--work-dir=DIR] [--session=ID] [--yolo] \
 [--max-steps-per-turn=N] [any option of kimi-cli]
-       kimi-scripted-agent --play-recording RECORDING.jsonl [--verify] [any option of kimi-cli]
+       kimi-scripted-agent --play-recording RECORDING.jsonl [--verify | --stub] [--report=FILE] [any option of kimi-cli]
 
 Speaks Wire (or ACP, if the script says so) on standard input and output, and does what the script says: a JSON list of turns, one a prompt, each a
 list of actions.
@@ -36,7 +36,8 @@ close_stdout, break_socket, wait_socket, ignore_eof, stall; each may have a \"de
 describes them all.
 
 With --play-recording, it plays the agent of a recording, over the protocol of the recording. With --verify, it ends with an error
-as soon as the program does something else than recorded.
+as soon as the program does something else than recorded. With --stub, it reports the results that the tools of the program return
+now. With --report, the difference that --verify finds is also written to that file.
 ";
 
 const VERSION: &str = concat!("kimi-scripted-agent, version ", env!("CARGO_PKG_VERSION"), "\n");

@@ -41,6 +41,7 @@ impl BridgeAgent {
             ("hooks", !take_list(&mut options, "hooks")?.is_empty()),
             // Before its value is read, which has a number of a check.
             ("output", options.get("output").is_some_and(|output| !output.is_null())),
+            ("telemetry", options.get("telemetry").is_some_and(|telemetry| !telemetry.is_null())),
             ("on_approval", callbacks.on_approval != Mode::Unset),
             ("on_question", callbacks.on_question != Mode::Unset),
             ("on_event", callbacks.on_event),

@@ -6,19 +6,22 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod agent;
-mod content;
+mod batch;
 mod files;
 mod log;
 mod mailbox;
 mod output;
 mod policy;
 mod session;
+mod telemetry;
 mod turn;
 
 pub use agent::BridgeAgent;
-pub use content::parse_content;
+pub use batch::BridgeBatch;
 pub use files::PrivateFolder;
-pub use kimi_agent_client::host::{check_names, error_fields, parse_hook, parse_tool, wrong_type};
+pub use kimi_agent_client::host::{
+    check_names, error_fields, open_cassette, parse_content, parse_hook, parse_tool, wrong_type,
+};
 pub use kimi_agent_command::main as run_command;
 pub use kimi_agent_protocol::messages::value::RequestOrigin;
 pub use kimi_agent_protocol::messages::{Node, Reflect, written_for_host};
@@ -28,6 +31,7 @@ pub use log::{LogLevel, install_log, set_log_level, set_wire_log};
 pub use mailbox::{Delivery, JobKind, Mailbox, Payload, Reply};
 pub use policy::{check_policy, read_policy};
 pub use session::{BridgeSession, Callbacks, Mode, Start, parse_options};
+pub use telemetry::telemetry_names;
 pub use turn::{BridgeTurn, Tag};
 
 use std::panic::catch_unwind;

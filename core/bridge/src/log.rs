@@ -158,11 +158,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ToMailboxes {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let mut spans = context.event_scope(event).into_iter().flatten();
-        let session = spans.find_map(|span| Some(span.extensions().get::<SessionName>()?.0.clone()));
+        let spans = context.event_scope(event).into_iter().flatten();
+        // The sessions of a batch have no routes of their own, but the batch has one.
+        let mut names = spans.filter_map(|span| Some(span.extensions().get::<SessionName>()?.0.clone()));
         let mailbox = {
             let routes = lock(&ROUTES);
-            let own = session.and_then(|session| routes.get(&session).and_then(|(_, mailbox)| mailbox.upgrade()));
+            let own = names.find_map(|name| routes.get(&name).and_then(|(_, mailbox)| mailbox.upgrade()));
             own.or_else(|| routes.values().find_map(|(_, mailbox)| mailbox.upgrade()))
         };
         if let Some(mailbox) = mailbox {

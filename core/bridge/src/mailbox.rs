@@ -14,12 +14,17 @@ use crate::connection::PromptResult;
 use crate::dialect::SessionInfo;
 use crate::error::{Error, Result};
 use crate::messages::Event;
+use kimi_agent_client::batch::JobResult;
 use kimi_agent_client::host::{self, EventChannel};
+use kimi_agent_protocol::telemetry::Op;
 
 /// The limit of stderr lines that wait for the host. The agent's stderr must be read even if the host is busy.
 const MAX_STDERR: usize = 1000;
 /// The limit of log records that wait for the host.
 const MAX_LOG: usize = 1000;
+
+/// How many deliveries are searched for a progress that still waits.
+const MAX_SEARCHED: usize = 64;
 
 /// The handler that a job calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,12 @@ pub enum JobKind {
     /// The check of a value of `output`. The index is the host's number of the check, and the payload the value. The host
     /// returns null, or a list of violations: `[{pointer, message}]`.
     Output,
+    /// The next job of a batch. The host returns a job as JSON, or null after the last one.
+    NextJob,
+    /// The attempt of a job that the host makes: `{key, attempt, job}`. The host returns the result of the attempt as JSON.
+    RunJob,
+    /// The progress of a batch. Needs no answer.
+    Progress,
 }
 
 impl JobKind {
@@ -61,6 +72,9 @@ impl JobKind {
             Self::WriteFile => "write_file",
             Self::Terminal => "terminal",
             Self::Output => "output",
+            Self::NextJob => "next_job",
+            Self::RunJob => "run_job",
+            Self::Progress => "progress",
         }
     }
 }
@@ -70,7 +84,7 @@ impl JobKind {
 pub enum Payload {
     /// A request or an event.
     Event(Box<Event>),
-    /// A tool's arguments, or a value of structured output.
+    /// A tool's arguments, a value of structured output, or the progress of a batch.
     Arguments(Value),
     /// A line.
     Line(String),
@@ -85,6 +99,8 @@ pub enum Reply {
     Outcome(Box<PromptResult>),
     /// The sessions that an agent has stored.
     Sessions(Vec<SessionInfo>),
+    /// The next result of a batch. `None` after the last one.
+    JobResult(Option<Box<JobResult>>),
 }
 
 /// A delivery to the host.
@@ -121,11 +137,20 @@ pub enum Delivery {
         payload: Payload,
         /// Whether the running turn of the session waits for the handler.
         in_turn: bool,
+        /// The span that the handler runs in.
+        span: Option<u64>,
     },
     /// Withdraws a job whose result is not needed any more.
     CancelJob {
         /// The job.
         id: u64,
+    },
+    /// Operations on spans and metrics, which the host applies in this order. They come before deliveries that they have led to.
+    Telemetry {
+        /// The key of the session.
+        session: u64,
+        /// The operations.
+        ops: Vec<Op>,
     },
     /// A record for the log.
     Log {
@@ -265,7 +290,8 @@ impl Mailbox {
         let (sender, answer) = oneshot::channel();
         lock(&self.jobs).insert(id, Job { answer: sender, serves });
         let guard = Guard { mailbox: Arc::clone(self), id };
-        self.post(Delivery::Job { id, session, kind, index, payload, in_turn });
+        let span = host::served_span();
+        self.post(Delivery::Job { id, session, kind, index, payload, in_turn, span });
         if self.closed.load(Ordering::Acquire) {
             lock(&self.jobs).remove(&id);
         }
@@ -287,7 +313,32 @@ impl Mailbox {
         }
         let payload = Payload::Line(line);
         let kind = JobKind::Stderr;
-        self.post(Delivery::Job { id: next_id(), session, kind, index: None, payload, in_turn: false });
+        let (index, in_turn, span) = (None, false, None);
+        self.post(Delivery::Job { id: next_id(), session, kind, index, payload, in_turn, span });
+    }
+
+    /// Makes the host report the progress of a batch, without waiting. It replaces a progress that still waits.
+    pub(crate) fn call_progress(&self, batch: u64, progress: Value) {
+        let mut queue = lock(&self.queue);
+        let waiting = queue.iter_mut().rev().take(MAX_SEARCHED).find_map(|delivery| match delivery {
+            Delivery::Job { session, kind: JobKind::Progress, payload, .. } if *session == batch => Some(payload),
+            _ => None,
+        });
+        if let Some(waiting) = waiting {
+            *waiting = Payload::Arguments(progress);
+            return;
+        }
+        drop(queue);
+        let (kind, payload) = (JobKind::Progress, Payload::Arguments(progress));
+        self.post(Delivery::Job {
+            id: next_id(),
+            session: batch,
+            kind,
+            index: None,
+            payload,
+            in_turn: false,
+            span: None,
+        });
     }
 
     /// Runs an operation. Its ticket is reported at its end.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use super::mailbox::{JobKind, Mailbox, Payload, Reply};
-use super::{BridgeTurn, Naming, RequestOrigin, log, output, parse_hook, parse_tool};
+use super::{BridgeTurn, Naming, RequestOrigin, log, output, parse_hook, parse_tool, telemetry};
 use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
 use crate::connection::{ManualAnswer, RequestRef};
 use crate::dialect::{ConfigOption, ConfigValue};
@@ -172,13 +172,31 @@ impl BridgeSession {
         naming: Naming,
         callbacks: Callbacks,
     ) -> Result<BridgeTurn> {
-        let check = output::take_check(&mut given)?;
-        let mut prompt = prompt_options(content, given, naming)?;
-        host::limits(&prompt)?;
-        output::check_prompt(&mut prompt, check, key, &mailbox);
-        let options = prepare(key, &mailbox, options, naming, callbacks)?;
+        let span = telemetry::take_span(&mut given)?;
+        let read = || {
+            let check = output::take_check(&mut given)?;
+            let mut prompt = prompt_options(content, given, naming)?;
+            host::limits(&prompt)?;
+            output::check_prompt(&mut prompt, check, key, &mailbox);
+            Ok((prompt, prepare(key, &mailbox, options, naming, callbacks)?))
+        };
+        let (mut prompt, options) = match read() {
+            Ok(read) => read,
+            Err(error) => {
+                telemetry::refuse(span, &error, key, &mailbox);
+                return Err(error);
+            }
+        };
+        if let Some(span) = span {
+            host::give_span(&mut prompt, span);
+        }
         let turn = one_shot_on(prompt, options, runtime.clone());
         Ok(BridgeTurn::new(host::into_inner(turn), mailbox, runtime))
+    }
+
+    /// Returns the session once it is open.
+    pub(super) fn opened(&self) -> Option<&Session> {
+        self.slot.get().map(|session| &**session)
     }
 
     fn session(&self) -> Result<&Arc<Session>> {
@@ -250,10 +268,23 @@ impl BridgeSession {
     /// # Errors
     /// Returns the errors of [`Session::prompt`].
     pub fn prompt(&self, content: Content, mut options: Map<String, Value>) -> Result<BridgeTurn> {
-        let check = output::take_check(&mut options)?;
-        let mut prompt = prompt_options(content, options, self.naming)?;
-        output::check_prompt(&mut prompt, check, self.key, &self.mailbox);
-        let session = self.session()?;
+        let span = telemetry::take_span(&mut options)?;
+        let read = || {
+            let check = output::take_check(&mut options)?;
+            let mut prompt = prompt_options(content, options, self.naming)?;
+            output::check_prompt(&mut prompt, check, self.key, &self.mailbox);
+            Ok((prompt, self.session()?))
+        };
+        let (mut prompt, session) = match read() {
+            Ok(read) => read,
+            Err(error) => {
+                telemetry::refuse(span, &error, self.key, &self.mailbox);
+                return Err(error);
+            }
+        };
+        if let Some(span) = span {
+            host::give_span(&mut prompt, span);
+        }
         let turn = session.prompt(prompt)?;
         Ok(BridgeTurn::new(host::into_inner(turn), Arc::clone(&self.mailbox), self.runtime.clone()))
     }
@@ -395,7 +426,7 @@ pub fn parse_options(json: &str) -> Result<Map<String, Value>> {
 }
 
 /// Reads the host's options, and adds handlers that call those of the host.
-fn prepare(
+pub(super) fn prepare(
     key: u64,
     mailbox: &Arc<Mailbox>,
     mut map: Map<String, Value>,
@@ -405,7 +436,11 @@ fn prepare(
     let tools = take_list(&mut map, "tools")?;
     let hooks = take_list(&mut map, "hooks")?;
     let check = output::take_check(&mut map)?;
+    let traced = telemetry::take(&mut map, naming)?;
     let mut options = session_options(map, naming)?;
+    if let Some(traced) = traced {
+        traced.apply(&mut options, key, mailbox);
+    }
     output::check_session(&mut options, check, key, mailbox);
     for (index, tool) in tools.into_iter().enumerate() {
         let spec = parse_tool(tool, naming)?;

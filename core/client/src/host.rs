@@ -4,29 +4,41 @@
 use std::time::Duration;
 
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
+pub use crate::batch::{Control as BatchControl, Jobs, read_journal, set_runner, take_batch_options};
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
-pub use crate::driver::served_turn;
 pub use crate::driver::shared::Shared;
 pub use crate::driver::turn_reader::TurnReader;
+pub use crate::driver::{served_span, served_turn};
 pub use crate::error::fields as error_fields;
 pub use crate::naming::Naming;
 pub use crate::options::{
-    HookSpec, ToolSpec, agent_options, check_names, close_timeout, for_session, kind_of, on_event_async, parse_hook,
-    parse_tool, prompt_options, session_options, too_deep, wrong_type,
+    HookSpec, ToolSpec, agent_options, check_names, close_timeout, for_session, kind_of, on_event_async, parse_content,
+    parse_hook, parse_tool, prompt_options, session_options, too_deep, wrong_type,
 };
 pub use crate::session::{LIVE, TurnInner, one_shot_on};
+pub use crate::telemetry::{GivenSpan, PostingHost, TelemetryHost};
+#[cfg(feature = "testing")]
+pub use crate::testing::cassette::open_cassette;
 
+use std::ffi::OsString;
 use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
 
 pub use kimi_agent_protocol::budget::parse_budget;
 pub use kimi_agent_protocol::output::{parse_output, parse_violations};
+use kimi_agent_protocol::telemetry::{SpanStart, TraceContext};
 
+use crate::batch::{self, Batch, BatchOptions, Job};
+use crate::messages::Content;
+use crate::telemetry::{SessionTelemetry, TelemetryOptions};
 use crate::{
-    Agent, ExternalTool, HandlerError, Hook, Output, OutputError, PromptOptions, Replay, Result, Session,
+    Agent, Error, ExternalTool, HandlerError, Hook, Output, OutputError, PromptOptions, Replay, Result, Session,
     SessionOptions, Turn,
 };
 
@@ -48,7 +60,7 @@ pub fn replay_channel(replay: &Replay) -> &Arc<EventChannel> {
 /// Checks the options of a prompt and returns its limits.
 ///
 /// # Errors
-/// [`Error::InvalidOption`](crate::Error::InvalidOption) names the option.
+/// [`Error::InvalidOption`] names the option.
 pub fn limits(prompt: &PromptOptions) -> Result<TurnLimits> {
     prompt.limits()
 }
@@ -56,6 +68,22 @@ pub fn limits(prompt: &PromptOptions) -> Result<TurnLimits> {
 /// Closes an agent in the background.
 pub fn begin_close(agent: &Agent) {
     agent.begin_close();
+}
+
+/// Returns the program of the agent that the options name, with its first arguments.
+///
+/// # Errors
+/// [`Error::Spawn`] if the program does not exist.
+pub fn program(options: &SessionOptions) -> Result<(PathBuf, Vec<OsString>)> {
+    options.program()
+}
+
+/// Returns options with values that a recording has: in snake case, with durations in seconds.
+///
+/// # Errors
+/// [`Error::InvalidOption`] for a value that is not what its option expects.
+pub fn recorded_options(values: Map<String, Value>) -> Result<SessionOptions> {
+    Ok(SessionOptions { language: SessionOptions::default().language, ..session_options(values, Naming::Snake)? })
 }
 
 /// Returns the session ID that the options name.
@@ -66,7 +94,7 @@ pub fn session_id(options: &SessionOptions) -> Option<&str> {
 /// Makes options of a session that continues the conversation of another.
 ///
 /// # Errors
-/// [`Error::InvalidOption`](crate::Error::InvalidOption) if the options name another session.
+/// [`Error::InvalidOption`] if the options name another session.
 pub fn resuming(options: SessionOptions, id: String) -> Result<SessionOptions> {
     options.resuming(id)
 }
@@ -74,7 +102,7 @@ pub fn resuming(options: SessionOptions, id: String) -> Result<SessionOptions> {
 /// Makes options of a session that begins with a copy of the conversation of another.
 ///
 /// # Errors
-/// [`Error::InvalidOption`](crate::Error::InvalidOption) if the options name another session.
+/// [`Error::InvalidOption`] if the options name another session.
 pub fn forking(options: SessionOptions, id: String) -> Result<SessionOptions> {
     options.forking(id)
 }
@@ -95,6 +123,31 @@ pub async fn start_as(options: Box<SessionOptions>, name: String) -> Result<Sess
     options.start_as(name).await
 }
 
+/// Reads a job with the names and units of the host. A job with a mistake fails when it is its turn.
+pub fn parse_job(job: Value, naming: Naming) -> Job {
+    Job::from_json_named(job, naming)
+}
+
+/// Reads a job in which the binding has found this mistake. It fails with the error when it is its turn.
+pub fn failing_job(job: Value, naming: Naming, problem: Error) -> Job {
+    Job::from_json_named(job, naming).failing(problem)
+}
+
+/// Makes a job that fails with this error, in place of one that cannot be read.
+pub fn unreadable_job(problem: Error) -> Job {
+    Job::unreadable(problem)
+}
+
+/// Starts a batch on this runtime.
+pub fn start_batch(jobs: Pin<Box<dyn Jobs + Send>>, options: BatchOptions, runtime: Handle) -> Batch {
+    batch::start(jobs, options, Some(runtime))
+}
+
+/// Returns the part of a batch that cancels it.
+pub fn batch_control(batch: &Batch) -> Arc<BatchControl> {
+    batch.control()
+}
+
 /// Sets the timeout of a tool, if the host has one.
 pub fn set_tool_timeout(tool: &mut ExternalTool, timeout: Option<Duration>) {
     tool.timeout = timeout;
@@ -103,7 +156,7 @@ pub fn set_tool_timeout(tool: &mut ExternalTool, timeout: Option<Duration>) {
 /// Sets the `output` of a prompt, as JSON.
 ///
 /// # Errors
-/// [`Error::InvalidOption`](crate::Error::InvalidOption) for a wrong value.
+/// [`Error::InvalidOption`] for a wrong value.
 pub fn with_output(mut prompt: PromptOptions, output: Value, naming: Naming) -> Result<PromptOptions> {
     let read = prompt_options("".into(), [("output".to_owned(), output)].into_iter().collect(), naming)?;
     prompt.output = read.output;
@@ -140,4 +193,33 @@ where
 pub fn set_hook_limits(hook: &mut Hook, matcher: Option<String>, timeout: Option<Duration>) {
     hook.matcher = matcher;
     hook.timeout = timeout;
+}
+
+/// Makes the session report its spans and metrics to this host. `captures_content`: `None` if the environment decides.
+/// `context`: the context in which the session is opened.
+pub fn set_telemetry(
+    options: &mut SessionOptions,
+    host: Arc<dyn TelemetryHost>,
+    captures_content: Option<bool>,
+    context: TraceContext,
+) {
+    let telemetry = TelemetryOptions { host, captures_content, context: Some(context) };
+    options.telemetry = Some(Box::new(telemetry));
+}
+
+/// Sets the span of the turn that the prompt begins, which the host has started.
+pub fn give_span(prompt: &mut PromptOptions, span: GivenSpan) {
+    prompt.span = Some(span);
+}
+
+/// Returns the operation that starts the span of the session's next turn. `None` without telemetry. `has_output`: the prompt has
+/// an `output` of its own.
+pub fn start_of_turn(session: &Session, content: &Content, has_output: bool) -> Option<SpanStart> {
+    session.start_of_turn(content, has_output)
+}
+
+/// Returns the operation that starts the span of a turn with a session of its own. `None` without telemetry.
+pub fn start_of_one_shot(options: &SessionOptions, content: &Content, has_output: bool) -> Option<SpanStart> {
+    let telemetry = SessionTelemetry::of(options, None)?;
+    Some(telemetry.start(content, has_output || options.output.is_some()))
 }

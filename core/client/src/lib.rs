@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+pub mod batch;
 mod driver;
 mod handler;
 pub mod host;
@@ -17,6 +18,7 @@ mod output;
 mod recording;
 mod session;
 mod session_files;
+mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tools_server;
@@ -27,6 +29,7 @@ use kimi_agent_protocol::{
     answers, connection, dialect, endpoint, error, jsonrpc, messages, naming, secrets, turn_records,
 };
 
+pub use batch::run_batch;
 pub use handler::{AsJson, ExternalTool, Hook, IntoToolReturn};
 pub use kimi_agent_protocol::{
     Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities, ConfigChoice, ConfigOption, ConfigValue,
@@ -36,3 +39,5 @@ pub use kimi_agent_protocol::{
 pub use options::{AgentOptions, Dialect, Executable, PromptOptions, SessionOptions};
 pub use output::Output;
 pub use session::{Agent, Replay, Session, SessionState, Step, Steps, TextStream, Turn, prompt};
+#[cfg(feature = "otel")]
+pub use telemetry::Telemetry;

@@ -5,21 +5,34 @@ use std::path::{Path, PathBuf};
 
 use kimi_agent_protocol::recording::Recording;
 
-use super::{Failure, page, summary, write_out};
+use super::{Failure, atif, page, summary, write_out};
 
-/// Writes the page, or a summary, of these recordings.
-pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, json: bool) -> Result<(), Failure> {
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Page,
+    Summary,
+    Trajectory,
+}
+
+/// Writes the page, a summary, or the trajectories of these recordings.
+pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Result<(), Failure> {
     let recordings = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    let text = if json {
-        format!("{:#}\n", summary::of(&recordings))
-    } else {
-        let missing =
-            || Failure::Because("this build has no inspector: run `make inspector`, and build it again".to_owned());
-        page::filled(&recordings).ok_or_else(missing)?
+    let text = match form {
+        Form::Summary => format!("{:#}\n", summary::of(&recordings)),
+        Form::Trajectory => trajectories(&recordings)?,
+        Form::Page => page::filled(page::PAGE, &recordings).ok_or_else(|| {
+            Failure::Because("this build has no inspector: run `make inspector`, and build it again".to_owned())
+        })?,
     };
-    let beside = || paths.first().map(|path| path.with_extension("html")).filter(|_| !json);
+    let beside = || paths.first().map(|path| path.with_extension("html")).filter(|_| form == Form::Page);
     match output.or_else(beside) {
         Some(path) if path.as_os_str() != "-" => {
+            if paths.iter().any(|recording| is_same(recording, &path)) {
+                let path = path.display();
+                let reason = format!("{path} is a recording, which the output would replace: set another `--output`");
+                return Err(Failure::Because(reason));
+            }
             let failed = |error| Failure::Because(format!("{} cannot be written: {error}", path.display()));
             fs::write(&path, text).map_err(failed)?;
             write_out(format!("{}\n", path.display()).as_bytes())
@@ -28,7 +41,26 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, json: bool) -> Res
     }
 }
 
-fn read(path: &Path) -> Result<(String, Recording), Failure> {
+/// Returns the trajectory of one recording, or a line for each of several.
+fn trajectories(recordings: &[(String, Recording)]) -> Result<String, Failure> {
+    let one = |(name, recording): &(String, Recording)| {
+        atif::of(name, recording)
+            .ok_or_else(|| Failure::Because(format!("{name}: it has no turn, so it cannot become a trajectory")))
+    };
+    let trajectories = recordings.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    Ok(match &*trajectories {
+        [one] => format!("{one:#}\n"),
+        several => several.iter().map(|one| format!("{one}\n")).collect(),
+    })
+}
+
+/// Returns whether two paths name the same file.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Reads a recording. Returns it with the name of its file.
+pub(crate) fn read(path: &Path) -> Result<(String, Recording), Failure> {
     let failed = |reason: String| Failure::Because(format!("{}: {reason}", path.display()));
     let text = fs::read(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
     let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| failed(error.to_string()))?;

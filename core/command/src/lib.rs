@@ -3,34 +3,81 @@
 #![deny(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+mod atif;
+mod batch;
+mod console;
+mod doctor;
+mod exit;
+mod failure;
+mod help;
 mod inspect;
+mod interrupts;
 mod page;
+mod run;
+mod session_arguments;
+mod spelling;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod verify;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::pin::Pin;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// The exit code of a command that failed.
-const FAILED: i32 = 1;
+use failure::Failure;
 
-/// Shows recordings of coding agents such as Kimi Code.
+/// Runs coding agents such as Kimi Code, checks them, and shows recordings of them.
 #[derive(Debug, Parser)]
-#[command(name = "kimi-agent", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "kimi-agent", version, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 the command succeeded, 1 it failed, 2 its arguments are wrong.";
-
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs one prompt with an agent.
+    ///
+    /// The text of the answer is printed as it comes. Tool calls, decisions and notes are on the standard error, in one
+    /// line each. An action that needs approval is decided by the policy, then by the person at the terminal. Without a
+    /// terminal it is rejected.
+    ///
+    /// Ctrl-C cancels the turn. A second Ctrl-C ends the agent immediately.
+    Run(Box<run::RunArguments>),
+    /// Runs many prompts, several at once.
+    ///
+    /// Each job is a prompt in a session of its own. Each result is written as a line of JSON when its job has ended. With
+    /// a journal, a batch that was interrupted can be started again, and runs only the jobs without a result.
+    ///
+    /// An action that needs approval is decided by the policy; without a rule for it, it is rejected.
+    ///
+    /// Ctrl-C cancels the running jobs, and writes their results. A second Ctrl-C ends the agents immediately.
+    Batch(Box<batch::BatchArguments>),
+    /// Makes the report of a batch: a page of HTML.
+    ///
+    /// It reads the journal that the option `journal` of a batch wrote, in any language, or `kimi-agent batch --journal`. The
+    /// batch may still run. The page has no scripts, and links to a page of the inspector for each recording.
+    Report(batch::ReportArguments),
+    /// Shows which agents are installed, and what works with them.
+    ///
+    /// Each agent is started and opens a session in a temporary directory. Nothing is sent to a model, so this costs no
+    /// tokens. Keys are not shown.
+    Doctor(doctor::DoctorArguments),
+    /// Checks whether an agent still behaves as recorded.
+    ///
+    /// The agent gets the recorded prompts. Its requests for approval, its questions and its calls of external tools
+    /// are answered as in the recording. Then the status, the tool calls, the requests and the kinds of events of each turn
+    /// are compared. Models vary, so the texts are compared only with --text.
+    ///
+    /// The agent is that of the recording, unless --executable names another one. It works in the current directory,
+    /// unless --work-dir names another one, and it can change files there.
+    Verify(Box<verify::VerifyArguments>),
     /// Makes a page of HTML that shows recordings.
     ///
     /// The page is one file. It needs no server and no network, and opens in every browser. With several recordings it
@@ -47,6 +94,11 @@ enum Command {
         /// Writes a summary as JSON instead, by default to the standard output.
         #[arg(long)]
         json: bool,
+        /// Writes the trajectory in the format ATIF 1.8 of Harbor instead, by default to the standard output.
+        ///
+        /// One recording is one trajectory. With several recordings, each trajectory is one line.
+        #[arg(long, conflicts_with = "json")]
+        atif: bool,
     },
     /// Writes the completions for a shell.
     ///
@@ -57,56 +109,72 @@ enum Command {
     },
 }
 
-/// Runs the command with these arguments, of which the first is the name of the program. Returns the exit code: 0 if it
-/// succeeded, 1 if it failed, 2 for wrong arguments.
+/// Runs the command with these arguments, of which the first is the name of the program. Returns the exit code, for
+/// example 0 if it succeeded, 1 if it failed, 2 for wrong arguments.
 ///
 /// # Examples
 /// ```
 /// assert_eq!(kimi_agent_command::main(["kimi-agent", "inspect", "/no/such/run.jsonl"]), 1);
 /// ```
 pub fn main(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> i32 {
-    let command = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments.command,
-        Err(error) => {
-            // A closed output is no reason to fail.
+    let parsed = help::command().try_get_matches_from(arguments);
+    let outcome = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => run(arguments.command),
+        Err(error) if error.use_stderr() => {
+            // A closed standard error cannot show the error, and the exit code stays.
             error.print().ok();
             return error.exit_code();
         }
+        Err(page) => write_out(page.render().to_string().as_bytes()).map(|()| exit::SUCCEEDED),
     };
-    match run(command) {
-        Ok(()) => 0,
-        Err(Failure::Closed) => 0,
-        Err(Failure::Because(reason)) => {
-            writeln!(io::stderr(), "kimi-agent: {reason}").ok();
-            FAILED
-        }
+    let (code, reason) = match outcome {
+        Ok(code) => (code, None),
+        Err(failure) => (failure.exit_code(), failure.reason()),
+    };
+    if let Some(reason) = reason {
+        writeln!(io::stderr(), "kimi-agent: {reason}").ok();
     }
+    code
 }
 
-/// Why a command ended early.
-#[derive(Debug)]
-enum Failure {
-    /// The reader of the output needs no more, as `head` does.
-    Closed,
-    Because(String),
-}
-
-fn run(command: Command) -> Result<(), Failure> {
+fn run(command: Command) -> Result<i32, Failure> {
     match command {
-        Command::Inspect { recordings, output, json } => inspect::run(&recordings, output, json),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "kimi-agent", &mut script);
-            write_out(&script)
+        Command::Run(arguments) => waited(Box::pin(run::run(*arguments))),
+        Command::Batch(arguments) => waited(Box::pin(batch::run(*arguments))),
+        Command::Report(arguments) => batch::report(arguments).map(|()| exit::SUCCEEDED),
+        Command::Verify(arguments) => waited(Box::pin(verify::run(*arguments))),
+        Command::Doctor(arguments) => waited(Box::pin(doctor::run(arguments))),
+        Command::Inspect { recordings, output, json, atif } => {
+            let form = match (json, atif) {
+                (true, _) => inspect::Form::Summary,
+                (_, true) => inspect::Form::Trajectory,
+                _ => inspect::Form::Page,
+            };
+            inspect::run(&recordings, output, form).map(|()| exit::SUCCEEDED)
         }
+        Command::Completions { shell } => write_out(&completions(shell)).map(|()| exit::SUCCEEDED),
     }
+}
+
+/// Returns the completions for a shell.
+fn completions(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "kimi-agent", &mut script);
+    script
+}
+
+/// Runs a command that needs a runtime. On one thread, what happens after an event is shown after the event.
+fn waited(command: Pin<Box<dyn Future<Output = Result<i32, Failure>>>>) -> Result<i32, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Because(format!("the runtime cannot be started: {error}")))?;
+    let outcome = runtime.block_on(command);
+    // A thread may still wait for the system.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Writes to the standard output.
 fn write_out(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::Closed,
-        _ => Failure::Because(format!("the standard output cannot be written: {error}")),
-    })
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| Failure::unwritten(&error))
 }

@@ -3,14 +3,15 @@
 use kimi_agent_protocol::recording::{Entry, Recording};
 use serde_json::{Value, json};
 
-const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/inspector.html"));
+/// The page of this build; empty if it was built without the inspector.
+pub(crate) const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/inspector.html"));
 const PLACE: &str = r#"<script type="application/json" id="kimi-agent-recordings">"#;
 /// The version of the recordings in the page.
 const VERSION: u32 = 1;
 
-/// Returns the page with these recordings, by their names. `None` if this build has a page without a place for them.
-pub(crate) fn filled(recordings: &[(String, Recording)]) -> Option<String> {
-    let (before, after) = PAGE.split_once(PLACE)?;
+/// Returns a page with these recordings, by their names. `None` if it has no place for them.
+pub(crate) fn filled(page: &str, recordings: &[(String, Recording)]) -> Option<String> {
+    let (before, after) = page.split_once(PLACE)?;
     let model = json!({
         "inspector": VERSION,
         "recordings": recordings.iter().map(|(name, recording)| described(name, recording)).collect::<Vec<_>>(),

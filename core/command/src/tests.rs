@@ -1,6 +1,7 @@
 use std::fs;
 
 use clap::CommandFactory;
+use kimi_agent_protocol::recording::Recording;
 use serde_json::Value;
 
 use super::*;
@@ -36,14 +37,46 @@ fn arguments_are_consistent() {
 }
 
 #[test]
+fn completions_have_commands() {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let script = String::from_utf8(completions(shell)).unwrap();
+        for word in ["run", "batch", "report", "doctor", "verify", "inspect", "output-schema", "work-dir", "atif"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn reference_lists_options() {
+    let reference = include_str!("../../../docs/reference/command.md");
+    for command in Arguments::command().get_subcommands() {
+        let name = command.get_name();
+        assert!(reference.contains(&format!("## `kimi-agent {name}")), "{name}");
+        for option in command.get_arguments().filter_map(|option| option.get_long()) {
+            let is_listed =
+                reference.lines().any(|line| line.starts_with("| `") && line.contains(&format!("`--{option}")));
+            assert!(is_listed, "{name} --{option}");
+        }
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for name in ["run", "batch", "report", "doctor", "verify", "inspect"] {
+        let mut command = help::command();
+        let page = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+        assert!(page.contains(&format!("Examples:\n  kimi-agent {name}")) && page.contains("Exit code"), "{page}");
+    }
+}
+
+#[test]
 fn page_has_recording() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("run.jsonl");
-    fs::write(&file, RECORDING).unwrap();
-    assert_eq!(ran(&["inspect", file.to_str().unwrap()]), 0);
-    let page = fs::read_to_string(folder.path().join("run.html")).unwrap();
+    let recording = Recording::read(RECORDING).unwrap();
+    let empty = r#"<title>x</title><script type="application/json" id="kimi-agent-recordings"></script><p>end</p>"#;
+    let page = page::filled(empty, &[("run.jsonl".to_owned(), recording)]).unwrap();
     let (_, rest) = page.split_once(r#"id="kimi-agent-recordings">"#).unwrap();
-    let (model, _) = rest.split_once("</script>").unwrap();
+    let (model, end) = rest.split_once("</script>").unwrap();
+    assert_eq!(end, "<p>end</p>");
     let model: Value = serde_json::from_str(model).unwrap();
     let recording = &model["recordings"][0];
     assert_eq!((&model["inspector"], &recording["name"]), (&1.into(), &"run.jsonl".into()));
@@ -51,6 +84,23 @@ fn page_has_recording() {
     let event = entries.iter().find_map(|entry| entry["events"].get(0)).unwrap();
     assert_eq!((&event["turn"], &event["event"]["type"]), (&1.into(), &"ContentPart".into()));
     assert_eq!(event["event"]["payload"]["text"], "</script><script>alert(1)</script>");
+}
+
+#[test]
+fn page_without_place_is_refused() {
+    assert_eq!(page::filled("", &[]), None);
+}
+
+#[test]
+fn recording_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.html");
+    fs::write(&file, RECORDING).unwrap();
+    let path = file.to_str().unwrap();
+    assert_eq!(ran(&["inspect", path, "--json", "-o", path]), 1);
+    let other = folder.path().join(".").join("run.html");
+    assert_eq!(ran(&["inspect", path, "--json", "-o", other.to_str().unwrap()]), 1);
+    assert_eq!(fs::read_to_string(&file).unwrap(), RECORDING);
 }
 
 #[test]

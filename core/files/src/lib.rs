@@ -8,25 +8,25 @@
 #![deny(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+mod ownership;
 mod removal;
+mod sweep;
 
+use ownership::{is_ours, is_safe, user};
 use removal::remove_tree;
+pub use sweep::{is_sweep_due, sweep};
 
 /// The prefix of the names of all these folders.
 const PREFIX: &str = "kimi-agent-";
 const LOCK: &str = "lock";
 /// How often the creation of a folder is retried. A concurrent sweep rarely deletes a new folder.
 const ATTEMPTS: usize = 10;
-/// The shortest time between two sweeps.
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// The limit of entries of a private folder that are deleted immediately. If the agent has added more, a thread deletes
 /// the folder, so that neither the other sessions nor the start of agents have to wait.
 const REMOVED_AT_ONCE: usize = 64;
@@ -51,10 +51,28 @@ pub fn temp_dir() -> PathBuf {
     std::path::absolute(&dir).unwrap_or(dir)
 }
 
+/// Returns the folders that a recording does not name, with the names of their placeholders: the working directory, and
+/// those for the user's own files and for temporary files.
+pub fn known_folders(work_dir: &Path) -> Vec<(&'static str, PathBuf)> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let others = home.map(|home| ("home", home)).into_iter().chain([("temp", temp_dir())]);
+    std::iter::once(("work_dir", work_dir.to_owned())).chain(others).collect()
+}
+
+/// Returns a path as it is given, and as the system spells it without links if that differs.
+pub fn spellings(path: &Path) -> Vec<String> {
+    let given = path.to_string_lossy().into_owned();
+    let real = std::fs::canonicalize(path).ok().map(|real| real.to_string_lossy().into_owned());
+    // Windows begins such a path with a mark that programs do not show.
+    let real = real.map(|real| real.strip_prefix(r"\\?\").map_or_else(|| real.clone(), str::to_owned));
+    let real = real.filter(|real| *real != given);
+    std::iter::once(given).chain(real).collect()
+}
+
 /// A private folder. Dropping it deletes it.
 #[derive(Debug)]
 pub struct PrivateDir {
-    /// The process that made it. A forked child must not delete its parent's folder.
+    /// The process that made it. A forked child must not delete its parent's folder. 0: the folder is kept.
     owner: u32,
     /// Held while the folder is in use.
     lock: Option<File>,
@@ -159,6 +177,30 @@ impl PrivateDir {
     }
 }
 
+impl PrivateDir {
+    /// Deletes the folder with everything in it, and waits for that. A dropped folder with many entries is deleted in the
+    /// background.
+    pub fn delete(mut self) {
+        if !self.is_own() {
+            return;
+        }
+        if let Err(error) = remove_tree(self.dir.path(), &mut self.lock, usize::MAX)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %self.path().display(), %error, "a private folder can't be removed");
+        }
+        // Dropping it removes the rest: the common folder, if this was the last.
+    }
+
+    /// Keeps the folder: neither this process nor a sweep deletes it, unless it is empty. Returns its path.
+    pub fn keep(mut self) -> PathBuf {
+        remove_lock(self.dir.path(), &mut self.lock);
+        let path = self.dir.path().to_owned();
+        self.owner = 0;
+        path
+    }
+}
+
 impl Drop for PrivateDir {
     fn drop(&mut self) {
         if !self.is_own() {
@@ -260,380 +302,5 @@ fn create(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Returns whether a sweep is due. The caller then has to sweep.
-pub fn is_sweep_due() -> bool {
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if last.is_some_and(|last| last.elapsed() < SWEEP_EVERY) {
-        return false;
-    }
-    *last = Some(Instant::now());
-    true
-}
-
-/// Deletes the folders of processes that were killed.
-pub fn sweep() {
-    sweep_in(&temp_dir());
-}
-
-fn sweep_in(parent: &Path) {
-    if !is_safe(parent) {
-        return;
-    }
-    let common = common_in(parent);
-    match std::fs::symlink_metadata(&common) {
-        Ok(metadata) if is_ours(&metadata) => {
-            sweep_folder(&common, Some(&common));
-            remove_if_empty(&common);
-        }
-        // No folder is in use, and none was left behind.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        _ => sweep_folder(parent, None),
-    }
-}
-
-fn sweep_folder(folder: &Path, common: Option<&Path>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            continue;
-        }
-        let path = entry.path();
-        // Neither targets of links, nor folders of other users.
-        let ours = std::fs::symlink_metadata(&path).is_ok_and(|metadata| is_ours(&metadata));
-        // Held during the deletion: a process that has just made the folder and has not locked it yet must notice the
-        // deletion.
-        if let Some(lock) = Some(&path).filter(|_| ours).and_then(|path| left_behind(path)) {
-            tracing::info!(path = %path.display(), "private files of a killed process deleted");
-            remove(path, Some(lock), common.map(Path::to_owned));
-        }
-    }
-}
-
-/// Returns whether others cannot replace an entry between a check and an action: `/tmp` is sticky.
-#[cfg(unix)]
-fn is_safe(parent: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-
-    std::fs::metadata(parent).is_ok_and(|metadata| metadata.mode() & 0o022 == 0 || metadata.mode() & 0o1000 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_safe(_parent: &Path) -> bool {
-    true
-}
-
-#[cfg(unix)]
-fn is_ours(metadata: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-
-    metadata.is_dir() && metadata.uid() == user() && metadata.mode() & 0o077 == 0
-}
-
-#[cfg(unix)]
-fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// The folder for temporary files belongs to the user there.
-#[cfg(not(unix))]
-fn user() -> &'static str {
-    "private"
-}
-
-#[cfg(not(unix))]
-fn is_ours(metadata: &Metadata) -> bool {
-    metadata.is_dir()
-}
-
-/// Takes the lock of a folder, if no process holds it.
-fn left_behind(path: &Path) -> Option<File> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    // An agent can create anything under that name: a pipe would block the opening until a reader comes, and a link
-    // could lead to a device.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOFOLLOW);
-    match options.open(path.join(LOCK)) {
-        Ok(lock) => {
-            (lock.metadata().is_ok_and(|metadata| metadata.is_file()) && lock.try_lock().is_ok()).then_some(lock)
-        }
-        Err(error) => {
-            if error.kind() == io::ErrorKind::NotFound {
-                // Another process is about to lock it, or was killed before. Only an empty folder can be deleted in
-                // this way.
-                remove_if_empty(path);
-            }
-            None
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(parent: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(parent).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    /// Makes the remains of a killed process: all files, and no lock.
-    fn abandon(mut dir: PrivateDir) -> PathBuf {
-        dir.lock = None;
-        dir.owner = 0;
-        dir.path().to_owned()
-    }
-
-    #[test]
-    fn sweep_keeps_used_folders_and_removes_others() {
-        let parent = TempDir::new().unwrap();
-        let mut used = PrivateDir::new_in(parent.path()).unwrap();
-        let file = used.write("config.json", b"secret").unwrap();
-        let mut left = PrivateDir::new_in(parent.path()).unwrap();
-        left.write("config.json", b"secret").unwrap();
-        let left = abandon(left);
-        assert!(left.join("config.json").exists());
-        sweep_in(parent.path());
-        assert!(!left.exists());
-        assert_eq!(std::fs::read(&file).unwrap(), b"secret");
-        drop(used);
-        assert_eq!(names(parent.path()), [""; 0]);
-    }
-
-    #[test]
-    fn sweep_touches_nothing_else() {
-        let parent = TempDir::new().unwrap();
-        let common = common_in(parent.path());
-        assert!(make_common(&common).unwrap());
-        for folder in [parent.path(), &common] {
-            let other = folder.join("other");
-            std::fs::create_dir(&other).unwrap();
-            std::fs::write(other.join(LOCK), "").unwrap();
-            // By its name it could be one, but it has no lock, and is not empty.
-            let similar = folder.join("kimi-agent-notes");
-            std::fs::create_dir(&similar).unwrap();
-            std::fs::write(similar.join("notes.txt"), "").unwrap();
-            std::fs::write(folder.join("kimi-agent-file"), "").unwrap();
-            #[cfg(unix)]
-            {
-                use std::os::unix::fs::{PermissionsExt, symlink};
-                symlink(&other, folder.join("kimi-agent-link")).unwrap();
-                let open = folder.join("kimi-agent-open");
-                std::fs::create_dir(&open).unwrap();
-                std::fs::write(open.join(LOCK), "").unwrap();
-                std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
-            }
-        }
-        let all = || [names(parent.path()), names(&common)];
-        let before = all();
-        sweep_in(parent.path());
-        // As it is where the common folder is not ours.
-        sweep_folder(parent.path(), None);
-        assert_eq!(all(), before);
-        for folder in [parent.path(), &common] {
-            assert!(folder.join("other").join(LOCK).exists() && folder.join("kimi-agent-notes/notes.txt").exists());
-        }
-    }
-
-    /// The common folder is used only if nobody else can look into it or take its place.
-    #[test]
-    fn foreign_common_folder_is_not_used() {
-        type Take = fn(&Path, &Path);
-        let ways: &[Take] = &[
-            |common, _| std::fs::write(common, "").unwrap(),
-            #[cfg(unix)]
-            |common, elsewhere| std::os::unix::fs::symlink(elsewhere, common).unwrap(),
-            #[cfg(unix)]
-            |common, elsewhere| std::os::unix::fs::symlink(elsewhere.join("missing"), common).unwrap(),
-            #[cfg(unix)]
-            |common, _| {
-                std::fs::create_dir(common).unwrap();
-                let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-                std::fs::set_permissions(common, open).unwrap();
-            },
-        ];
-        for take in ways {
-            let (parent, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-            let common = common_in(parent.path());
-            take(&common, elsewhere.path());
-            let taken = names(parent.path());
-            let left = abandon(PrivateDir::new_in(parent.path()).unwrap());
-            assert_eq!(left.parent(), Some(parent.path()));
-            let mut used = PrivateDir::new_in(parent.path()).unwrap();
-            let file = used.write("config.json", b"secret").unwrap();
-            sweep_in(parent.path());
-            assert!(!left.exists() && file.exists());
-            drop(used);
-            assert_eq!((names(parent.path()), names(elsewhere.path())), (taken, vec![]));
-        }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn private_files_are_readable_by_user_only() {
-        use std::os::unix::fs::MetadataExt;
-
-        let parent = TempDir::new().unwrap();
-        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
-        let file = dir.write("config.json", b"secret").unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
-        assert_eq!((mode(dir.path()), mode(&file), mode(&dir.path().join(LOCK))), (0o700, 0o600, 0o600));
-        assert_eq!((dir.path().parent(), mode(&common_in(parent.path()))), (Some(&*common_in(parent.path())), 0o700));
-        // A name that is there already is not written to, be it a link that somebody put there.
-        assert_eq!(dir.write("config.json", b"more").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-    }
-
-    /// In a folder where others may swap what is in it for something else, a sweep could be led astray.
-    #[cfg(unix)]
-    #[test]
-    fn folder_writable_by_others_is_not_swept() {
-        use std::os::unix::fs::PermissionsExt;
-
-        let parent = TempDir::new().unwrap();
-        let left = abandon(PrivateDir::new_in(parent.path()).unwrap());
-        let allow = |mode| std::fs::set_permissions(parent.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-        for mode in [0o777, 0o770, 0o702] {
-            allow(mode);
-            sweep_in(parent.path());
-            assert!(left.exists(), "{mode:o}");
-        }
-        allow(0o1777);
-        sweep_in(parent.path());
-        assert!(!left.exists());
-    }
-
-    /// A file or link that already has the folder's name is neither followed nor used.
-    #[cfg(unix)]
-    #[test]
-    fn links_are_not_followed() {
-        use std::os::unix::fs::symlink;
-
-        let parent = TempDir::new().unwrap();
-        let victim = parent.path().join("victim");
-        std::fs::create_dir(&victim).unwrap();
-        std::fs::write(victim.join("precious"), "kept").unwrap();
-        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
-        symlink(victim.join("precious"), dir.path().join("config.json")).unwrap();
-        assert_eq!(dir.write("config.json", b"secret").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        symlink(&victim, dir.path().join("folder")).unwrap();
-        drop(dir);
-        // The same where it is swept away.
-        let dir = PrivateDir::new_in(parent.path()).unwrap();
-        symlink(&victim, dir.path().join("folder")).unwrap();
-        symlink(victim.join("precious"), dir.path().join("file")).unwrap();
-        let left = abandon(dir);
-        assert!(left.join("file").exists());
-        sweep_in(parent.path());
-        assert!(!left.exists());
-        assert_eq!(names(parent.path()), ["victim"]);
-        assert_eq!(std::fs::read_to_string(victim.join("precious")).unwrap(), "kept");
-    }
-
-    /// A lock that is a pipe must not make the sweep wait for a reader, and a link must not be opened.
-    #[cfg(unix)]
-    #[test]
-    fn lock_of_other_type_is_kept() {
-        use std::os::unix::fs::{DirBuilderExt, symlink};
-
-        let parent = TempDir::new().unwrap();
-        let common = common_in(parent.path());
-        assert!(make_common(&common).unwrap());
-        for name in ["pipe", "read", "link", "socket"] {
-            std::fs::DirBuilder::new().mode(0o700).create(common.join(format!("{PREFIX}{name}"))).unwrap();
-        }
-        let lock = |name| common.join(format!("{PREFIX}{name}")).join(LOCK);
-        let made = std::process::Command::new("mkfifo").args([lock("pipe"), lock("read")]).status().unwrap();
-        assert!(made.success());
-        let _reader = OpenOptions::new().read(true).write(true).open(lock("read")).unwrap();
-        std::fs::write(parent.path().join("target"), "").unwrap();
-        symlink(parent.path().join("target"), lock("link")).unwrap();
-        let _socket = std::os::unix::net::UnixListener::bind(lock("socket")).unwrap();
-        let before = names(&common);
-        sweep_in(parent.path());
-        assert_eq!(names(&common), before);
-    }
-
-    /// A folder that cannot be written to is not left behind, nor is the common one.
-    #[cfg(unix)]
-    #[test]
-    fn unusable_folder_is_removed() {
-        let parent = TempDir::new().unwrap();
-        let missing = parent.path().join("missing");
-        assert_eq!(PrivateDir::new_in(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);
-        // The name of a private folder is too long for a path here, and that of the common one is not.
-        let limit = 4096 - common_in(Path::new("")).as_os_str().len() - 8;
-        let mut deep = parent.path().to_owned();
-        while deep.as_os_str().len() + 202 < limit {
-            deep.push("d".repeat(200));
-            std::fs::create_dir(&deep).unwrap();
-        }
-        deep.push("d".repeat(limit - deep.as_os_str().len() - 1));
-        std::fs::create_dir(&deep).unwrap();
-        assert!(PrivateDir::new_in(&deep).is_err());
-        assert_eq!(names(&deep), [""; 0]);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn deep_folder_is_removed_in_background() {
-        let parent = TempDir::new().unwrap();
-        for sweeps in [false, true] {
-            let dir = PrivateDir::new_in(parent.path()).unwrap();
-            std::fs::create_dir_all(dir.path().join(["d"; 500].join("/"))).unwrap();
-            let common = dir.common.clone().unwrap();
-            if sweeps {
-                abandon(dir);
-                sweep_in(parent.path());
-            } else {
-                drop(dir);
-            }
-            let since = Instant::now();
-            while common.exists() {
-                assert!(since.elapsed() < Duration::from_secs(60), "{:?}", names(&common));
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    /// If the agent puts a link in the place of its private folder, the files of those names behind the link stay.
-    #[cfg(unix)]
-    #[test]
-    fn link_replacing_private_folder_is_not_followed() {
-        let parent = TempDir::new().unwrap();
-        let victim = parent.path().join("victim");
-        std::fs::create_dir(&victim).unwrap();
-        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
-        dir.write("config.json", b"secret").unwrap();
-        std::fs::write(victim.join("config.json"), "kept").unwrap();
-        std::fs::rename(dir.path(), parent.path().join("away")).unwrap();
-        std::os::unix::fs::symlink(&victim, dir.path()).unwrap();
-        drop(dir);
-        assert_eq!(names(&victim), ["config.json"]);
-        assert_eq!(names(parent.path()), ["away", "victim"]);
-    }
-
-    #[test]
-    fn folders_can_be_made_and_swept_concurrently() {
-        let parent = TempDir::new().unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for n in 0..50 {
-                        let mut dir = PrivateDir::new_in(parent.path()).unwrap();
-                        let file = dir.write("config.json", b"secret").unwrap();
-                        sweep_in(parent.path());
-                        assert!(file.exists(), "a folder in use was swept away");
-                        if n % 3 == 0 {
-                            abandon(dir);
-                        }
-                    }
-                });
-            }
-        });
-        sweep_in(parent.path());
-        assert_eq!(names(parent.path()), [""; 0]);
-    }
-}
+mod tests;

@@ -38,6 +38,12 @@ pub mod agent {
         Client, Connection, Failure, HookSubscription, Incoming, OfferedTool, Outcome, Profile, Server,
     };
 }
+/// Many prompts, each in a session of its own: limits, retries, a journal and workspaces. [`run_batch`] runs them.
+pub mod batch {
+    pub use kimi_agent_client::batch::{
+        Batch, BatchOptions, Job, JobResult, JobStatus, Progress, Retry, Workspace, run_batch, run_batch_stream,
+    };
+}
 #[cfg(feature = "testing")]
 #[doc(inline)]
 pub use kimi_agent_client::testing;
@@ -49,9 +55,11 @@ pub mod wire {
     pub use kimi_agent_protocol::messages::{Added, Event, Extra, Json};
 }
 
+#[cfg(feature = "otel")]
+pub use kimi_agent_client::Telemetry;
 pub use kimi_agent_client::{
     Agent, AgentOptions, AsJson, Dialect, Executable, ExternalTool, Hook, IntoToolReturn, Output, PromptOptions,
-    Replay, Session, SessionOptions, SessionState, Step, Steps, TextStream, Turn, prompt,
+    Replay, Session, SessionOptions, SessionState, Step, Steps, TextStream, Turn, prompt, run_batch,
 };
 pub use kimi_agent_policy::{Decision, Policy, PolicyError, PolicyVerdict};
 pub use kimi_agent_protocol::{

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures_core::Stream;
-use kimi_agent::testing::{ReplayedAgent, ScriptedAgent, replayed_agent, scripted_agent};
+use kimi_agent::testing::{Cassette, CassetteMode, ReplayedAgent, ScriptedAgent, replayed_agent, scripted_agent};
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
@@ -36,6 +36,16 @@ names! {
         "testing.scripted_agent" => { let agent: ScriptedAgent = scripted_agent("[]"); SessionOptions::new().executable(&agent) };
         "testing.replayed_agent" => { let agent: ReplayedAgent = replayed_agent(""); SessionOptions::new().executable(&agent) };
         "testing.ReplayedAgent.verify" => replayed_agent("").verify();
+        "testing.ReplayedAgent.stub" => replayed_agent("").stub();
+        "testing.Cassette" => { let cassette: Cassette = Cassette::new("a"); cassette };
+        "testing.Cassette.executable" => Cassette::new("a").executable("kimi");
+        "testing.Cassette.mode" => Cassette::new("a").mode(CassetteMode::All);
+        "testing.Cassette.verify" => Cassette::new("a").verify(false);
+        "testing.Cassette.is_recording" => Cassette::new("a").mode(CassetteMode::Rewrite).is_recording()?;
+        "testing.CassetteMode" => [CassetteMode::Once, CassetteMode::None].len();
+        "testing.CassetteMode.as_str" => CassetteMode::Once.as_str().len();
+        "testing.Cassette.path" => Cassette::new("a").path().is_absolute();
+        "testing.Cassette.options" => Cassette::new("").mode(CassetteMode::None).options().is_err();
     }
     agents(agent: &Agent) {
         "Agent.builder" => Agent::builder().open()?;

@@ -64,6 +64,11 @@ pub enum BudgetCounter {
 impl BudgetCounter {
     const ALL: [Self; 5] = [Self::Tokens, Self::OutputTokens, Self::Steps, Self::ToolCalls, Self::Seconds];
 
+    /// Returns the limit of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|counter| counter.as_str() == name)
+    }
+
     /// Returns the name of the limit: `tokens`, `output_tokens`, `steps`, `tool_calls`, `seconds`.
     ///
     /// # Examples

@@ -7,11 +7,14 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 pub mod answers;
+pub mod batch;
 pub mod budget;
 pub mod connection;
 pub mod dialect;
 pub mod endpoint;
 pub mod error;
+#[doc(hidden)]
+pub mod error_json;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -27,6 +30,7 @@ pub mod printable;
 pub mod recording;
 pub mod secrets;
 pub mod spelling;
+pub mod telemetry;
 pub mod texts;
 pub mod turn_records;
 

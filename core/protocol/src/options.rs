@@ -48,6 +48,8 @@ pub enum Kind {
     Budget,
     /// A JSON Schema, with a name, a description, a mode and a number of retries.
     Output,
+    /// A boolean, or providers of OpenTelemetry.
+    Telemetry,
     /// A JSON object.
     Object,
     /// A list of JSON objects.
@@ -94,6 +96,7 @@ impl Kind {
             Self::Duration => return format!("a number of {}", naming.unit().0),
             Self::Budget => "an object of limits",
             Self::Output => "an object with a `schema`",
+            Self::Telemetry => "a boolean or an object",
             Self::Object => "an object",
             Self::Objects => "a list of objects",
             Self::Texts => "a list of text",
@@ -528,12 +531,21 @@ pub const OPTIONS: &[OptionInfo] = &[
          `OutputInvalid`.",
     )
     .aliases(&["output_format", "output_schema", "output_type", "response_format"]),
+    session(
+        "telemetry",
+        Kind::Telemetry,
+        Fallback::False,
+        "Makes spans and metrics of OpenTelemetry for each turn, its steps and its tool calls. Handlers run in these spans, and the agent \
+         gets the context of the trace. Prompts, answers, arguments and results are left out, unless the program asks for them.",
+    )
+    .aliases(&["observability", "opentelemetry", "otel", "tracing"]),
     program(
         "record",
         Kind::Recording,
         Fallback::Words("`$KIMI_AGENT_RECORD`, else no recording"),
         "The file into which each message, decision and call of the session is written, without secrets. A file of this name is \
-         replaced. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.",
+         replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory, which exists or \
+         whose path ends with a slash, each session gets a file of its own.",
     )
     .of_agent()
     .aliases(&["cassette", "log_file", "recording", "trace"]),

@@ -9,7 +9,8 @@
 A script is a list of turns, a turn a list of actions, one turn for each prompt. `docs/reference/scripted-agent.md`
 describes them all.
 
-`replayed_agent()` plays the agent of a recording instead of a script.
+`replayed_agent()` plays the agent of a recording instead of a script. `cassette()` makes a recording a test: it records
+once, and plays the recording from then on. The pytest plugin of this package has it as the fixture `kimi_cassette`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,21 @@ from .. import _native
 from .._encode import to_jsonable
 from .._errors import InvalidOption
 from .._loop import called
+from ._cassette import Cassette, cassette
 
 if TYPE_CHECKING:
     from .script import ScriptAction, ScriptObject, ScriptTurn
 
-__all__ = ["Script", "ScriptAction", "ScriptObject", "ScriptTurn", "replayed_agent", "scripted_agent"]
+__all__ = [
+    "Cassette",
+    "Script",
+    "ScriptAction",
+    "ScriptObject",
+    "ScriptTurn",
+    "cassette",
+    "replayed_agent",
+    "scripted_agent",
+]
 
 if TYPE_CHECKING:
     Script = Union[Sequence[ScriptTurn], ScriptObject]
@@ -75,7 +86,7 @@ def scripted_agent(script: Script | Sequence[Any] | Mapping[str, Any] | str | os
     return [sys.executable, "-S", _AGENT, path]
 
 
-def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify"] = "replay") -> list[str]:
+def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify", "stub"] = "replay") -> list[str]:
     """Returns the value of the option `executable` with which an agent plays a recording.
 
     The option `record` writes recordings. The agent needs no model, no key and no network. It sends each recorded
@@ -90,11 +101,12 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
         mode: With `"verify"`, the agent compares the prompts, the other calls and the answers of the program with the
             recording. Ids, times, secrets and versions do not count. The first difference raises `RpcError`, whose
             text has the turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and
-            exits with code 1. It also does so at the end of the session if the program has left out something. Default:
-            `"replay"`.
+            exits with code 1. It also does so at the end of the session if the program has left out something. With
+            `"stub"`, the agent reports the results that the tools of the program return now, instead of the recorded
+            results; the answers of the model and the tools of the agent stay as recorded. Default: `"replay"`.
 
     Raises:
-        InvalidOption: `mode` is neither of the two.
+        InvalidOption: `mode` has another value.
 
     >>> from kimi_agent.testing import replayed_agent, scripted_agent
     >>> async def run(**options):
@@ -106,9 +118,9 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
     >>> await run(executable=replayed_agent("sum.jsonl"))
     '4'
     """
-    flags = {"replay": [], "verify": ["--verify"]}.get(mode)
+    flags = {"replay": [], "verify": ["--verify"], "stub": ["--stub"]}.get(mode)
     if flags is None:
-        raise InvalidOption(f'invalid option `mode`: expected "replay" or "verify", got {mode!r}', "mode")
+        raise InvalidOption(f'invalid option `mode`: expected "replay", "verify" or "stub", got {mode!r}', "mode")
     return [sys.executable, "-S", _AGENT, "--play-recording", os.path.abspath(path), *flags]
 
 

@@ -1,5 +1,5 @@
-//! Calls of the program's tools over the MCP server of the SDK, as agents of ACP make them. One connection a request:
-//! with HTTP 1.0 the server sends no chunks, and the answer ends with the connection.
+//! Calls of tools of the program over the MCP server of the SDK, as agents of ACP make them. Each request has a
+//! connection of its own: with HTTP 1.0 the server sends no chunks, and the answer ends with the connection.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -84,7 +84,7 @@ impl ToolsServer {
 
     /// Sends a message. Returns the answer, if it has one, and the id of the session, if the server named it.
     fn post(&self, message: &Value, session: Option<&str>, line: &Line) -> io::Result<(Option<Value>, Option<String>)> {
-        let invalid = || io::Error::other(format!("{} is no address of tools", self.url));
+        let invalid = || io::Error::other(format!("{} is not an address of tools", self.url));
         let (host, path) =
             self.url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).ok_or_else(invalid)?;
         let mut stream = TcpStream::connect(host)?;
@@ -140,4 +140,26 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<String>> {
         return Ok(None);
     }
     Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()))
+}
+
+/// Returns whether a tool's result in MCP is an error, and its texts.
+pub(super) fn shown_result(result: &Value) -> Value {
+    let content = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts: Vec<_> = content.iter().filter_map(|block| block.get("text").cloned()).collect();
+    json!({"is_error": result["isError"] == true, "output": texts})
+}
+
+/// Returns a recorded result of a tool as MCP shows it.
+pub(super) fn recorded_result(result: &Value) -> Value {
+    let mut texts = Vec::new();
+    let message = result["message"].as_str().filter(|message| !message.is_empty());
+    texts.extend(message.map(Value::from));
+    match &result["output"] {
+        Value::String(text) if text.is_empty() && !texts.is_empty() => {}
+        Value::Array(parts) => texts.extend(parts.iter().filter_map(|part| {
+            part.get("text").or_else(|| part.get("think")).filter(|text| text.is_string()).cloned()
+        })),
+        output => texts.push(output.clone()),
+    }
+    json!({"is_error": result["is_error"] == true, "output": texts})
 }

@@ -1,17 +1,19 @@
-//! The agent of a recording, as a process: `--play-recording PATH [--verify]`.
+//! The agent of a recording, as a process: `--play-recording PATH [--verify | --stub] [--report=FILE]`.
 //!
 //! | file | |
 //! | --- | --- |
 //! | `plan` | a recording as a list of steps |
 //! | `player` | the agent, without I/O |
 //! | `verify` | the comparison of the program with the recording |
-//! | `places` | the directories of the machine, for placeholders |
-//! | `mcp` | calls of the program's tools over MCP |
+//! | `stub` | results of tools of the program that replace the recorded ones |
+//! | `places` | the redactor for the directories of the machine |
+//! | `mcp` | calls of tools of the program over MCP |
 
 mod mcp;
 mod places;
 mod plan;
 mod player;
+mod stub;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -24,13 +26,13 @@ use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{env, fs, thread};
 
-use kimi_agent_protocol::recording::Recording;
+use kimi_agent_files::known_folders;
+use kimi_agent_protocol::recording::{Places, Recording};
 use serde_json::Value;
 
 use super::io::{Io, read_standard};
 use super::turn::raise;
 use mcp::{Line, ToolsServer};
-use places::Places;
 use plan::{Exit, Plan};
 use player::{Action, Mode, Player, ToolAnswer};
 
@@ -43,11 +45,16 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
     let Some((path, rest)) = arguments.split_first() else {
         return complain("--play-recording needs the path of a recording", UNUSABLE);
     };
-    let mode = if rest.first().is_some_and(|flag| flag == "--verify") { Mode::Verify } else { Mode::Replay };
+    let mode = match rest.first().map(String::as_str) {
+        Some("--verify") => Mode::Verify,
+        Some("--stub") => Mode::Stub,
+        _ => Mode::Replay,
+    };
     let work_dir = rest.iter().find_map(|argument| argument.strip_prefix("--work-dir="));
     let work_dir = work_dir.map(PathBuf::from).or_else(|| env::current_dir().ok()).unwrap_or_default();
+    let report = rest.iter().find_map(|argument| argument.strip_prefix("--report=")).map(PathBuf::from);
     match read(path) {
-        Ok(plan) => play(Player::new(plan, mode, Places::here(&work_dir))),
+        Ok(plan) => play(Player::new(plan, mode, Places::new(known_folders(&work_dir))), report),
         Err(reason) => complain(&format!("the recording {path} cannot be played: {reason}"), UNUSABLE),
     }
 }
@@ -65,18 +72,20 @@ enum Event {
     ToolAnswered(String, ToolAnswer),
 }
 
-fn play(player: Player) -> i32 {
+fn play(player: Player, report: Option<PathBuf>) -> i32 {
     let (sender, events) = channel();
     let lines = sender.clone();
     thread::spawn(move || {
         read_standard(|line| lines.send(Event::Line(line)).is_ok());
         let _ = lines.send(Event::Eof);
     });
-    Process { player, io: Io::fed().0, events, sender, calls: HashMap::new() }.run()
+    Process { player, report, io: Io::fed().0, events, sender, calls: HashMap::new() }.run()
 }
 
 struct Process {
     player: Player,
+    /// The file for the difference of the program from the recording.
+    report: Option<PathBuf>,
     io: Io,
     events: Receiver<Event>,
     sender: Sender<Event>,
@@ -106,7 +115,7 @@ impl Process {
                 Action::Write(line) => output.extend(line),
                 Action::CallTool { id, name, arguments, server } => self.call_tool(id, name, arguments, server),
                 Action::WithdrawTool(id) => self.withdraw(&id),
-                Action::Complain(text) => drop(complain(&text, 1)),
+                Action::Complain(text) => self.report(&text),
                 Action::Exit(exit) => {
                     let _ = self.io.write(&output);
                     return Some(match exit {
@@ -121,6 +130,15 @@ impl Process {
             self.io.close_stdout();
         }
         None
+    }
+
+    fn report(&self, text: &str) {
+        complain(text, 1);
+        if let Some(report) = &self.report
+            && let Err(error) = fs::write(report, text)
+        {
+            complain(&format!("can't write {}: {error}", report.display()), 1);
+        }
     }
 
     fn call_tool(&mut self, id: String, name: String, arguments: Option<Value>, server: ToolsServer) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::jsonrpc::{self, Message};
-use kimi_agent_protocol::recording::{CallKind, EndEntry, EndReason, Entry, Recording, Side};
+use kimi_agent_protocol::recording::{CallKind, EndEntry, EndReason, Entry, Purpose, Recording, Side, prompt_nonce};
 
 /// The error code of a session whose agent exited.
 const AGENT_EXITED: &str = "agent_exited";
@@ -20,6 +20,11 @@ pub(super) struct Plan {
     pub(super) nonce: Option<String>,
     /// How the agent exited, if its exit ended the session.
     pub(super) exit: Option<Exit>,
+    /// Whether the recording has no end, because the recorded program was killed.
+    pub(super) is_killed: bool,
+    /// Whether the last turn has no end, and no call waits for it: over the protocol of Kimi Code's server, a prompt is
+    /// answered before its turn ends.
+    pub(super) has_open_turn: bool,
 }
 
 /// How an agent ends.
@@ -88,36 +93,6 @@ pub(super) struct Line {
     pub(super) awaits: Vec<usize>,
 }
 
-/// The purpose of a call of the SDK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    Prompt,
-    Cancel,
-    Steer,
-    /// Withdraws another call.
-    Withdraw,
-    /// Closes the session.
-    Close,
-    Other,
-}
-
-impl Purpose {
-    pub(super) fn of(method: &str) -> Self {
-        match method {
-            "prompt" | "run" | "session/prompt" => Self::Prompt,
-            "cancel" | "interrupt" | "session/cancel" => Self::Cancel,
-            "$/cancel_request" => Self::Withdraw,
-            "steer" => Self::Steer,
-            "session/close" => Self::Close,
-            path if !path.starts_with("POST ") => Self::Other,
-            path if path.ends_with("/prompts") || path.contains("/skills/") => Self::Prompt,
-            path if path.ends_with(":abort") => Self::Cancel,
-            path if path.ends_with("/prompts:steer") => Self::Steer,
-            _ => Self::Other,
-        }
-    }
-}
-
 impl Plan {
     /// Makes the steps of a recording.
     ///
@@ -125,12 +100,19 @@ impl Plan {
     /// Returns the reason why the recording cannot be played.
     pub(super) fn new(recording: Recording) -> Result<Self, String> {
         let mut builder = Builder { dialect: recording.header.dialect, is_opening: true, ..Builder::default() };
+        let is_killed = !recording.entries.iter().any(|timed| matches!(timed.entry, Entry::End(_)));
         for timed in recording.entries {
             builder.add(timed.entry)?;
         }
-        let mut plan = Self { steps: builder.steps, prompts: 0, nonce: builder.nonce, exit: builder.exit };
+        let Builder { steps, nonce, exit, .. } = builder;
+        let mut plan = Self { steps, prompts: 0, nonce, exit, is_killed, has_open_turn: false };
+        // An agent that exits does not wait until the program closes the session.
+        while plan.exit.is_some() && plan.steps.last().is_some_and(|step| matches!(step.kind, StepKind::Close)) {
+            plan.steps.pop();
+        }
         plan.prompts = plan.calls().filter(|(_, call)| call.purpose == Purpose::Prompt).count();
         plan.find_causes();
+        plan.has_open_turn = plan.find_open_turn();
         Ok(plan)
     }
 
@@ -140,6 +122,15 @@ impl Plan {
             StepKind::Call(call) => Some((at, call)),
             _ => None,
         })
+    }
+
+    fn find_open_turn(&self) -> bool {
+        let Some((prompt, _)) = self.calls().filter(|(_, call)| call.purpose == Purpose::Prompt).last() else {
+            return false;
+        };
+        let mut lines = self.steps[prompt + 1..].iter().filter_map(Step::line);
+        let is_answered = lines.clone().any(|line| line.answers == Some(prompt));
+        is_answered && !lines.any(|line| turn_end(line, prompt).is_some())
     }
 
     /// Notes which messages of the agent wait for a cancel or a steer: the end of a turn that was cancelled, and what
@@ -219,7 +210,7 @@ struct Builder {
     is_steering: bool,
     /// The calls of the SDK, by the text of their ids.
     calls: HashMap<String, usize>,
-    /// The names of the agent's requests, by their ids.
+    /// The names of the requests of the agent, by their ids.
     requests: HashMap<String, String>,
     /// The names of the called tools, by the ids of the calls.
     tools: HashMap<String, String>,
@@ -291,7 +282,7 @@ impl Builder {
         let purpose = Purpose::of(method);
         let purpose = if self.is_steering && purpose == Purpose::Prompt { Purpose::Steer } else { purpose };
         if self.nonce.is_none() {
-            self.nonce = nonce(params);
+            self.nonce = prompt_nonce(params);
         }
         Call { method: method.to_owned(), params: params.to_owned(), purpose, is_opening: self.is_opening }
     }
@@ -349,13 +340,4 @@ pub(super) fn id_of(message: &str) -> Option<&str> {
         id: Option<&'a serde_json::value::RawValue>,
     }
     serde_json::from_str::<Id<'_>>(message).ok()?.id.map(serde_json::value::RawValue::get)
-}
-
-/// Returns the part of a prompt's id that is the same for all prompts of a session.
-pub(super) fn nonce(params: &str) -> Option<String> {
-    if !params.contains("\"prompt_id\"") {
-        return None;
-    }
-    let params: Value = serde_json::from_str(params).ok()?;
-    Some(params["prompt_id"].as_str()?.rsplit_once('-')?.0.to_owned())
 }

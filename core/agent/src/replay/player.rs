@@ -6,18 +6,23 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use kimi_agent_protocol::recording::Redactor;
+use kimi_agent_protocol::recording::{PROGRAM_DIFFERS, PROGRAM_NEVER, Places, Purpose, Redactor, prompt_nonce};
 use serde_json::{Value, json};
 
-use super::mcp::ToolsServer;
-use super::places::Places;
-use super::plan::{Call, Exit, Line, Plan, Purpose, StepKind, id_of, id_text, nonce};
-use super::verify::difference;
+use super::mcp::{ToolsServer, recorded_result, shown_result};
+use super::places::redactor;
+use super::plan::{Call, Exit, Line, Plan, StepKind, id_of, id_text};
+use super::stub::Stubs;
+use super::verify::{difference, without_trace};
 use crate::jsonrpc::{self, Message, RpcFailure};
 
 /// The code of the player's own errors: internal error.
 const FAILED: i64 = -32603;
 const METHOD_NOT_FOUND: i64 = -32601;
+
+/// The error of calls that wait for something after the end of a recording.
+const KILLED: &str =
+    "the recording ends here: the recorded program was killed before it closed the session; record the session again";
 
 /// How a recording is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub(super) enum Mode {
     Replay,
     /// The first difference of the program fails.
     Verify,
+    /// As `Replay`, but the agent reports the results that the tools of the program return now.
+    Stub,
 }
 
 /// Something that the process of the player does.
@@ -63,7 +70,7 @@ pub(super) struct Player {
     mode: Mode,
     places: Places,
     /// For comparisons.
-    redactor: Option<Redactor>,
+    redactor: Redactor,
     /// Which calls and answers of the SDK have come, by their steps.
     done: Vec<bool>,
     /// The ids of the SDK's calls that have come, by their steps.
@@ -84,6 +91,8 @@ pub(super) struct Player {
     nonce: Option<String>,
     tools: Option<ToolsServer>,
     tool_answers: HashMap<String, ToolAnswer>,
+    /// The results of tools that replace the recorded ones, in the mode `Stub`.
+    stubs: Option<Stubs>,
     /// The input has ended.
     is_ended: bool,
     /// The process ends.
@@ -93,13 +102,13 @@ pub(super) struct Player {
 
 impl Player {
     pub(super) fn new(plan: Plan, mode: Mode, places: Places) -> Self {
-        let redactor = if mode == Mode::Verify { places.redactor() } else { None };
         let mut player = Self {
             done: vec![false; plan.steps.len()],
+            stubs: (mode == Mode::Stub).then(|| Stubs::new(&plan)),
             plan,
             mode,
+            redactor: redactor(&places),
             places,
-            redactor,
             ids: HashMap::new(),
             next: 0,
             deferred: Vec::new(),
@@ -170,7 +179,7 @@ impl Player {
         if self.nonce.is_none()
             && let Message::Request { params, .. } = jsonrpc::parse(line.as_bytes())
         {
-            self.nonce = nonce(params.get());
+            self.nonce = prompt_nonce(params.get());
         }
         match &self.nonce {
             Some(own) => line.replace(own, recorded),
@@ -209,9 +218,7 @@ impl Player {
         };
         if let Some(work_dir) = params["cwd"].as_str().or_else(|| params["metadata"]["cwd"].as_str()) {
             self.places.set_work_dir(work_dir);
-            if self.redactor.is_some() {
-                self.redactor = self.places.redactor();
-            }
+            self.redactor = redactor(&self.places);
         }
         if let Some(tools) = ToolsServer::of(&params["mcpServers"]) {
             self.tools = Some(tools);
@@ -242,7 +249,7 @@ impl Player {
     /// Compares a call with the recorded one, if calls are compared.
     fn is_as_recorded(&self, at: usize, params: &str) -> bool {
         let Some(call) = self.call(at) else { return false };
-        if self.mode == Mode::Replay || call.is_opening || call.purpose == Purpose::Close {
+        if self.mode != Mode::Verify || call.is_opening || call.purpose == Purpose::Close {
             return true;
         }
         let is_next = call.is_timing() || self.first_awaited_call().is_none_or(|first| first >= at);
@@ -257,7 +264,7 @@ impl Player {
             return self.fail(self.turn_of(first), &text);
         }
         let Some(call) = self.call(at) else { return };
-        let found = difference(&value(&call.params), &self.redacted(params));
+        let found = difference(&without_trace(value(&call.params)), &without_trace(self.redacted(params)));
         let text = found.map_or_else(String::new, |found| found.to_string());
         self.fail(self.turn_of(Some(at)), &format!("`{method}`: {text}"));
     }
@@ -283,7 +290,9 @@ impl Player {
         let line = match purpose {
             Purpose::Cancel | Purpose::Close => jsonrpc::answer(id, &json!({})),
             Purpose::Prompt | Purpose::Steer => jsonrpc::refusal(id, &failure(FAILED, &text)),
-            Purpose::Other | Purpose::Withdraw => jsonrpc::refusal(id, &failure(METHOD_NOT_FOUND, &text)),
+            Purpose::Replay | Purpose::Withdraw | Purpose::Other => {
+                jsonrpc::refusal(id, &failure(METHOD_NOT_FOUND, &text))
+            }
         };
         self.actions.push_back(Action::Write(line));
     }
@@ -305,6 +314,9 @@ impl Player {
                 let text = format!("answer to `{name}`: {found}");
                 return self.fail(self.turn_of(Some(at)), &text);
             }
+        }
+        if let Some(stubs) = &mut self.stubs {
+            stubs.take_answer(line);
         }
         self.done[at] = true;
     }
@@ -339,11 +351,13 @@ impl Player {
             }
             self.next += 1;
         }
-        if self.next == self.plan.steps.len()
-            && !self.is_over
-            && let Some(exit) = self.plan.exit.clone()
-        {
+        if self.next < self.plan.steps.len() || self.is_over {
+            return;
+        }
+        if let Some(exit) = self.plan.exit.clone() {
             self.exit(exit);
+        } else if self.plan.is_killed {
+            self.end_unfinished();
         }
     }
 
@@ -367,6 +381,9 @@ impl Player {
     fn send(&mut self, at: usize) {
         let Some(line) = self.line(at) else { return };
         let mut text = self.places.fill(&line.text);
+        if let Some(stubs) = &self.stubs {
+            text = stubs.substitute(at, text, &self.tool_answers, &self.places);
+        }
         if let Some(id) = line.answers.and_then(|call| self.ids.get(&call)) {
             text = with_id(&text, id);
             let id = id.clone();
@@ -399,7 +416,7 @@ impl Player {
         };
         let Some(answer) = self.tool_answers.get(id) else { return false };
         if self.mode == Mode::Verify {
-            let expected = self.recorded_result(expected);
+            let expected = recorded_result(expected);
             let got = match answer {
                 ToolAnswer::Result(result) => self.redacted(&shown_result(result).to_string()),
                 ToolAnswer::Failed(reason) => json!({"error": reason}),
@@ -412,24 +429,12 @@ impl Player {
         true
     }
 
-    /// Returns a recorded result of a tool as MCP shows it.
-    fn recorded_result(&self, result: &Value) -> Value {
-        let mut texts = Vec::new();
-        let message = result["message"].as_str().filter(|message| !message.is_empty());
-        texts.extend(message.map(Value::from));
-        match &result["output"] {
-            Value::String(text) if text.is_empty() && !texts.is_empty() => {}
-            Value::Array(parts) => texts.extend(parts.iter().filter_map(|part| {
-                part.get("text").or_else(|| part.get("think")).filter(|text| text.is_string()).cloned()
-            })),
-            output => texts.push(output.clone()),
-        }
-        json!({"is_error": result["is_error"] == true, "output": texts})
-    }
-
-    /// Returns whether the program closes the session: the input has ended, or a later call of the closing has come.
+    /// Returns whether the program closes the session: the input has ended, or a later call of the closing has come. To
+    /// close in a turn, the SDK cancels the turn first, and awaits its end.
     fn is_closing(&self) -> bool {
-        self.is_ended || self.done[self.next..].iter().any(|done| *done)
+        let mut before = (0..self.next).rev().take_while(|at| self.plan.steps[*at].line().is_none());
+        let cancels = |at: usize| self.done[at] && self.call(at).is_some_and(|call| call.purpose == Purpose::Cancel);
+        self.is_ended || before.any(cancels) || self.done[self.next..].iter().any(|done| *done)
     }
 
     // --- ends ---
@@ -449,10 +454,10 @@ impl Player {
                 let difference = difference(&value(&call.params), &Value::Null);
                 let shown = difference.map_or_else(String::new, |found| found.to_string());
                 let shown = shown.trim_end_matches(", got null").replace("expected ", "");
-                Some((at, format!("the program never called `{}`: expected {shown}", call.method)))
+                Some((at, format!("{PROGRAM_NEVER}called `{}`: expected {shown}", call.method)))
             }
             StepKind::Answer { .. } if self.cancelled == Some(self.turn_of(Some(at))) => None,
-            StepKind::Answer { name, .. } => Some((at, format!("the program never answered `{name}`"))),
+            StepKind::Answer { name, .. } => Some((at, format!("{PROGRAM_NEVER}answered `{name}`"))),
             _ => None,
         });
         if let Some((at, text)) = missing {
@@ -463,12 +468,26 @@ impl Player {
     /// Ends the process, because the program differs from the recording.
     fn fail(&mut self, turn: u64, text: &str) {
         let place = if turn == 0 { "before the first turn".to_owned() } else { format!("turn {turn}") };
-        let text = format!("the program differs from the recording: {place}: {text}");
-        for id in std::mem::take(&mut self.pending) {
-            self.actions.push_back(Action::Write(jsonrpc::refusal(&id, &failure(FAILED, &text))));
-        }
+        let text = format!("{PROGRAM_DIFFERS}{place}: {text}");
+        self.refuse_pending(&text);
         self.actions.push_back(Action::Complain(text));
         self.exit(Exit::Code(1));
+    }
+
+    /// Fails what waits for more than a recording without an end has.
+    fn end_unfinished(&mut self) {
+        self.refuse_pending(KILLED);
+        if self.plan.has_open_turn && !self.is_ended {
+            // No call waits for the end of this turn, so no answer can fail it.
+            self.actions.push_back(Action::Complain(KILLED.to_owned()));
+            self.exit(Exit::Code(1));
+        }
+    }
+
+    fn refuse_pending(&mut self, text: &str) {
+        for id in std::mem::take(&mut self.pending) {
+            self.actions.push_back(Action::Write(jsonrpc::refusal(&id, &failure(FAILED, text))));
+        }
     }
 
     fn exit(&mut self, exit: Exit) {
@@ -510,16 +529,16 @@ impl Player {
 
     fn equals(&self, at: usize, params: &str) -> bool {
         let Some(call) = self.call(at) else { return false };
-        call.params == params || difference(&value(&call.params), &self.redacted(params)).is_none()
+        if call.params == params {
+            return true;
+        }
+        let [expected, got] = [value(&call.params), self.redacted(params)].map(without_trace);
+        difference(&expected, &got).is_none()
     }
 
     /// Returns JSON with placeholders, as a recording has it.
     fn redacted(&self, text: &str) -> Value {
-        let made = if self.redactor.is_none() { self.places.redactor() } else { None };
-        match self.redactor.as_ref().or(made.as_ref()) {
-            Some(redactor) => serde_json::from_slice(&redactor.redacted(text.as_bytes())).unwrap_or_default(),
-            None => value(text),
-        }
+        serde_json::from_slice(&self.redactor.redacted(text.as_bytes())).unwrap_or_default()
     }
 }
 
@@ -534,13 +553,6 @@ fn failure(code: i64, message: &str) -> RpcFailure {
 /// Returns the result or the error of an answer.
 fn outcome(answer: &Value) -> Value {
     answer.get("result").or_else(|| answer.get("error").filter(|error| !error.is_null())).cloned().unwrap_or_default()
-}
-
-/// Returns the texts of a tool's result in MCP.
-fn shown_result(result: &Value) -> Value {
-    let content = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let texts: Vec<_> = content.iter().filter_map(|block| block.get("text").cloned()).collect();
-    json!({"is_error": result["isError"] == true, "output": texts})
 }
 
 /// Returns a message with another id. The rest stays as it is.

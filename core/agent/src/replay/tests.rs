@@ -1,7 +1,8 @@
-use kimi_agent_protocol::recording::Recording;
+use std::path::PathBuf;
+
+use kimi_agent_protocol::recording::{Places, Recording};
 use serde_json::{Value, json};
 
-use super::places::Places;
 use super::plan::{Exit, Plan};
 use super::player::{Action, Mode, Player, ToolAnswer};
 
@@ -37,11 +38,19 @@ fn close() -> Value {
     json!({"time": 0, "type": "call", "call": "close"})
 }
 
+fn closed() -> Value {
+    json!({"time": 0, "type": "end", "reason": "closed"})
+}
+
 fn plan(dialect: &str, entries: &[Value]) -> Result<Plan, String> {
     let header = json!({"type": "header", "format": 1, "started": "", "dialect": dialect, "executable": [], "options": {},
         "sdk": {"name": "kimi-agent", "version": "0.1.0", "language": "rust"}});
     let lines: String = std::iter::once(&header).chain(entries).map(|entry| format!("{entry}\n")).collect();
     Plan::new(Recording::read(&lines).unwrap())
+}
+
+fn places(paths: &[(&'static str, &str)]) -> Places {
+    Places::new(paths.iter().map(|(name, path)| (*name, PathBuf::from(path))))
 }
 
 /// A player whose output is read as messages.
@@ -54,8 +63,8 @@ struct Played {
 
 impl Played {
     fn new(mode: Mode, entries: &[Value]) -> Self {
-        let places = Places::of(&[("work_dir", "/work/now"), ("home", "/home/now")]);
-        let player = Player::new(plan("wire", entries).unwrap(), mode, places);
+        let folders = places(&[("work_dir", "/src/now"), ("home", "/home/now")]);
+        let player = Player::new(plan("wire", entries).unwrap(), mode, folders);
         Self { player, exit: None, complaints: Vec::new(), tools: Vec::new() }
     }
 
@@ -113,7 +122,7 @@ fn messages_wait_for_program() {
     assert_eq!(played.send(call("i", "initialize", json!({}))), [answer("i", json!({}))]);
     let sent = played.send(call("p", "prompt", json!({"user_input": "else"})));
     assert_eq!(sent.len(), 2);
-    assert_eq!(sent[0], event("in /work/now of -home-now"));
+    assert_eq!(sent[0], event("in /src/now of -home-now"));
     assert_eq!(played.send(answer("r", json!({"response": "reject"}))), [answer("p", json!({"status": "finished"}))]);
     assert_eq!(played.send(call("q", "prompt", json!({}))), [answer("q", json!({"status": "finished"}))]);
     assert_eq!(played.exit, None);
@@ -135,7 +144,7 @@ fn early_messages_are_kept() {
 fn verify_accepts_same_program() {
     let mut played = Played::new(Mode::Verify, &two_turns());
     played.send(call("0", "initialize", json!({"client": {"version": "2"}})));
-    played.send(call("1", "prompt", json!({"user_input": "one in /work/now"})));
+    played.send(call("1", "prompt", json!({"user_input": "one in /src/now"})));
     played.send(answer("r", json!({"response": "approve"})));
     played.send(call("2", "prompt", json!({"user_input": "two"})));
     played.end();
@@ -146,7 +155,7 @@ fn verify_accepts_same_program() {
 fn verify_names_turn_of_difference() {
     let steps = [
         call("0", "initialize", json!({})),
-        call("1", "prompt", json!({"user_input": "one in /work/now"})),
+        call("1", "prompt", json!({"user_input": "one in /src/now"})),
         answer("r", json!({"response": "approve"})),
         call("2", "prompt", json!({"user_input": "two"})),
     ];
@@ -178,7 +187,7 @@ fn verify_names_turn_of_difference() {
 fn verify_finds_missing_answer() {
     let mut played = Played::new(Mode::Verify, &two_turns());
     played.send(call("0", "initialize", json!({})));
-    played.send(call("1", "prompt", json!({"user_input": "one in /work/now"})));
+    played.send(call("1", "prompt", json!({"user_input": "one in /src/now"})));
     played.end();
     assert!(played.complaints[0].ends_with("turn 1: the program never answered `ApprovalRequest`"));
     assert_eq!(played.exit, Some(Exit::Code(1)));
@@ -249,6 +258,28 @@ fn messages_of_closing_wait_for_it() {
 }
 
 #[test]
+fn close_in_turn_begins_with_cancel() {
+    let request = json!({"jsonrpc": "2.0", "id": "r", "method": "request", "params": {"type": "ApprovalRequest"}});
+    let entries = [
+        opened(),
+        turn(1),
+        sdk(call("p", "prompt", json!({}))),
+        agent(request.clone()),
+        sdk(call("c", "cancel", json!({}))),
+        sdk(answer("r", json!({"response": "reject"}))),
+        close(),
+        agent(answer("c", json!({}))),
+        agent(answer("p", json!({"status": "cancelled"}))),
+    ];
+    let mut played = Played::new(Mode::Verify, &entries);
+    assert_eq!(played.send(call("1", "prompt", json!({}))), [request]);
+    let ends = [answer("2", json!({})), answer("1", json!({"status": "cancelled"}))];
+    assert_eq!(played.send(call("2", "cancel", json!({}))), ends);
+    assert_eq!(played.end(), Vec::<Value>::new());
+    assert!(played.complaints.is_empty());
+}
+
+#[test]
 fn exit_comes_after_last_message() {
     let entries = [
         opened(),
@@ -260,6 +291,16 @@ fn exit_comes_after_last_message() {
     let mut played = Played::new(Mode::Replay, &entries);
     assert_eq!(played.send(call("1", "prompt", json!({}))), [event("a")]);
     assert_eq!(played.exit, Some(Exit::Code(3)));
+}
+
+#[test]
+fn exit_comes_before_close() {
+    let end = json!({"time": 0, "type": "end", "reason": "failed", "error": {"code": "agent_exited", "message": ""},
+        "exit_code": 2});
+    let entries = [sdk(call("i", "initialize", json!({}))), close(), end];
+    let mut played = Played::new(Mode::Replay, &entries);
+    assert!(played.send(call("0", "initialize", json!({}))).is_empty());
+    assert_eq!(played.exit, Some(Exit::Code(2)));
 }
 
 #[test]
@@ -299,10 +340,44 @@ fn ids_of_web_prompts_are_replaced() {
         json!({"jsonrpc": "2.0", "id": 6, "method": "POST /api/v1/sessions/s/prompts", "params": params})
     };
     let started = |nonce: &str| json!({"jsonrpc": "2.0", "method": "turn.started", "params": {"payload": {"promptId": format!("{nonce}-1")}}});
-    let entries = [opened(), turn(1), sdk(prompt("0abc")), agent(started("0abc"))];
+    let entries = [opened(), turn(1), sdk(prompt("0abc")), agent(started("0abc")), closed()];
     let mut played = Played::new(Mode::Verify, &entries);
     assert_eq!(played.send(prompt("1def")), [started("1def")]);
     assert!(played.complaints.is_empty());
+}
+
+#[test]
+fn recording_without_end_fails_calls() {
+    let mut entries = two_turns();
+    let reply = entries.iter().position(|entry| entry["message"]["id"] == "r" && entry["from"] == "sdk").unwrap();
+    for (kept, answers) in [(reply, false), (reply + 1, true)] {
+        entries.truncate(kept);
+        for mode in [Mode::Replay, Mode::Verify] {
+            let mut played = Played::new(mode, &entries);
+            played.send(call("i", "initialize", json!({})));
+            let mut sent = played.send(call("p", "prompt", json!({"user_input": "one in /src/now"})));
+            if answers {
+                sent = played.send(answer("r", json!({"response": "approve"})));
+            }
+            let refusal = sent.last().unwrap();
+            assert_eq!(refusal["id"], "p");
+            let text = refusal["error"]["message"].as_str().unwrap();
+            assert!(text.starts_with("the recording ends here: the recorded program was killed"), "{text}");
+            assert_eq!((played.exit.clone(), played.complaints.len()), (None, 0));
+        }
+        entries = two_turns();
+    }
+}
+
+#[test]
+fn closed_recording_awaits_program() {
+    let mut entries = two_turns();
+    entries.truncate(6);
+    entries.extend([close(), closed()]);
+    let mut played = Played::new(Mode::Replay, &entries);
+    played.send(call("i", "initialize", json!({})));
+    assert_eq!(played.send(call("p", "prompt", json!({}))).len(), 1);
+    assert_eq!((played.end().len(), played.exit), (0, Some(Exit::Code(0))));
 }
 
 #[test]
@@ -310,7 +385,7 @@ fn handshake_of_other_session_is_answered() {
     let entries =
         [agent(json!({"jsonrpc": "2.0", "id": 4_294_967_296_u64, "result": {"protocolVersion": 1}})), opened()];
     let plan = plan("acp", &entries).unwrap();
-    let mut player = Player::new(plan, Mode::Replay, Places::of(&[]));
+    let mut player = Player::new(plan, Mode::Replay, places(&[]));
     assert_eq!(player.poll_action(), None);
     player.receive(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
     let expected = br#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#;
@@ -319,10 +394,10 @@ fn handshake_of_other_session_is_answered() {
 
 #[test]
 fn paths_are_escaped_at_their_depth() {
-    let places = Places::of(&[("work_dir", r"C:\a")]);
+    let folders = places(&[("work_dir", r"C:\a")]);
     let nested = json!({"command": "dir {{work_dir}}"}).to_string();
     let message = json!({"path": "{{work_dir}}\\b", "arguments": nested, "{{work_dir}}": "{{other}}"});
-    let filled: Value = serde_json::from_str(&places.fill(&message.to_string())).unwrap();
+    let filled: Value = serde_json::from_str(&folders.fill(&message.to_string())).unwrap();
     assert_eq!(filled["path"], r"C:\a\b");
     assert_eq!(filled[r"C:\a"], "{{other}}");
     let inner: Value = serde_json::from_str(filled["arguments"].as_str().unwrap()).unwrap();
@@ -368,6 +443,7 @@ fn steer_of_web_is_no_prompt() {
         turn(2),
         sdk(post("q", "two")),
         agent(event("b")),
+        closed(),
     ];
     let mut played = Played::new(Mode::Verify, &entries);
     assert_eq!(played.send(post("1", "one")), [event("a")]);
@@ -380,8 +456,137 @@ fn steer_of_web_is_no_prompt() {
 fn line_that_is_no_call_is_sent() {
     let line = json!({"time": 0, "type": "message", "from": "agent", "line": "no {{work_dir}}"});
     let entries = [sdk(call("i", "initialize", json!({}))), agent(Value::Null), line];
-    let mut player = Player::new(plan("wire", &entries).unwrap(), Mode::Replay, Places::of(&[("work_dir", "/work")]));
+    let mut player = Player::new(plan("wire", &entries).unwrap(), Mode::Replay, places(&[("work_dir", "/src")]));
     player.receive(br#"{"jsonrpc":"2.0","id":"1","method":"initialize","params":{}}"#);
     assert_eq!(player.poll_action(), Some(Action::Write(b"null\n".to_vec())));
-    assert_eq!(player.poll_action(), Some(Action::Write(b"no /work\n".to_vec())));
+    assert_eq!(player.poll_action(), Some(Action::Write(b"no /src\n".to_vec())));
+}
+
+#[test]
+fn stub_reports_present_result() {
+    let request = |id: &str| {
+        let payload = json!({"id": id, "name": "add", "arguments": "{}"});
+        json!({"jsonrpc": "2.0", "id": id, "method": "request", "params": {"type": "ToolCallRequest", "payload": payload}})
+    };
+    let value = |output: &str| json!({"is_error": false, "output": output, "message": "", "display": []});
+    let returned = |id: &str, value: Value| json!({"tool_call_id": id, "return_value": value});
+    let result = |id: &str, value: Value| json!({"type": "ToolResult", "payload": returned(id, value)});
+    let event = |params: Value| json!({"jsonrpc": "2.0", "method": "event", "params": params});
+    let of_subagent = |inner: Value| json!({"type": "SubagentEvent", "payload": {"event": inner}});
+    let entries = [
+        opened(),
+        turn(1),
+        sdk(call("p", "prompt", json!({"user_input": "go"}))),
+        agent(request("t")),
+        sdk(answer("t", returned("t", value("2")))),
+        agent(event(result("t", value("2")))),
+        agent(event(of_subagent(result("t", value("2"))))),
+        agent(event(result("own", value("2")))),
+        agent(answer("p", json!({"status": "finished"}))),
+    ];
+    for (mode, expected) in [(Mode::Stub, "3"), (Mode::Replay, "2")] {
+        let mut played = Played::new(mode, &entries);
+        assert_eq!(played.send(call("1", "prompt", json!({"user_input": "else"}))), [request("t")]);
+        let sent = played.send(answer("t", returned("t", value("3"))));
+        let value = |output| value(output);
+        assert_eq!(sent[0], event(result("t", value(expected))));
+        assert_eq!(sent[1], event(of_subagent(result("t", value(expected)))));
+        assert_eq!(sent[2], event(result("own", value("2"))));
+        assert!(played.complaints.is_empty());
+    }
+}
+
+fn update(update: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+}
+
+/// The end of a tool call over ACP.
+fn ended(id: &str, status: &str, content: &str, raw: Value) -> Value {
+    let content = json!([{"type": "content", "content": {"type": "text", "text": content}}]);
+    update(json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": status, "content": content,
+        "rawOutput": raw}))
+}
+
+/// A turn over ACP with calls of a tool of the program, each with its arguments and its result, and other messages.
+fn over_mcp(calls: &[(Value, &str)], others: &[Value]) -> Vec<Value> {
+    let mut entries = vec![
+        sdk(json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "{{work_dir}}"}})),
+        agent(json!({"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "s"}})),
+    ];
+    for (number, (arguments, _)) in calls.iter().enumerate() {
+        let id = format!("mcp-{number}");
+        entries.push(json!({"time": 0, "type": "tool_call", "id": id, "name": "add", "arguments": arguments}));
+    }
+    for (number, (_, output)) in calls.iter().enumerate() {
+        let result = json!({"is_error": false, "output": output, "message": ""});
+        entries.push(json!({"time": 0, "type": "tool_result", "id": format!("mcp-{number}"), "result": result}));
+    }
+    entries.extend(others.iter().cloned().map(agent));
+    entries
+}
+
+/// Plays these calls in the mode `stub` with other results. Returns the messages of the agent.
+fn stubbed(entries: &[Value], results: &[Value]) -> Vec<Value> {
+    let mut played = Played::new(Mode::Stub, entries);
+    let server = json!({"type": "http", "name": "program", "url": "http://127.0.0.1:1/mcp", "headers": []});
+    let params = json!({"cwd": "/src/now", "mcpServers": [server]});
+    played.send(json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params}));
+    for (number, result) in results.iter().enumerate() {
+        played.player.tool_answered(format!("mcp-{number}"), ToolAnswer::Result(result.clone()));
+    }
+    played.output()
+}
+
+fn mcp_result(text: &str, is_error: bool) -> Value {
+    json!({"content": [{"type": "text", "text": text}], "isError": is_error})
+}
+
+#[test]
+fn stub_finds_result_in_update() {
+    for (content, raw, new_content, new_raw) in [
+        ("2", json!("2"), "3", json!("3")),
+        (
+            "```\n2\n```",
+            json!({"output": "2", "metadata": {"n": 2}}),
+            "```\n3\n```",
+            json!({"output": "3", "metadata": {"n": 2}}),
+        ),
+        ("22", json!([{"type": "text", "text": "2"}]), "22", json!([{"type": "text", "text": "3"}])),
+        ("2\n", json!("[{\"text\":\"2\"}]"), "3", json!("[{\"text\":\"3\"}]")),
+    ] {
+        let entries = over_mcp(&[(json!({}), "2")], &[ended("c", "completed", content, raw)]);
+        let sent = stubbed(&entries, &[mcp_result("3", false)]);
+        assert_eq!(sent, [ended("c", "completed", new_content, new_raw)]);
+    }
+}
+
+#[test]
+fn stub_reports_failure_over_acp() {
+    let entries =
+        over_mcp(&[(json!({}), "in {{work_dir}}")], &[ended("c", "completed", "in {{work_dir}}", json!(null))]);
+    let sent = stubbed(&entries, &[mcp_result("no {{work_dir}}", true)]);
+    assert_eq!(sent, [ended("c", "failed", "no {{work_dir}}", json!(null))]);
+}
+
+#[test]
+fn stub_distinguishes_equal_results() {
+    let begun = |id: &str, title: &str, input: Value| {
+        update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title, "rawInput": input}))
+    };
+    let others = [
+        begun("own", "Shell", json!({"command": "echo 2"})),
+        begun("b", "mcp__program__add", json!({"a": 0})),
+        begun("a", "mcp__program__add", json!({"a": 1})),
+        ended("own", "completed", "2", json!("2")),
+        ended("b", "completed", "2", json!("2")),
+        ended("a", "completed", "2", json!("2")),
+    ];
+    let entries = over_mcp(&[(json!({"a": 1}), "2"), (json!({"a": 0}), "2")], &others);
+    let sent = stubbed(&entries, &[mcp_result("of 1", false), mcp_result("of 0", false)]);
+    let expected = [
+        ended("own", "completed", "2", json!("2")),
+        ended("b", "completed", "of 0", json!("of 0")),
+        ended("a", "completed", "of 1", json!("of 1")),
+    ];
+    assert_eq!(sent[3..], expected);
 }

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
+use kimi_agent_protocol::recording::MASK;
 use serde_json::{Map, Value};
 
-/// The replacement for a secret.
-const MASK: &str = "***";
 /// How much of a value errors show, in characters.
 const SHOWN: usize = 200;
 
@@ -41,6 +40,19 @@ pub(super) fn difference(expected: &Value, got: &Value) -> Option<Difference> {
     let mut pointer = String::new();
     let (expected, got) = first(expected, got, &mut pointer)?;
     Some(Difference { pointer, expected: expected.cloned(), got: got.cloned() })
+}
+
+/// Returns the parameters of a call without the trace that it belongs to, which is another one in each run.
+pub(super) fn without_trace(mut params: Value) -> Value {
+    let Some(map) = params.as_object_mut() else { return params };
+    if let Some(meta) = map.get_mut("_meta").and_then(Value::as_object_mut) {
+        let had = meta.len();
+        meta.retain(|name, _| !matches!(name.as_str(), "traceparent" | "tracestate"));
+        if meta.is_empty() && had > 0 {
+            map.remove("_meta");
+        }
+    }
+    params
 }
 
 type Pair<'a> = (Option<&'a Value>, Option<&'a Value>);
@@ -141,6 +153,16 @@ mod tests {
         }
         let long = difference(&json!("x"), &json!("y".repeat(1000))).unwrap().to_string();
         assert!(long.len() < 300 && long.ends_with('…'), "{long}");
+    }
+
+    #[test]
+    fn trace_is_left_out() {
+        let traced = json!({"prompt": [], "_meta": {"traceparent": "00-1-2-01", "tracestate": "a=b"}});
+        assert_eq!(without_trace(traced), json!({"prompt": []}));
+        let other = json!({"_meta": {"traceparent": "00-1-2-01", "own": 1}});
+        assert_eq!(without_trace(other), json!({"_meta": {"own": 1}}));
+        assert_eq!(without_trace(json!({"_meta": {}})), json!({"_meta": {}}));
+        assert_eq!(without_trace(json!([1])), json!([1]));
     }
 
     #[test]

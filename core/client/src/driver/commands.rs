@@ -11,6 +11,7 @@ use crate::dialect::ConfigValue;
 use crate::error::{Error, Result};
 use crate::messages::{Content, HandlerKind};
 use crate::output::PromptOutput;
+use kimi_agent_protocol::telemetry::TurnSpan;
 
 /// A command to the driver of a session.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) enum Command {
         input: Content,
         limits: TurnLimits,
         output: Option<Box<PromptOutput>>,
+        span: Option<Box<TurnSpan>>,
     },
     Cancel {
         turn: TurnKey,
@@ -68,7 +70,13 @@ impl Command {
     /// Fails the command, because the session has ended.
     pub(super) fn fail(self, error: &Error) {
         match self {
-            Self::Prompt { channel, .. } | Self::Replay { channel } => channel.finish(Err(error.clone())),
+            Self::Prompt { channel, span, .. } => {
+                if let Some(span) = span {
+                    span.fail(error);
+                }
+                channel.finish(Err(error.clone()));
+            }
+            Self::Replay { channel } => channel.finish(Err(error.clone())),
             Self::Steer { reply, .. }
             | Self::SetPlanMode { reply, .. }
             | Self::SetConfigOption { reply, .. }

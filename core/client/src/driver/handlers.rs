@@ -22,19 +22,34 @@ use crate::handler::{
     is_not_found,
 };
 use crate::messages::{Event, ToolCallRequest};
+use crate::telemetry::{InSpan, TelemetryHost};
 
 /// How long a handler waits for the reader of its turn.
 const READER_FIRST: Duration = Duration::from_secs(1);
 /// The default timeout of a hook, which agents have as well.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The turn and the span that a handler serves.
+#[derive(Clone, Default)]
+pub(super) struct Served {
+    /// The turn that waits for it.
+    pub(super) turn: Option<Arc<EventChannel>>,
+    /// The span that it runs in.
+    pub(super) span: Option<u64>,
+}
+
 tokio::task_local! {
-    static TURN: Option<Arc<EventChannel>>;
+    static SERVED: Served;
 }
 
 /// Returns the turn that waits for the calling handler, if one does.
 pub fn served_turn() -> Option<Arc<EventChannel>> {
-    TURN.try_with(Option::clone).ok().flatten()
+    SERVED.try_with(|served| served.turn.clone()).ok().flatten()
+}
+
+/// Returns the span that the calling handler runs in, if it has one.
+pub fn served_span() -> Option<u64> {
+    SERVED.try_with(|served| served.span).ok().flatten()
 }
 
 type Outcome = Result<Handling, HandlerError>;
@@ -61,6 +76,7 @@ pub(crate) struct Handlers {
     pub(crate) hooks: BTreeMap<String, Hook>,
     pub(crate) on_event: Option<EventHandler>,
     services: ServiceHandlers,
+    telemetry: Option<Arc<dyn TelemetryHost>>,
     running: JoinSet<Outcome>,
     /// The running handlers whose requests still need an answer.
     awaited: Vec<(RequestKey, AbortHandle)>,
@@ -78,6 +94,7 @@ pub(super) struct Handled {
 struct AfterReader {
     key: RequestKey,
     channel: Arc<EventChannel>,
+    span: Option<u64>,
     position: u64,
     deadline: Instant,
     request: Box<Event>,
@@ -99,10 +116,17 @@ impl Handlers {
             hooks,
             on_event,
             services,
+            telemetry: None,
             running: JoinSet::new(),
             awaited: Vec::new(),
             after_reader: Vec::new(),
         }
+    }
+
+    /// Makes handlers run in their spans.
+    pub(crate) fn traced_by(mut self, telemetry: Option<Arc<dyn TelemetryHost>>) -> Self {
+        self.telemetry = telemetry;
+        self
     }
 
     /// Returns whether `on_event` is set.
@@ -129,14 +153,14 @@ impl Handlers {
     }
 
     /// Starts a handler. If the turn has a reader, it waits until the reader has taken the events before the request.
-    pub(super) fn ask_after_reader(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Box<Event>) {
-        let Some(channel) = turn else { return self.ask(key, None, *request) };
+    pub(super) fn ask_after_reader(&mut self, key: RequestKey, served: Served, request: Box<Event>) {
+        let Served { turn: Some(channel), span } = served else { return self.ask(key, served, *request) };
         let position = channel.events.before_last();
         if channel.events.notify_when_delivered(position) {
             let deadline = now() + READER_FIRST;
-            self.after_reader.push(AfterReader { key, channel, position, deadline, request });
+            self.after_reader.push(AfterReader { key, channel, span, position, deadline, request });
         } else {
-            self.ask(key, Some(channel), *request);
+            self.ask(key, Served { turn: Some(channel), span }, *request);
         }
     }
 
@@ -150,7 +174,7 @@ impl Handlers {
             |held: &mut AfterReader| now >= held.deadline || !held.channel.events.notify_when_delivered(held.position);
         let due: Vec<_> = self.after_reader.extract_if(.., is_due).collect();
         for held in due {
-            self.ask(held.key, Some(held.channel), *held.request);
+            self.ask(held.key, Served { turn: Some(held.channel), span: held.span }, *held.request);
         }
     }
 
@@ -160,22 +184,22 @@ impl Handlers {
     }
 
     /// Starts the handler for a request.
-    fn ask(&mut self, key: RequestKey, turn: Option<Arc<EventChannel>>, request: Event) {
+    fn ask(&mut self, key: RequestKey, served: Served, request: Event) {
         match request {
             Event::ApprovalRequest(request) => {
                 if let Responder::Handler(handler) = self.on_approval.clone() {
-                    self.start(key, turn, None, async move { Ok(Answer::Approval(handler(request).await?)) });
+                    self.start(key, served, None, async move { Ok(Answer::Approval(handler(request).await?)) });
                 }
             }
             Event::QuestionRequest(request) => {
                 if let Responder::Handler(handler) = self.on_question.clone() {
-                    self.start(key, turn, None, async move { Ok(Answer::Question(handler(request).await?)) });
+                    self.start(key, served, None, async move { Ok(Answer::Question(handler(request).await?)) });
                 }
             }
             Event::ToolCallRequest(call) => {
                 if let Some(tool) = self.tools.iter().find(|tool| tool.name == call.name).cloned() {
                     let timeout = tool.timeout;
-                    self.start(key, turn, timeout, async move {
+                    self.start(key, served, timeout, async move {
                         let arguments = arguments(&call)?;
                         Ok(Answer::Tool((tool.handler)(arguments).await?))
                     });
@@ -186,7 +210,7 @@ impl Handlers {
                     let timeout = hook.timeout.unwrap_or(HOOK_TIMEOUT);
                     self.start(
                         key,
-                        turn,
+                        served,
                         Some(timeout),
                         async move { Ok(Answer::Hook((hook.handler)(request).await?)) },
                     );
@@ -194,7 +218,7 @@ impl Handlers {
             }
             Event::ReadFileRequest(request) => {
                 if let Some(handler) = self.services.read_file.clone() {
-                    self.start(key, turn, None, async move {
+                    self.start(key, served, None, async move {
                         match handler(request).await {
                             Err(error) if is_not_found(&error) => Ok(Answer::ReadFile(None)),
                             text => Ok(Answer::ReadFile(text?)),
@@ -204,13 +228,14 @@ impl Handlers {
             }
             Event::WriteFileRequest(request) => {
                 if let Some(handler) = self.services.write_file.clone() {
-                    self.start(key, turn, None, async move { handler(request).await.map(|()| Answer::WriteFile) });
+                    self.start(key, served, None, async move { handler(request).await.map(|()| Answer::WriteFile) });
                 }
             }
             Event::TerminalRequest(request) => {
                 if let Some(handler) = self.services.terminal.clone() {
                     // The command outlives the turn, so no turn waits for the handler.
-                    self.start(key, None, None, async move { Ok(Answer::Terminal(handler(request).await?)) });
+                    let served = Served { turn: None, ..served };
+                    self.start(key, served, None, async move { Ok(Answer::Terminal(handler(request).await?)) });
                 }
             }
             _ => {}
@@ -218,19 +243,14 @@ impl Handlers {
     }
 
     /// Runs the program's check of a value of structured output.
-    pub(super) fn check(
-        &mut self,
-        key: RequestKey,
-        turn: Option<Arc<EventChannel>>,
-        checking: HandlerFuture<Vec<OutputError>>,
-    ) {
-        self.start(key, turn, None, async move { checking.await.map(Handling::Checked) });
+    pub(super) fn check(&mut self, key: RequestKey, served: Served, checking: HandlerFuture<Vec<OutputError>>) {
+        self.start(key, served, None, async move { checking.await.map(Handling::Checked) });
     }
 
     fn start(
         &mut self,
         key: RequestKey,
-        turn: Option<Arc<EventChannel>>,
+        served: Served,
         timeout: Option<Duration>,
         handler: impl Future<Output = Result<impl Into<Handling>, HandlerError>> + Send + 'static,
     ) {
@@ -243,8 +263,12 @@ impl Handlers {
                     .unwrap_or_else(|_| Err(format!("the handler took longer than its {limit:?}").into())),
             }
         };
-        let bounded = TURN.scope(turn, bounded);
-        let stop = self.running.spawn(bounded);
+        let span = served.span.zip(self.telemetry.clone());
+        let bounded = SERVED.scope(served, bounded);
+        let stop = match span {
+            None => self.running.spawn(bounded),
+            Some((span, host)) => self.running.spawn(InSpan::new(bounded, span, host)),
+        };
         self.awaited.push((key, stop));
     }
 

@@ -31,7 +31,7 @@ use std::time::Instant;
 
 pub(crate) use commands::Command;
 pub(crate) use handlers::Handlers;
-pub use handlers::served_turn;
+pub use handlers::{served_span, served_turn};
 pub(crate) use process::ProcessTask;
 pub(crate) use process_handle::{ProcessCommand, ProcessHandle};
 pub(crate) use records::RecordsSource;

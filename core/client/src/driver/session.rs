@@ -16,7 +16,7 @@ use super::commands::Command;
 use super::event_channel::{EventChannel, replayed};
 use super::event_queue::Intake;
 use super::flow::Flow;
-use super::handlers::{Handled, Handlers, Handling};
+use super::handlers::{Handled, Handlers, Handling, Served};
 use super::io::Io;
 use super::now;
 use super::records::{Records, RecordsRead, RecordsSource};
@@ -229,8 +229,11 @@ impl SessionDriver {
     pub(super) fn handle_command(&mut self, command: Command) {
         let now = now();
         match command {
-            Command::Prompt { turn, channel, input, limits, output } => {
+            Command::Prompt { turn, channel, input, limits, output, span } => {
                 self.turns.insert(turn, channel);
+                if let Some(span) = span {
+                    self.connection.trace_turn(turn, *span);
+                }
                 self.records.turn_begins();
                 let output = output.map(|output| {
                     if let Some(check) = output.check {
@@ -369,11 +372,14 @@ impl SessionDriver {
                     Scope::Turn(turn, _) => self.turns.get(&turn).cloned(),
                     _ => None,
                 };
-                self.handlers.ask_after_reader(key, turn, request);
+                let served = Served { turn, span: self.connection.span_of(scope, &request) };
+                self.handlers.ask_after_reader(key, served, request);
             }
             Output::CheckOutput { key, turn, value } => {
                 if let Some(check) = self.checks.get(&turn) {
-                    self.handlers.check(key, self.turns.get(&turn).cloned(), check(value));
+                    let span = self.connection.span_of_turn(turn);
+                    let served = Served { turn: self.turns.get(&turn).cloned(), span };
+                    self.handlers.check(key, served, check(value));
                 }
             }
             Output::PromptSent { .. } => self.records.turn_begins(),
@@ -579,6 +585,7 @@ impl Drop for SessionDriver {
             Error::SessionClosed
         };
         self.shared.close(error.clone());
+        self.connection.end_telemetry();
         for channel in self.turns.values().chain(self.replays()) {
             channel.finish(Err(error.clone()));
         }

@@ -15,6 +15,7 @@ use crate::error::local_error;
 use crate::error::{Error, Result, RpcErrorKind};
 use crate::messages::{Content, SlashCommand, StatusUpdate, TokenUsage};
 use crate::output::PromptOutput;
+use kimi_agent_protocol::telemetry::TurnSpan;
 
 /// Returns the last value if it is equal; otherwise stores the new one. So sessions of one release share the
 /// handshake's result and the list of commands, which are a large part of a session's memory.
@@ -89,6 +90,22 @@ struct State {
     commands: Option<Arc<Vec<SlashCommand>>>,
     config_options: Arc<Vec<ConfigOption>>,
     next_turn: TurnKey,
+}
+
+impl State {
+    /// Returns the reason why a prompt is refused.
+    fn refusal(&self) -> Option<Error> {
+        if let Some(reason) = &self.closed {
+            return Some((**reason).clone());
+        }
+        let runs = self.active.as_ref().is_some_and(|active| !active.leaving);
+        runs.then(|| {
+            local_error(
+                RpcErrorKind::TurnInProgress,
+                "a turn is running; wait for its result, cancel it, or leave it before you prompt again",
+            )
+        })
+    }
 }
 
 /// Sends a command to the driver of the session. Returns whether the driver will receive it.
@@ -253,19 +270,18 @@ impl Shared {
         input: Content,
         limits: TurnLimits,
         output: Option<Box<PromptOutput>>,
+        span: Option<Box<TurnSpan>>,
     ) -> Result<TurnKey> {
         let mut state = self.lock();
-        if let Some(reason) = &state.closed {
-            return Err((**reason).clone());
-        }
-        if state.active.as_ref().is_some_and(|active| !active.leaving) {
-            return Err(local_error(
-                RpcErrorKind::TurnInProgress,
-                "a turn is running; wait for its result, cancel it, or leave it before you prompt again",
-            ));
+        if let Some(error) = state.refusal() {
+            drop(state);
+            if let Some(span) = span {
+                span.fail(&error);
+            }
+            return Err(error);
         }
         let key = state.next_turn;
-        if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits, output }) {
+        if !self.send(Command::Prompt { turn: key, channel: Arc::clone(&channel), input, limits, output, span }) {
             return Err(Error::SessionClosed);
         }
         // The driver needs the lock that is held here before it handles the prompt.

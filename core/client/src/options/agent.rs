@@ -222,6 +222,38 @@ impl SessionOptions {
         Ok(self)
     }
 
+    /// Splits the options into those of an agent and those of its sessions.
+    pub(crate) fn split(self) -> (AgentOptions, Self) {
+        let empty = Self { naming: self.naming, language: self.language, ..Self::default() };
+        let agent = Self {
+            executable: self.executable,
+            env: self.env,
+            extra_args: self.extra_args,
+            dialect: self.dialect,
+            client_name: self.client_name,
+            client_version: self.client_version,
+            on_stderr: self.on_stderr,
+            record: self.record,
+            redact: self.redact,
+            handshake_timeout: self.handshake_timeout,
+            close_timeout: self.close_timeout,
+            ..empty
+        };
+        let session = Self {
+            executable: None,
+            env: Vec::new(),
+            extra_args: Vec::new(),
+            dialect: Dialect::Auto,
+            client_name: None,
+            client_version: None,
+            on_stderr: None,
+            record: None,
+            redact: Vec::new(),
+            ..self
+        };
+        (AgentOptions(agent), session)
+    }
+
     /// Makes options of a session that is resumed.
     pub(crate) fn resuming(self, session_id: String) -> Result<Self> {
         self.names_no_session("resume")?;
@@ -268,7 +300,7 @@ mod tests {
         let error = |options, naming| read(options, naming).unwrap_err().to_string();
         let expected = "invalid option `workDir`: it is an option of a session; pass it to `createSession()`";
         assert_eq!(error(json!({"workDir": "."}), Naming::Camel), expected);
-        assert!(error(json!({"workdir": "."}), Naming::Camel).contains("there is no such option"));
+        assert!(error(json!({"workdir": "."}), Naming::Camel).contains("unknown option"));
         assert!(read(json!({"work_dir": null}), Naming::Snake).is_ok());
     }
 

@@ -27,17 +27,18 @@ pub fn session_options(map: Map<String, Value>, naming: Naming) -> Result<Sessio
     let language = if naming == Naming::Camel { "node" } else { "python" };
     let mut options = SessionOptions { naming, language, ..SessionOptions::default() };
     for (given, value) in map {
-        let Some(option) = find(OPTIONS, &given, naming) else {
-            return Err(unknown(&given, naming));
-        };
-        if !value.is_null() {
-            options.set(option, value)?;
-        }
+        options.set_named(&given, value)?;
     }
     Ok(options)
 }
 
 impl SessionOptions {
+    /// Sets an option by its name in the caller's naming. Null leaves it as it is.
+    pub(crate) fn set_named(&mut self, given: &str, value: Value) -> Result<()> {
+        let option = find(OPTIONS, given, self.naming).ok_or_else(|| unknown(given, self.naming))?;
+        if value.is_null() { Ok(()) } else { self.set(option, value) }
+    }
+
     fn set(&mut self, option: &OptionInfo, value: Value) -> Result<()> {
         let field = Field { option: option.name, naming: self.naming };
         if is_too_deep(&value) {
@@ -67,6 +68,8 @@ impl SessionOptions {
             "skills_dir" => self.skills_dir = Some(field.path(value)?),
             "max_steps_per_turn" => self.max_steps_per_turn = Some(field.count(&value)?),
             "max_retries_per_step" => self.max_retries_per_step = Some(field.count(&value)?),
+            // The bindings take every other value, because it needs their language.
+            "telemetry" if value == false => {}
             "policy" => self.policy = Some(Arc::new(field.policy(&value)?)),
             "on_approval" => {
                 field.manual(&value)?;
@@ -268,8 +271,8 @@ pub fn close_timeout(value: &Value, naming: Naming) -> Result<Option<Duration>> 
 
 fn unknown(given: &str, naming: Naming) -> Error {
     match suggestion(given, OPTIONS) {
-        Some(name) => invalid_option(given, format!("there is no such option; did you mean `{}`?", naming.name(name))),
-        None => invalid_option(given, "there is no such option"),
+        Some(name) => invalid_option(given, format!("unknown option; did you mean `{}`?", naming.name(name))),
+        None => invalid_option(given, "unknown option"),
     }
 }
 

@@ -6,6 +6,7 @@ mod argv;
 mod behaviour;
 mod check;
 mod content;
+mod content_json;
 mod dialect;
 mod executable;
 mod json;
@@ -19,7 +20,7 @@ mod value;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kimi_agent_policy::Policy;
@@ -28,6 +29,7 @@ use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
 use crate::recording::{RecordingFile, Replayed};
+use crate::telemetry::TelemetryOptions;
 use crate::{Budget, ExternalTool, Hook, Output};
 pub(crate) use setting::Setting;
 
@@ -36,11 +38,13 @@ pub use agent::AgentOptions;
 pub use agent::{agent_options, for_session};
 pub use behaviour::on_event_async;
 pub(crate) use content::check_content;
+pub use content_json::parse_content;
 pub use dialect::Dialect;
 pub use executable::Executable;
 pub use json::{check_names, close_timeout, session_options, wrong_type};
 pub use prompt::{PromptOptions, prompt_options};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};
+pub(crate) use value::duration_problem;
 pub use value::{kind_of, too_deep};
 
 /// How a session is opened and how it behaves. Only options that are set are passed to the agent.
@@ -100,11 +104,14 @@ pub struct SessionOptions {
     pub(crate) session_budget: Option<Budget>,
     pub(crate) output: Option<Box<Output>>,
     pub(crate) record: Option<PathBuf>,
+    /// Receives the path of the recording when its file is made.
+    pub(crate) recorded_at: Option<Arc<OnceLock<PathBuf>>>,
     /// The file of the recording, while the session is being opened.
     pub(crate) recording: Option<Arc<RecordingFile>>,
     /// The recording that the agent plays, while the session is being opened.
     pub(crate) replayed: Option<Arc<Replayed>>,
     pub(crate) redact: Vec<String>,
+    pub(crate) telemetry: Option<Box<TelemetryOptions>>,
     pub(crate) max_line_bytes: usize,
     pub(crate) event_buffer_bytes: usize,
 }
@@ -150,9 +157,11 @@ impl Default for SessionOptions {
             session_budget: None,
             output: None,
             record: None,
+            recorded_at: None,
             recording: None,
             replayed: None,
             redact: Vec::new(),
+            telemetry: None,
             max_line_bytes: declared::MAX_LINE_BYTES,
             event_buffer_bytes: declared::EVENT_BUFFER_BYTES,
         }

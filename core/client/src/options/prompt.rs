@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::error::invalid_option;
 use crate::messages::Content;
 use crate::naming::Naming;
+use crate::telemetry::GivenSpan;
 use crate::{Budget, Output, Result};
 
 /// A prompt with options of its own, which override the session's. [`Session::prompt`](crate::Session::prompt) takes one,
@@ -41,6 +42,8 @@ pub struct PromptOptions {
     pub(crate) budget: Option<Budget>,
     pub(crate) output: Option<Box<Output>>,
     pub(crate) naming: Naming,
+    /// The span of the turn, if the host has started it.
+    pub(crate) span: Option<GivenSpan>,
 }
 
 impl PromptOptions {
@@ -60,6 +63,7 @@ impl PromptOptions {
             budget: None,
             output: None,
             naming: Naming::default(),
+            span: None,
         }
     }
 

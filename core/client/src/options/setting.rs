@@ -70,6 +70,7 @@ impl SessionOptions {
             "output" => return other(self.output.is_some()),
             "record" => self.record.as_deref().map(Setting::Path),
             "redact" => return other(!self.redact.is_empty()),
+            "telemetry" => return other(self.telemetry.is_some()),
             "turn_timeout" => self.turn_timeout.map(Setting::Duration),
             "max_line_bytes" => Some(Setting::Bytes(self.max_line_bytes)),
             "event_buffer_bytes" => Some(Setting::Bytes(self.event_buffer_bytes)),

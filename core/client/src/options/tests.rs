@@ -203,7 +203,8 @@ fn json_is_read_in_both_namings() {
     assert_eq!(options.handshake_timeout, Duration::from_millis(1500));
     assert_eq!(options.turn_timeout, Some(Duration::from_millis(1)));
     assert_eq!((options.max_line_bytes, options.event_buffer_bytes), (2048, 4096));
-    let functions = ["tools", "hooks", "on_event", "on_stderr", "on_read_file", "on_write_file", "on_terminal"];
+    let functions =
+        ["tools", "hooks", "on_event", "on_stderr", "on_read_file", "on_write_file", "on_terminal", "telemetry"];
     for option in declared::OPTIONS {
         let is_set = options.first_set(|other| other.name == option.name).is_some();
         assert!(is_set || functions.contains(&option.name), "{}", option.name);
@@ -225,6 +226,9 @@ fn json_is_read_in_both_namings() {
     let camel = session_options(camel, Naming::Camel).unwrap();
     assert_eq!(format!("{camel:?}"), format!("{options:?}"));
 
+    let off = session_options([("telemetry".to_owned(), json!(false))].into_iter().collect(), Naming::Snake).unwrap();
+    assert!(off.telemetry.is_none());
+
     // Null is the default.
     let nulls = snake.as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();
     let options = session_options(nulls, Naming::Snake).unwrap();
@@ -233,7 +237,7 @@ fn json_is_read_in_both_namings() {
 
 #[test]
 fn declared_option_has_setter_and_reader() {
-    let sources = [include_str!("mod.rs"), include_str!("behaviour.rs")].concat();
+    let sources = [include_str!("mod.rs"), include_str!("behaviour.rs"), include_str!("../telemetry/otel.rs")].concat();
     let of_agents = include_str!("agent.rs");
     let of_prompts = include_str!("prompt.rs");
     let has_setter = |source: &str, name: &str| {
@@ -303,7 +307,7 @@ fn unknown_name_error_has_suggestion() {
         assert_eq!(option, name);
         reason
     };
-    let suggests = |known: &str| format!("there is no such option; did you mean `{known}`?");
+    let suggests = |known: &str| format!("unknown option; did you mean `{known}`?");
     assert_eq!(reason("workdir", Naming::Snake), suggests("work_dir"));
     assert_eq!(reason("workDir", Naming::Snake), suggests("work_dir"));
     assert_eq!(reason("work_dir", Naming::Camel), suggests("workDir"));
@@ -317,8 +321,8 @@ fn unknown_name_error_has_suggestion() {
     }
     assert_eq!(reason("timeout", Naming::Camel), suggests("turnTimeout"));
     assert_eq!(reason("mcpServers", Naming::Camel), suggests("mcpConfigs"));
-    assert_eq!(reason("temperature", Naming::Snake), "there is no such option");
-    assert_eq!(reason("", Naming::Snake), "there is no such option");
+    assert_eq!(reason("temperature", Naming::Snake), "unknown option");
+    assert_eq!(reason("", Naming::Snake), "unknown option");
 }
 
 #[test]

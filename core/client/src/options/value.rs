@@ -6,7 +6,7 @@ use kimi_agent_protocol::options::LONGEST;
 use serde_json::Value;
 
 /// Returns the problem of a duration, if it has one.
-pub(super) fn duration_problem(duration: Duration) -> Option<String> {
+pub(crate) fn duration_problem(duration: Duration) -> Option<String> {
     match duration {
         Duration::ZERO => Some("expected a duration longer than 0".to_owned()),
         duration if duration > LONGEST => {

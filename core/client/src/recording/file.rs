@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 use kimi_agent_protocol::recording::{Entry, GapEntry, Redactor};
 use tokio::sync::oneshot;
 
-use super::writer::{Job, WRITER};
+use super::tape::{self, Progress};
+use super::writer::{Batch, Job, Message, WRITER};
 
 /// The limit of bytes that wait to be written. Further messages are left out.
 const MAX_WAITING: usize = 64 << 20;
@@ -30,27 +31,34 @@ pub(crate) struct RecordingFile {
     attempt: AtomicU32,
     waiting: Mutex<Waiting>,
     pub(super) output: Mutex<Output>,
+    pub(super) progress: Arc<Progress>,
 }
 
-/// What waits to be written.
+/// The entries that wait to be written.
 #[derive(Debug, Default)]
 struct Waiting {
-    bytes: usize,
-    /// What was left out since the last entry.
+    batch: Batch,
+    /// The size of the entries that the writer has taken.
+    taken: usize,
+    /// The entries that were left out since the last one.
     missing: Option<GapEntry>,
 }
 
-/// What the writer uses.
+/// The parts that the writer uses.
 #[derive(Debug)]
 pub(super) struct Output {
     /// `None` after an error.
     pub(super) file: Option<File>,
-    pub(super) redactor: Option<Arc<Redactor>>,
+    /// That of the last header.
+    pub(super) redactor: Option<Redactor>,
+    /// The text that waits until the session has opened, because it then replaces an old recording.
+    pub(super) held: Option<Vec<u8>>,
 }
 
 impl RecordingFile {
     /// Creates a file for the session with this id. A file of an earlier recording is replaced. In a folder, and if this
-    /// program writes to the file already, the recording gets a name of its own.
+    /// program writes to the file already, the recording gets a name of its own. A cassette keeps its name, and its old
+    /// recording stays until the session has opened.
     pub(super) fn create(path: &Path, id: &str) -> io::Result<Arc<Self>> {
         WRITER.start()?;
         let is_folder = super::is_folder(path);
@@ -60,6 +68,9 @@ impl RecordingFile {
         } else {
             path.to_owned()
         };
+        if let Some(file) = tape::open(&first) {
+            return file;
+        }
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut number = 1;
         let (path, file) = loop {
@@ -74,53 +85,91 @@ impl RecordingFile {
             }
         };
         open.insert(path.clone());
-        Ok(Arc::new(Self {
+        Ok(Arc::new(Self::new(path, file, None)))
+    }
+
+    pub(super) fn new(path: PathBuf, file: File, held: Option<Vec<u8>>) -> Self {
+        Self {
             path,
             attempt: AtomicU32::new(0),
             waiting: Mutex::default(),
-            output: Mutex::new(Output { file: Some(file), redactor: None }),
-        }))
+            output: Mutex::new(Output { file: Some(file), redactor: None, held }),
+            progress: Arc::default(),
+        }
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes nothing more, because another session uses the file.
+    pub(super) fn abandon(&self) {
+        lock(&self.output).file = None;
+    }
+
+    /// Notes that an attempt to open the session has ended its recording.
+    pub(super) fn end(&self, attempt: u32) {
+        if attempt == self.attempt.load(Ordering::Acquire) {
+            self.progress.end();
+        }
     }
 
     /// Begins an attempt to open the session. Entries of earlier attempts are ignored from now on.
-    pub(super) fn begin(&self, redactor: Redactor) -> u32 {
-        lock(&self.output).redactor = Some(Arc::new(redactor));
+    pub(super) fn begin(&self) -> u32 {
         self.attempt.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Passes an entry to the writer. A message is left out if too much waits already.
+    /// Passes an entry to the writer.
     pub(super) fn push(self: &Arc<Self>, attempt: u32, job: Job) {
+        self.push_with(attempt, job, &[]);
+    }
+
+    /// Passes a line to the writer. It is left out if too much waits already.
+    pub(super) fn push_line(self: &Arc<Self>, attempt: u32, message: Message, line: &[u8]) {
+        self.push_with(attempt, Job::Message(message), line);
+    }
+
+    fn push_with(self: &Arc<Self>, attempt: u32, job: Job, line: &[u8]) {
         if attempt != self.attempt.load(Ordering::Acquire) {
             return;
         }
-        let size = job.size();
-        let gap = {
-            let mut waiting = lock(&self.waiting);
-            if waiting.bytes + size > MAX_WAITING && job.is_message() {
-                let missing = waiting.missing.get_or_insert(GapEntry { entries: 0, bytes: 0 });
-                missing.entries += 1;
-                missing.bytes += size as u64;
-                return;
-            }
-            waiting.bytes += size;
-            waiting.missing.take()
-        };
-        if let Some(gap) = gap {
-            WRITER.push(self, Job::Entry { time: job.time(), entry: Box::new(Entry::Gap(gap)) });
+        let mut waiting = lock(&self.waiting);
+        if waiting.taken + waiting.batch.bytes() + job.size() > MAX_WAITING && job.is_message() {
+            let missing = waiting.missing.get_or_insert(GapEntry { entries: 0, bytes: 0 });
+            missing.entries += 1;
+            missing.bytes += job.size() as u64;
+            return;
         }
-        WRITER.push(self, job);
+        let (is_first, was_urgent) = (waiting.batch.is_empty(), waiting.batch.is_urgent());
+        if let Some(gap) = waiting.missing.take() {
+            waiting.batch.push(Job::Entry { time: job.time(), entry: Box::new(Entry::Gap(gap)) }, &[]);
+        }
+        waiting.batch.push(job, line);
+        let is_urgent = waiting.batch.is_urgent() && !was_urgent;
+        drop(waiting);
+        if is_first || is_urgent {
+            WRITER.notify(is_first.then(|| Arc::clone(self)), is_urgent);
+        }
     }
 
-    /// Notes that an entry of this size was written.
-    pub(super) fn written(&self, size: usize) {
+    /// Takes what waits. [`written`](Self::written) follows.
+    pub(super) fn take(&self) -> Batch {
         let mut waiting = lock(&self.waiting);
-        waiting.bytes = waiting.bytes.saturating_sub(size);
+        let batch = std::mem::take(&mut waiting.batch);
+        waiting.taken = batch.bytes();
+        batch
+    }
+
+    /// Notes that everything that was taken is written.
+    pub(super) fn written(&self) {
+        lock(&self.waiting).taken = 0;
     }
 
     /// Waits until everything is written.
     pub(crate) async fn complete(self: &Arc<Self>) {
         let (sender, done) = oneshot::channel();
-        WRITER.push(self, Job::Complete(sender));
+        self.push(self.attempt.load(Ordering::Acquire), Job::Complete(sender));
         if tokio::time::timeout(COMPLETE_TIMEOUT, done).await.is_err() {
             tracing::warn!(path = %self.path.display(), "the recording is not complete yet: its disk is too slow");
         }
@@ -129,6 +178,7 @@ impl RecordingFile {
 
 impl Drop for RecordingFile {
     fn drop(&mut self) {
+        self.progress.end();
         OPEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
 }

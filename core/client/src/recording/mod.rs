@@ -5,6 +5,7 @@
 
 mod file;
 mod replayed;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -25,7 +26,10 @@ use crate::error::Result;
 use crate::options::{SessionOptions, Setting};
 pub(crate) use file::RecordingFile;
 pub(crate) use replayed::Replayed;
-use writer::Job;
+pub(crate) use tape::Opening;
+#[cfg(feature = "testing")]
+pub(crate) use tape::add_cassette;
+use writer::{Job, Message};
 
 /// The environment variable with the path of recordings.
 const VARIABLE: &str = "KIMI_AGENT_RECORD";
@@ -42,9 +46,9 @@ pub(crate) struct FileRecorder {
 impl FileRecorder {
     /// Begins a recording, with its header. An earlier attempt to open the session is removed from the file.
     fn new(file: Arc<RecordingFile>, redactor: Redactor, header: HeaderEntry) -> Self {
-        let attempt = file.begin(redactor);
+        let attempt = file.begin();
         let recorder = Self { file, attempt, began: Instant::now() };
-        recorder.push(Job::Header(Box::new(header)));
+        recorder.push(Job::Header { header: Box::new(header), redactor: Box::new(redactor), is_first: attempt == 1 });
         recorder
     }
 
@@ -54,17 +58,21 @@ impl FileRecorder {
 
     fn time(&self) -> f64 {
         // Microseconds are enough, and take less space.
-        (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6
+        self.began.elapsed().as_micros() as f64 / 1e6
     }
 }
 
 impl Recorder for FileRecorder {
-    fn message(&mut self, from: Side, line: &[u8]) {
-        self.push(Job::Message { time: self.time(), from, line: line.into() });
+    fn message(&mut self, from: Side, line: &[u8], is_json: bool) {
+        self.file.push_line(self.attempt, Message { time: self.time(), from, is_json, length: line.len() }, line);
     }
 
     fn entry(&mut self, entry: Entry) {
+        let is_end = matches!(entry, Entry::End(_));
         self.push(Job::Entry { time: self.time(), entry: Box::new(entry) });
+        if is_end {
+            self.file.end(self.attempt);
+        }
     }
 }
 
@@ -76,6 +84,10 @@ impl SessionOptions {
         let path = self
             .absolute("record", &path)
             .map(|absolute| if is_folder(&path) { absolute.join("") } else { absolute })?;
+        if self.replayed.as_ref().is_some_and(|replayed| is_same_file(&replayed.path, &path)) {
+            let reason = format!("{} is the recording that the agent plays; choose another path", path.display());
+            return Err(self.invalid("record", reason));
+        }
         let file = RecordingFile::create(&path, id);
         file.map(Some).map_err(|error| self.invalid("record", format!("can't write {}: {error}", path.display())))
     }
@@ -88,7 +100,7 @@ impl SessionOptions {
         work_dir: &Path,
         params: &InitializeParams,
     ) -> Result<FileRecorder> {
-        let redactor = Redactor::new(&places(work_dir), self.secret_texts(params), &self.redact)
+        let redactor = Redactor::new(&places(work_dir), self.secret_texts(Some(params)), &self.redact)
             .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))?;
         Ok(FileRecorder::new(file, redactor, self.header(dialect)))
     }
@@ -124,8 +136,9 @@ impl SessionOptions {
     /// Returns the options that are set, without values that may be secrets.
     fn recorded_options(&self) -> Map<String, Value> {
         let mut options = Map::new();
-        for option in
-            OPTIONS.iter().filter(|option| !matches!(option.name, "executable" | "tools" | "record" | "redact"))
+        for option in OPTIONS
+            .iter()
+            .filter(|option| !matches!(option.name, "executable" | "tools" | "record" | "redact" | "telemetry"))
         {
             let value = match self.setting(option.name) {
                 Setting::Unset => continue,
@@ -146,8 +159,14 @@ impl SessionOptions {
         options
     }
 
+    /// Makes the redactor of secrets only, which leaves paths as they are.
+    pub(crate) fn secrets_redactor(&self) -> Result<Redactor> {
+        Redactor::new(&[], self.secret_texts(None), &self.redact)
+            .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))
+    }
+
     /// Returns the values that must not be in a recording.
-    fn secret_texts(&self, params: &InitializeParams) -> Vec<Cow<'static, str>> {
+    fn secret_texts(&self, params: Option<&InitializeParams>) -> Vec<Cow<'static, str>> {
         let mut texts: Vec<Cow<'static, str>> = Vec::new();
         let mut waiting: Vec<&Value> = self.config.iter().chain(&self.mcp_configs).collect();
         while let Some(value) = waiting.pop() {
@@ -160,7 +179,7 @@ impl SessionOptions {
             }
         }
         texts.extend(self.env.iter().map(|(_, value)| value.to_string_lossy().into_owned().into()));
-        if let Some(server) = &params.tools_server {
+        if let Some(server) = params.and_then(|params| params.tools_server.as_ref()) {
             texts.push(server.url.clone().into());
             texts.extend(server.headers.iter().map(|(_, value)| value.clone().into()));
         }
@@ -182,20 +201,16 @@ fn is_folder(path: &Path) -> bool {
     path.as_os_str().to_string_lossy().ends_with(std::path::is_separator) || path.is_dir()
 }
 
-/// Returns the directories that become placeholders, also as the system names them without links.
+/// Returns whether two paths name the same file, which exists.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// Returns the directories that become placeholders, in each spelling.
 fn places(work_dir: &Path) -> Vec<Place> {
-    let temp = crate::private::temp_dir();
-    let known = [("work_dir", Some(work_dir.to_owned())), ("home", std::env::home_dir()), ("temp", Some(temp))];
-    let mut places = Vec::new();
-    for (name, path) in known {
-        let Some(path) = path.filter(|path| path.is_absolute()) else { continue };
-        let real = std::fs::canonicalize(&path).ok();
-        places.push(Place { name, path: path.to_string_lossy().into_owned() });
-        if let Some(real) = real.filter(|real| *real != path) {
-            // Windows begins such a path with a mark that programs do not show.
-            let real = real.to_string_lossy();
-            places.push(Place { name, path: real.strip_prefix(r"\\?\").unwrap_or(&real).to_owned() });
-        }
-    }
-    places
+    let folders = crate::private::known_folders(work_dir).into_iter();
+    let spelled = |(name, folder): (&'static str, PathBuf)| {
+        crate::private::spellings(&folder).into_iter().map(move |path| Place { name, path })
+    };
+    folders.flat_map(spelled).collect()
 }

@@ -3,26 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kimi_agent_protocol::recording::{HeaderEntry, Recording, RecordsEntry};
+use kimi_agent_protocol::recording::{Entry, HeaderEntry, PROGRAM_DIFFERS, PROGRAM_NEVER, Recording};
 
 use crate::connection::TurnKey;
 use crate::error::{Error, Result};
+use crate::handler::StderrHandler;
 use crate::options::{Dialect, SessionOptions};
 use crate::turn_records::TurnReport;
 
 /// The argument before the path of a recording.
 const FLAG: &str = "--play-recording";
-/// The limit of a header, in bytes.
-const MAX_HEADER: u64 = 16 << 20;
 
 /// The parts of a recording that the SDK needs to open a session.
 #[derive(Debug)]
 pub(crate) struct Replayed {
+    /// The recording. A session must not record into it.
+    pub(super) path: PathBuf,
     dialect: Dialect,
     /// The agent's own records of turns.
     pub(crate) reports: BTreeMap<TurnKey, Option<TurnReport>>,
@@ -52,8 +51,27 @@ impl SessionOptions {
             self.dialect = replayed.dialect;
         }
         self.replayed = Some(Arc::new(replayed));
+        self.on_stderr = Some(with_warning(self.on_stderr.take()));
         Ok(())
     }
+}
+
+/// Logs what the program has left out. The agent notices it when the session is closed, so no call fails with it.
+fn with_warning(next: Option<StderrHandler>) -> StderrHandler {
+    Arc::new(move |line: String| {
+        if let Some(text) = left_out(&line) {
+            tracing::warn!("{text}");
+        }
+        if let Some(next) = &next {
+            next(line);
+        }
+    })
+}
+
+/// Returns the report of the agent about something that the program has left out, if a line of stderr has one.
+pub(super) fn left_out(line: &str) -> Option<&str> {
+    let report = &line[line.find(PROGRAM_DIFFERS)?..];
+    report.contains(PROGRAM_NEVER).then_some(report)
 }
 
 fn path_after_flag(args: &[OsString]) -> Option<PathBuf> {
@@ -61,15 +79,25 @@ fn path_after_flag(args: &[OsString]) -> Option<PathBuf> {
 }
 
 impl Replayed {
+    /// Reads a recording, and checks whether the agent can play it.
     fn read(path: &Path) -> std::result::Result<Self, String> {
-        let show = |error: io::Error| error.to_string();
-        let mut file = BufReader::new(File::open(path).map_err(show)?);
-        let mut line = Vec::new();
-        file.by_ref().take(MAX_HEADER).read_until(b'\n', &mut line).map_err(show)?;
-        let recording = Recording::read(&String::from_utf8_lossy(&line)).map_err(|error| error.to_string())?;
+        let text = std::fs::read(path).map_err(|error| error.to_string())?;
+        let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| error.to_string())?;
         let dialect = dialect(&recording.header)?;
-        let reports = if dialect == Dialect::Acp { reports(file).map_err(show)? } else { BTreeMap::new() };
-        Ok(Self { dialect, reports })
+        let mut reports = BTreeMap::new();
+        for timed in recording.entries {
+            match timed.entry {
+                Entry::Records(records) if dialect == Dialect::Acp => {
+                    drop(reports.insert(records.turn, records.report))
+                }
+                Entry::Gap(gap) => {
+                    let missing = gap.entries;
+                    return Err(format!("{missing} of its messages are missing, because its disk was too slow"));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { path: path.to_owned(), dialect, reports })
     }
 }
 
@@ -81,19 +109,4 @@ fn dialect(header: &HeaderEntry) -> std::result::Result<Dialect, String> {
         ("wire", _) => Ok(Dialect::Auto),
         (other, _) => other.parse().map_err(|_| format!("its protocol {other:?} is not known to this version")),
     }
-}
-
-/// Reads the agent's own records of turns.
-fn reports(mut file: impl BufRead) -> io::Result<BTreeMap<TurnKey, Option<TurnReport>>> {
-    let mut reports = BTreeMap::new();
-    let mut line = String::new();
-    while file.read_line(&mut line)? > 0 {
-        if line.contains(r#""type":"records""#)
-            && let Ok(entry) = serde_json::from_str::<RecordsEntry>(&line)
-        {
-            reports.insert(entry.turn, entry.report);
-        }
-        line.clear();
-    }
-    Ok(reports)
 }

@@ -1,4 +1,4 @@
-use kimi_agent_protocol::recording::Recording;
+use kimi_agent_protocol::recording::{PROGRAM_DIFFERS, PROGRAM_NEVER, Recording};
 
 use super::file::lock;
 use super::*;
@@ -23,10 +23,10 @@ async fn slow_disk_leaves_gap() {
     {
         // The writer waits for this lock as it would for a disk.
         let _slow = lock(&file.output);
-        (0..70).for_each(|_| recorder.message(Side::Agent, &line));
+        (0..70).for_each(|_| recorder.message(Side::Agent, &line, false));
     }
     file.complete().await;
-    recorder.message(Side::Sdk, b"{}");
+    recorder.message(Side::Sdk, b"{}", true);
     file.complete().await;
     let entries = read(&path).entries;
     let written = entries.iter().filter(|entry| matches!(entry.entry, Entry::Message(_))).count();
@@ -42,10 +42,10 @@ async fn second_attempt_replaces_first() {
     let path = folder.path().join("run.jsonl");
     let file = RecordingFile::create(&path, "id").unwrap();
     let mut first = started(&file);
-    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#);
+    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#, true);
     let mut second = started(&file);
-    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#);
-    second.message(Side::Sdk, br#"{"of":"the second attempt"}"#);
+    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#, true);
+    second.message(Side::Sdk, br#"{"of":"the second attempt"}"#, true);
     file.complete().await;
     let entries = read(&path).entries;
     assert_eq!(entries.len(), 1, "{entries:?}");
@@ -62,4 +62,13 @@ fn header_shows_no_secret_values() {
     let header = serde_json::to_value(options.header("acp")).unwrap();
     assert_eq!((&header["options"]["env"][0], &header["options"]["model"]), (&"TOKEN".into(), &"kimi".into()));
     assert!(!header.to_string().contains("canary"), "{header}");
+}
+
+#[test]
+fn omission_is_found_in_stderr() {
+    let text = format!("{PROGRAM_DIFFERS}turn 2: {PROGRAM_NEVER}called `prompt`: expected {{}}");
+    assert_eq!(replayed::left_out(&format!("kimi-scripted-agent: {text}")), Some(&*text));
+    for other in [format!("{PROGRAM_DIFFERS}turn 1: `prompt`: expected 1, got 2"), "a log of the agent".to_owned()] {
+        assert_eq!(replayed::left_out(&other), None);
+    }
 }

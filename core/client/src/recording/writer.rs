@@ -1,14 +1,15 @@
 //! The thread that writes recordings. It wakes when a turn or a session ends or much waits, otherwise at most every
 //! quarter of a second.
 
+use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use kimi_agent_protocol::recording::{Entry, HeaderEntry, Side, write_entry, write_header, write_message};
+use kimi_agent_protocol::recording::{Entry, HeaderEntry, Redactor, Side, write_entry, write_header, write_message};
 use tokio::sync::oneshot;
 
-use super::file::{RecordingFile, lock};
+use super::file::{Output, RecordingFile, lock};
 
 /// How long an entry may wait before it is written. A program that is killed loses what waits.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
@@ -21,13 +22,14 @@ pub(super) static WRITER: LazyLock<Writer> = LazyLock::new(|| Writer { queue: Mu
 /// Something for the thread to do.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Begins the file.
-    Header(Box<HeaderEntry>),
-    Message {
-        time: f64,
-        from: Side,
-        line: Box<[u8]>,
+    /// Begins the file. An earlier attempt to open the session is removed from it.
+    Header {
+        header: Box<HeaderEntry>,
+        redactor: Box<Redactor>,
+        is_first: bool,
     },
+    /// Writes a line between the SDK and the agent.
+    Message(Message),
     Entry {
         time: f64,
         entry: Box<Entry>,
@@ -36,45 +38,88 @@ pub(super) enum Job {
     Complete(oneshot::Sender<()>),
 }
 
+/// A line between the SDK and the agent. The queue has its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    pub(super) time: f64,
+    pub(super) from: Side,
+    pub(super) is_json: bool,
+    pub(super) length: usize,
+}
+
 impl Job {
     pub(super) fn is_message(&self) -> bool {
-        matches!(self, Self::Message { .. })
+        matches!(self, Self::Message(_))
+    }
+
+    /// Returns the length of its line, which the queue has.
+    fn line_length(&self) -> usize {
+        if let Self::Message(message) = self { message.length } else { 0 }
     }
 
     /// Returns the size in memory, roughly.
     pub(super) fn size(&self) -> usize {
-        match self {
-            Self::Message { line, .. } => line.len() + size_of::<Self>(),
-            _ => size_of::<Self>(),
-        }
+        self.line_length() + size_of::<Self>()
     }
 
     pub(super) fn time(&self) -> f64 {
         match self {
-            Self::Message { time, .. } | Self::Entry { time, .. } => *time,
-            Self::Header(_) | Self::Complete(_) => 0.0,
+            Self::Message(Message { time, .. }) | Self::Entry { time, .. } => *time,
+            Self::Header { .. } | Self::Complete(_) => 0.0,
         }
     }
 
     /// Returns whether it must not wait for others.
     fn is_urgent(&self) -> bool {
         match self {
-            Self::Header(_) | Self::Complete(_) => true,
+            Self::Header { .. } | Self::Complete(_) => true,
             Self::Entry { entry, .. } => matches!(**entry, Entry::Turn(_) | Entry::End(_)),
-            Self::Message { .. } => false,
+            Self::Message(_) => false,
         }
+    }
+}
+
+/// The jobs of a file, and the lines of those that are messages.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    jobs: Vec<Job>,
+    lines: Vec<u8>,
+    bytes: usize,
+    is_urgent: bool,
+}
+
+impl Batch {
+    /// Adds a job. `line` is that of a message, otherwise it is empty.
+    pub(super) fn push(&mut self, job: Job, line: &[u8]) {
+        self.bytes += job.size();
+        self.is_urgent |= job.is_urgent() || self.bytes >= MANY_BYTES;
+        self.jobs.push(job);
+        self.lines.extend_from_slice(line);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Returns the size in memory, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether it must not wait for more.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    jobs: Vec<(Arc<RecordingFile>, Job)>,
-    bytes: usize,
+    files: Vec<Arc<RecordingFile>>,
     is_urgent: bool,
     has_thread: bool,
 }
 
-/// The queue of the thread.
+/// The files with jobs for the thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     queue: Mutex<Queue>,
@@ -92,81 +137,106 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn push(&self, file: &Arc<RecordingFile>, job: Job) {
+    /// Adds a file, whose first job has come, and wakes the thread if a job is urgent.
+    pub(super) fn notify(&self, file: Option<Arc<RecordingFile>>, is_urgent: bool) {
         let mut queue = lock(&self.queue);
-        let was_urgent = queue.is_urgent;
-        queue.is_urgent |= job.is_urgent();
-        queue.bytes += job.size();
-        queue.is_urgent |= queue.bytes >= MANY_BYTES;
-        let is_first = queue.jobs.is_empty();
-        queue.jobs.push((Arc::clone(file), job));
-        if is_first || queue.is_urgent && !was_urgent {
-            self.wake.notify_one();
-        }
+        queue.files.extend(file);
+        queue.is_urgent |= is_urgent;
+        self.wake.notify_one();
     }
 
     fn run(&self) {
-        let mut text = Vec::new();
         loop {
-            let mut jobs = self.wait().into_iter().peekable();
-            while let Some((file, job)) = jobs.next() {
-                let size = job.size();
-                let is_last = jobs.peek().is_none_or(|(next, _)| !Arc::ptr_eq(next, &file));
-                work(&file, job, is_last, &mut text);
-                file.written(size);
+            for file in self.wait() {
+                write(&file, file.take());
+                file.written();
             }
-            // One large message must not pin memory.
-            text = Vec::new();
         }
     }
 
-    /// Waits for jobs.
-    fn wait(&self) -> Vec<(Arc<RecordingFile>, Job)> {
+    /// Waits for files with jobs.
+    fn wait(&self) -> Vec<Arc<RecordingFile>> {
         let queue = lock(&self.queue);
-        let queue = self.wake.wait_while(queue, |queue| queue.jobs.is_empty()).unwrap_or_else(PoisonError::into_inner);
+        let queue = self.wake.wait_while(queue, |queue| queue.files.is_empty()).unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(queue, LONGEST_WAIT, |queue| !queue.is_urgent);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        (queue.bytes, queue.is_urgent) = (0, false);
-        std::mem::take(&mut queue.jobs)
+        queue.is_urgent = false;
+        std::mem::take(&mut queue.files)
     }
 }
 
-/// Does one job. Text is written when it is large, at the last job of the file, and before the end of a wait for it.
-fn work(file: &RecordingFile, job: Job, is_last: bool, text: &mut Vec<u8>) {
+/// Does the jobs of a file. Text is written when it is large, at the end, and before the end of a wait for it.
+fn write(file: &RecordingFile, batch: Batch) {
     let mut output = lock(&file.output);
-    let Some(redactor) = output.redactor.clone().filter(|_| output.file.is_some()) else {
-        if let Job::Complete(done) = job {
+    let Output { file: target, redactor, held } = &mut *output;
+    let mut is_held = held.is_some();
+    let mut text = held.take().unwrap_or_default();
+    let mut lines = batch.lines.as_slice();
+    for job in batch.jobs {
+        let mut written = Ok(());
+        let mut done = None;
+        // Taken for every message, also for one that is not written.
+        let (line, rest) = lines.split_at(job.line_length());
+        lines = rest;
+        match (job, &*redactor) {
+            (Job::Header { header, redactor: of_header, is_first }, _) => {
+                text.clear();
+                // A pipe cannot be rewound, and a device not be cut.
+                if let Some(file) = target.as_mut().filter(|_| !is_first && !is_held) {
+                    written = file.set_len(0).and_then(|()| file.rewind());
+                }
+                write_header(&mut text, *header, &of_header);
+                *redactor = Some(*of_header);
+            }
+            (Job::Message(message), Some(redactor)) => {
+                write_message(&mut text, message.time, message.from, line, message.is_json, redactor);
+            }
+            (Job::Entry { time, entry }, Some(redactor)) => {
+                if is_held && matches!(*entry, Entry::Opened(_)) {
+                    is_held = false;
+                    written = target.as_ref().map_or(Ok(()), |file| file.set_len(0));
+                }
+                write_entry(&mut text, time, *entry, redactor);
+            }
+            (Job::Complete(sender), _) => {
+                if !is_held {
+                    written = write_out(target, &mut text);
+                }
+                done = Some(sender);
+            }
+            // Each recording begins with its header.
+            (Job::Message(_) | Job::Entry { .. }, None) => {}
+        }
+        if text.len() >= MANY_BYTES && !is_held {
+            written = written.and_then(|()| write_out(target, &mut text));
+        }
+        end_after_error(file, target, written);
+        if let Some(done) = done {
             done.send(()).ok();
         }
+    }
+    if is_held {
+        *held = Some(text);
         return;
-    };
-    let mut done = None;
-    let mut written = Ok(());
-    match job {
-        Job::Header(header) => {
-            text.clear();
-            // An earlier attempt to open the session is replaced.
-            written = output.file.as_mut().map_or(Ok(()), |file| file.set_len(0).and_then(|()| file.rewind()));
-            write_header(text, *header, &redactor);
-        }
-        Job::Message { time, from, line } => write_message(text, time, from, &line, &redactor),
-        Job::Entry { time, entry } => write_entry(text, time, *entry, &redactor),
-        Job::Complete(sender) => done = Some(sender),
     }
-    if is_last || done.is_some() || text.len() >= MANY_BYTES {
-        written = written.and_then(|()| output.file.as_mut().map_or(Ok(()), |file| file.write_all(text)));
-        text.clear();
-    }
+    let written = write_out(target, &mut text);
+    end_after_error(file, target, written);
+}
+
+/// Writes text to the file, unless the recording has ended.
+fn write_out(target: &mut Option<File>, text: &mut Vec<u8>) -> io::Result<()> {
+    let written = target.as_mut().map_or(Ok(()), |file| file.write_all(text));
+    text.clear();
+    written
+}
+
+fn end_after_error(file: &RecordingFile, target: &mut Option<File>, written: io::Result<()>) {
     if let Err(error) = written {
         tracing::warn!(
             path = %file.path.display(),
             %error,
             "the recording ends here, because its file cannot be written; the session continues"
         );
-        output.file = None;
-        text.clear();
-    }
-    if let Some(done) = done {
-        done.send(()).ok();
+        *target = None;
     }
 }

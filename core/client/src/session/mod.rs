@@ -4,6 +4,7 @@ mod agent;
 mod detect;
 mod link;
 mod live;
+mod one_shot;
 mod open;
 mod output;
 mod policy;
@@ -15,23 +16,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use agent::Agent;
-pub use open::prompt;
+pub use one_shot::prompt;
 pub use turn::TurnInner;
 pub use turn::{Replay, Step, Steps, TextStream, Turn};
-pub use {live::LIVE, open::one_shot_on};
+pub use {live::LIVE, one_shot::one_shot_on};
 
 use crate::answers::{Answers, Approval};
-use crate::connection::{ManualAnswer, TurnLimits};
+use crate::connection::{ManualAnswer, TurnKey, TurnLimits};
 use crate::dialect::{Capabilities, ConfigOption, ConfigValue, Handshake};
 use crate::driver::Command;
+use crate::driver::event_channel::EventChannel;
 pub use crate::driver::shared::SessionState;
 use crate::driver::shared::Shared;
 use crate::error::{Result, invalid_option};
 use crate::messages::{
-    ApprovalRequest, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
+    ApprovalRequest, Content, ExternalToolsResult, QuestionRequest, ServerInfo, SlashCommand, StatusUpdate, TokenUsage,
 };
 use crate::options::{PromptOptions, SessionOptions};
 use crate::output::SessionOutput;
+use crate::telemetry::SessionTelemetry;
+use kimi_agent_protocol::telemetry::{SpanStart, TurnSpan};
 use link::Link;
 
 /// A conversation with an agent, which runs as a child process.
@@ -61,6 +65,7 @@ pub struct Session {
     handshake: Arc<Handshake>,
     /// The structured output of its turns.
     output: Option<Arc<SessionOutput>>,
+    telemetry: Option<Box<SessionTelemetry>>,
 }
 
 impl Session {
@@ -95,13 +100,44 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub fn prompt(&self, prompt: impl Into<PromptOptions>) -> Result<Turn> {
-        let prompt = prompt.into();
-        let limits = self.limits(&prompt)?;
+        let mut prompt = prompt.into();
+        let span = self.begin_span(&mut prompt);
         let channel = self.shared.new_channel();
-        let output = output::of_turn(self.output.as_deref(), &prompt)?;
-        let key = self.shared.prompt(Arc::clone(&channel), prompt.content, limits, output)?;
+        let key = self.send_prompt(Arc::clone(&channel), prompt, span)?;
         let link = Arc::new(Link::to(Arc::clone(&self.shared), key));
         Ok(Turn::new(TurnInner::new(channel, link, format!("turn-{key}"))))
+    }
+
+    /// Returns the span of the turn that the prompt begins, with telemetry.
+    fn begin_span(&self, prompt: &mut PromptOptions) -> Option<Box<TurnSpan>> {
+        self.telemetry.as_ref()?.begin(prompt, self.output.is_some())
+    }
+
+    /// Returns the operation that starts the span of the next turn, with telemetry.
+    pub(crate) fn start_of_turn(&self, content: &Content, has_output: bool) -> Option<SpanStart> {
+        Some(self.telemetry.as_ref()?.start(content, has_output || self.output.is_some()))
+    }
+
+    /// Begins a turn. A wrong option also ends its span.
+    fn send_prompt(
+        &self,
+        channel: Arc<EventChannel>,
+        prompt: PromptOptions,
+        span: Option<Box<TurnSpan>>,
+    ) -> Result<TurnKey> {
+        let checked = self.limits(&prompt).and_then(|limits| {
+            let output = output::of_turn(self.output.as_deref(), &prompt)?;
+            Ok((limits, output))
+        });
+        match checked {
+            Ok((limits, output)) => self.shared.prompt(channel, prompt.content, limits, output, span),
+            Err(error) => {
+                if let Some(span) = span {
+                    span.fail(&error);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// The limits of a prompt.

@@ -6,30 +6,30 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 
 use kimi_agent_protocol::budget::uncounted;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
+use super::Session;
 use super::detect::{self, AgentCommand};
-use super::link::Link;
 use super::output;
 use super::policy::SessionPolicy;
 use super::processes::{Processes, Source};
-use super::{Session, Turn, TurnInner};
 use crate::Budget;
-use crate::connection::{AnswerSource, AnswerSources, Connection, POLICY_HOOK, PromptResult, Timing, TurnStatus};
+use crate::connection::{AnswerSource, AnswerSources, Connection, POLICY_HOOK, Timing};
 use crate::dialect::{
     Acp, AgentKind, Dialect as Protocol, Handshake, HookOffer, InitializeParams, KimiWeb, Legacy, Release, Services,
     ToolOffer, Wire, WireVersion, agent_name, unsupported_option,
 };
-use crate::driver::event_channel::EventChannel;
 use crate::driver::shared::{Shared, intern};
 use crate::driver::{Command, Handlers, RecordsSource, SessionSetup};
 use crate::error::{Error, Result};
 use crate::handler::{Hook, Responder};
-use crate::options::{Dialect, Naming, PromptOptions, SessionOptions};
+use crate::options::{Dialect, Naming, SessionOptions};
 use crate::output::SessionOutput;
+use crate::recording;
 use crate::secrets::Secrets;
 use crate::session_files::{self, RECORDS_TIMEOUT, SessionFiles};
+use crate::telemetry::SessionTelemetry;
 use crate::tools_server::ToolsServer;
 use crate::tools_server::calls;
 #[cfg(any(test, feature = "measured"))]
@@ -78,6 +78,10 @@ impl SessionOptions {
         self.find_replayed().await?;
         self.validate()?;
         self.recording = self.recording_file(self.session_id.as_deref().unwrap_or(&id))?;
+        if let (Some(slot), Some(file)) = (&self.recorded_at, &self.recording) {
+            slot.set(file.path().to_owned()).ok();
+        }
+        let opening = recording::Opening::of(self.recording.as_ref());
         let command = self.command()?;
         // An agent that plays a recording is not asked for its version.
         let auto = self.dialect == Dialect::Auto && self.replayed.is_none();
@@ -86,13 +90,17 @@ impl SessionOptions {
             // Only some agents can fork. The SDK finds that out without starting a session.
             known = command.ask().await;
         }
-        match self.clone().attempt(processes, &command, known, &id).await {
+        let outcome = match self.clone().attempt(processes, &command, known, &id).await {
             Err(error) if auto && known.is_none() && detect::refuses_a_flag(&error) => match command.ask().await {
                 Some(agent) => self.attempt(processes, &command, Some(agent), &id).await,
                 None => Err(error),
             },
             outcome => outcome,
+        };
+        if outcome.is_ok() {
+            opening.succeed();
         }
+        outcome
     }
 
     /// Starts the agent. `agent` is its kind, if known.
@@ -106,7 +114,7 @@ impl SessionOptions {
         let dialect = self.dialect_for(agent)?;
         let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
         let acp = self.speaks_acp(agent);
-        let launch = if self.dialect == Dialect::KimiWeb {
+        let mut launch = if self.dialect == Dialect::KimiWeb {
             self.launch_web(processes.is_shared())?
         } else if acp {
             self.launch_acp(agent, processes.is_shared())?
@@ -123,6 +131,7 @@ impl SessionOptions {
             }
             self.launch()?
         };
+        self.add_trace(&mut launch.env);
         let work_dir = launch.current_dir.clone();
         let source = Source::Start(Box::new(launch), self.on_stderr.clone());
         let is_known = acp || self.replayed.is_some();
@@ -249,6 +258,10 @@ impl SessionOptions {
         let (opened, handshake) = oneshot::channel();
         let records = self.records_source(&work_dir).filter(|_| dialect.shares_processes());
         let mut connection = Connection::new(dialect, timing, sources);
+        let mut telemetry = SessionTelemetry::of(&self, Some(&id)).map(Box::new);
+        if let Some(telemetry) = &telemetry {
+            connection.set_telemetry(telemetry.tracker());
+        }
         let (session_budget, reads_records) = (self.session_budget, records.is_some());
         if let Some(budget) = session_budget {
             connection.set_session_budget(budget);
@@ -269,7 +282,8 @@ impl SessionOptions {
                 hooks,
                 self.on_event.clone(),
                 std::mem::take(&mut self.services),
-            ),
+            )
+            .traced_by(telemetry.as_ref().map(|telemetry| Arc::clone(telemetry.host()))),
             params,
             max_line_bytes: self.max_line_bytes,
             close_timeout: self.close_timeout,
@@ -298,8 +312,11 @@ impl SessionOptions {
         }
         opening.done();
         let id = handshake.session_id.clone().unwrap_or(id);
+        if let Some(telemetry) = &mut telemetry {
+            telemetry.learn(&handshake);
+        }
         let handshake = intern(&LAST_HANDSHAKE, handshake);
-        let session = Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new) };
+        let session = Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new), telemetry };
         check_capabilities(&session.handshake, tools, &wanted)?;
         check_services(&session.handshake, services, naming)?;
         check_budget(&session.handshake, "session_budget", session_budget, naming)?;
@@ -309,7 +326,7 @@ impl SessionOptions {
         Ok(session)
     }
 
-    /// Returns the source of the agent's records of turns, if it writes them.
+    /// Returns the source of the records of turns, if the agent writes them.
     fn records_source(&self, work_dir: &std::path::Path) -> Option<RecordsSource> {
         if let Some(replayed) = &self.replayed {
             return self.read_session_files.then(|| RecordsSource::Recording(Arc::clone(replayed)));
@@ -491,98 +508,6 @@ pub(super) fn check_budget(handshake: &Handshake, option: &str, budget: Option<B
          `{}` or `seconds` instead",
         naming.name("tool_calls")
     )))
-}
-
-/// Runs one prompt in a session of its own: opens a session, runs the turn, and closes the session. Returns
-/// immediately; the turn returns every error, including errors of the start.
-///
-/// `prompt` is content, or [`PromptOptions`] with content and options of the prompt.
-///
-/// Needs a tokio runtime, like a session.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> kimi_agent::Result<()> {
-/// # let agent = kimi_agent::testing::scripted_agent(serde_json::json!([[{"text": "4"}]]));
-/// use kimi_agent::SessionOptions;
-/// let mut turn = kimi_agent::prompt("What is 2 + 2?", SessionOptions::new().executable(&agent));
-/// assert_eq!(turn.result().await?.text, "4");
-/// # Ok(()) }
-/// ```
-pub fn prompt(prompt: impl Into<PromptOptions>, options: SessionOptions) -> Turn {
-    one_shot(prompt.into(), options, tokio::runtime::Handle::try_current().ok())
-}
-
-/// Starts a turn in a session of its own on this runtime.
-pub fn one_shot_on(prompt: PromptOptions, options: SessionOptions, runtime: tokio::runtime::Handle) -> Turn {
-    one_shot(prompt, options, Some(runtime))
-}
-
-fn one_shot(prompt: PromptOptions, options: SessionOptions, runtime: Option<tokio::runtime::Handle>) -> Turn {
-    let capacity = Arc::new(Notify::new());
-    let channel = Arc::new(EventChannel::new(options.event_buffer_bytes, Arc::clone(&capacity)));
-    let link = Arc::new(Link::default());
-    let inner = TurnInner::new(Arc::clone(&channel), Arc::clone(&link), "turn-1".to_owned());
-    match runtime {
-        Some(runtime) => drop(runtime.spawn(run_one_shot(prompt, options, Unfinished(channel), link, capacity))),
-        None => channel.finish(Err(Error::Spawn(
-            "can't start the agent: `prompt` must be called inside a tokio runtime".to_owned(),
-        ))),
-    }
-    Turn::new(inner)
-}
-
-/// Ends the turn when it is dropped, even if the runtime ends before the turn's task has begun.
-struct Unfinished(Arc<EventChannel>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        self.0.finish(Err(Error::SessionClosed));
-    }
-}
-
-async fn run_one_shot(
-    prompt: PromptOptions,
-    options: SessionOptions,
-    turn: Unfinished,
-    link: Arc<Link>,
-    capacity: Arc<Notify>,
-) {
-    let channel = &turn.0;
-    if let Err(error) = prompt.limits() {
-        return channel.finish(Err(error));
-    }
-    let (mut prompt, mut options) = (prompt, options);
-    output::move_to_session(&mut prompt, &mut options);
-    let started = tokio::select! {
-        started = options.start() => started,
-        () = link.until_cancelled() => {
-            return channel.finish(Ok(PromptResult::empty(TurnStatus::Cancelled)));
-        }
-    };
-    let session = match started {
-        Ok(session) => session,
-        Err(error) => return channel.finish(Err(error)),
-    };
-    let begun = session.limits(&prompt).and_then(|limits| {
-        let output = output::of_turn(session.output.as_deref(), &prompt)?;
-        session.shared.prompt(Arc::clone(channel), prompt.content, limits, output)
-    });
-    match begun {
-        Ok(key) => link.connect(Arc::clone(&session.shared), key),
-        Err(error) => return channel.finish(Err(error)),
-    }
-    // The channel was made before the session, so it notifies `capacity`. The driver waits for the session's own notifier.
-    let forward = async {
-        loop {
-            capacity.notified().await;
-            session.shared.capacity.notify_one();
-        }
-    };
-    tokio::select! {
-        _ = channel.settled() => {}
-        () = forward => {}
-    }
 }
 
 #[cfg(test)]

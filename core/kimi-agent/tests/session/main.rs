@@ -6,6 +6,7 @@
 mod acp;
 #[cfg(unix)]
 mod agent;
+mod cassette;
 mod ends;
 mod errors;
 mod output;
@@ -16,6 +17,7 @@ mod requests;
 mod security;
 mod services;
 mod table;
+mod telemetry;
 mod turns;
 
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
@@ -27,6 +29,13 @@ use serde_json::Value;
 fn with(script: Value) -> (SessionOptions, ScriptedAgent) {
     let agent = scripted_agent(script);
     (SessionOptions::new().executable(&agent), agent)
+}
+
+/// Writes a recording with these entries.
+#[cfg(feature = "mcp")]
+fn write_recording(file: &std::path::Path, entries: &[Value]) {
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    std::fs::write(file, text).unwrap();
 }
 
 async fn open(script: Value) -> Session {

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use kimi_agent::{Answers, Approval, Budget, Dialect, ExternalTool, Session, SessionOptions};
+use kimi_agent::{
+    Answers, Approval, Budget, Dialect, ExternalTool, Output, OutputError, OutputMode, Session, SessionOptions,
+};
 use kimi_agent_protocol::recording::Recording;
 use serde_json::{Value, json};
 
@@ -147,6 +149,100 @@ async fn recorded_events_are_those_of_the_session() {
             assert_eq!(original, decoded, "{name}: event {at}");
         }
         assert_eq!((events.len(), events.is_empty()), (recorded.len(), false), "{name}: {recorded:?}");
+    }
+}
+
+#[tokio::test]
+async fn steers_are_among_recorded_events() {
+    let turns = json!([[{"text": "On"}, {"wait_steer": true}, {"text": "Done"}], [{"text": "Bye"}]]);
+    for (script, dialect) in [
+        (json!({"wire": "1.10", "turns": turns}), Dialect::Auto),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::KimiWeb),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (options, _agent) = with(script);
+        let session = options.dialect(dialect).record(&file).start().await.unwrap();
+        let mut events = Vec::new();
+        for number in 1..=2 {
+            let mut turn = session.prompt("go").unwrap();
+            while let Some(event) = turn.next().await {
+                let event = event.unwrap();
+                if event.text() == Some("On") {
+                    turn.steer("faster").await.unwrap();
+                }
+                events.push((number, serde_json::to_value(event).unwrap()));
+            }
+        }
+        session.close().await.unwrap();
+        assert_eq!(recorded(&file), events, "{dialect}");
+        assert_eq!(events.iter().filter(|(_, event)| event["type"] == "SteerInput").count(), 1, "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn cancels_are_among_recorded_events() {
+    let turns = json!([[{"text": "On"}, {"wait_cancel": true}], [{"text": "Bye"}]]);
+    for (script, dialect) in [
+        (json!({"wire": "1.10", "turns": turns}), Dialect::Auto),
+        (json!({"wire": "legacy", "half_duplex": false, "turns": turns}), Dialect::Legacy),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::Acp),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::KimiWeb),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (options, _agent) = with(script);
+        let session = options.dialect(dialect).yolo(true).record(&file).start().await.unwrap();
+        let mut events = Vec::new();
+        for number in 1..=2 {
+            let mut turn = session.prompt("go").unwrap();
+            while let Some(event) = turn.next().await {
+                let event = event.unwrap();
+                if event.text() == Some("On") {
+                    turn.cancel().await.unwrap_or_else(|error| panic!("{dialect}: {error}"));
+                }
+                events.push((number, serde_json::to_value(event).unwrap()));
+            }
+        }
+        session.close().await.unwrap();
+        assert_eq!(recorded(&file), events, "{dialect}");
+        assert!(events.iter().any(|(turn, _)| *turn == 2), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn corrections_are_among_recorded_events() {
+    let call = |value: Value| json!({"external_tool": {"name": "final_result", "arguments": {"n": value}}});
+    let texts = json!([[{"text": "?"}], [{"text": "{\"n\": \"x\"}"}], [{"text": "{\"n\": 1}"}], [{"text": "Bye"}]]);
+    let calls = json!([[call("x".into()), {"step": 2}, call(1.into()), {"text": "Done"}], [{"text": "Bye"}]]);
+    let late = json!([[{"text": "?"}], [call("x".into()), call(2.into())], [{"text": "Bye"}]]);
+    let checked = json!([[{"text": "{\"n\": 0}"}], [{"text": "{\"n\": 9}"}]]);
+    for (name, script, dialect, mode) in [
+        ("wire text", json!({"wire": "1.10", "turns": texts}), Dialect::Auto, OutputMode::Text),
+        ("wire tool", json!({"wire": "1.10", "turns": calls}), Dialect::Auto, OutputMode::Tool),
+        ("wire late", json!({"wire": "1.10", "turns": late}), Dialect::Auto, OutputMode::Tool),
+        ("wire checked", json!({"wire": "1.10", "turns": checked}), Dialect::Auto, OutputMode::Text),
+        ("acp text", json!({"release": "2.1.0", "turns": texts}), Dialect::Acp, OutputMode::Text),
+        ("kimi-web text", json!({"release": "2.1.0", "turns": texts}), Dialect::KimiWeb, OutputMode::Text),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (options, _agent) = with(script);
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        let output = Output::new(schema).mode(mode).check(|value: Value| async move {
+            if value["n"] == 0 { Err(vec![OutputError::new("/n", "zero")]) } else { Ok(()) }
+        });
+        let session = options.dialect(dialect).output(output).record(&file).start().await.unwrap();
+        let mut events = Vec::new();
+        let mut turn = session.prompt("go").unwrap();
+        while let Some(event) = turn.next().await {
+            events.push((1, serde_json::to_value(event.unwrap_or_else(|error| panic!("{name}: {error}"))).unwrap()));
+        }
+        session.close().await.unwrap();
+        for (at, (original, decoded)) in events.iter().zip(&recorded(&file)).enumerate() {
+            assert_eq!(original, decoded, "{name}: event {at}");
+        }
+        assert_eq!(recorded(&file).len(), events.len(), "{name}");
     }
 }
 

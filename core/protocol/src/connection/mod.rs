@@ -27,6 +27,7 @@ mod replay;
 mod requests;
 mod result;
 mod status;
+mod telemetry;
 mod terminals;
 mod tool_calls;
 mod turn;
@@ -57,6 +58,7 @@ use crate::messages::{
 };
 use crate::printable::printable_line;
 use crate::recording::{Recorder, Side};
+use crate::telemetry::Tracker;
 
 /// The target of the log records that show each message between the SDK and the agent, at the level `trace`.
 pub const WIRE: &str = "kimi_agent.wire";
@@ -212,6 +214,7 @@ pub struct Connection {
     exhausted: Option<Box<(TurnKey, Error)>>,
     /// Boxed twice, because most sessions have none.
     recorder: Option<Box<Box<dyn Recorder>>>,
+    telemetry: Option<Box<Tracker>>,
 }
 
 /// The text that Kimi Code's server prints when it is ready.
@@ -252,6 +255,7 @@ impl Connection {
             session_budget: None,
             exhausted: None,
             recorder: None,
+            telemetry: None,
         }
     }
 
@@ -290,6 +294,9 @@ impl Connection {
         if self.recorder.is_some() {
             self.record_output(&output);
         }
+        if self.telemetry.is_some() {
+            self.trace_output(&output);
+        }
         Some(output)
     }
 
@@ -303,7 +310,7 @@ impl Connection {
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('>', &bytes);
         }
-        self.record_lines(Side::Sdk, &bytes);
+        self.record_sent(&bytes);
         if self.transmit.is_empty() {
             self.transmit = bytes;
         } else {
@@ -352,7 +359,11 @@ impl Connection {
         if tracing::enabled!(target: WIRE, tracing::Level::TRACE) {
             self.show('<', line);
         }
-        self.record_lines(Side::Agent, line);
+        if let Some(recorder) = &mut self.recorder {
+            // A mark of the byte order before the object is not JSON.
+            let is_json = line.starts_with(b"{") && !matches!(message, Message::Invalid(_));
+            recorder.message(Side::Agent, line, is_json);
+        }
         let incoming = self.dialect.read(message);
         self.handle_incoming(incoming, line, now);
         self.note_ending(now);

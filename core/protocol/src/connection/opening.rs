@@ -7,7 +7,6 @@ use super::{Connection, Output, Phase};
 use crate::dialect::{Call, Dialect, Handshake, InitializeParams, OpeningSession, echo_error};
 use crate::error::{AgentExit, Error, Result};
 use crate::jsonrpc::RpcFailure;
-use crate::recording::Side;
 
 impl Connection {
     /// Begins the handshake.
@@ -22,7 +21,7 @@ impl Connection {
     pub fn open_shared(&mut self, params: InitializeParams, now: Instant) {
         if let Some(call) = self.start_opening(params, now) {
             let bytes = self.register(call);
-            self.record_lines(Side::Sdk, &bytes);
+            self.record_sent(&bytes);
         }
     }
 

@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Returns the answer to an approval if it is for the tool of structured output, which only returns a value.
-    pub(super) fn approve_output(&self, request: &ApprovalRequest) -> Option<Answer> {
+    pub(super) fn approve_output(&mut self, request: &ApprovalRequest) -> Option<Answer> {
         let tool = self.sources.output_tool.as_ref()?;
         // Models choose ids: with the id of this tool's call, another one must not be allowed.
         let is_clear = !self.tool_calls.is_ambiguous(&request.tool_call_id);
@@ -183,7 +183,13 @@ impl Connection {
             Some(call) => is_clear && tool.is_called_by(call),
             None => is_clear && tool.server.is_none() && request.sender == tool.name,
         };
-        is_meant.then_some(Answer::Approval(Approval::Approve))
+        if !is_meant {
+            return None;
+        }
+        let answer = Answer::Approval(Approval::Approve);
+        let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Sdk, &answer);
+        self.record_decision(Decided { tool_call: Some(&request.tool_call_id), ..decided });
+        Some(answer)
     }
 
     /// Returns whether a hook is called for the tool of structured output.

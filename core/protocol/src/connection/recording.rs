@@ -55,10 +55,10 @@ impl Connection {
         }
     }
 
-    pub(super) fn record_lines(&mut self, from: Side, lines: &[u8]) {
+    pub(super) fn record_sent(&mut self, lines: &[u8]) {
         if let Some(recorder) = &mut self.recorder {
             for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                recorder.message(from, line);
+                recorder.message(Side::Sdk, line, true);
             }
         }
     }
@@ -94,6 +94,7 @@ impl Connection {
     }
 
     pub(super) fn record_decision(&mut self, decided: Decided<'_>) {
+        self.trace_decision(&decided);
         self.record(|| {
             let owned = |text: Option<&str>| text.map(str::to_owned);
             Entry::Decision(Box::new(DecisionEntry {

@@ -410,7 +410,7 @@ impl Connection {
         }
         if let Event::ApprovalRequest(request) = &request
             && !cancelling
-            && let Some(answer) = self.approve_call_of_output(request).or_else(|| self.decide_approval(request, scope))
+            && let Some(answer) = self.approve_output(request).or_else(|| self.decide_approval(request, scope))
         {
             if is_manual_approval {
                 // The reader sees the request as well, and may answer it.
@@ -488,7 +488,11 @@ impl Connection {
             _ if cancelling => Decider::Cancelled,
             _ => Decider::Default,
         };
-        self.record_decision(Decided::at_once(&request_id, &kind, by, &answer));
+        let tool_call = match &request {
+            Event::ApprovalRequest(request) => Some(&*request.tool_call_id),
+            _ => None,
+        };
+        self.record_decision(Decided { tool_call, ..Decided::at_once(&request_id, &kind, by, &answer) });
         self.send_answer(reply_to, &request_id, &answer);
     }
 
@@ -605,14 +609,6 @@ impl Connection {
             turn.record.failed(kind.clone(), tool_call, &message);
         }
         self.report_failure(kind, name, Some(request_id), message);
-    }
-
-    /// Returns the answer to an approval of the tool of structured output.
-    fn approve_call_of_output(&mut self, request: &ApprovalRequest) -> Option<Answer> {
-        let answer = self.approve_output(request)?;
-        let decided = Decided::at_once(&request.id, &HandlerKind::Approval, Decider::Sdk, &answer);
-        self.record_decision(Decided { tool_call: Some(&request.tool_call_id), ..decided });
-        Some(answer)
     }
 
     /// Logs the requests that have waited for a long time.

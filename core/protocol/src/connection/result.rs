@@ -57,7 +57,7 @@ impl TurnStatus {
 ///     println!("{} after {} steps: {}", result.status.as_str(), result.steps, result.text);
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PromptResult {
     /// How the turn ended.
@@ -69,7 +69,7 @@ pub struct PromptResult {
     pub text: String,
     /// The value of the turn's `output`, which is valid. Absent without the option, and if the turn was cancelled or reached
     /// its limit of steps before it had a value. [`PromptResult::output`](method@PromptResult::output) returns it as a type.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     /// The tokens that the turn took, those of subagents included.
     pub usage: TokenUsage,

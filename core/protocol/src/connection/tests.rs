@@ -13,6 +13,7 @@ mod recorded;
 mod replay;
 mod requests;
 mod servers;
+mod telemetry;
 mod tool_calls;
 mod turns;
 mod warnings;

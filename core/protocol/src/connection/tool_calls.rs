@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::messages::{
@@ -37,7 +37,7 @@ const MAX_TEXT: usize = 4 << 10;
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCallRecord {
     /// The id of the call, as the model made it.
@@ -45,23 +45,35 @@ pub struct ToolCallRecord {
     /// The name of the tool.
     pub name: String,
     /// The arguments, parsed. Absent if they are not a JSON object or did not fit.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
     /// The tool's output; of a result without output, its message. Absent if the turn ended before the call did. An output
     /// above 256 KiB is cut, and ends with a line that says so: `[… 123 more bytes]`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Content>,
     /// Whether the tool failed; absent if the turn ended before the call did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_error: Option<bool>,
     /// The time from the last piece of the arguments to the result; it includes the wait for an approval. Absent if the turn
     /// ended before the call did.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "milliseconds")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds")]
     pub duration: Option<Duration>,
 }
 
-fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(|duration| duration.as_secs_f64() * 1e3).serialize(serializer)
+/// A duration as a number of milliseconds.
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        duration.map(|duration| duration.as_secs_f64() * 1e3).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let number = Option::<f64>::deserialize(deserializer)?;
+        number.map(|number| Duration::try_from_secs_f64(number / 1e3).map_err(D::Error::custom)).transpose()
+    }
 }
 
 /// The reason for a rejection.
@@ -74,7 +86,7 @@ fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Re
 ///     println!("{} requests had no handler", unanswered.count());
 /// }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RejectedBy {
@@ -120,11 +132,11 @@ impl RejectedBy {
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RejectedApproval {
     /// The tool call that needed the approval; absent if the agent never named the call.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCallInfo>,
     /// The action, as the request described it. Above 4 KiB it is cut.
     pub description: String,
@@ -143,13 +155,13 @@ pub struct RejectedApproval {
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HandlerFailure {
     /// The kind of handler, for example `approval` or `tool`.
     pub handler: HandlerKind,
     /// The tool call that the handler was called for. Absent without a tool call, or if the agent never named the call.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<ToolCallInfo>,
     /// The error. Above 4 KiB it is cut.
     pub message: String,

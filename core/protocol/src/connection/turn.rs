@@ -282,6 +282,7 @@ impl Connection {
         };
         let budget_deadline = self.budget_deadline(&limits, now);
         let unannounced = Some(&input).filter(|_| !self.dialect.reports_turn_begin()).cloned();
+        self.pass_trace(key);
         match self.prepare(Call::Prompt(input)) {
             Ok(call) => {
                 let call = self.send(call);

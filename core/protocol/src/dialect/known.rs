@@ -71,6 +71,15 @@ pub(super) fn reports_tokens(server: Option<&ServerInfo>) -> bool {
     server.is_some_and(|server| REPORT_TOKENS.contains(&&*server.name))
 }
 
+/// Agents that speak ACP and refuse to open a session without a login, by the names that they send. Others may open the
+/// session, and refuse the first prompt.
+const CHECK_LOGIN: [&str; 3] = ["Kimi Code CLI", "Gemini CLI", "Qwen Code"];
+
+/// Returns whether an open session means that the agent has a login.
+pub fn checks_login(server: Option<&ServerInfo>, protocol_version: &str) -> bool {
+    protocol_version.starts_with("acp-") && server.is_some_and(|server| CHECK_LOGIN.contains(&&*server.name))
+}
+
 const fn agent(
     name: &'static str,
     programs: &'static [&'static str],

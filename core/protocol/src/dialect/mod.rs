@@ -18,7 +18,7 @@ pub use acp::{Acp, Deletion, Listing, SessionParams};
 pub use agents::{AgentKind, Release};
 pub use capabilities::{Capabilities, PolicyReach, agent_name, unsupported_option};
 pub use kimi_web::{KimiWeb, KimiWebListing, KimiWebParams, kimi_web_deleted, kimi_web_deletion};
-pub use known::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KNOWN_AGENTS, KnownAgent, NeedsAdapter};
+pub use known::{INSTALL_KIMI_CLI, INSTALL_KIMI_CODE, KNOWN_AGENTS, KnownAgent, NeedsAdapter, checks_login};
 pub use legacy::Legacy;
 pub use terminal::{Services, TerminalAnswer, TerminalCall, TerminalExit};
 pub use version::{VersionError, WireVersion};
@@ -39,6 +39,7 @@ use crate::messages::{
     Content, Event, ExternalToolsResult, Json, ServerInfo, SlashCommand, TerminalResult, ToolKind, ToolReturnValue,
     UnknownEvent,
 };
+use crate::telemetry::TraceContext;
 
 /// A session that an agent has stored.
 ///
@@ -493,6 +494,9 @@ pub trait Dialect: Send + std::fmt::Debug {
     fn shares_processes(&self) -> bool {
         false
     }
+
+    /// Sets the trace that the next prompts belong to, if the protocol passes it on.
+    fn set_trace(&mut self, _trace: Option<&TraceContext>) {}
 
     /// Sets the first id of calls, if ids are numbers. No other connection of the process uses the ids that follow.
     fn set_first_id(&mut self, _first: u64) {}

@@ -173,7 +173,7 @@ pub struct CallEntry {
     pub arguments: Map<String, Value>,
 }
 
-/// Who answered a request of the agent.
+/// The source of the answer to a request of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -196,6 +196,22 @@ pub enum Decider {
     Sdk,
 }
 
+impl Decider {
+    /// Returns the word for the source: `handler`, `manual`, `policy`, `yolo`, `default`, `handler_failed`, `cancelled`, `sdk`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Handler => "handler",
+            Self::Manual => "manual",
+            Self::Policy => "policy",
+            Self::Yolo => "yolo",
+            Self::Default => "default",
+            Self::HandlerFailed => "handler_failed",
+            Self::Cancelled => "cancelled",
+            Self::Sdk => "sdk",
+        }
+    }
+}
+
 /// A request of the agent was answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DecisionEntry {
@@ -203,7 +219,7 @@ pub struct DecisionEntry {
     pub request: String,
     /// The kind of the request: `approval`, `question`, `tool`, `output`, `hook`, `read_file`, `write_file` or `terminal`.
     pub kind: String,
-    /// Who answered.
+    /// The source of the answer.
     pub by: Decider,
     /// The answer, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

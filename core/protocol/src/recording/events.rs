@@ -3,14 +3,17 @@
 //! The messages are passed to a [`Connection`] again, whose calls are repeated when the recording has them. So the events
 //! come from the code that made them first, in every dialect.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::entry::{CallKind, Decider, DecisionEntry, Entry, HeaderEntry, MessageEntry, Side, ToolCallEntry};
+use super::entry::{
+    CallEntry, CallKind, Decider, DecisionEntry, Entry, HeaderEntry, MessageEntry, Side, ToolCallEntry,
+};
+use super::purpose::{Purpose, prompt_nonce};
 use super::read::Recording;
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::connection::{
@@ -63,7 +66,7 @@ struct Player {
     ids: HashMap<String, String>,
     /// The turn that the program began last, with its input.
     called: Option<(u64, Content)>,
-    /// Whether the recording has calls. One that was converted from other logs has none.
+    /// Whether the recording has calls. A recording that was converted from other logs lacks them.
     has_calls: bool,
     key: TurnKey,
     /// The recorded numbers of turns, by their keys in the connection.
@@ -116,11 +119,12 @@ impl Player {
         match entry {
             Entry::Message(message) => self.message(message),
             Entry::Call(call) if call.call == CallKind::Prompt => {
-                let input = call.arguments.get("input").and_then(|input| Content::deserialize(input).ok());
-                self.called = Some((call.turn.unwrap_or(self.last_turn() + 1), input.unwrap_or_else(|| "".into())));
+                self.called = Some((call.turn.unwrap_or(self.last_turn() + 1), input_of_call(call)));
             }
+            Entry::Call(call) if call.call == CallKind::Steer => self.steer(input_of_call(call)),
             Entry::Decision(decision) => self.decide(decision),
             Entry::ToolCall(call) => self.call_tool(call),
+            Entry::Turn(turn) if turn.turn == self.last_turn() => self.give_up_cancelled_turn(),
             Entry::Records(records) => self.connection.handle_records(self.key, records.report.clone(), self.now),
             _ => {}
         }
@@ -150,30 +154,51 @@ impl Player {
             params: Option<Value>,
         }
         let Ok(Request { method, id, params }) = serde_json::from_str(json) else { return };
-        match Action::of(&method, params.as_ref()) {
-            Action::Prompt => self.prompt(params.as_ref()),
-            Action::Cancel => self.connection.cancel(self.key, self.now),
-            Action::Steer => {
-                let input = params.as_ref().map_or_else(|| "".into(), input_of);
-                self.connection.steer(self.key, input, self.now).ok();
-            }
-            Action::Replay => drop(self.connection.start_replay(self.now)),
-            Action::Other => {}
+        if !self.sent.iter().any(|(sent, _)| *sent == method) {
+            self.repeat(Purpose::of(&method), params.as_ref());
+            self.take_outputs();
         }
-        self.take_outputs();
         let own = self.sent.iter().position(|(sent, _)| *sent == method).map(|at| self.sent.remove(at));
         if let (Some(id), Some((_, own))) = (id, own) {
             self.ids.insert(id.get().to_owned(), own);
         }
     }
 
+    /// Makes the connection send a call that it has not sent by itself.
+    fn repeat(&mut self, purpose: Purpose, params: Option<&Value>) {
+        match purpose {
+            Purpose::Prompt => self.prompt(params),
+            Purpose::Cancel => self.connection.cancel(self.key, self.now),
+            Purpose::Steer => self.steer(params.map_or_else(|| "".into(), input_of)),
+            Purpose::Replay => drop(self.connection.start_replay(self.now)),
+            Purpose::Withdraw | Purpose::Close | Purpose::Other => {}
+        }
+    }
+
+    fn steer(&mut self, input: Content) {
+        // A turn that has ended cannot be steered, as in the recorded session.
+        self.connection.steer(self.key, input, self.now).ok();
+    }
+
+    /// Ends a turn that was cancelled and whose end the agent never reported: its deadline had passed.
+    fn give_up_cancelled_turn(&mut self) {
+        while self.connection.cancelling().is_some()
+            && let Some(deadline) = self.connection.poll_timeout()
+        {
+            self.connection.handle_timeout(deadline);
+            self.take_outputs();
+        }
+    }
+
     fn prompt(&mut self, params: Option<&Value>) {
+        self.give_up_cancelled_turn();
         let called = self.called.take();
         let is_follow_up = called.is_none() && self.has_calls;
         let asked = params.map_or_else(|| "".into(), input_of);
         let (turn, input) = match called {
-            Some(called) => called,
-            None if is_follow_up => (self.last_turn(), asked),
+            Some((turn, input)) => (turn, as_sent(input, &asked)),
+            // The SDK asks with a text, which some protocols send as a part.
+            None if is_follow_up => (self.last_turn(), asked.text().into()),
             None => (self.last_turn() + 1, asked),
         };
         if is_follow_up {
@@ -256,7 +281,7 @@ impl Player {
         }
     }
 
-    /// Makes one turn of the prompts of a turn: it begins and ends once.
+    /// Makes one turn of the prompts of a turn: it begins and ends once, and its steps are numbered in one row.
     fn joined(self) -> Vec<RecordedEvent> {
         let mut last_ends = HashMap::new();
         for (at, recorded) in self.events.iter().enumerate() {
@@ -264,41 +289,38 @@ impl Player {
                 last_ends.insert(recorded.turn, at);
             }
         }
-        let mut begun = HashSet::new();
-        let is_kept = |at: usize, recorded: &RecordedEvent| match recorded.event {
-            Event::TurnBegin(_) if recorded.turn.is_some() => begun.insert(recorded.turn),
-            Event::TurnEnd(_) if recorded.turn.is_some() => last_ends.get(&recorded.turn) == Some(&at),
-            _ => true,
+        let mut steps: HashMap<u64, Steps> = HashMap::new();
+        let joined = |(at, mut recorded): (usize, RecordedEvent)| {
+            let Some(turn) = recorded.turn else { return Some(recorded) };
+            let is_kept = match &mut recorded.event {
+                Event::TurnBegin(_) => match steps.get_mut(&turn) {
+                    None => steps.insert(turn, Steps::default()).is_none(),
+                    Some(steps) => {
+                        steps.before = steps.last;
+                        false
+                    }
+                },
+                Event::TurnEnd(_) => last_ends.get(&recorded.turn) == Some(&at),
+                Event::StepBegin(begin) => {
+                    let steps = steps.entry(turn).or_default();
+                    begin.n = begin.n.saturating_add(steps.before);
+                    steps.last = begin.n;
+                    true
+                }
+                _ => true,
+            };
+            is_kept.then_some(recorded)
         };
-        let mut is_kept = is_kept;
-        self.events.into_iter().enumerate().filter(|(at, of)| is_kept(*at, of)).map(|(_, of)| of).collect()
+        self.events.into_iter().enumerate().filter_map(joined).collect()
     }
 }
 
-/// What a request of the SDK means for the connection.
-enum Action {
-    Prompt,
-    Cancel,
-    Steer,
-    Replay,
-    /// The connection sends it by itself, or it causes no events.
-    Other,
-}
-
-impl Action {
-    fn of(method: &str, params: Option<&Value>) -> Self {
-        let is_post = |end: &str| method.starts_with("POST /api/v1/sessions/") && method.ends_with(end);
-        let is_message = params.is_some_and(|params| params.get("prompt_id").is_some());
-        match method {
-            "prompt" | "run" | "session/prompt" => Self::Prompt,
-            "cancel" | "session/cancel" => Self::Cancel,
-            "steer" => Self::Steer,
-            "replay" => Self::Replay,
-            _ if is_post("/prompts") && is_message => Self::Prompt,
-            _ if is_post(":abort") => Self::Cancel,
-            _ => Self::Other,
-        }
-    }
+/// The numbers of steps of a turn.
+#[derive(Default)]
+struct Steps {
+    last: i64,
+    /// The last one of the prompts before.
+    before: i64,
 }
 
 /// Returns the message of an entry if the SDK sent it.
@@ -311,7 +333,25 @@ fn sent_by_sdk(entry: &Entry) -> Option<Value> {
     }
 }
 
-/// Returns what the user said, from the parameters of a prompt.
+/// Returns the message of the user, as the program passed it.
+fn input_of_call(call: &CallEntry) -> Content {
+    let input = call.arguments.get("input").and_then(|input| Content::deserialize(input).ok());
+    input.unwrap_or_else(|| "".into())
+}
+
+/// Returns the message of the program as the agent got it: structured output can add an instruction at its end.
+fn as_sent(input: Content, sent: &Content) -> Content {
+    match (input, sent) {
+        (Content::Text(text), sent) => Some(sent.text()).filter(|sent| sent.starts_with(&text)).unwrap_or(text).into(),
+        (Content::Parts(mut parts), Content::Parts(sent)) => {
+            parts.extend(sent.iter().skip(parts.len()).cloned());
+            Content::Parts(parts)
+        }
+        (input, _) => input,
+    }
+}
+
+/// Returns the message of the user, from the parameters of a prompt.
 fn input_of(params: &Value) -> Content {
     let known = ["user_input", "input", "prompt", "content"].iter().find_map(|name| params.get(name));
     known.and_then(|input| Content::deserialize(input).ok()).unwrap_or_else(|| "".into())
@@ -335,8 +375,7 @@ fn dialect(header: &HeaderEntry, messages: &[Value]) -> Box<dyn Dialect> {
             mcp_servers: Vec::new(),
         })),
         "kimi-web" => {
-            let prompt = messages.iter().find_map(|message| message["params"]["prompt_id"].as_str());
-            let nonce = prompt.and_then(|prompt| Some(prompt.rsplit_once('-')?.0.to_owned()));
+            let nonce = messages.iter().find_map(|message| prompt_nonce(&message["params"].to_string()));
             Box::new(KimiWeb::new(KimiWebParams {
                 work_dir: "/".into(),
                 session_id: text("session_id"),

@@ -4,6 +4,8 @@
 mod entry;
 mod events;
 mod keys;
+mod places;
+mod purpose;
 mod read;
 mod redact;
 #[cfg(test)]
@@ -20,36 +22,45 @@ pub use entry::{
     ToolResultEntry, TurnEntry,
 };
 pub use events::RecordedEvent;
+pub use places::Places;
+pub use purpose::{Purpose, prompt_nonce};
 pub use read::{InvalidRecording, Recording};
-pub use redact::{Place, Redactor};
+pub use redact::{MASK, Place, Redactor, slug};
 
 /// The version of the format.
 pub const FORMAT: u32 = 1;
+/// The beginning of a report of the agent that plays a recording: the program does something else.
+pub const PROGRAM_DIFFERS: &str = "the program differs from the recording: ";
+/// A part of such a report if the program has left out something.
+pub const PROGRAM_NEVER: &str = "the program never ";
 
 /// Receives the entries of a recording as they happen. It adds the time, and must not block.
 pub trait Recorder: fmt::Debug + Send {
-    /// Takes a line between the SDK and the agent.
-    fn message(&mut self, from: Side, line: &[u8]);
+    /// Takes a line between the SDK and the agent. `is_json` if it is known to be an object of JSON.
+    fn message(&mut self, from: Side, line: &[u8], is_json: bool);
     /// Takes another entry.
     fn entry(&mut self, entry: Entry);
 }
 
-/// Writes the entry of a line between the SDK and the agent, with a line feed. `time` is in seconds.
-pub fn write_message(out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], redactor: &Redactor) {
-    let line = redactor.redacted(line);
-    let line = String::from_utf8_lossy(&line);
-    let line = line.trim_end_matches(['\r', '\n']);
-    if serde_json::from_str::<IgnoredAny>(line).is_err() {
-        let entry = Entry::Message(MessageEntry { from, message: None, line: Some(line.to_owned()) });
+/// Writes the entry of a line between the SDK and the agent, with a line feed. `time` is in seconds. A line that is not
+/// known to be JSON is checked.
+pub fn write_message(out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool, redactor: &Redactor) {
+    let length = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    let line = redactor.redacted(&line[..length]);
+    if !is_json && serde_json::from_slice::<IgnoredAny>(&line).is_err() {
+        let line = Some(String::from_utf8_lossy(&line).into_owned());
+        let entry = Entry::Message(MessageEntry { from, message: None, line });
         return write_line(out, &TimedEntry { time, entry });
     }
     // Most of a recording are these lines: the message is copied once, and not encoded again.
-    let from = match from {
-        Side::Sdk => "sdk",
-        Side::Agent => "agent",
-    };
-    out.extend_from_slice(format!(r#"{{"time":{time},"type":"message","from":"{from}","message":"#).as_bytes());
-    out.extend_from_slice(line.as_bytes());
+    out.extend_from_slice(b"{\"time\":");
+    // A number cannot fail to be encoded.
+    serde_json::to_writer(&mut *out, &time).ok();
+    out.extend_from_slice(match from {
+        Side::Sdk => b",\"type\":\"message\",\"from\":\"sdk\",\"message\":".as_slice(),
+        Side::Agent => b",\"type\":\"message\",\"from\":\"agent\",\"message\":".as_slice(),
+    });
+    out.extend_from_slice(&line);
     out.extend_from_slice(b"}\n");
 }
 

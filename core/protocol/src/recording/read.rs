@@ -57,7 +57,8 @@ fn read_header(line: &str) -> Result<HeaderEntry, String> {
         format: u32,
     }
     let not = |error: serde_json::Error| format!("it is not the header of a recording: {error}");
-    let kind: Kind = serde_json::from_str(line).map_err(not)?;
+    // The problem of another file, for example an image, would not help.
+    let kind: Kind = serde_json::from_str(line).map_err(|_| "it is not the header of a recording".to_owned())?;
     if kind.kind != "header" {
         return Err(format!("it is not the header of a recording, but an entry `{}`", kind.kind));
     }

@@ -10,7 +10,7 @@ use super::keys;
 /// Shorter secrets, such as `true` or `kimi`, are too common.
 const SHORTEST: usize = 6;
 /// The replacement for a secret.
-const MASK: &str = "***";
+pub const MASK: &str = "***";
 
 /// A directory of the machine that a recording does not name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,11 @@ pub struct Place {
     /// The absolute path.
     pub path: String,
 }
+
+/// A literal begins with the byte.
+const LITERAL: u8 = 1;
+/// A key begins with the byte.
+const KEY: u8 = 2;
 
 struct Literal {
     text: Box<[u8]>,
@@ -31,8 +36,8 @@ struct Literal {
 pub struct Redactor {
     /// The longest first.
     literals: Vec<Literal>,
-    /// Whether a literal or a key begins with this byte.
-    begins: [bool; 256],
+    /// Whether something begins with this byte: [`LITERAL`], [`KEY`], or both.
+    begins: [u8; 256],
     patterns: Vec<Regex>,
 }
 
@@ -54,7 +59,16 @@ impl Redactor {
     ) -> Result<Self, (usize, String)> {
         let compile = |(at, pattern): (usize, &String)| Regex::new(pattern).map_err(|error| (at, error.to_string()));
         let patterns = patterns.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
-        let mut redactor = Self { literals: Vec::new(), begins: [false; 256], patterns };
+        Ok(Self::made(places, secrets, patterns))
+    }
+
+    /// Makes a redactor for these directories, and for texts that look like keys.
+    pub fn of_places(places: &[Place]) -> Self {
+        Self::made(places, [], Vec::new())
+    }
+
+    fn made<'a>(places: &[Place], secrets: impl IntoIterator<Item = Cow<'a, str>>, patterns: Vec<Regex>) -> Self {
+        let mut redactor = Self { literals: Vec::new(), begins: [0; 256], patterns };
         // Directories first: one that is a secret, too, such as a value of `env`, becomes a placeholder.
         for Place { name, path } in places {
             redactor.add_place(name, path);
@@ -65,11 +79,13 @@ impl Redactor {
             }
         }
         redactor.literals.sort_by_key(|literal| std::cmp::Reverse(literal.text.len()));
-        let firsts = redactor.literals.iter().filter_map(|literal| literal.text.first().copied());
-        for byte in firsts.chain(keys::first_bytes()).collect::<Vec<_>>() {
-            redactor.begins[usize::from(byte)] = true;
+        for first in redactor.literals.iter().filter_map(|literal| literal.text.first()) {
+            redactor.begins[usize::from(*first)] |= LITERAL;
         }
-        Ok(redactor)
+        for first in keys::first_bytes() {
+            redactor.begins[usize::from(first)] |= KEY;
+        }
+        redactor
     }
 
     fn add_place(&mut self, name: &str, path: &str) {
@@ -103,6 +119,9 @@ impl Redactor {
     /// Returns a line with the secrets and directories replaced. Only text changes in a line of JSON, so that it stays
     /// JSON.
     pub fn redacted<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
+        if !self.may_match(line) {
+            return Cow::Borrowed(line);
+        }
         if !line.trim_ascii_start().starts_with(b"{") && !line.trim_ascii_start().starts_with(b"[") {
             return self.text(line);
         }
@@ -125,6 +144,16 @@ impl Redactor {
         }
         out.extend_from_slice(&line[copied..]);
         Cow::Owned(out)
+    }
+
+    /// Returns whether something may have to be replaced: `false` for most lines, in one pass.
+    fn may_match(&self, line: &[u8]) -> bool {
+        let begins_something = |(at, byte): (usize, &u8)| {
+            let begins = self.begins[usize::from(*byte)];
+            begins & LITERAL != 0 && self.literals.iter().any(|literal| line[at..].starts_with(&literal.text))
+                || begins & KEY != 0 && keys::find(before(line, at), &line[at..]).is_some()
+        };
+        !self.patterns.is_empty() || line.iter().enumerate().any(begins_something)
     }
 
     /// Replaces numbers that are secrets by texts.
@@ -168,7 +197,7 @@ impl Redactor {
         let mut out = Vec::new();
         let (mut copied, mut at) = (0, 0);
         while at < text.len() {
-            if self.begins[usize::from(text[at])]
+            if self.begins[usize::from(text[at])] != 0
                 && let Some((range, replacement)) = self.match_at(text, at)
             {
                 out.extend_from_slice(&text[copied..range.start]);
@@ -220,8 +249,8 @@ fn is_whole(before: Option<u8>, after: &[u8], first: u8) -> bool {
     begins && ends
 }
 
-/// Returns a path as agents put it into names of folders.
-fn slug(path: &str) -> String {
+/// Returns a path as agents put it into names of folders: each character but letters and digits is a `-`.
+pub fn slug(path: &str) -> String {
     path.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '-' }).collect()
 }
 

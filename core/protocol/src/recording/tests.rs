@@ -49,7 +49,7 @@ fn keys_are_masked() {
         ("Authorization: Bearer abc.def-123", "Authorization: Bearer ***"),
         ("the bearer is here", "the bearer is here"),
         (jwt, "***"),
-        ("eyJ is no token", "eyJ is no token"),
+        ("eyJ is not a token", "eyJ is not a token"),
         (
             r"-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- x",
             "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY----- x",
@@ -101,8 +101,15 @@ fn invalid_pattern_is_refused() {
 fn written_entries_are_read() {
     let redactor = redactor(&["canary-1"], &[]);
     let mut file = format!("{HEADER}\n").into_bytes();
-    write_message(&mut file, 0.5, Side::Sdk, b"{\"id\":\"1\",\"big\":123456789012345678901234567890}\n", &redactor);
-    write_message(&mut file, 0.75, Side::Agent, b"no JSON canary-1\r\n", &redactor);
+    write_message(
+        &mut file,
+        0.5,
+        Side::Sdk,
+        b"{\"id\":\"1\",\"big\":123456789012345678901234567890}\n",
+        true,
+        &redactor,
+    );
+    write_message(&mut file, 0.75, Side::Agent, b"no JSON canary-1\r\n", false, &redactor);
     let call = CallEntry { call: CallKind::Cancel, turn: Some(1), arguments: Default::default() };
     write_entry(&mut file, 1.0, Entry::Call(call), &redactor);
     file.extend_from_slice(b"{\"type\":\"later\",\"time\":2}\n{\"type\":\"end\",\"ti");
@@ -154,4 +161,30 @@ proptest! {
         let redactor = redactor(&["CANARY"], &[]);
         prop_assert_eq!(shown(&redactor, &text), text);
     }
+}
+
+#[test]
+fn prompt_ends_unfinished_cancelled_turn() {
+    let call = |call: &str, turn: u64| json!({"time": 0, "type": "call", "call": call, "turn": turn});
+    let message = |from: &str, message: Value| json!({"time": 0, "type": "message", "from": from, "message": message});
+    let sdk =
+        |id: &str, method: &str| message("sdk", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {}}));
+    let agent = |id: &str, result: Value| message("agent", json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    let entries = [
+        sdk("i", "initialize"),
+        agent("i", json!({"protocol_version": "1.1", "server": {"name": "a", "version": "1"}, "slash_commands": []})),
+        call("prompt", 1),
+        sdk("p", "prompt"),
+        call("cancel", 1),
+        sdk("c", "cancel"),
+        agent("c", json!({})),
+        // The agent never answers the first prompt.
+        call("prompt", 2),
+        sdk("q", "prompt"),
+        agent("q", json!({"status": "finished"})),
+    ];
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    let events = Recording::read(&format!("{HEADER}\n{text}")).unwrap().events();
+    let shown: Vec<_> = events.iter().map(|event| (event.turn, event.event.type_name())).collect();
+    assert_eq!(shown, [(Some(1), "TurnEnd"), (Some(2), "TurnEnd")]);
 }

@@ -37,6 +37,7 @@ use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::json::object;
 use crate::jsonrpc::{self, Message, RpcFailure};
 use crate::messages::{Json, ServerInfo, StepBegin, ToolKind};
+use crate::telemetry::TraceContext;
 use config::{Config, Setting};
 pub use deletion::Deletion;
 use form::Form;
@@ -103,6 +104,8 @@ pub struct Acp {
     stepped: bool,
     /// Whether the turn's tokens were reported while it ran.
     counted: bool,
+    /// The trace of the turn, for the metadata of prompts.
+    trace: Option<Box<TraceContext>>,
     /// The agent's id of the running compaction.
     compaction: Option<String>,
     /// The pending cancel, which the answer to the prompt completes.
@@ -195,6 +198,7 @@ impl Acp {
             prompting: false,
             stepped: false,
             counted: false,
+            trace: None,
             compaction: None,
             cancelling: None,
         }
@@ -322,6 +326,11 @@ fn stopped(answer: &Json) -> std::result::Result<Json, RpcFailure> {
     Ok(Json::from(json!({"status": status})))
 }
 
+/// The metadata of a prompt with the trace that it belongs to, in the fields that ACP reserves for it.
+fn trace_meta(trace: &TraceContext) -> acp::Meta {
+    trace.headers().map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
 impl Dialect for Acp {
     fn id(&self) -> &'static str {
         "acp"
@@ -361,6 +370,10 @@ impl Dialect for Acp {
 
     fn shares_processes(&self) -> bool {
         true
+    }
+
+    fn set_trace(&mut self, trace: Option<&TraceContext>) {
+        self.trace = trace.filter(|trace| trace.traceparent.is_some()).cloned().map(Box::new);
     }
 
     fn set_first_id(&mut self, first: u64) {
@@ -417,7 +430,8 @@ impl Dialect for Acp {
             Call::Prompt(input) => {
                 let blocks = content::prompt(input, &self.agent.prompt_capabilities)
                     .map_err(|what| self.unsupported(&format!("prompts with {what}")))?;
-                let params = acp::PromptRequest::new(self.session()?, blocks);
+                let meta = self.trace.as_deref().map(trace_meta);
+                let params = acp::PromptRequest::new(self.session()?, blocks).meta(meta);
                 self.begin_turn();
                 Ok(self.request(id, "session/prompt", &params))
             }

@@ -441,3 +441,18 @@ fn compaction_update_gives_begin_and_end() {
     let unknown = "unknown compaction_update";
     assert_eq!(player.trace, ["StepBegin", "CompactionBegin", "CompactionEnd", unknown, unknown]);
 }
+
+#[test]
+fn prompts_carry_trace() {
+    let trace = TraceContext { traceparent: Some("00-1-2-01".to_owned()), tracestate: Some("a=b".to_owned()) };
+    let mut acp = Acp::new(params());
+    acp.session = Some("s".into());
+    let mut meta = |trace: Option<&TraceContext>| {
+        acp.set_trace(trace);
+        let prompt = acp.call("1", &Call::Prompt("hi".into())).expect("a prompt");
+        serde_json::from_slice::<Value>(&prompt).expect("JSON")["params"]["_meta"].clone()
+    };
+    assert_eq!(meta(Some(&trace)), json!({"traceparent": "00-1-2-01", "tracestate": "a=b"}));
+    assert_eq!(meta(Some(&TraceContext::default())), Value::Null);
+    assert_eq!(meta(None), Value::Null);
+}

@@ -1,11 +1,11 @@
-//! The content of prompts, as the bindings pass it.
+//! The content of prompts, as the bindings and the jobs of a batch pass it.
 
 use serde_json::Value;
 
+use super::value::kind_of;
 use crate::error::Result;
 use crate::error::invalid_option;
 use crate::messages::{Content, ContentPart};
-use kimi_agent_client::host::kind_of;
 
 const EXPECTED: &str = r#"text, a content part such as {"type": "text", "text": "…"}, or a list of these"#;
 

@@ -21,7 +21,9 @@
 //! # }
 //! ```
 //!
-//! [`replayed_agent`] plays the agent of a recording instead of a script.
+//! [`replayed_agent`] plays the agent of a recording instead of a script, and a [`Cassette`] makes the recording a test.
+
+pub(crate) mod cassette;
 
 use std::ffi::OsString;
 use std::ops::Deref;
@@ -31,6 +33,8 @@ use crate::Executable;
 use crate::error::invalid_option;
 use crate::private::PrivateDir;
 use serde_json::Value;
+
+pub use cassette::{Cassette, CassetteMode};
 
 /// With this as its first argument, a program that links this crate becomes the scripted agent.
 const FLAG: &str = "--kimi-scripted-agent";
@@ -172,10 +176,30 @@ impl ReplayedAgent {
     /// assert_eq!(agent.last().unwrap(), "--verify");
     /// ```
     #[must_use]
-    pub fn verify(mut self) -> Self {
-        if self.command.last().is_some_and(|last| last != "--verify") {
-            self.command.push("--verify".into());
-        }
+    pub fn verify(self) -> Self {
+        self.with_mode("--verify")
+    }
+
+    /// Reports the results that the tools of the program return now, instead of the recorded results.
+    ///
+    /// The answers of the model, and the tools of the agent itself, stay as recorded: the agent calls the tools of the
+    /// program with the recorded arguments, and the next text of the model is the recorded one. Over ACP, a result is
+    /// replaced if the agent showed the text that the tool returned. The protocols `legacy` and `kimi-web` report
+    /// recorded results.
+    ///
+    /// ```
+    /// let agent = kimi_agent::testing::replayed_agent("run.jsonl").stub();
+    /// assert_eq!(agent.last().unwrap(), "--stub");
+    /// ```
+    #[must_use]
+    pub fn stub(self) -> Self {
+        self.with_mode("--stub")
+    }
+
+    fn with_mode(mut self, flag: &str) -> Self {
+        // The path is absolute, so it is not a flag.
+        self.command.pop_if(|last| *last == "--verify" || *last == "--stub");
+        self.command.push(flag.into());
         self
     }
 }

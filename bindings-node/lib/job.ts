@@ -1,0 +1,75 @@
+/** The jobs of a batch, as the core takes them. */
+
+import { optionJson, show, wrongOption } from "./arguments.js";
+import type { Job, JobSource } from "./batch.js";
+import { contentJson } from "./content.js";
+import { callNative } from "./errors.js";
+import { loadNative } from "./native.js";
+
+/** The jobs of a program, one by one. */
+export interface Source {
+  /** Returns the JSON value of the next job, or null after the last one. */
+  next: () => Promise<unknown>;
+  /** Ends the iterable early. */
+  close: () => void;
+  /** The number of jobs, if the iterable is an array. */
+  total: number | undefined;
+}
+
+/** Returns the source of jobs for the option `jobs`. */
+export function readSource(jobs: JobSource): Source {
+  const iterator = iteratorOf(jobs);
+  let isOpen = true;
+  return {
+    async next() {
+      try {
+        const step = await iterator.next();
+        if (!step.done) return encodeJob(step.value);
+      } catch (error) {
+        isOpen = false;
+        throw error;
+      }
+      isOpen = false;
+      return null;
+    },
+    close() {
+      if (!isOpen) return;
+      isOpen = false;
+      // Nobody waits for the end of the iterable, whose error changes nothing any more.
+      const closed = async (): Promise<unknown> => iterator.return?.();
+      closed().catch(() => undefined);
+    },
+    total: Array.isArray(jobs) ? jobs.length : undefined,
+  };
+}
+
+function iteratorOf(jobs: JobSource): AsyncIterator<unknown> | Iterator<unknown> {
+  const given: unknown = jobs;
+  if (typeof given === "object" && given !== null) {
+    if (Symbol.asyncIterator in given) return (given as AsyncIterable<unknown>)[Symbol.asyncIterator]();
+    if (Symbol.iterator in given) return (given as Iterable<unknown>)[Symbol.iterator]();
+  }
+  const isJob = typeof given === "string" || (typeof given === "object" && given !== null);
+  const remedy = isJob ? "; put it into an array: `[…]`" : "";
+  throw wrongOption("jobs", `expected an iterable or async iterable of jobs, got ${show(given)}${remedy}`);
+}
+
+/** The JSON value of a job. The core checks names and values. */
+function encodeJob(job: unknown): unknown {
+  if (typeof job === "string") return job;
+  if (typeof job !== "object" || job === null || Array.isArray(job)) {
+    throw wrongOption("jobs", `expected texts, or objects with a \`prompt\`; got ${show(job)}`);
+  }
+  const found: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(job as Job) as [string, unknown][]) {
+    if (value === undefined) continue;
+    if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint") {
+      callNative(() => {
+        loadNative().wrongType(name, show(value));
+      });
+      throw wrongOption(name, `in a job it must have a JSON form, and it is a ${typeof value}`);
+    }
+    found[name] = JSON.parse(name === "prompt" ? contentJson(value as Job["prompt"]) : optionJson(name, value));
+  }
+  return found;
+}

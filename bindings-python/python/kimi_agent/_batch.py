@@ -1,0 +1,414 @@
+"""Batches for coroutines. tools/generate_sync.py makes `kimi_agent.sync` from the public names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping, Sized
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Union, overload
+
+from . import _native
+from ._encode import kind_of
+from ._errors import InvalidOption, KimiAgentError
+from ._handlers import Handlers, Job, observe, observer
+from ._hints import not_iterable
+from ._job import Job as BatchJob
+from ._job import JobResult, Progress, encode_job, job_result_of
+from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
+from ._opening import encode_options
+from ._output import T_co
+from ._progress import ProgressDisplay
+from ._threads import awaited_in_thread
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._option_types import BatchOptions, BatchSettings
+    from ._output import Output, T
+
+__all__ = ["Batch", "JobRunner", "JobSource", "run_batch"]
+
+JobSource = Union[
+    Iterable[Union[str, Mapping[str, Any], BatchJob]], AsyncIterable[Union[str, Mapping[str, Any], BatchJob]]
+]
+"""The jobs of a batch: texts, mappings with a `prompt`, or objects of the class `Job`."""
+
+_END = object()
+
+
+class JobRunner(Protocol):
+    """Runs the jobs of a batch on other machines, for example `kimi_agent.ray.ActorPool`. It is the option `on`.
+
+    The batch itself stays in this program: it decides which job runs when, retries, and writes the journal.
+    """
+
+    @property
+    def concurrency(self) -> int:
+        """The default of the option `concurrency`."""
+        ...
+
+    async def open(self, options: Mapping[str, Any], /) -> None:
+        """Gets the options of the sessions, before the first job."""
+        ...
+
+    async def run_job(self, request: dict[str, Any], /) -> dict[str, Any]:
+        """Makes an attempt of a job: `{"key": …, "attempt": …, "job": …}`. Returns what `JobResult.to_dict` returns."""
+        ...
+
+    async def close(self) -> None:
+        """Ends all work, after the last job."""
+        ...
+
+
+class Batch(Generic[T_co]):
+    """A running batch. `run_batch` returns it.
+
+    `async for result in batch` gives the results as the jobs end. A batch that still runs is cancelled when its `async
+    with` block ends, and when the program drops the last reference to it.
+
+    >>> async with run_batch(["What is in this directory?"]) as batch:
+    ...     async for result in batch:
+    ...         print(result.text)
+    There are 3 files.
+    """
+
+    __slots__ = ("__weakref__", "_handlers", "_lock", "_mailbox", "_native", "_pending")
+
+    def __init__(self, native: _native.Batch, mailbox: LoopMailbox, handlers: _BatchHandlers) -> None:
+        self._native = native
+        self._mailbox = mailbox
+        self._handlers = handlers
+        # A cancelled wait leaves its operation to the next one, so that no result is lost.
+        self._pending: asyncio.Future[Any] | None = None
+        self._lock = asyncio.Lock()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> JobResult[T_co]:
+        result = await self._next()
+        if result is None:
+            raise StopAsyncIteration
+        return result
+
+    async def _next(self) -> JobResult[T_co] | None:
+        """Returns the next result, or None after the last one."""
+        self._mailbox.check()
+        async with self._lock:
+            if self._pending is None:
+                self._pending = self._mailbox.result_of(called(self._native.next))
+                self._pending.add_done_callback(_take_exception)
+            pending = self._pending
+            with contextlib.suppress(KimiAgentError):
+                await asyncio.shield(pending)
+            if pending.exception() is not None or pending.result() is None:
+                self._handlers.display_end()
+                await self._handlers.close_runner()
+            self._pending = None
+        try:
+            parts = pending.result()
+        except KimiAgentError as error:
+            raise self._handlers.cause_of(error) from self._handlers.failure
+        return None if parts is None else job_result_of(parts, self._handlers.output_check)
+
+    async def cancel(self) -> None:
+        """Cancels the batch and waits until all jobs have ended. Does nothing if it has ended.
+
+        No job starts any more. The jobs that run are cancelled, and their results have the status "cancelled". The
+        batch still gives the results that were not read. The journal is then complete, and the same call of `run_batch`
+        continues later.
+
+        >>> batch = run_batch(["Write a book"], concurrency=1)
+        >>> await batch.cancel()
+        """
+        await self._mailbox.call(self._native.cancel)
+        self._handlers.display_end()
+        await self._handlers.close_runner()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.cancel()
+
+    def __del__(self) -> None:
+        native = getattr(self, "_native", None)
+        if native is not None and in_this_process():
+            native.abandon()
+            self._handlers.display_end()
+            self._handlers.abandon_runner(native, self._mailbox)
+
+    def __repr__(self) -> str:
+        return "<Batch>"
+
+    def __reduce__(self) -> NoReturn:
+        # A copy would cancel the original when it is collected.
+        raise TypeError("a Batch can be neither copied nor pickled")
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self) -> NoReturn:
+            not_iterable(self, "`async for result in batch`; without coroutines use `kimi_agent.sync.run_batch`")
+
+        def __await__(self) -> NoReturn:
+            not_iterable(self, "`async for result in batch`; for a list: `[result async for result in batch]`")
+
+
+# The tasks that close runners.
+_background: set[asyncio.Task[None]] = set()
+
+
+def _run_in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    task = asyncio.get_running_loop().create_task(work())
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+
+
+def _take_exception(result: asyncio.Future[Any]) -> None:
+    """Keeps asyncio from logging the error of a batch that the program has dropped."""
+    if not result.cancelled():
+        result.exception()
+
+
+class _BatchHandlers(Handlers):
+    """The handlers of the sessions, the source of the jobs, and the handler of the progress."""
+
+    def __init__(
+        self, jobs: JobSource, options: Mapping[str, Any], batch_options: Mapping[str, Any], runner: JobRunner | None
+    ) -> None:
+        super().__init__(options)
+        self._runner = runner
+        self._opened: asyncio.Future[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self._runner_options = {name: value for name, value in options.items() if name not in _OF_DRIVER}
+        if isinstance(options.get("work_dir"), (str, os.PathLike)):
+            # The runner can have another working directory.
+            self._runner_options["work_dir"] = os.path.abspath(options["work_dir"])
+        self.failure: BaseException | None = None
+        self._take = _taker(jobs)
+        # At most one call of `on_progress` runs, and only the newest report waits.
+        self._reporting: asyncio.Task[None] | None = None
+        self._next_report: tuple[Job, Progress] | None = None
+        self._on_progress = observer("on_progress", batch_options.get("on_progress"), "the progress")
+        progress = batch_options.get("progress")
+        if progress is not None and not isinstance(progress, bool):
+            expected = "expected True or False, which shows the progress; a function belongs to `on_progress`"
+            raise InvalidOption(f"invalid option `progress`: {expected}; got {kind_of(progress)}", "progress")
+        self._display = ProgressDisplay() if progress else None
+
+    @property
+    def reports_progress(self) -> bool:
+        return self._on_progress is not None or self._display is not None
+
+    def start(self, job: Job, kind: str, index: int | None, payload: Any, in_turn: bool, span: int | None) -> None:
+        if kind == "next_job":
+            job.start(self.context, self._next_job(job))
+        elif kind == "run_job":
+            job.start(self.context, self._run_job(job, payload))
+        elif kind == "progress":
+            self._report(job, Progress(**payload))
+        else:
+            super().start(job, kind, index, payload, in_turn, span)
+
+    async def _next_job(self, job: Job) -> None:
+        """Answers the core with the next job, or with None after the last one."""
+        job.begin()
+        try:
+            given = await self._take()
+            job.finish(None if given is _END else encode_job(given), None)
+        except asyncio.CancelledError:
+            job.finish(None, "cancelled")
+            raise
+        except BaseException as failure:
+            self.failure = failure
+            job.finish(None, f"{type(failure).__name__}: {failure}")
+            if not isinstance(failure, Exception):
+                raise
+
+    async def _run_job(self, job: Job, request: dict[str, Any]) -> None:
+        """Lets the runner make an attempt of a job."""
+        assert self._runner is not None
+        job.begin()
+        try:
+            if self._opened is None:
+                self._opened = asyncio.ensure_future(self._runner.open(self._runner_options))
+            # A cancelled job leaves the opening to the others.
+            await asyncio.shield(self._opened)
+            job.finish(await self._runner.run_job(request), None)
+        except asyncio.CancelledError:
+            job.finish(None, "cancelled")
+            raise
+        except BaseException as failure:
+            job.finish(None, f"{type(failure).__name__}: {failure}")
+            if not isinstance(failure, Exception):
+                raise
+
+    async def close_runner(self) -> None:
+        """Closes the runner, if it was opened."""
+        if self._opened is None:
+            return
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(self._opened))
+        # A wait that is cancelled leaves the end to the next one.
+        await asyncio.shield(self._closing)
+
+    async def _close(self, opened: asyncio.Future[None]) -> None:
+        assert self._runner is not None
+        await asyncio.wait([opened])
+        if opened.exception() is None:
+            await self._runner.close()
+
+    def abandon_runner(self, native: _native.Batch, mailbox: LoopMailbox) -> None:
+        """Closes the runner in the background when all jobs have ended, because the program has dropped the batch."""
+        opened = self._opened
+        if opened is None or self._closing is not None or opened.get_loop().is_closed():
+            return
+
+        async def close() -> None:
+            await mailbox.call(native.cancel)
+            await self.close_runner()
+
+        opened.get_loop().call_soon_threadsafe(_run_in_background, close)
+
+    def _report(self, job: Job, progress: Progress) -> None:
+        if self._display is not None:
+            self._display.update(progress)
+        if self._on_progress is None:
+            job.finish(None, None)
+        elif self._reporting is None:
+            self._start_report(self._on_progress, job, progress)
+        else:
+            if self._next_report is not None:
+                self._next_report[0].finish(None, None)
+            self._next_report = (job, progress)
+
+    def _start_report(self, handler: Any, job: Job, progress: Progress) -> None:
+        job.task = self._reporting = self.context.run(job.loop.create_task, observe(job, handler, progress, None))
+
+        def reported(reporting: asyncio.Task[None]) -> None:
+            waiting, self._reporting, self._next_report = self._next_report, None, None
+            # The loop cancels its tasks at its end.
+            if waiting is not None and not reporting.cancelled():
+                self._start_report(handler, *waiting)
+
+        self._reporting.add_done_callback(reported)
+
+    def cause_of(self, error: KimiAgentError) -> KimiAgentError:
+        """Returns the error to raise for an error of the batch."""
+        failure = self.failure
+        if isinstance(failure, InvalidOption):
+            # A wrong job, whose error is as clear as one of the core.
+            self.failure = failure.__cause__
+            return failure
+        return error
+
+    def display_end(self) -> None:
+        """Ends the display of the progress."""
+        if self._display is not None:
+            self._display.close()
+
+
+# Options of the batch, which stay in this program.
+_OF_DRIVER = ("concurrency", "retry", "journal", "timeout")
+
+
+def _taker(jobs: JobSource) -> Callable[[], Awaitable[Any]]:
+    """Returns a function that takes the next job, or `_END` after the last one."""
+    # These are iterable, and never meant as a list of jobs.
+    single = isinstance(jobs, (str, bytes, bytearray, Mapping, BatchJob, os.PathLike))
+    if isinstance(jobs, AsyncIterable) and not single:
+        later = aiter(jobs)
+
+        async def take_later() -> Any:
+            try:
+                return await anext(later)
+            except StopAsyncIteration:
+                return _END
+
+        return take_later
+    if single or not isinstance(jobs, Iterable):
+        remedy = "; put it into a list: `[…]`" if isinstance(jobs, (str, Mapping, BatchJob)) else ""
+        expected = "expected an iterable or async iterable of jobs"
+        raise InvalidOption(f"invalid option `jobs`: {expected}, got {kind_of(jobs)}{remedy}", "jobs")
+    iterator = iter(jobs)
+    if isinstance(jobs, (list, tuple, range)):
+
+        async def take() -> Any:
+            return next(iterator, _END)
+
+        return take
+
+    async def take_in_thread() -> Any:
+        # A generator may block, for example because it reads a file, or calls `kimi_agent.sync`.
+        return await awaited_in_thread(lambda: next(iterator, _END))
+
+    return take_in_thread
+
+
+@overload
+def run_batch(
+    jobs: JobSource, *, on: JobRunner | None = None, output: type[T] | Output[T], **options: Unpack[BatchSettings]
+) -> Batch[T]: ...
+@overload
+def run_batch(
+    jobs: JobSource, *, on: JobRunner | None = None, output: None = None, **options: Unpack[BatchSettings]
+) -> Batch[None]: ...
+@overload
+def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack[BatchOptions]) -> Batch[Any]: ...
+def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack[BatchOptions]) -> Batch[Any]:
+    """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
+
+    Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless
+    iterable needs little memory. No job starts until the program reads the results. A job that fails is a result with
+    an `error`, and the batch continues.
+
+    With `journal`, each result is written to a file. The same call continues after an interruption: jobs that have a
+    result in the file do not run again.
+
+    Args:
+        jobs: An iterable or async iterable of texts, mappings with a `prompt`, or objects of the class `Job`.
+        on: The machines that run the jobs, for example a `kimi_agent.ray.ActorPool`. Default: this one.
+        output: The value that each job must return, as for `create_session`. Default: None, and jobs return text.
+        options: The options of `BatchOptions`: those of the batch, and those of `create_session` for all jobs.
+
+    Returns:
+        The batch, which runs already.
+
+    Raises:
+        InvalidOption: An option is wrong. Reading the batch raises this error, too: for two jobs with the same key, for
+            a journal that cannot be used, and for jobs that cannot be read. If the iterable itself failed, `__cause__`
+            is its exception.
+
+    >>> prompts = ["What is in this directory?", "What is it for?"]
+    >>> async for result in run_batch(prompts, concurrency=2, work_dir="."):
+    ...     print(result.status, result.text)
+    finished There are 3 files.
+    finished There are 3 files.
+    """
+    mailbox = current_mailbox()
+    show_messages()
+    try:
+        of_handlers = ("on_progress", "progress")
+        rest = {name: value for name, value in options.items() if name not in of_handlers}
+        if "total" in rest:
+            called(_native.check_names, ["total"])
+        handlers = _BatchHandlers(jobs, rest, options, on)
+        encoded = encode_options(rest, handlers)
+        if on is not None:
+            encoded["on"] = True
+            if encoded.get("concurrency") is None:
+                encoded["concurrency"] = on.concurrency
+        # Not an option of programs.
+        encoded["total"] = len(jobs) if isinstance(jobs, Sized) else None
+        mailbox.add_handlers(handlers.key, handlers)
+        native = called(
+            _native.Batch.open, mailbox.native, handlers.key, encoded, handlers.callbacks(), handlers.reports_progress
+        )
+    finally:
+        # Options can be secret, and error reports can show the variables of frames.
+        del options
+    return Batch(native, mailbox, handlers)

@@ -1,0 +1,108 @@
+"""The parts of `kimi_agent.ray` that need no Ray. `tests/ray` has the tests with a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from typing import Any
+
+import pytest
+from support import HANGING, LOOKUP, children, eventually
+
+from kimi_agent import ExternalTool, InvalidOption, Retry, SessionClosed
+from kimi_agent.ray import ActorPool, map_prompts
+from kimi_agent.ray._worker import Worker
+from kimi_agent.testing import scripted_agent
+
+
+@pytest.fixture
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ray", "ray.data"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("no_ray")
+async def test_missing_ray_names_its_extra() -> None:
+    dataset: Any = None
+    with pytest.raises(ImportError, match=r'pip install "kimi-agent\[ray\]"'):
+        map_prompts(dataset, "question")
+    with pytest.raises(ImportError, match=r'pip install "kimi-agent\[ray\]"'):
+        await ActorPool().open({})
+
+
+@pytest.mark.usefixtures("no_ray")
+def test_import_needs_no_ray() -> None:
+    assert importlib.reload(importlib.import_module("kimi_agent.ray._data"))
+
+
+@pytest.mark.parametrize("actors", [0, (0, 1), (3, 2)])
+def test_wrong_number_of_actors(actors: Any) -> None:
+    with pytest.raises(InvalidOption, match="`actors`"):
+        ActorPool(actors)
+
+
+def test_wrong_number_of_sessions() -> None:
+    with pytest.raises(InvalidOption, match="`sessions`"):
+        ActorPool(sessions=0)
+
+
+async def test_worker_shares_its_agent() -> None:
+    script = {"wire": "acp", "turns": [[{"text": "You said: {{prompt}}"}]] * 4}
+    worker, before = Worker({"executable": scripted_agent(script), "dialect": "acp"}, 2, 1), children()
+    results = await asyncio.gather(*(worker.run({"prompt": f"Job {number}"}) for number in range(4)))
+    assert [result.text for result in results] == [f"You said: Job {number}" for number in range(4)]
+    assert len(children() - before) == 1
+    await worker.close()
+    assert children() == before
+
+
+async def test_worker_calls_tools() -> None:
+    tool = ExternalTool("lookup", "Looks up.", {"type": "object"}, lambda arguments: f"is {arguments['key']}")
+    executable = scripted_agent([[LOOKUP, {"text": "It {{last.output}}"}]])
+    worker = Worker({"executable": executable, "tools": [tool]}, 1, 1)
+    result = await worker.run({"prompt": "What is it?"})
+    await worker.close()
+    assert (result.status, result.text) == ("finished", "It is a")
+
+
+async def test_job_has_agent_of_its_own() -> None:
+    executable = scripted_agent([[{"text": "{{env.COLOR}}"}]])
+    worker = Worker({"executable": executable, "env": {"COLOR": "red"}}, 1, 1)
+    results = [await worker.run({"prompt": "Which?"}), await worker.run({"prompt": "Which?", "env": {"COLOR": "blue"}})]
+    await worker.close()
+    assert [result.text for result in results] == ["red", "blue"]
+
+
+async def test_wrong_option_of_job_fails_it() -> None:
+    worker = Worker({"executable": scripted_agent([[{"text": "Hi"}]])}, 1, 1)
+    result = await worker.run({"prompt": "Hi", "max_steps_per_turn": 0})
+    await worker.close()
+    assert result.error is not None
+    assert (result.status, result.error.code, result.error.retryable) == ("failed", "invalid_option", False)
+
+
+async def test_wrong_option_of_all_jobs_is_raised() -> None:
+    with pytest.raises(InvalidOption, match="`max_steps_per_turn`"):
+        await Worker({"max_steps_per_turn": 0}, 1, 1).run({"prompt": "Hi"})
+
+
+async def test_cancelled_wait_cancels_jobs() -> None:
+    worker, before = Worker({"executable": scripted_agent([HANGING])}, 2, 1), children()
+    jobs = [asyncio.ensure_future(worker.run({"prompt": "Hi"})) for _ in range(2)]
+    assert await eventually(lambda: len(children() - before) == 2)
+    jobs[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await jobs[0]
+    assert (await jobs[1]).status == "cancelled"
+    assert await eventually(lambda: children() == before)
+    with pytest.raises(SessionClosed):
+        await worker.run({"prompt": "Hi"})
+
+
+async def test_worker_retries() -> None:
+    executable = scripted_agent([[{"error": {"code": -32003, "message": "overloaded"}}]])
+    worker = Worker({"executable": executable}, 1, Retry(attempts=2, initial_delay=0.001))
+    result = await worker.run({"prompt": "Hi"})
+    await worker.close()
+    assert (result.status, result.attempts) == ("failed", 2)

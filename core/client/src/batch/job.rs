@@ -1,0 +1,369 @@
+//! The jobs of a batch.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kimi_agent_protocol::options::{OPTIONS, Scope, find};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::error::invalid_option;
+use crate::messages::Content;
+use crate::naming::Naming;
+use crate::options::{PromptOptions, SessionOptions, kind_of, parse_content, prompt_options};
+use crate::{Error, Result};
+
+/// The number of bytes that identify a job in memory.
+pub(super) type Hash = [u8; 16];
+
+/// The options of one prompt that a job may have, too.
+const OF_PROMPT: [&str; 2] = ["timeout", "budget"];
+
+/// Options of a session that are the same for all jobs.
+const OF_ALL_JOBS: [&str; 2] = ["record", "telemetry"];
+
+/// A prompt of a batch, with options of its own. Text and content parts become jobs automatically.
+///
+/// # Examples
+/// ```
+/// use kimi_agent::batch::Job;
+/// use serde_json::json;
+/// let plain = Job::from("Summarize README.md");
+/// let job = Job::new("Fix the issue").key("issue-12").data(json!({"issue": 12})).option("model", "kimi-k2");
+/// # drop((plain, job));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub(super) prompt: Content,
+    pub(super) key: Option<String>,
+    pub(super) work_dir: Option<PathBuf>,
+    pub(super) data: Value,
+    /// Options of the session and of the prompt, in snake case.
+    options: Map<String, Value>,
+    naming: Naming,
+    /// The reason why it cannot run.
+    problem: Option<Error>,
+}
+
+impl Job {
+    /// Makes a job without options.
+    ///
+    /// # Examples
+    /// ```
+    /// let job = kimi_agent::batch::Job::new("Summarize README.md");
+    /// # drop(job);
+    /// ```
+    pub fn new(prompt: impl Into<Content>) -> Self {
+        Self {
+            prompt: prompt.into(),
+            key: None,
+            work_dir: None,
+            data: Value::Null,
+            options: Map::new(),
+            naming: Naming::Snake,
+            problem: None,
+        }
+    }
+
+    /// Reads a job from JSON: a text, or an object with `prompt` and, if needed, `key`, `work_dir`, `data`, `timeout` and
+    /// `budget`, and options of the session such as `model`. Durations are in seconds. A job with a mistake fails when it is
+    /// its turn; the other jobs run.
+    ///
+    /// # Examples
+    /// ```
+    /// use kimi_agent::batch::Job;
+    /// let job = Job::from_json(serde_json::json!({"prompt": "Fix the issue", "key": "issue-12", "model": "kimi-k2"}));
+    /// # drop(job);
+    /// ```
+    #[must_use]
+    pub fn from_json(value: Value) -> Self {
+        Self::from_json_named(value, Naming::Snake)
+    }
+
+    /// Reads a job from JSON with the names and units of the calling language.
+    pub(crate) fn from_json_named(value: Value, naming: Naming) -> Self {
+        let mut job = Self { naming, ..Self::new("") };
+        if let Err(problem) = job.read(value) {
+            job.problem = Some(problem);
+        }
+        job
+    }
+
+    /// Makes a job that fails with this error, in place of one that cannot be read.
+    pub(crate) fn unreadable(problem: Error) -> Self {
+        Self::new("").failing(problem)
+    }
+
+    /// Lets the job fail with this error.
+    pub(crate) fn failing(mut self, problem: Error) -> Self {
+        self.problem = Some(problem);
+        self
+    }
+
+    fn read(&mut self, value: Value) -> Result<()> {
+        let mut fields = match value {
+            Value::String(text) => {
+                self.prompt = text.into();
+                return Ok(());
+            }
+            Value::Object(fields) => fields,
+            other => {
+                let expected = "expected text, or an object with a `prompt`";
+                return Err(invalid_option("job", format!("{expected}; got {}", kind_of(&other))));
+            }
+        };
+        // First, so that the result of a job with a mistake has them.
+        self.data = fields.remove("data").unwrap_or_default();
+        match fields.remove("key") {
+            None | Some(Value::Null) => {}
+            Some(Value::String(key)) => self.key = Some(key),
+            Some(other) => return Err(invalid_option("key", format!("expected text, got {}", kind_of(&other)))),
+        }
+        let Some(prompt) = fields.remove("prompt") else {
+            return Err(invalid_option("prompt", "the job has none; expected an object with a `prompt`"));
+        };
+        self.prompt = parse_content(prompt)?;
+        let work_dir = self.naming.name("work_dir");
+        match fields.remove(&work_dir) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(path)) => self.work_dir = Some(path.into()),
+            Some(other) => return Err(invalid_option(work_dir, format!("expected a path, got {}", kind_of(&other)))),
+        }
+        // A null means the value of the batch, as if the field was left out.
+        fields.retain(|_, value| !value.is_null());
+        self.options = fields;
+        Ok(())
+    }
+
+    /// Sets the name of the job in results and in the journal. It must differ from those of the other jobs. Default: a hash
+    /// of the prompt and the options of the job.
+    ///
+    /// # Examples
+    /// ```
+    /// let job = kimi_agent::batch::Job::new("Fix the issue").key("issue-12");
+    /// # drop(job);
+    /// ```
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Sets the working directory of the job. Default: that of the batch.
+    ///
+    /// # Examples
+    /// ```
+    /// let job = kimi_agent::batch::Job::new("Fix the tests").work_dir("/src/project");
+    /// # drop(job);
+    /// ```
+    #[must_use]
+    pub fn work_dir(mut self, work_dir: impl Into<PathBuf>) -> Self {
+        self.work_dir = Some(work_dir.into());
+        self
+    }
+
+    /// Sets a value that the result and the journal contain unchanged. Default: null.
+    ///
+    /// # Examples
+    /// ```
+    /// let job = kimi_agent::batch::Job::new("Fix the issue").data(serde_json::json!({"issue": 12}));
+    /// # drop(job);
+    /// ```
+    #[must_use]
+    pub fn data(mut self, data: impl Into<Value>) -> Self {
+        self.data = data.into();
+        self
+    }
+
+    /// Sets the limit of one attempt of the job. Default: `turn_timeout` of the session.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// let job = kimi_agent::batch::Job::new("Fix the issue").timeout(Duration::from_secs(600));
+    /// # drop(job);
+    /// ```
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.options.insert("timeout".to_owned(), json!(limit.as_secs_f64()));
+        self
+    }
+
+    /// Sets an option of the session for this job, by its name, for example `model`. Durations are in seconds. The job fails
+    /// if the option is unknown or the value is wrong.
+    ///
+    /// # Examples
+    /// ```
+    /// let job = kimi_agent::batch::Job::new("Fix the issue").option("model", "kimi-k2").option("thinking", true);
+    /// # drop(job);
+    /// ```
+    #[must_use]
+    pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.options.insert(name.into(), value.into());
+        self
+    }
+
+    /// Returns the options of its session and of its prompt.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for a mistake of the job.
+    pub(super) fn configured(&self, base: &SessionOptions) -> Result<(SessionOptions, PromptOptions)> {
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        let mut session = base.clone();
+        session.naming = self.naming;
+        let mut of_prompt = Map::new();
+        for (name, value) in &self.options {
+            if OF_PROMPT.contains(&name.as_str()) {
+                of_prompt.insert(name.clone(), value.clone());
+            } else if OF_ALL_JOBS.contains(&name.as_str()) {
+                return Err(invalid_option(name.as_str(), "a job cannot set it; set it for the batch"));
+            } else {
+                session.set_named(name, value.clone())?;
+            }
+        }
+        session.naming = base.naming;
+        let prompt = prompt_options(self.prompt.clone(), of_prompt, self.naming)?;
+        prompt.limits()?;
+        Ok((session, prompt))
+    }
+
+    /// Returns the job as JSON, without its key and its data.
+    pub(super) fn to_json(&self) -> Value {
+        let mut object = self.options.clone();
+        object.insert("prompt".to_owned(), json!(self.prompt));
+        if let Some(work_dir) = &self.work_dir {
+            object.insert("work_dir".to_owned(), json!(work_dir));
+        }
+        Value::Object(object)
+    }
+
+    /// Returns whether it needs a process of its own, because it sets an option of the agent.
+    pub(super) fn needs_own_agent(&self) -> bool {
+        let is_of_agent = |name: &String| {
+            let option = find(OPTIONS, name, self.naming);
+            option.is_some_and(|option| option.scope == Scope::Agent || option.name == "redact")
+        };
+        self.options.keys().any(is_of_agent)
+    }
+
+    /// Returns the hash that identifies the job, and whether the job itself has named its key.
+    pub(super) fn hash(&self) -> (Hash, bool) {
+        match &self.key {
+            Some(key) => (hash_of_key(key), true),
+            None => {
+                let problem = self.problem.as_ref().map(ToString::to_string);
+                let identity = json!({
+                    "prompt": self.prompt, "work_dir": self.work_dir, "options": self.options, "problem": problem,
+                });
+                (digest(sorted(identity).to_string().as_bytes()), false)
+            }
+        }
+    }
+}
+
+impl<T: Into<Content>> From<T> for Job {
+    fn from(prompt: T) -> Self {
+        Self::new(prompt)
+    }
+}
+
+/// Returns the hash of a key that a job has set.
+pub(super) fn hash_of_key(key: &str) -> Hash {
+    digest(format!("key:{key}").as_bytes())
+}
+
+/// Returns the hash as text: 32 hexadecimal digits.
+pub(super) fn hex(hash: &Hash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads a hash from its text.
+pub(super) fn parse_hex(text: &str) -> Option<Hash> {
+    let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32)?;
+    Some(number.to_be_bytes())
+}
+
+pub(super) fn digest(bytes: &[u8]) -> Hash {
+    let mut hash = Hash::default();
+    hash.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    hash
+}
+
+/// Returns the value with the fields of its objects in order, because equal jobs must have equal hashes.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(value: Value) -> String {
+        Job::from_json(value).configured(&SessionOptions::new()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn json_job_sets_options() {
+        let value = json!({"prompt": "p", "key": "k", "data": [1], "timeout": 2, "model": "m", "work_dir": "."});
+        let job = Job::from_json(value);
+        let (session, prompt) = job.configured(&SessionOptions::new().yolo(true)).unwrap();
+        assert_eq!((session.model.as_deref(), session.yolo), (Some("m"), true));
+        assert_eq!(prompt.limits().unwrap().turn, Some(Duration::from_secs(2)));
+        assert_eq!((job.key.as_deref(), job.data, job.work_dir), (Some("k"), json!([1]), Some(PathBuf::from("."))));
+    }
+
+    #[test]
+    fn camel_case_job_has_milliseconds() {
+        let job = Job::from_json_named(json!({"prompt": "p", "timeout": 2, "maxStepsPerTurn": 3}), Naming::Camel);
+        let (session, prompt) = job.configured(&SessionOptions::new()).unwrap();
+        assert_eq!(session.max_steps_per_turn, Some(3));
+        assert_eq!(prompt.limits().unwrap().turn, Some(Duration::from_millis(2)));
+    }
+
+    #[test]
+    fn mistake_of_a_job_is_named() {
+        assert!(problem(json!(5)).contains("got a number"));
+        assert!(problem(json!({})).contains("`prompt`"));
+        assert!(problem(json!({"prompt": "p", "key": 5})).contains("`key`"));
+        assert!(problem(json!({"prompt": "p", "modle": "m"})).contains("did you mean `model`"));
+        assert!(problem(json!({"prompt": "p", "record": "r/"})).contains("set it for the batch"));
+        assert!(problem(json!({"prompt": "p", "telemetry": true})).contains("set it for the batch"));
+        assert!(problem(json!({"prompt": "p", "timeout": "x"})).contains("`timeout`"));
+    }
+
+    #[test]
+    fn null_is_not_an_option() {
+        let job = Job::from_json(json!({"prompt": "p", "model": null, "timeout": null, "data": null}));
+        assert_eq!(job.hash(), Job::new("p").hash());
+        let base = SessionOptions::new().model("m");
+        assert_eq!(job.configured(&base).unwrap().0.model.as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn options_of_agents_need_a_process() {
+        let needs = |name: &str| Job::new("p").option(name, "x").needs_own_agent();
+        assert!(needs("executable") && needs("env") && needs("redact"));
+        assert!(!needs("model") && !needs("close_timeout") && !needs("timeout"));
+    }
+
+    #[test]
+    fn hash_ignores_the_order_of_options() {
+        let one = Job::new("p").option("model", "m").option("yolo", true);
+        let same = Job::new("p").option("yolo", true).option("model", "m").data(1);
+        assert_eq!(one.hash(), same.hash());
+        assert_ne!(one.hash(), Job::new("p").hash());
+        assert_ne!(Job::new("p").key("p").hash(), Job::new("p").hash());
+        let (hash, _) = one.hash();
+        assert_eq!(parse_hex(&hex(&hash)), Some(hash));
+    }
+}

@@ -1,0 +1,437 @@
+//! The journal of a batch: a file with one line of JSON for each job that has ended. `docs/reference/batch-journal.md`
+//! describes it.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use kimi_agent_protocol::recording::Redactor;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::job::{Hash, hex, parse_hex};
+use super::redaction;
+use super::result::{JobResult, JobStatus, StoredResult};
+use crate::Result;
+use crate::error::invalid_option;
+
+/// The format, in the first line.
+const FORMAT: &str = "kimi-agent-batch/1";
+
+/// How often a locked journal is tried, and the delay between two attempts.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_DELAY: Duration = Duration::from_millis(25);
+
+/// The open journal of a batch.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    /// Locked while the batch runs.
+    file: File,
+    redactor: Redactor,
+    /// The places of the results in the file.
+    known: HashMap<Hash, u64>,
+    end: u64,
+}
+
+/// The part of a line that is read when the journal is opened.
+#[derive(Deserialize)]
+struct Line {
+    format: Option<String>,
+    id: Option<String>,
+    status: Option<JobStatus>,
+}
+
+impl Journal {
+    /// Opens a journal, and makes the file if it does not exist. A last line that was not written completely is removed.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the file cannot be written, is used by another batch, or is not a journal.
+    pub(super) fn open(path: &Path, redactor: Redactor, batch: &str) -> Result<Self> {
+        let wrong = |reason: String| invalid_option("journal", reason);
+        let failed = |error: io::Error| wrong(format!("can't write {}: {error}", path.display()));
+        let is_new = !path.exists();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).map_err(failed)?;
+        match lock(&file) {
+            Err(TryLockError::WouldBlock) => {
+                let reason = "another batch uses it; wait for its end, or choose another path";
+                return Err(wrong(format!("{}: {reason}", path.display())));
+            }
+            // Some network file systems have no locks.
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(path = %path.display(), %error, "the journal cannot be locked");
+            }
+            Ok(()) => {}
+        }
+        let mut journal = Self { path: path.to_owned(), file, redactor, known: HashMap::new(), end: 0 };
+        journal.load()?;
+        if journal.end == 0 {
+            journal.append(&header(batch)).map_err(failed)?;
+        }
+        if is_new {
+            sync_folder(path);
+        }
+        Ok(journal)
+    }
+
+    /// Finds the results in the file.
+    fn load(&mut self) -> Result<()> {
+        let mut known = HashMap::new();
+        let end = scan(&self.path, &self.file, |hash, status, place| {
+            if status.has_result() {
+                known.insert(hash, place);
+            } else {
+                known.remove(&hash);
+            }
+        })?;
+        self.file.set_len(end).map_err(unread)?;
+        (self.end, self.known) = (end, known);
+        Ok(())
+    }
+
+    /// Returns the result of a job, if an earlier run has written it and it can be read.
+    pub(super) fn find(&mut self, hash: &Hash, index: u64) -> Option<JobResult> {
+        let place = *self.known.get(hash)?;
+        let read = read_at(&mut self.file, place).and_then(|stored| {
+            let is_complete = stored.result.is_some();
+            if is_complete { Ok(stored) } else { Err(io::Error::other("it has no field `result`")) }
+        });
+        match read {
+            Ok(stored) => Some(JobResult { index, ..stored.into_result() }),
+            Err(error) => {
+                let path = self.path.display();
+                tracing::warn!(%path, %error, "a result in the journal cannot be read; its job runs again");
+                None
+            }
+        }
+    }
+
+    /// Appends a result. Returns when it is on the disk.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the file cannot be written.
+    pub(super) fn record(&mut self, hash: &Hash, result: &JobResult) -> Result<()> {
+        let mut fields = result.to_json();
+        redaction::redact(&self.redactor, &mut fields);
+        let mut line = json!({"id": hex(hash)});
+        if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
+            line.extend(fields.into_iter().filter(|(name, _)| name != "from_journal"));
+            line.insert("ended".to_owned(), now().into());
+        }
+        self.append(&line).map_err(|error| {
+            let path = self.path.display();
+            invalid_option("journal", format!("can't write {path}: {error}; results after this are not recorded"))
+        })
+    }
+
+    /// Appends a line with one write, so that a killed process leaves at most one incomplete line.
+    fn append(&mut self, line: &Value) -> io::Result<()> {
+        let mut bytes = line.to_string().into_bytes();
+        bytes.push(b'\n');
+        self.file.seek(SeekFrom::Start(self.end))?;
+        if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+            // A part of the line would make the next one unreadable.
+            self.file.set_len(self.end).ok();
+            return Err(error);
+        }
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+/// Calls `found` for each result in the file, with the place of its line. A later line replaces an earlier one. Returns the end
+/// of the last complete line.
+fn scan(path: &Path, file: &File, mut found: impl FnMut(Hash, JobStatus, u64)) -> Result<u64> {
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    let mut end = 0;
+    let mut number = 0;
+    loop {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line).map_err(unread)?;
+        if !line.ends_with(b"\n") {
+            // The process was killed while it wrote the line.
+            let is_journal = number > 0 || header_begins_with(&line);
+            return if length > 0 && !is_journal { Err(foreign(path)) } else { Ok(end) };
+        }
+        number += 1;
+        let read = serde_json::from_slice::<Line>(&line);
+        if number == 1 {
+            check_format(path, read.ok().and_then(|line| line.format))?;
+        } else if let Ok(Line { id: Some(id), status: Some(status), .. }) = read
+            && let Some(hash) = parse_hex(&id)
+        {
+            found(hash, status, end);
+        } else {
+            tracing::warn!(path = %path.display(), line = number, "a line of the journal cannot be read");
+        }
+        end += length as u64;
+    }
+}
+
+fn check_format(path: &Path, format: Option<String>) -> Result<()> {
+    match format {
+        Some(format) if format == FORMAT => Ok(()),
+        Some(format) => {
+            let reason = format!("its format is {format:?}, but this version reads {FORMAT:?}");
+            Err(invalid_option("journal", format!("{}: {reason}", path.display())))
+        }
+        None => Err(foreign(path)),
+    }
+}
+
+fn foreign(path: &Path) -> crate::Error {
+    let reason = format!("{} exists and is not the journal of a batch; choose another path", path.display());
+    invalid_option("journal", reason)
+}
+
+fn unread(error: io::Error) -> crate::Error {
+    invalid_option("journal", format!("can't read the journal: {error}"))
+}
+
+fn read_at(file: &mut File, place: u64) -> io::Result<StoredResult> {
+    file.seek(SeekFrom::Start(place))?;
+    let mut line = Vec::new();
+    BufReader::new(file).read_until(b'\n', &mut line)?;
+    serde_json::from_slice(&line).map_err(io::Error::other)
+}
+
+/// Calls `take` with the latest result of each job in a journal, in the order of the file. The journal stays unchanged, and a
+/// batch may use it meanwhile. A result that cannot be read is left out, with a warning.
+///
+/// # Errors
+/// `InvalidOption` if the file cannot be read, or is not a journal.
+pub fn read_journal(path: &Path, mut take: impl FnMut(JobResult)) -> Result<()> {
+    let failed = |error: io::Error| invalid_option("journal", format!("can't read {}: {error}", path.display()));
+    let mut file = File::open(path).map_err(failed)?;
+    let mut known = HashMap::new();
+    let end = scan(path, &file, |hash, _, place| {
+        known.insert(hash, place);
+    })?;
+    if end == 0 {
+        return Err(foreign(path));
+    }
+    let mut places: Vec<u64> = known.into_values().collect();
+    places.sort_unstable();
+    for place in places {
+        match read_at(&mut file, place) {
+            Ok(stored) => take(stored.into_result()),
+            Err(error) => tracing::warn!(path = %path.display(), %error, "a result in the journal cannot be read"),
+        }
+    }
+    Ok(())
+}
+
+/// Locks the file. After the death of a process, an agent that it was starting holds the lock until its program runs.
+fn lock(file: &File) -> std::result::Result<(), TryLockError> {
+    for _ in 1..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_DELAY),
+            locked => return locked,
+        }
+    }
+    file.try_lock()
+}
+
+impl Drop for Journal {
+    /// Closing the file is not enough: an agent that is being started has a copy of the descriptor until its program runs.
+    fn drop(&mut self) {
+        self.file.unlock().ok();
+    }
+}
+
+fn header(batch: &str) -> Value {
+    json!({
+        "format": FORMAT,
+        "sdk": {"name": "kimi-agent", "version": env!("CARGO_PKG_VERSION")},
+        "batch": batch,
+        "started": now(),
+    })
+}
+
+/// Returns whether an incomplete first line is the beginning of a header.
+fn header_begins_with(line: &[u8]) -> bool {
+    let begin = format!("{{\"format\":\"{FORMAT}\"");
+    let length = line.len().min(begin.len());
+    line[..length] == begin.as_bytes()[..length]
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
+}
+
+/// Writes the entry of a new file in its folder to the disk, so that a crash of the system does not lose the file.
+fn sync_folder(path: &Path) {
+    #[cfg(unix)]
+    {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
+            tracing::debug!(path = %path.display(), %error, "the folder of the journal cannot be synced");
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::job::{digest, hash_of_key};
+    use super::*;
+    use crate::connection::{PromptResult, TurnStatus};
+    use crate::messages::TokenUsage;
+    use crate::options::SessionOptions;
+
+    fn redactor() -> Redactor {
+        SessionOptions::new().env([("TOKEN", "very-secret")]).secrets_redactor().unwrap()
+    }
+
+    fn open(path: &Path) -> Result<Journal> {
+        Journal::open(path, redactor(), "b1")
+    }
+
+    fn result(key: &str, status: JobStatus) -> JobResult {
+        let mut done = PromptResult::empty(TurnStatus::Finished);
+        done.text = "very-secret".to_owned();
+        JobResult {
+            key: key.to_owned(),
+            index: 0,
+            prompt: "p".into(),
+            data: json!({"n": 1}),
+            status,
+            result: Some(done).filter(|_| status.has_result()),
+            error: None,
+            usage: TokenUsage::default(),
+            attempts: 1,
+            duration: Duration::from_millis(1500),
+            recording: None,
+            diff: Some("+line\n".to_owned()),
+            workspace: None,
+            from_journal: false,
+        }
+    }
+
+    #[test]
+    fn recorded_result_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let mut journal = open(&path).unwrap();
+        journal.record(&hash_of_key("a"), &result("a", JobStatus::Finished)).unwrap();
+        journal.record(&hash_of_key("b"), &result("b", JobStatus::Failed)).unwrap();
+        journal.record(&hash_of_key("c"), &result("c", JobStatus::Cancelled)).unwrap();
+        assert!(journal.find(&hash_of_key("a"), 0).is_none(), "known from earlier runs only");
+        drop(journal);
+        let mut journal = open(&path).unwrap();
+        let found = journal.find(&hash_of_key("a"), 7).unwrap();
+        assert_eq!((found.index, found.from_journal, found.data), (7, true, json!({"n": 1})));
+        assert_eq!((found.diff.as_deref(), found.duration), (Some("+line\n"), Duration::from_millis(1500)));
+        assert_eq!(found.result.unwrap().text, "***");
+        assert!(journal.find(&hash_of_key("b"), 0).is_none() && journal.find(&hash_of_key("c"), 0).is_none());
+    }
+
+    #[test]
+    fn cut_at_any_byte_loses_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let mut journal = open(&path).unwrap();
+        journal.record(&hash_of_key("a"), &result("a", JobStatus::Finished)).unwrap();
+        let first = fs::metadata(&path).unwrap().len() as usize;
+        journal.record(&hash_of_key("b"), &result("b", JobStatus::Finished)).unwrap();
+        drop(journal);
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let mut journal = open(&path).unwrap();
+            assert_eq!(journal.find(&hash_of_key("a"), 0).is_some(), length >= first, "cut at {length}");
+            assert!(journal.find(&hash_of_key("b"), 0).is_none());
+            journal.record(&hash_of_key("c"), &result("c", JobStatus::Finished)).unwrap();
+            drop(journal);
+            assert!(open(&path).unwrap().find(&hash_of_key("c"), 0).is_some(), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn later_line_replaces_an_earlier_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let mut journal = open(&path).unwrap();
+        let hash = digest(b"x");
+        journal.record(&hash, &result("x", JobStatus::Failed)).unwrap();
+        journal.record(&hash, &result("x", JobStatus::MaxStepsReached)).unwrap();
+        drop(journal);
+        assert_eq!(open(&path).unwrap().find(&hash, 0).unwrap().status, JobStatus::MaxStepsReached);
+    }
+
+    #[test]
+    fn journal_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let mut journal = open(&path).unwrap();
+        let (first, second) = (digest(b"x"), digest(b"y"));
+        let failed = JobResult { error: Some(crate::Error::SessionClosed), index: 4, ..result("x", JobStatus::Failed) };
+        journal.record(&first, &result("x", JobStatus::Finished)).unwrap();
+        journal.record(&second, &result("y", JobStatus::Finished)).unwrap();
+        journal.record(&first, &failed).unwrap();
+        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\"").unwrap();
+        let before = fs::read(&path).unwrap();
+        let mut read = Vec::new();
+        read_journal(&path, |result| read.push(result)).unwrap();
+        let found: Vec<_> = read.iter().map(|result| (&*result.key, result.index, &result.error)).collect();
+        assert_eq!(found, [("y", 0, &None), ("x", 4, &Some(crate::Error::SessionClosed))]);
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn other_files_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        assert!(read_journal(&path, |_| {}).unwrap_err().to_string().contains("can't read"));
+        for text in ["", "notes", "notes\n"] {
+            fs::write(&path, text).unwrap();
+            assert!(read_journal(&path, |_| {}).unwrap_err().to_string().contains("not the journal"));
+        }
+    }
+
+    #[test]
+    fn journal_in_use_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let _journal = open(&path).unwrap();
+        assert!(open(&path).unwrap_err().to_string().contains("another batch uses it"));
+    }
+
+    #[test]
+    fn other_files_stay_unchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        for (text, reason) in [
+            ("notes\n", "not the journal"),
+            ("notes", "not the journal"),
+            ("{\"format\":\"kimi-agent-batch/9\"}\n", "this version reads"),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert!(open(&path).unwrap_err().to_string().contains(reason));
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn damaged_line_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let mut journal = open(&path).unwrap();
+        journal.record(&hash_of_key("a"), &result("a", JobStatus::Finished)).unwrap();
+        drop(journal);
+        let mut text = fs::read(&path).unwrap();
+        text.extend_from_slice(b"\0\0\0\n{}\n");
+        fs::write(&path, text).unwrap();
+        assert!(open(&path).unwrap().find(&hash_of_key("a"), 0).is_some());
+    }
+}

@@ -1,0 +1,275 @@
+//! Batches: many prompts, each in a session of its own, with limits, retries and a journal.
+//!
+//! - `job`, `result`, `options`, `json`: the public types.
+//! - `driver`: the task of a batch. Its decisions are those of [`kimi_agent_protocol::batch`].
+//! - `attempt`: one attempt of a job.
+//! - `journal`: the file that makes a batch resumable; `redaction`: secrets are not in it.
+//! - `runner`: attempts that another program makes.
+//! - `workspace`: the directories in which jobs work.
+
+mod attempt;
+mod driver;
+mod job;
+mod journal;
+mod json;
+mod options;
+mod redaction;
+mod result;
+mod runner;
+mod workspace;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, watch};
+use tracing::Instrument as _;
+
+pub use job::Job;
+pub use journal::read_journal;
+pub use json::take_batch_options;
+pub use kimi_agent_protocol::batch::Retry;
+pub use options::{BatchOptions, Progress, Workspace};
+pub use result::{JobResult, JobStatus};
+pub use runner::set_runner;
+
+use crate::{Error, Result};
+
+/// The source of the jobs of a batch.
+pub trait Jobs {
+    /// Returns the next job, `None` after the last one. An error ends the batch.
+    fn poll_job(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Job>>>;
+
+    /// Returns how many jobs are left, if that is known.
+    fn total(&self) -> Option<u64>;
+}
+
+/// The source of the jobs.
+pub(crate) type Source = Pin<Box<dyn Jobs + Send>>;
+
+/// A running batch: a stream of results, in the order in which the jobs end.
+///
+/// If the program does not read the results, the batch starts no more jobs. Dropping the batch cancels it in the
+/// background: running jobs are cancelled, and the journal gets their results.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent::{SessionOptions, testing::scripted_agent};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> kimi_agent::Result<()> {
+/// # let agent = scripted_agent(serde_json::json!([[{"text": "Done: {{prompt}}"}]]));
+/// use kimi_agent::batch::BatchOptions;
+/// use kimi_agent::run_batch;
+/// let options = BatchOptions::new().concurrency(8).session(SessionOptions::new().executable(&agent));
+/// let mut batch = run_batch(["Summarize a.md", "Summarize b.md"], options);
+/// while let Some(result) = batch.next().await {
+///     let result = result?;
+///     println!("{}: {}", result.index, result.status.as_str());
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping a batch cancels it"]
+pub struct Batch {
+    results: mpsc::Receiver<Result<JobResult>>,
+    control: Arc<Control>,
+}
+
+/// The part of a batch that the program and the task of the batch share.
+#[derive(Debug)]
+pub struct Control {
+    /// Whether the batch is cancelled.
+    cancelled: watch::Sender<bool>,
+    /// Whether the task has ended.
+    ended: watch::Sender<bool>,
+    /// The program has taken a result.
+    taken: Notify,
+}
+
+impl Control {
+    /// Cancels the batch in the background.
+    pub fn begin_cancel(&self) {
+        self.cancelled.send_replace(true);
+    }
+
+    /// Waits until all jobs have ended.
+    pub async fn ended(&self) {
+        let mut ended = self.ended.subscribe();
+        // The sender is a field of this value.
+        ended.wait_for(|ended| *ended).await.ok();
+    }
+}
+
+impl Batch {
+    /// Returns the next result. `None` after the last one. The future may be dropped while it waits: no result is lost.
+    ///
+    /// A failed job is a result with an [`error`](JobResult::error). Results that wait for the program take memory, so at most
+    /// twice as many wait as jobs run at once.
+    ///
+    /// # Errors
+    /// The error that ended the whole batch, once, after all results: [`Error::InvalidOption`] for a wrong option, for two jobs
+    /// with the same key, or for a journal that cannot be written; [`Error::Timeout`] if the batch took longer than its limit.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(mut batch: kimi_agent::batch::Batch) -> kimi_agent::Result<()> {
+    /// while let Some(result) = batch.next().await {
+    ///     println!("{}", result?.key);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn next(&mut self) -> Option<Result<JobResult>> {
+        std::future::poll_fn(|cx| self.poll_result(cx)).await
+    }
+
+    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<JobResult>>> {
+        let result = ready!(self.results.poll_recv(cx));
+        self.control.taken.notify_one();
+        Poll::Ready(result)
+    }
+
+    /// Cancels the batch, and waits until all jobs have ended: no job starts any more, and running jobs are cancelled. Their
+    /// results have the status `cancelled`, and [`next`](Self::next) still returns them. The journal is then complete.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(mut batch: kimi_agent::batch::Batch) -> kimi_agent::Result<()> {
+    /// batch.cancel().await;
+    /// while let Some(result) = batch.next().await {
+    ///     println!("{}", result?.status.as_str());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn cancel(&self) {
+        self.control.begin_cancel();
+        self.control.ended().await;
+    }
+
+    pub(crate) fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+}
+
+impl Stream for Batch {
+    type Item = Result<JobResult>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_result(cx)
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.control.begin_cancel();
+    }
+}
+
+/// Runs many prompts, each in a session of its own, several at once. Returns immediately; the batch returns all errors.
+///
+/// `jobs` is anything that gives jobs: texts, or [`Job`]s with options. They are taken one by one when they can start, so an
+/// endless or a large iterator needs little memory. It must not block for long. All sessions share one [`Agent`](crate::Agent).
+///
+/// Needs a tokio runtime, like a session. The batch keeps 16 bytes and a counter for each job, to find equal keys.
+///
+/// # Examples
+/// ```
+/// # use kimi_agent::{SessionOptions, testing::scripted_agent};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> kimi_agent::Result<()> {
+/// # let agent = scripted_agent(serde_json::json!([[{"text": "Done: {{prompt}}"}]]));
+/// use kimi_agent::batch::{BatchOptions, Job};
+/// use kimi_agent::run_batch;
+/// let jobs = (1..=3).map(|issue| Job::new(format!("Fix issue {issue}")).key(format!("issue-{issue}")));
+/// let options = BatchOptions::new().session(SessionOptions::new().executable(&agent));
+/// let mut batch = run_batch(jobs, options);
+/// while let Some(result) = batch.next().await {
+///     let result = result?;
+///     println!("{}: {}", result.key, result.result.map(|done| done.text).unwrap_or_default());
+/// }
+/// # Ok(()) }
+/// ```
+pub fn run_batch<I>(jobs: I, options: BatchOptions) -> Batch
+where
+    I: IntoIterator,
+    I::Item: Into<Job>,
+    I::IntoIter: Send + 'static,
+{
+    start(Box::pin(JobIterator(jobs.into_iter())), options, Handle::try_current().ok())
+}
+
+/// Runs the prompts of a stream, as [`run_batch`] does those of an iterator. The stream is polled only when a job can start.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(jobs: impl futures_core::Stream<Item = kimi_agent::batch::Job> + Send + 'static) -> kimi_agent::Result<()> {
+/// use kimi_agent::batch::{BatchOptions, run_batch_stream};
+/// let mut batch = run_batch_stream(jobs, BatchOptions::new());
+/// while let Some(result) = batch.next().await {
+///     println!("{}", result?.key);
+/// }
+/// # Ok(()) }
+/// ```
+pub fn run_batch_stream<S>(jobs: S, options: BatchOptions) -> Batch
+where
+    S: Stream + Send + 'static,
+    S::Item: Into<Job>,
+{
+    start(Box::pin(JobStream(Box::pin(jobs))), options, Handle::try_current().ok())
+}
+
+/// Starts a batch on this runtime.
+pub(crate) fn start(source: Source, options: BatchOptions, runtime: Option<Handle>) -> Batch {
+    // More results than that never wait: see `Scheduler::poll`. The last one is the error of the batch.
+    let (results, receiver) = mpsc::channel(5 * options.concurrency.clamp(1, 10_000) + 2);
+    let control =
+        Control { cancelled: watch::Sender::new(false), ended: watch::Sender::new(false), taken: Notify::new() };
+    let control = Arc::new(control);
+    match runtime {
+        Some(runtime) => {
+            let task = driver::run(source, options, results, Arc::clone(&control));
+            drop(runtime.spawn(task.in_current_span()));
+        }
+        None => {
+            let reason = "can't start the agent: `run_batch` must be called inside a tokio runtime";
+            results.try_send(Err(Error::Spawn(reason.to_owned()))).ok();
+            control.ended.send_replace(true);
+        }
+    }
+    Batch { results: receiver, control }
+}
+
+/// The jobs of an iterator.
+struct JobIterator<I>(I);
+
+// The iterator is never pinned.
+impl<I> Unpin for JobIterator<I> {}
+
+impl<I: Iterator<Item: Into<Job>>> Jobs for JobIterator<I> {
+    fn poll_job(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<Option<Result<Job>>> {
+        Poll::Ready(self.0.next().map(|job| Ok(job.into())))
+    }
+
+    fn total(&self) -> Option<u64> {
+        exact(self.0.size_hint())
+    }
+}
+
+/// The jobs of a stream.
+struct JobStream<S>(Pin<Box<S>>);
+
+impl<S: Stream<Item: Into<Job>>> Jobs for JobStream<S> {
+    fn poll_job(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Job>>> {
+        self.0.as_mut().poll_next(cx).map(|job| job.map(|job| Ok(job.into())))
+    }
+
+    fn total(&self) -> Option<u64> {
+        exact(self.0.size_hint())
+    }
+}
+
+/// Returns the number of items, if both limits are equal.
+fn exact((least, most): (usize, Option<usize>)) -> Option<u64> {
+    most.filter(|most| *most == least).map(|most| most as u64)
+}

@@ -1,0 +1,250 @@
+//! Worktrees of git, one for each attempt, on a branch `kimi-agent/BATCH/JOB`.
+//!
+//! Each batch locks a file in the folder `kimi-agent` of the repository. If the process is killed, the system releases that
+//! lock, so a later batch knows that the branches and worktrees of the dead batch can be deleted.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::git::{self, Place};
+use super::wrong;
+use crate::Result;
+
+/// The beginning of the names of branches.
+const BRANCHES: &str = "kimi-agent/";
+/// The folder of the lock files in the repository.
+const LOCKS: &str = "kimi-agent";
+/// The largest diff of a result, in bytes.
+const MAX_DIFF: u64 = 64 << 20;
+
+/// The repositories in which a batch has worktrees.
+#[derive(Debug)]
+pub(super) struct Repositories {
+    batch: String,
+    /// By their folder of git, with the locked file.
+    used: Mutex<HashMap<PathBuf, (File, PathBuf)>>,
+}
+
+/// A repository, as a working directory sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Repository {
+    top: PathBuf,
+    /// The path of the working directory in the repository.
+    pub(super) prefix: PathBuf,
+    /// The commit of `HEAD`.
+    commit: String,
+    batch: Arc<str>,
+}
+
+impl Repositories {
+    pub(super) fn new(batch: &str) -> Self {
+        Self { batch: batch.to_owned(), used: Mutex::default() }
+    }
+
+    /// Returns the repository of a working directory. The first call deletes what dead batches have left there.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the directory is not in a repository, or the repository has no commit.
+    pub(super) fn open(&self, work_dir: &Path) -> Result<Repository> {
+        let shown = work_dir.display();
+        let top = git::run(work_dir, &["rev-parse", "--show-toplevel"]).map_err(|error| {
+            wrong(format!("\"worktree\" needs a git repository with files, but {shown} has none: {error}"))
+        })?;
+        let commit = git::run(work_dir, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).map_err(|_| {
+            wrong(format!("\"worktree\" needs a commit, but the repository of {shown} has none; commit first"))
+        })?;
+        let prefix = git::run(work_dir, &["rev-parse", "--show-prefix"]).map_err(wrong)?;
+        let common = git::run(work_dir, &["rev-parse", "--git-common-dir"]).map_err(wrong)?;
+        let top = PathBuf::from(top);
+        let common = fs::canonicalize(work_dir.join(common)).map_err(|error| wrong(format!("{shown}: {error}")))?;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(entry) = used.entry(common) {
+            let locks = entry.key().join(LOCKS);
+            let lock = self.lock(&locks)?;
+            delete_dead(&top, &locks);
+            entry.insert(lock);
+        }
+        Ok(Repository { top, prefix: prefix.trim_end_matches('/').into(), commit, batch: self.batch.as_str().into() })
+    }
+
+    /// Locks the file of this batch in the repository.
+    fn lock(&self, folder: &Path) -> Result<(File, PathBuf)> {
+        let path = folder.join(format!("{}.lock", self.batch));
+        let made = (|| loop {
+            fs::create_dir_all(folder)?;
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            file.lock()?;
+            // Another batch may have deleted the file before it was locked.
+            if path.exists() {
+                return Ok(file);
+            }
+        })();
+        made.map(|file| (file, path.clone()))
+            .map_err(|error: std::io::Error| wrong(format!("can't write {}: {error}", path.display())))
+    }
+
+    /// Deletes the lock files.
+    pub(super) fn close(&self) {
+        for (_, (file, path)) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            fs::remove_file(&path).ok();
+            file.unlock().ok();
+            // Fails if other batches have files there.
+            path.parent().map(fs::remove_dir);
+        }
+    }
+}
+
+/// Deletes the worktrees and branches of batches whose processes have ended, unless they were kept.
+fn delete_dead(top: &Path, locks: &Path) {
+    let mut kept = Vec::new();
+    for (path, branch) in worktrees(top) {
+        // A kept worktree is in a folder without a lock file. The folder of another one may have been swept.
+        let is_left = !path.exists() || path.parent().is_some_and(|folder| folder.join("lock").exists());
+        if is_left && is_dead(&branch, locks) {
+            remove_worktree(top, &path);
+        } else {
+            kept.push(branch);
+        }
+    }
+    let listed = git::run(top, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
+    for branch in listed.unwrap_or_default().lines() {
+        if !kept.iter().any(|kept| kept == branch) && is_dead(branch, locks) {
+            let _ = git::run(top, &["branch", "-D", "--quiet", branch]);
+        }
+    }
+    for entry in fs::read_dir(locks).into_iter().flatten().flatten() {
+        // Locked while the file is deleted, so that a batch which is about to lock it notices.
+        if let Some(_lock) = lock_of_dead(&entry.path()) {
+            fs::remove_file(entry.path()).ok();
+        }
+    }
+}
+
+/// Returns whether the process of the batch that has made this branch has ended.
+fn is_dead(branch: &str, locks: &Path) -> bool {
+    let batch = branch.strip_prefix(BRANCHES).and_then(|rest| rest.split_once('/'));
+    // A branch without a lock file may be one of the user.
+    batch.is_some_and(|(batch, _)| lock_of_dead(&locks.join(format!("{batch}.lock"))).is_some())
+}
+
+/// Locks the file of a batch whose process has ended.
+fn lock_of_dead(path: &Path) -> Option<File> {
+    let file = OpenOptions::new().write(true).open(path).ok()?;
+    file.try_lock().is_ok().then_some(file)
+}
+
+/// Returns the worktrees of batches, with their branches.
+fn worktrees(top: &Path) -> Vec<(PathBuf, String)> {
+    let listed = git::run(top, &["worktree", "list", "--porcelain"]).unwrap_or_default();
+    let mut path = PathBuf::new();
+    let mut found = Vec::new();
+    for line in listed.lines() {
+        if let Some(worktree) = line.strip_prefix("worktree ") {
+            path = worktree.into();
+        } else if let Some(branch) = line.strip_prefix("branch refs/heads/")
+            && branch.starts_with(BRANCHES)
+        {
+            found.push((path.clone(), branch.to_owned()));
+        }
+    }
+    found
+}
+
+/// Removes a worktree. Never prunes: a worktree of the user may be on a disk that is not mounted.
+fn remove_worktree(top: &Path, path: &Path) {
+    // Twice: the agent may have locked it.
+    let args = ["worktree", "remove", "--force", "--force"].map(AsRef::<OsStr>::as_ref);
+    let remove = || git::run(top, &[&args[..], &[path.as_os_str()]].concat());
+    if remove().is_err() {
+        // The agent may have deleted the link to the repository. Git removes a worktree whose folder is missing.
+        fs::remove_dir_all(path).ok();
+        if let Err(error) = remove() {
+            tracing::debug!(path = %path.display(), error, "git does not remove a worktree");
+        }
+    }
+}
+
+/// The worktree of an attempt.
+#[derive(Debug)]
+pub(super) struct Worktree {
+    top: PathBuf,
+    place: Place,
+    branch: String,
+    commit: String,
+}
+
+impl Worktree {
+    /// Makes a worktree with a new branch at the commit of `HEAD`.
+    ///
+    /// # Errors
+    /// `InvalidOption` with the text of git.
+    pub(super) fn add(repository: &Repository, name: &str, path: &Path) -> Result<Self> {
+        let branch = format!("{BRANCHES}{}/{name}", repository.batch);
+        let mut worktree = Self {
+            top: repository.top.clone(),
+            place: Place { path: path.to_owned(), git_dir: PathBuf::new() },
+            branch: branch.clone(),
+            commit: repository.commit.clone(),
+        };
+        // An attempt that failed may have made the branch, so it may exist.
+        let args = ["worktree", "add", "--quiet", "--no-track", "-B", &branch].map(AsRef::<OsStr>::as_ref);
+        let args = [&args[..], &[path.as_os_str(), repository.commit.as_ref()]].concat();
+        let added = git::run(&repository.top, &args);
+        match added.and_then(|_| git::run(path, &["rev-parse", "--absolute-git-dir"])) {
+            Ok(git_dir) => {
+                worktree.place.git_dir = git_dir.into();
+                Ok(worktree)
+            }
+            Err(error) => {
+                worktree.remove();
+                Err(wrong(format!("git cannot make a worktree: {error}")))
+            }
+        }
+    }
+
+    /// Returns the changes since the commit with which it began: those of new commits, and those of files that git does not
+    /// know and does not ignore. Called after the session was closed.
+    ///
+    /// # Errors
+    /// Returns the reason why a diff cannot contain all changes.
+    pub(super) fn diff(&self) -> std::result::Result<String, String> {
+        // A call of git that was killed leaves it behind.
+        fs::remove_file(self.place.git_dir.join("index.lock")).ok();
+        self.place.run(&["add", "--all", "."])?;
+        let added = self.place.run(&["diff", "--cached", "--raw", "--no-abbrev", "--diff-filter=A", &self.commit])?;
+        if added.lines().any(|line| line.starts_with(":000000 160000 ")) {
+            return Err("it contains a new repository".to_owned());
+        }
+        if let Ok(diff) = String::from_utf8(self.read_diff(&[])?) {
+            return Ok(diff);
+        }
+        // In another encoding. As binary files the changes are ASCII.
+        let attributes = self.place.git_dir.join("kimi-agent-attributes");
+        fs::write(&attributes, "* -diff\n").map_err(|error| error.to_string())?;
+        let all_binary = format!("core.attributesFile={}", attributes.display());
+        let diff = self.read_diff(&["-c", &all_binary])?;
+        String::from_utf8(diff).map_err(|_| "it contains text that is not UTF-8".to_owned())
+    }
+
+    fn read_diff(&self, config: &[&str]) -> std::result::Result<Vec<u8>, String> {
+        let args = ["diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--binary", "--no-relative"];
+        let prefixes = ["--src-prefix=a/", "--dst-prefix=b/", &self.commit];
+        let (bytes, above) = self.place.read(&[config, &args[..], &prefixes].concat(), MAX_DIFF)?;
+        if above > 0 {
+            return Err(format!("they have more than {} MiB", MAX_DIFF >> 20));
+        }
+        Ok(bytes)
+    }
+
+    /// Removes the worktree and its branch.
+    pub(super) fn remove(self) {
+        remove_worktree(&self.top, &self.place.path);
+        if let Err(error) = git::run(&self.top, &["branch", "-D", "--quiet", &self.branch]) {
+            tracing::debug!(branch = self.branch, error, "git does not delete the branch of a job");
+        }
+    }
+}

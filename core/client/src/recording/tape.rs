@@ -1,0 +1,110 @@
+//! The cassettes that this program records. Each is the recording of one session. A session that does not open leaves the
+//! old recording as it is.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, Weak};
+
+use super::file::{RecordingFile, lock};
+
+const TAKEN: &str = "this cassette has a session already; a cassette is the recording of one session, so use another \
+                     cassette for the other session";
+
+static TAPES: LazyLock<Mutex<HashMap<PathBuf, Tape>>> = LazyLock::new(Mutex::default);
+
+/// A cassette that this program records.
+#[derive(Debug, Default)]
+struct Tape {
+    /// The session that records, or has recorded.
+    session: Option<Arc<Progress>>,
+    /// The file of that session.
+    file: Weak<RecordingFile>,
+}
+
+/// The progress of a session that is recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    has_failed: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Progress {
+    /// Notes that the recording has ended.
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    #[cfg(feature = "testing")]
+    fn is_over(&self) -> bool {
+        self.has_failed() || self.has_ended.load(Ordering::Acquire)
+    }
+}
+
+/// The opening of a session. Unless it succeeds, a further session may use the cassette.
+#[derive(Debug)]
+pub(crate) struct Opening(Option<Arc<Progress>>);
+
+impl Opening {
+    pub(crate) fn of(file: Option<&Arc<RecordingFile>>) -> Self {
+        Self(file.map(|file| Arc::clone(&file.progress)))
+    }
+
+    pub(crate) fn succeed(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(progress) = &self.0 {
+            progress.has_failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Notes that the next session with this path records a cassette.
+#[cfg(feature = "testing")]
+pub(crate) fn add_cassette(path: &Path) {
+    let mut tapes = lock(&TAPES);
+    let tape = tapes.entry(path.to_owned()).or_default();
+    if tape.session.as_ref().is_some_and(|session| session.is_over()) {
+        tape.session = None;
+    }
+}
+
+/// Opens the file of a cassette for a session. Returns `None` if the path is not that of a cassette.
+pub(super) fn open(path: &Path) -> Option<io::Result<Arc<RecordingFile>>> {
+    lock(&TAPES).get_mut(path).map(|tape| tape.open(path))
+}
+
+impl Tape {
+    fn open(&mut self, path: &Path) -> io::Result<Arc<RecordingFile>> {
+        if self.session.as_ref().is_some_and(|session| !session.has_failed()) {
+            return Err(io::Error::other(TAKEN));
+        }
+        if let Some(old) = self.file.upgrade() {
+            old.abandon();
+        }
+        let file = kept_file(path)?;
+        let has_content = file.metadata()?.len() > 0;
+        let file = Arc::new(RecordingFile::new(path.to_owned(), file, has_content.then(Vec::new)));
+        (self.session, self.file) = (Some(Arc::clone(&file.progress)), Arc::downgrade(&file));
+        Ok(file)
+    }
+}
+
+/// Opens a file, whose content stays, or creates one that only this user can read.
+fn kept_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

@@ -1,0 +1,87 @@
+//! The file of jobs: a line of JSON for each.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use kimi_agent_client::batch::{Job, Jobs};
+use kimi_agent_client::host::unreadable_job;
+use kimi_agent_client::{Error, Result};
+use tokio::sync::mpsc;
+
+use crate::Failure;
+
+/// The jobs, which a thread reads: reading the standard input can take any time.
+struct Lines {
+    read: mpsc::Receiver<Result<Job>>,
+    left: Option<u64>,
+}
+
+/// Opens the file of jobs; `-` is the standard input.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn open(path: &Path) -> std::result::Result<Pin<Box<dyn Jobs + Send>>, Failure> {
+    // One line is read ahead.
+    let (sender, read) = mpsc::channel(1);
+    if path.as_os_str() == "-" {
+        std::thread::spawn(move || read_lines(io::stdin().lock(), &sender));
+        return Ok(Box::pin(Lines { read, left: None }));
+    }
+    let failed = |error: io::Error| Failure::wrong("JOBS", format!("{}: {error}", path.display()));
+    let left = count(BufReader::new(File::open(path).map_err(failed)?)).map_err(failed)?;
+    let file = BufReader::new(File::open(path).map_err(failed)?);
+    std::thread::spawn(move || read_lines(file, &sender));
+    Ok(Box::pin(Lines { read, left: Some(left) }))
+}
+
+/// Returns the number of lines with jobs.
+fn count(mut file: impl BufRead) -> io::Result<u64> {
+    let (mut line, mut jobs) = (Vec::new(), 0);
+    while file.read_until(b'\n', &mut line)? > 0 {
+        jobs += u64::from(!line.trim_ascii().is_empty());
+        line.clear();
+    }
+    Ok(jobs)
+}
+
+fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
+    let mut line = Vec::new();
+    for number in 1_u64.. {
+        line.clear();
+        let job = match file.read_until(b'\n', &mut line) {
+            Ok(0) => return,
+            Ok(_) if line.trim_ascii().is_empty() => continue,
+            Ok(_) => Ok(parse(&line, number)),
+            Err(error) => Err(wrong(format!("line {number} of the jobs cannot be read: {error}"))),
+        };
+        let is_over = job.is_err();
+        if jobs.blocking_send(job).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+/// Returns the job of a line. A line that is not JSON is a job that fails.
+fn parse(line: &[u8], number: u64) -> Job {
+    match serde_json::from_slice(line) {
+        Ok(value) => Job::from_json(value),
+        Err(error) => unreadable_job(wrong(format!("line {number} of the jobs is not JSON: {error}"))),
+    }
+}
+
+fn wrong(reason: String) -> Error {
+    Error::InvalidOption { option: "jobs".to_owned(), reason }
+}
+
+impl Jobs for Lines {
+    fn poll_job(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Job>>> {
+        self.read.poll_recv(cx)
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.left
+    }
+}

@@ -1,0 +1,218 @@
+//! The report of a batch: one page of HTML without scripts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kimi_agent_client::batch::JobResult;
+use kimi_agent_protocol::printable::printable_line;
+
+use crate::{Failure, inspect, page};
+
+/// Everything that the page needs is in it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}\
+    table{border-collapse:collapse;width:100%}th,td{border-bottom:1px solid #8884;padding:.3rem .6rem;text-align:left;\
+    vertical-align:top;overflow-wrap:anywhere}td.n{text-align:right;white-space:nowrap}.failed{color:#c22}\
+    :root{color-scheme:light dark}";
+/// The longest text in a cell, in characters.
+const LONGEST: usize = 300;
+
+/// The report.
+#[derive(Debug)]
+pub(super) struct Page {
+    path: PathBuf,
+    rows: Vec<Row>,
+}
+
+/// The row of a job on the page.
+#[derive(Debug)]
+struct Row {
+    index: u64,
+    key: String,
+    prompt: String,
+    status: &'static str,
+    error: Option<(&'static str, String)>,
+    attempts: u32,
+    duration: Duration,
+    tokens: i64,
+    recording: Option<PathBuf>,
+}
+
+impl Page {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), rows: Vec::new() }
+    }
+
+    /// Adds a job.
+    pub(super) fn add(&mut self, result: &JobResult) {
+        self.rows.push(Row {
+            index: result.index,
+            key: short(&result.key),
+            prompt: short(&result.prompt.text()),
+            status: result.status.as_str(),
+            error: result.error.as_ref().map(|error| (error.code(), short(&error.to_string()))),
+            attempts: result.attempts,
+            duration: result.duration,
+            tokens: result.usage.total(),
+            recording: result.recording.clone(),
+        });
+    }
+
+    /// Writes the page, and a page of the inspector next to each recording.
+    pub(super) fn write(self) -> Result<(), Failure> {
+        let path = self.path.clone();
+        fs::write(&path, self.finished()).map_err(|error| super::unwritten(&path, &error))
+    }
+
+    /// Writes a page of the inspector next to each recording, and returns the page.
+    pub(super) fn finished(mut self) -> String {
+        self.rows.sort_by_key(|row| row.index);
+        for row in &mut self.rows {
+            row.recording = row.recording.take().map(inspected);
+        }
+        self.html()
+    }
+
+    fn html(&self) -> String {
+        let mut counts = BTreeMap::<&str, usize>::new();
+        let mut errors = BTreeMap::<&str, usize>::new();
+        for row in &self.rows {
+            *counts.entry(row.status).or_default() += 1;
+            if let Some((code, _)) = &row.error {
+                *errors.entry(code).or_default() += 1;
+            }
+        }
+        let tokens: i64 = self.rows.iter().map(|row| row.tokens).sum();
+        let mut durations: Vec<_> = self.rows.iter().map(|row| row.duration).collect();
+        durations.sort();
+        let median = durations.get(durations.len() / 2).copied().unwrap_or_default();
+        let longest = durations.last().copied().unwrap_or_default();
+        let mut facts = vec![("jobs", self.rows.len().to_string())];
+        facts.extend(counts.iter().map(|(status, count)| (*status, count.to_string())));
+        facts.push(("tokens", tokens.to_string()));
+        facts.push(("median duration", seconds(median)));
+        facts.push(("longest duration", seconds(longest)));
+        facts.extend(errors.iter().map(|(code, count)| (*code, count.to_string())));
+        let facts: String =
+            facts.iter().map(|(name, value)| format!("<tr><th>{}<td class=n>{value}\n", escaped(name))).collect();
+        let rows: String = self.rows.iter().map(|row| self.row(row)).collect();
+        format!(
+            "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>Batch</title>\n\
+             <style>{STYLE}</style>\n<h1>Batch</h1>\n<table>\n{facts}</table>\n<h2>Jobs</h2>\n<table>\n\
+             <tr><th>#<th>key<th>prompt<th>status<th>attempts<th>seconds<th>tokens<th>recording\n{rows}</table>\n</html>\n"
+        )
+    }
+
+    fn row(&self, row: &Row) -> String {
+        let status = match &row.error {
+            Some((code, text)) => format!("<td class=failed>{code}: {}", escaped(text)),
+            None => format!("<td>{}", row.status),
+        };
+        let link = row.recording.as_deref().map(|recording| {
+            let name = recording.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            format!("<a href=\"{}\">{}</a>", self.address(recording), escaped(&short(&name)))
+        });
+        format!(
+            "<tr><td class=n>{}<td>{}<td>{}{status}<td class=n>{}<td class=n>{}<td class=n>{}<td>{}\n",
+            row.index,
+            escaped(&row.key),
+            escaped(&row.prompt),
+            row.attempts,
+            seconds(row.duration),
+            row.tokens,
+            link.unwrap_or_default(),
+        )
+    }
+
+    /// Returns the address of a file: relative to the page if the file is below its folder.
+    fn address(&self, file: &Path) -> String {
+        let folder = std::path::absolute(&self.path).ok().and_then(|path| path.parent().map(Path::to_owned));
+        let relative = folder.and_then(|folder| file.strip_prefix(folder).ok());
+        let (begin, path) = relative.map_or(("", file), |relative| ("./", relative));
+        let mut address = begin.to_owned();
+        for byte in path.to_string_lossy().replace('\\', "/").bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                    address.push(char::from(byte));
+                }
+                other => address.push_str(&format!("%{other:02X}")),
+            }
+        }
+        address
+    }
+}
+
+/// Writes the page of the inspector for a recording, and returns its path. Without the inspector: that of the recording.
+fn inspected(recording: PathBuf) -> PathBuf {
+    let target = recording.with_extension("html");
+    let filled = inspect::read(&recording).ok().and_then(|read| page::filled(page::PAGE, &[read]));
+    match filled.map(|text| fs::write(&target, text)) {
+        Some(Ok(())) => target,
+        _ => recording,
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1}", duration.as_secs_f64())
+}
+
+/// Returns the beginning of a text, in one line and without control characters.
+fn short(text: &str) -> String {
+    let begin: String = text.chars().take(LONGEST).collect();
+    let end = if begin.len() < text.len() { "…" } else { "" };
+    format!("{}{end}", printable_line(&begin))
+}
+
+/// Escapes a text for an element or an attribute.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_is_escaped() {
+        let hostile = "</table><script>alert(1)</script>\" onclick='x' \u{202e}\x1b[31m";
+        let mut page = Page::new(Path::new("/runs/report.html"));
+        page.rows.push(Row {
+            index: 0,
+            key: short(hostile),
+            prompt: short(hostile),
+            status: "failed",
+            error: Some(("timeout", short(hostile))),
+            attempts: 1,
+            duration: Duration::from_secs(1),
+            tokens: 5,
+            recording: Some(PathBuf::from("/runs/a\"><script>/x.jsonl")),
+        });
+        let html = page.html();
+        assert!(!html.contains("<script") && !html.contains("onclick='") && !html.contains('\x1b'), "{html}");
+        assert!(!html.contains('\u{202e}') && html.contains("&lt;script&gt;"), "{html}");
+        assert!(
+            html.contains("href=\"./a%22%3E%3Cscript%3E/x.jsonl\"") && html.contains("default-src 'none'"),
+            "{html}"
+        );
+    }
+
+    #[test]
+    fn long_text_is_cut() {
+        assert_eq!(short(&"x".repeat(1000)).chars().count(), LONGEST + 1);
+        assert_eq!(short("a\nb").lines().count(), 1);
+    }
+}

@@ -1,0 +1,157 @@
+//! What `run` and `verify` print: text on the standard output, and lines about it on the standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use kimi_agent_protocol::printable::{printable, printable_line};
+use serde_json::Value;
+
+use crate::Failure;
+
+/// The two outputs. Lines never end up inside of a line of text.
+#[derive(Debug)]
+pub(crate) struct Console {
+    state: Mutex<State>,
+    is_quiet: bool,
+    /// Whether both outputs may be the same terminal.
+    is_shared: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether the text is in the middle of a line.
+    is_mid_line: bool,
+    /// Whether the next text begins on a line of its own.
+    needs_break: bool,
+    /// Whether the last piece of text ended with a carriage return, which belongs to the next piece.
+    has_return: bool,
+    /// The failure that ended the standard output.
+    failure: Option<io::Error>,
+}
+
+impl Console {
+    /// With `is_quiet`, no notes are written.
+    pub(crate) fn new(is_quiet: bool) -> Self {
+        let is_shared = io::stdout().is_terminal() && io::stderr().is_terminal();
+        Self { state: Mutex::default(), is_quiet, is_shared }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the reader of the standard output has closed it, or it cannot be written.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().failure.is_some()
+    }
+
+    /// Checks that everything was written. An output that its reader has closed is not a failure.
+    ///
+    /// # Errors
+    /// The standard output cannot be written, for example because the disk is full.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        match &self.state().failure {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::unwritten(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a piece of text of the agent.
+    pub(crate) fn text(&self, piece: &str) {
+        if piece.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        let whole = if std::mem::take(&mut state.has_return) { format!("\r{piece}") } else { piece.to_owned() };
+        let piece = whole.strip_suffix('\r').unwrap_or(&whole);
+        state.has_return = piece.len() < whole.len();
+        let mut shown = String::new();
+        if std::mem::take(&mut state.needs_break) && state.is_mid_line {
+            shown.push('\n');
+        }
+        shown.push_str(&printable(piece));
+        state.is_mid_line = if shown.is_empty() { state.is_mid_line } else { !shown.ends_with('\n') };
+        state.write(&shown);
+    }
+
+    /// Begins the next text on a line of its own.
+    pub(crate) fn break_text(&self) {
+        self.state().needs_break = true;
+    }
+
+    /// Ends the last line of text.
+    pub(crate) fn end_text(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.is_mid_line) {
+            state.write("\n");
+        }
+    }
+
+    /// Writes a value as a line of JSON. Characters that control a terminal become escapes of JSON.
+    pub(crate) fn json(&self, value: &Value) {
+        let line = format!("{}\n", escaped(&value.to_string()));
+        self.state().write(&line);
+    }
+
+    /// Writes a note on the standard error, in one line.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.is_quiet {
+            self.warn(text);
+        }
+    }
+
+    /// Writes a line on the standard error, also if no notes are wanted.
+    pub(crate) fn warn(&self, text: &str) {
+        self.ask(&format!("{}\n", printable_line(text)));
+    }
+
+    /// Writes a question on the standard error, whose answer follows on the same line.
+    pub(crate) fn ask(&self, question: &str) {
+        let mut state = self.state();
+        if self.is_shared && std::mem::take(&mut state.is_mid_line) {
+            state.write("\n");
+        }
+        // A closed standard error cannot show anything, and the turn continues.
+        let mut err = io::stderr().lock();
+        err.write_all(printable(question).as_bytes()).and_then(|()| err.flush()).ok();
+    }
+}
+
+impl State {
+    fn write(&mut self, text: &str) {
+        if self.failure.is_some() {
+            return;
+        }
+        let mut out = io::stdout().lock();
+        self.failure = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
+    }
+}
+
+/// Returns JSON with the characters that control a terminal as escapes. They occur only in its texts.
+pub(crate) fn escaped(json: &str) -> String {
+    if matches!(printable(json), std::borrow::Cow::Borrowed(_)) {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        let mut text = [0; 4];
+        match printable(letter.encode_utf8(&mut text)) {
+            std::borrow::Cow::Borrowed(kept) => out.push_str(kept),
+            std::borrow::Cow::Owned(_) => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_no_control_characters() {
+        let value = "a\u{9b}31m\u{202e}\u{7f}\x1b\nü";
+        let line = escaped(&serde_json::to_string(value).unwrap());
+        assert_eq!(line, r#""a\u009b31m\u202e\u007f\u001b\nü""#);
+        assert_eq!(serde_json::from_str::<String>(&line).unwrap(), value);
+    }
+}

@@ -1,0 +1,122 @@
+//! The answers to approval requests that no rule has decided: a person's, or a rejection.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kimi_agent_client::{Answers, Approval, HandlerError, SessionOptions};
+use kimi_agent_protocol::messages::{ApprovalRequest, Question, QuestionRequest};
+use tokio::sync::{Mutex, mpsc};
+
+use super::suggestion::rule_for;
+use super::tools::{described, short};
+use crate::console::Console;
+
+/// The feedback for the model if the command rejects an action.
+const FEEDBACK: &str = "The action was rejected: no person can approve it, and no rule of the policy allows it.";
+
+/// Adds the handlers of approvals and questions. Both ask the person at the terminal, if there is one.
+pub(crate) fn answering(options: SessionOptions, console: &Arc<Console>, work_dir: PathBuf) -> SessionOptions {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        let console = Arc::clone(console);
+        return options.on_approval(move |request| {
+            console.note(&rejection(&request, &work_dir));
+            async { Ok(Approval::reject(FEEDBACK)) }
+        });
+    }
+    let person = Arc::new(Person { console: Arc::clone(console), lines: Mutex::new(None) });
+    let asked = Arc::clone(&person);
+    options
+        .on_approval(move |request| {
+            let person = Arc::clone(&person);
+            async move { person.approval(&request).await }
+        })
+        .on_question(move |request| {
+            let person = Arc::clone(&asked);
+            async move { Ok(person.answers(&request).await) }
+        })
+}
+
+/// Describes a rejection, and how to allow the action.
+fn rejection(request: &ApprovalRequest, work_dir: &std::path::Path) -> String {
+    let action = about(request);
+    match request.tool_call.get().and_then(|call| rule_for(call, work_dir)) {
+        Some(rule) => format!(
+            "rejected: {action}; to allow it, add the rule {rule:?} to `allow` of a file for --policy, or set --yolo"
+        ),
+        None => format!("rejected: {action}; to allow it, set --yolo, or a --policy whose rules allow it"),
+    }
+}
+
+/// Describes the action of a request.
+fn about(request: &ApprovalRequest) -> String {
+    let call = request.tool_call.get().map_or_else(|| request.sender.clone(), described);
+    if request.description.is_empty() || call.contains(&request.description) {
+        return call;
+    }
+    short(&format!("{call} ({})", request.description))
+}
+
+/// The person at the terminal.
+struct Person {
+    console: Arc<Console>,
+    /// The lines that were typed. The thread that reads them is started by the first question. One question at a time.
+    lines: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
+}
+
+impl Person {
+    /// Asks for a line. `None` at the end of the input.
+    async fn line(&self, question: &str) -> Option<String> {
+        let mut lines = self.lines.lock().await;
+        let lines = lines.get_or_insert_with(read_lines);
+        // A line that was typed before the question is not an answer to it.
+        while lines.try_recv().is_ok() {}
+        self.console.ask(question);
+        Some(lines.recv().await?.trim().to_owned())
+    }
+
+    async fn approval(&self, request: &ApprovalRequest) -> Result<Approval, HandlerError> {
+        let question = format!("approve: {}? [y]es, [n]o, [a]lways in this session: ", about(request));
+        loop {
+            match self.line(&question).await.map(|line| line.to_lowercase()).as_deref() {
+                Some("y" | "yes") => return Ok(Approval::Approve),
+                Some("a" | "always") => return Ok(Approval::ApproveForSession),
+                Some("n" | "no") | None => return Ok(Approval::Reject { feedback: None }),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Asks the agent's questions. `None` dismisses them.
+    async fn answers(&self, request: &QuestionRequest) -> Option<Answers> {
+        let mut answers = Answers::new();
+        for question in &request.questions {
+            let line = self.line(&posed(question)).await.filter(|line| !line.is_empty())?;
+            let number = line.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            let chosen = number.and_then(|number| question.options.get(number));
+            answers = answers.answer(&question.question, chosen.map_or(line, |option| option.label.clone()));
+        }
+        Some(answers)
+    }
+}
+
+/// Returns a question with its choices.
+fn posed(question: &Question) -> String {
+    let options = question.options.iter().enumerate();
+    let choices: String = options.map(|(at, option)| format!("  {}. {}\n", at + 1, short(&option.label))).collect();
+    format!("question: {}\n{choices}answer, or nothing to dismiss it: ", short(&question.question))
+}
+
+/// Reads the standard input in a thread, which ends with the input or with the process.
+fn read_lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}

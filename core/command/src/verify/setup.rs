@@ -1,0 +1,128 @@
+//! The options of the recorded session, for another session.
+
+use std::path::PathBuf;
+
+use kimi_agent_client::SessionOptions;
+use kimi_agent_client::host::{Naming, recorded_options};
+use kimi_agent_protocol::options::{Kind, OPTIONS};
+use kimi_agent_protocol::recording::{CallKind, Entry, Places, Recording};
+use serde_json::{Map, Value};
+
+use crate::Failure;
+use crate::session_arguments::SessionArguments;
+
+/// Options whose values are not in a recording, with the argument that sets them.
+const ABSENT: [(&str, &str); 9] = [
+    ("config", "--config-file"),
+    ("mcp_configs", "--mcp-config"),
+    ("session_budget", "--budget"),
+    ("hooks", ""),
+    ("on_read_file", ""),
+    ("on_write_file", ""),
+    ("on_terminal", ""),
+    ("session_id", "--session-id"),
+    ("policy", "--policy"),
+];
+/// Options that are not taken from the recording, although they are in it.
+const NOT_TAKEN: [&str; 4] = ["work_dir", "session_id", "env", "client_name"];
+
+/// The options of the recorded session, and what is missing of them.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) options: SessionOptions,
+    /// A line about each option that is not as recorded.
+    pub(super) missing: Vec<String>,
+}
+
+impl Setup {
+    /// Returns the recorded options, over which the arguments have precedence.
+    ///
+    /// # Errors
+    /// Wrong arguments.
+    pub(super) fn of(recording: &Recording, places: &Places, arguments: &SessionArguments) -> Result<Self, Failure> {
+        let header = &recording.header;
+        let is_known = |name: &String, value: &Value| {
+            let option = OPTIONS.iter().find(|option| option.name == name);
+            let is_data =
+                option.is_some_and(|option| !matches!(option.kind, Kind::ApprovalHandler | Kind::QuestionHandler));
+            is_data && *value != "set" && !NOT_TAKEN.contains(&name.as_str())
+        };
+        let known = header.options.iter().filter(|(name, value)| is_known(name, value));
+        let mut known: Map<String, Value> = known.map(|(name, value)| (name.clone(), places.filled(value))).collect();
+        known.extend(session_output(recording).map(|output| ("output".to_owned(), output)));
+        let mut options = recorded_options(known)?;
+        if arguments.executable.is_empty() && !header.executable.is_empty() {
+            let words: Vec<String> = header.executable.iter().map(|word| places.fill_text(word)).collect();
+            options = options.executable(words);
+        }
+        Ok(Self { options: arguments.apply(options)?, missing: missing(recording, arguments) })
+    }
+}
+
+/// Returns the structured output of the recorded session. Only that of a session is a tool.
+fn session_output(recording: &Recording) -> Option<Value> {
+    let output = recording.entries.iter().find_map(|timed| match &timed.entry {
+        Entry::Call(call) if call.call == CallKind::Prompt => call.arguments.get("output"),
+        _ => None,
+    });
+    output.filter(|_| recording.header.options.contains_key("output")).cloned()
+}
+
+/// Describes the options that are not as recorded.
+fn missing(recording: &Recording, arguments: &SessionArguments) -> Vec<String> {
+    let options = &recording.header.options;
+    let is_given = |argument: &str| match argument {
+        "--config-file" => arguments.config_file.is_some(),
+        "--mcp-config" => !arguments.mcp_config.is_empty(),
+        "--budget" => !arguments.budget.is_empty(),
+        "--session-id" => arguments.session_id.is_some(),
+        "--policy" => arguments.policy.is_some(),
+        _ => false,
+    };
+    let absent = ABSENT.iter().filter(|(name, argument)| options.contains_key(*name) && !is_given(argument));
+    // The SDK sets a random id for some agents, so the id alone does not mean that a session was resumed.
+    let absent = absent.filter(|(name, _)| *name != "session_id");
+    let mut lines: Vec<String> = absent
+        .map(|(name, argument)| match (*name, *argument) {
+            ("policy", _) => {
+                "`policy` is not in the recording; its recorded decisions are used, or set --policy".to_owned()
+            }
+            (name, "") => format!("`{name}` is not in the recording and cannot be set"),
+            (name, argument) => format!("`{name}` is not in the recording; set {argument}"),
+        })
+        .collect();
+    let names = options.get("env").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let is_set = |name: &str| {
+        let given = arguments.env.iter().any(|one| one.split_once('=').is_some_and(|(given, _)| given == name));
+        given || std::env::var_os(name).is_some()
+    };
+    let unset = names.filter(|name| !is_set(name));
+    lines.extend(unset.map(|name| format!("the variable {name} was set by `env`; set --env {name}=VALUE")));
+    lines
+}
+
+/// Describes the defects of the recording, which can look like differences.
+pub(super) fn defects(recording: &Recording) -> Vec<String> {
+    let mut lines = Vec::new();
+    let entries = || recording.entries.iter().map(|timed| &timed.entry);
+    if recording.is_cut || !entries().any(|entry| matches!(entry, Entry::End(_))) {
+        lines.push(
+            "the recording is incomplete: it has no entry `end`, because its session still runs or its program was killed"
+                .to_owned(),
+        );
+    }
+    let missing: u64 = entries().map(|entry| if let Entry::Gap(gap) = entry { gap.entries } else { 0 }).sum();
+    if missing > 0 {
+        lines.push(format!("the recording lacks {missing} entries, because the disk was too slow"));
+    }
+    lines
+}
+
+/// Returns the working directory of the arguments.
+pub(super) fn work_dir(arguments: &SessionArguments) -> PathBuf {
+    let given = arguments.work_dir.clone().unwrap_or_else(|| PathBuf::from("."));
+    std::path::absolute(&given).unwrap_or(given)
+}
+
+/// The spelling of options in recordings.
+pub(super) const NAMING: Naming = Naming::Snake;

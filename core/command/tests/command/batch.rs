@@ -1,0 +1,207 @@
+//! `kimi-agent batch`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::support::{Ran, agent, command, ended, ran, ran_with};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, content: &str) -> String {
+        fs::write(self.path(name), content).unwrap();
+        self.name(name)
+    }
+
+    fn lines(&self, name: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.path(name)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+const JOBS: &str = "\"one\"\n\n{\"prompt\": \"two\", \"key\": \"second\", \"data\": {\"n\": 2}}\n";
+
+#[test]
+fn results_are_lines_of_json() {
+    let folder = Folder::new();
+    let jobs = folder.write("jobs.jsonl", JOBS);
+    let agent = agent(json!([[{"text": "Done: {{prompt}}"}]]));
+    let out = folder.name("results.jsonl");
+    let ran = ran(&agent, &["batch", &jobs, "--out", &out, "--concurrency", "1"]);
+    assert_eq!((ran.code, &*ran.out), (0, ""), "{}", ran.err);
+    let results = folder.lines("results.jsonl");
+    assert_eq!(results[0]["result"]["text"], "Done: one");
+    assert_eq!((&results[1]["key"], &results[1]["data"]), (&json!("second"), &json!({"n": 2})));
+    assert!(ran.err.contains("second: finished; ") && ran.err.contains(" of 2 done, 0 failed"), "{}", ran.err);
+}
+
+#[test]
+fn jobs_come_from_stdin() {
+    let agent = agent(json!([[{"text": "{{prompt}}"}]]));
+    let ran = ran_with(&agent, JOBS, &["batch", "-", "--quiet", "-c", "1"]);
+    assert_eq!((ran.code, &*ran.err), (0, ""));
+    let texts: Vec<_> = ran.lines().iter().map(|line| line["result"]["text"].clone()).collect();
+    assert_eq!(texts, ["one", "two"]);
+}
+
+#[test]
+fn failed_job_sets_exit_code() {
+    let agent = agent(json!([[{"text": "{{prompt}}"}]]));
+    let ran =
+        ran_with(&agent, "\"one\"\nnot json\n{\"prompt\": \"x\", \"modle\": \"y\"}\n", &["batch", "-", "-c", "1"]);
+    assert_eq!(ran.code, 1);
+    let lines = ran.lines();
+    assert_eq!((&lines[0]["status"], &lines[1]["error"]["code"]), (&json!("finished"), &json!("invalid_option")));
+    let message = lines[1]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("line 2 of the jobs is not JSON"), "{message}");
+    assert!(lines[2]["error"]["message"].as_str().unwrap().contains("did you mean `model`"));
+}
+
+#[test]
+fn journal_resumes_the_batch() {
+    let folder = Folder::new();
+    let journal = folder.name("batch.jsonl");
+    let once = |text: &str| {
+        let agent = agent(json!([[{"text": text}]]));
+        ran_with(&agent, JOBS, &["batch", "-", "--journal", &journal, "-q"])
+    };
+    assert_eq!(once("first").code, 0);
+    let again = once("second");
+    assert_eq!(again.code, 0);
+    let lines = again.lines();
+    assert!(lines.iter().all(|line| line["result"]["text"] == "first" && line["from_journal"] == true), "{lines:?}");
+}
+
+#[test]
+fn refused_batch_keeps_results() {
+    let folder = Folder::new();
+    let (journal, out) = (folder.write("other", "notes\n"), folder.write("out.jsonl", "results\n"));
+    let agent = agent(json!([[{"text": "x"}]]));
+    let once = |arguments: &[&str]| {
+        let all = [&["batch", "-", "-q", "--out", &out], arguments].concat();
+        ran_with(&agent, "\"one\"\n", &all).code
+    };
+    assert_ne!(once(&["--journal", &journal]), 0);
+    assert_eq!(fs::read_to_string(&out).unwrap(), "results\n");
+    assert_eq!(once(&[]), 0);
+    let text = fs::read_to_string(&out).unwrap();
+    assert!(text.starts_with('{') && text.lines().count() == 1, "{text}");
+}
+
+#[test]
+fn report_is_a_page() {
+    let folder = Folder::new();
+    let agent = agent(json!([[{"text": "x"}, {"usage": {"input_other": 3, "output": 4}}]]));
+    let (page, records) = (folder.name("report.html"), folder.name("runs"));
+    let jobs = "{\"prompt\": \"<script>alert(1)</script>\", \"key\": \"one\"}\n5\n";
+    let ran = ran_with(&agent, jobs, &["batch", "-", "-q", "--html", &page, "--record", &records]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(!html.contains("<script") && html.contains("&lt;script&gt;alert(1)"), "{html}");
+    assert!(html.contains("invalid_option: ") && html.contains("href=\"./runs/"), "{html}");
+}
+
+fn reported(arguments: &[&str]) -> Ran {
+    ended(command(None, arguments).spawn().unwrap())
+}
+
+#[test]
+fn report_is_made_of_journal() {
+    let folder = Folder::new();
+    let agent = agent(json!([[{"text": "x"}, {"usage": {"input_other": 3, "output": 4}}]]));
+    let (live, records) = (folder.name("live.html"), folder.name("runs"));
+    let (journal, page) = (folder.name("batch.jsonl"), folder.name("batch.html"));
+    let jobs = "{\"prompt\": \"<script>alert(1)</script>\", \"key\": \"one\"}\n{\"prompt\": \"x\", \"modle\": \"y\"}\n";
+    let arguments = ["batch", "-", "-q", "--html", &live, "--record", &records, "--journal", &journal];
+    assert_eq!(ran_with(&agent, jobs, &arguments).code, 1);
+    let made = reported(&["report", &journal]);
+    assert_eq!((made.code, made.out, made.err), (0, format!("{page}\n"), String::new()));
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(html, fs::read_to_string(&live).unwrap());
+    assert!(html.contains("invalid_option: ") && html.contains("href=\"./runs/"), "{html}");
+    let other = folder.name("other.html");
+    assert_eq!(reported(&["report", &journal, "--html", &other]).code, 0);
+    assert_eq!(fs::read_to_string(&other).unwrap(), html);
+    let out = reported(&["report", &journal, "--html", "-"]).out;
+    assert!(out.starts_with("<!doctype html>"), "{out}");
+}
+
+#[test]
+fn wrong_reports_are_refused() {
+    let folder = Folder::new();
+    let jobs = folder.write("jobs.jsonl", JOBS);
+    let agent = agent(json!([[{"text": "x"}]]));
+    let journal = folder.name("batch.jsonl");
+    assert_eq!(ran_with(&agent, JOBS, &["batch", "-", "-q", "--journal", &journal]).code, 0);
+    for (arguments, words) in [
+        (["report", "/no/such.jsonl", "--html", "x"], "invalid value of JOURNAL: can't read /no/such.jsonl"),
+        (["report", &*jobs, "--html", "x"], "is not the journal of a batch"),
+        (["report", &*journal, "--html", &*journal], "is the journal"),
+    ] {
+        let ran = reported(&arguments);
+        assert!(ran.code == 2 && ran.err.contains(words), "{arguments:?}: {} {}", ran.code, ran.err);
+    }
+    assert_eq!(reported(&["report", &journal, "--html", "/no/such/folder/x"]).code, 1);
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let agent = agent(json!([]));
+    for (arguments, words) in [
+        (&["batch", "/no/such/jobs.jsonl"][..], "invalid value of JOBS"),
+        (&["batch", "-", "-c", "0"], "concurrency"),
+        (&["batch", "-", "--timeout", "-1"], "--timeout"),
+        (&["batch", "-", "--out", "/no/such/folder/x"], "--out"),
+        (&["batch", "-", "--session-id", "x"], "the jobs of a batch cannot share a session"),
+    ] {
+        let ran = ran(&agent, arguments);
+        assert!(ran.code == 2 && ran.err.contains(words), "{arguments:?}: {} {}", ran.code, ran.err);
+    }
+}
+
+#[test]
+fn jobs_are_not_replaced() {
+    let folder = Folder::new();
+    let jobs = folder.write("jobs.jsonl", JOBS);
+    let agent = agent(json!([]));
+    for option in ["--out", "--html", "--journal"] {
+        let ran = ran(&agent, &["batch", &jobs, option, &jobs]);
+        assert!(ran.code == 2 && ran.err.contains("is another file of this batch"), "{}", ran.err);
+    }
+    assert_eq!(fs::read_to_string(&jobs).unwrap(), JOBS);
+}
+
+#[cfg(unix)]
+#[test]
+fn interrupt_writes_cancelled_results() {
+    let folder = Folder::new();
+    let jobs = folder.write("jobs.jsonl", "\"a\"\n\"b\"\n\"c\"\n");
+    let ready = folder.name("ready");
+    let effect =
+        json!({"tool_call": {"name": "WriteFile", "effect": {"write_file": &ready, "content": "x"}, "result": ""}});
+    let agent = agent(json!([[effect, {"wait_cancel": true}]]));
+    let child = command(Some(&agent), &["batch", &jobs, "-c", "1", "--yolo"]).spawn().unwrap();
+    while !folder.path("ready").exists() {
+        std::thread::yield_now();
+    }
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let ran = ended(child);
+    assert_eq!(ran.code, 130, "{}", ran.err);
+    let lines = ran.lines();
+    assert_eq!((lines.len(), &lines[0]["status"]), (1, &json!("cancelled")));
+}

@@ -1,0 +1,10 @@
+//! The command, started as people start it, with scripted agents.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod atif;
+mod batch;
+mod doctor;
+mod run;
+mod support;
+mod verify;

@@ -1,0 +1,263 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[cfg(unix)]
+use kimi_agent::batch::JobResult;
+use kimi_agent::batch::{Batch, BatchOptions, Job, JobStatus, Workspace};
+use kimi_agent::{SessionOptions, run_batch};
+use serde_json::{Value, json};
+
+use super::{all, texts, with};
+
+/// Runs git, which must succeed.
+fn git(dir: &Path, args: &[&str]) -> String {
+    let identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"];
+    let output = Command::new("git").arg("-C").arg(dir).args(identity).args(args).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A repository with one commit: `a.txt` and `sub/b.txt`.
+fn repository() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    git(&path, &["init", "-q"]);
+    fs::create_dir(path.join("sub")).unwrap();
+    fs::write(path.join("a.txt"), "a\n").unwrap();
+    fs::write(path.join("sub/b.txt"), "b\n").unwrap();
+    fs::write(path.join(".gitignore"), "ignored\n").unwrap();
+    git(&path, &["add", "."]);
+    git(&path, &["commit", "-qm", "first"]);
+    (folder, path)
+}
+
+/// Nothing of a batch is left in the repository.
+fn assert_clean(repository: &Path) {
+    assert_eq!(git(repository, &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(git(repository, &["branch", "--list", "kimi-agent/*"]), "");
+    assert_eq!(git(repository, &["status", "--porcelain"]), "");
+    assert!(!repository.join(".git/kimi-agent").exists());
+}
+
+fn writes(files: Value) -> Value {
+    let calls = files.as_object().unwrap().iter().map(|(path, content)| {
+        json!({"tool_call": {"name": "WriteFile", "effect": {"write_file": path, "content": content}, "result": "ok"}})
+    });
+    calls.chain([json!({"text": "{{work_dir}}"})]).collect()
+}
+
+/// Options of a batch in this directory, with the same agent.
+fn within(options: &BatchOptions, agent: &[std::ffi::OsString], dir: &Path, workspace: Workspace) -> BatchOptions {
+    let agent: Vec<_> = agent.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    options.clone().workspace(workspace).session(SessionOptions::new().executable(agent).work_dir(dir))
+}
+
+#[tokio::test]
+async fn worktree_result_has_a_diff() {
+    let (_folder, repository) = repository();
+    let script = json!([writes(json!({"b.txt": "changed\n", "new.txt": "new\n", "ignored": "x"}))]);
+    let (options, agent) = with(script);
+    let options = within(&options, &agent, &repository.join("sub"), Workspace::Worktree);
+    let results = all(run_batch([Job::new("a").key("one"), Job::new("b").key("two words")], options)).await;
+    for result in &results {
+        let diff = result.diff.as_deref().unwrap();
+        assert!(diff.contains("--- a/sub/b.txt\n+++ b/sub/b.txt") && diff.contains("-b\n+changed"), "{diff}");
+        assert!(diff.contains("+++ b/sub/new.txt") && !diff.contains("ignored"), "{diff}");
+        assert_eq!((result.status, &result.workspace), (JobStatus::Finished, &None));
+    }
+    let places = texts(&results);
+    assert!(places[0].ends_with("one/sub") && places[0] != places[1], "{places:?}");
+    assert!(places.iter().all(|place| !Path::new(place).exists()));
+    assert_clean(&repository);
+    fs::write(repository.join("patch"), results[0].diff.as_deref().unwrap()).unwrap();
+    git(&repository, &["apply", "patch"]);
+    assert_eq!(fs::read_to_string(repository.join("sub/b.txt")).unwrap(), "changed\n");
+}
+
+#[tokio::test]
+async fn unchanged_worktree_has_an_empty_diff() {
+    let (_folder, repository) = repository();
+    let (options, agent) = with(json!([[{"text": "{{work_dir}}"}]]));
+    let options = within(&options, &agent, &repository, Workspace::Worktree);
+    let results = all(run_batch((0..12).map(|n| n.to_string()), options.concurrency(6))).await;
+    assert!(results.iter().all(|result| result.diff.as_deref() == Some("")));
+    assert_clean(&repository);
+}
+
+#[tokio::test]
+async fn failed_worktree_is_kept() {
+    let (_folder, repository) = repository();
+    let error = json!({"error": {"code": -32001, "message": "no model"}});
+    let mut script = writes(json!({"a.txt": "half\n"}));
+    script.as_array_mut().unwrap().push(error);
+    let (options, agent) = with(json!([script]));
+    let options = within(&options, &agent, &repository, Workspace::Worktree);
+    let results = all(run_batch(["a"], options.clone())).await;
+    assert!(results[0].diff.as_deref().unwrap().contains("+half") && results[0].workspace.is_none());
+    assert_clean(&repository);
+    let results = all(run_batch([Job::new("a").key("kept")], options.clone().keep_failed(true))).await;
+    let kept = results[0].workspace.clone().unwrap();
+    assert_eq!(fs::read_to_string(kept.join("a.txt")).unwrap(), "half\n");
+    // Another batch does not delete it.
+    all(run_batch(["a"], options)).await;
+    assert_eq!(fs::read_to_string(kept.join("a.txt")).unwrap(), "half\n");
+    assert_eq!(git(&repository, &["branch", "--list", "kimi-agent/*"]).lines().count(), 1);
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn branches_of_the_user_are_kept() {
+    let (_folder, repository) = repository();
+    git(&repository, &["branch", "kimi-agent/topic/mine"]);
+    let (options, agent) = with(json!([[{"text": "x"}]]));
+    all(run_batch(["a"], within(&options, &agent, &repository, Workspace::Worktree))).await;
+    let left = git(&repository, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
+    assert_eq!(left, "kimi-agent/topic/mine\n");
+}
+
+#[tokio::test]
+async fn changed_link_to_repository_is_ignored() {
+    let (_folder, repository) = repository();
+    let foreign = tempfile::tempdir().unwrap();
+    git(foreign.path(), &["init", "-q"]);
+    let link = format!("gitdir: {}\n", foreign.path().join(".git").display());
+    let (options, agent) = with(json!([writes(json!({".git": link, "a.txt": "mine\n"}))]));
+    let options = within(&options, &agent, &repository, Workspace::Worktree);
+    let results = all(run_batch(["a"], options)).await;
+    assert!(results[0].diff.as_deref().unwrap().contains("-a\n+mine"), "{:?}", results[0].diff);
+    assert_clean(&repository);
+}
+
+#[tokio::test]
+async fn folder_without_commit_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (options, agent) = with(json!([[{"text": "x"}]]));
+    let options = within(&options, &agent, folder.path(), Workspace::Worktree);
+    let refused = |mut batch: Batch| async move { batch.next().await.unwrap().unwrap_err().to_string() };
+    let error = refused(run_batch(["a"], options.clone())).await;
+    assert!(error.contains("needs a git repository"), "{error}");
+    git(folder.path(), &["init", "-q"]);
+    let error = refused(run_batch(["a"], options)).await;
+    assert!(error.contains("has none; commit first"), "{error}");
+}
+
+#[tokio::test]
+async fn copies_are_separate() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), "old").unwrap();
+    let (options, agent) = with(json!([writes(json!({"a.txt": "new", "b.txt": "new"}))]));
+    let options = within(&options, &agent, folder.path(), Workspace::Copy);
+    let results = all(run_batch(["a", "b"], options)).await;
+    assert!(results.iter().all(|result| result.status == JobStatus::Finished && result.diff.is_none()));
+    assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "old");
+    assert!(!folder.path().join("b.txt").exists());
+    let places = texts(&results);
+    assert!(places[0] != places[1] && places.iter().all(|place| !Path::new(place).exists()));
+}
+
+#[tokio::test]
+async fn cancelled_job_leaves_no_worktree() {
+    let (_folder, repository) = repository();
+    let (options, agent) = with(json!([[{"text": "x"}, {"wait_cancel": true}]]));
+    let (sender, mut running) = tokio::sync::watch::channel(0);
+    let options = within(&options, &agent, &repository, Workspace::Worktree).on_progress(move |progress| {
+        sender.send_replace(progress.running);
+    });
+    let batch = run_batch(["a", "b", "c"], options.concurrency(2));
+    running.wait_for(|running| *running == 2).await.unwrap();
+    batch.cancel().await;
+    assert_clean(&repository);
+}
+
+/// Runs a job in a worktree of the repository. This command runs in the worktree before the agent.
+#[cfg(unix)]
+async fn result_after(command: &str, script: Value, repository: &Path) -> JobResult {
+    let (options, agent) = with(json!([script]));
+    let command = format!("{command}; exec \"$@\"");
+    let start = ["sh", "-c", &command, "sh"].map(Into::into).into_iter();
+    let start: Vec<_> = start.chain(agent.iter().cloned()).collect();
+    all(run_batch(["a"], within(&options, &start, repository, Workspace::Worktree))).await.remove(0)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn new_repository_is_kept() {
+    let commit = "git -c user.name=t -c user.email=t@example.com commit --quiet --allow-empty --message x";
+    for command in ["git init --quiet new", &format!("git init --quiet new && (cd new && {commit})")] {
+        let (_folder, repository) = repository();
+        let result = result_after(command, writes(json!({"new/mine.txt": "mine\n"})), &repository).await;
+        assert_eq!((result.status, result.diff), (JobStatus::Finished, None));
+        let kept = result.workspace.unwrap();
+        assert_eq!(fs::read_to_string(kept.join("new/mine.txt")).unwrap(), "mine\n");
+        fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn left_lock_of_index_is_deleted() {
+    let (_folder, repository) = repository();
+    let command = "touch \"$(git rev-parse --git-dir)/index.lock\"";
+    let result = result_after(command, writes(json!({"a.txt": "mine\n"})), &repository).await;
+    assert!(result.diff.unwrap().contains("-a\n+mine"));
+    assert_clean(&repository);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn diff_of_latin_1_applies() {
+    let (_folder, repository) = repository();
+    let command = r"printf 'caf\351\n' > a.txt; printf 'b\nnew\n' > sub/b.txt";
+    let diff = result_after(command, json!([{"text": "x"}]), &repository).await.diff.unwrap();
+    assert_clean(&repository);
+    fs::write(repository.join("patch"), diff).unwrap();
+    git(&repository, &["apply", "patch"]);
+    assert_eq!(fs::read(repository.join("a.txt")).unwrap(), b"caf\xe9\n");
+    assert_eq!(fs::read(repository.join("sub/b.txt")).unwrap(), b"b\nnew\n");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn locked_worktree_is_removed() {
+    let (_folder, repository) = repository();
+    let result = result_after("git worktree lock .", json!([{"text": "x"}]), &repository).await;
+    assert_eq!((result.diff.as_deref(), result.workspace), (Some(""), None));
+    assert_clean(&repository);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn missing_worktree_of_user_is_kept() {
+    let (_folder, repository) = repository();
+    let disk = tempfile::tempdir().unwrap();
+    let mine = disk.path().join("mine");
+    git(&repository, &["worktree", "add", "-q", mine.to_str().unwrap()]);
+    // As if its disk was not mounted. The agent deletes the link to the repository, too.
+    fs::rename(&mine, disk.path().join("elsewhere")).unwrap();
+    let result = result_after("rm .git", json!([{"text": "x"}]), &repository).await;
+    assert_eq!((result.diff.as_deref(), result.workspace), (Some(""), None));
+    fs::rename(disk.path().join("elsewhere"), &mine).unwrap();
+    assert_eq!(git(&mine, &["status", "--porcelain"]), "");
+    assert_eq!(git(&repository, &["worktree", "list"]).lines().count(), 2);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn killed_batch_leaves_no_worktree() {
+    let (_folder, repository) = repository();
+    let temp = tempfile::tempdir().unwrap();
+    let child = super::child::Child::start(&[
+        ("KIMI_BATCH_WORK_DIR", repository.as_os_str()),
+        ("TMPDIR", temp.path().as_os_str()),
+    ]);
+    // The agents of both jobs are at work in their worktrees.
+    let places: Vec<_> = child.lines().take(2).collect();
+    assert!(places.iter().all(|place| Path::new(place).is_dir()), "{places:?}");
+    assert_eq!(git(&repository, &["worktree", "list"]).lines().count(), 3);
+    child.kill();
+    let (options, agent) = with(json!([[{"text": "x"}]]));
+    let options = within(&options, &agent, &repository, Workspace::Worktree);
+    all(run_batch(["a"], options)).await;
+    assert_clean(&repository);
+}

@@ -1,0 +1,158 @@
+//! Errors as JSON: for results of batches, which travel between machines.
+
+use serde_json::Value;
+
+use crate::budget::{BudgetCounter, BudgetExceeded};
+use crate::connection::{PromptResult, TurnStatus};
+use crate::error::{AgentExit, Error, RpcError, RpcErrorKind, fields};
+use crate::json::Json;
+use crate::output::OutputInvalid;
+
+/// The kinds of errors with which an agent answers, by their code.
+const RPC_KINDS: [(&str, RpcErrorKind); 7] = [
+    ("turn_in_progress", RpcErrorKind::TurnInProgress),
+    ("no_active_turn", RpcErrorKind::NoActiveTurn),
+    ("llm_not_set", RpcErrorKind::LlmNotSet),
+    ("llm_not_supported", RpcErrorKind::LlmNotSupported),
+    ("llm_service_error", RpcErrorKind::LlmServiceError),
+    ("auth_expired", RpcErrorKind::AuthExpired),
+    ("rpc_error", RpcErrorKind::Other),
+];
+
+/// Returns an error as JSON: its code, its text as `message`, and its other attributes. `result` has what a turn that was
+/// ended has produced.
+pub fn error_to_json(error: &Error) -> Value {
+    let mut object = fields(error);
+    let ended = match error {
+        Error::BudgetExceeded(exceeded) => Some(&exceeded.result),
+        Error::OutputInvalid(invalid) => Some(&invalid.result),
+        _ => None,
+    };
+    if let Some(Ok(result)) = ended.map(serde_json::to_value) {
+        object.insert("result".to_owned(), result);
+    }
+    object.insert("code".to_owned(), error.code().into());
+    object.insert("message".to_owned(), error.to_string().into());
+    Value::Object(object)
+}
+
+/// Reads an error from the JSON that [`error_to_json`] makes.
+pub fn error_from_json(value: &Value) -> Error {
+    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    let message = text("message");
+    match value["code"].as_str().unwrap_or_default() {
+        "invalid_option" => {
+            let option = text("option");
+            let prefix = format!("invalid option `{option}`: ");
+            let reason = message.strip_prefix(&prefix).unwrap_or(&message).to_owned();
+            Error::InvalidOption { option, reason }
+        }
+        "spawn_error" => Error::Spawn(message),
+        "handshake_error" => Error::Handshake(message),
+        "agent_exited" => Error::AgentExited(agent_exit(value)),
+        "protocol_error" => Error::Protocol(message),
+        "unsupported" => Error::Unsupported(message),
+        "session_closed" => Error::SessionClosed,
+        "timeout" => Error::Timeout(message),
+        "event_buffer_full" => Error::EventBufferFull(message),
+        "turn_cancelled" => Error::TurnCancelled,
+        "max_steps_reached" => Error::MaxStepsReached { steps: value["steps"].as_i64() },
+        "budget_exceeded" => budget_exceeded(value).unwrap_or(Error::Internal(message)),
+        "output_invalid" => output_invalid(value).into(),
+        code => match RPC_KINDS.iter().find(|(name, _)| *name == code) {
+            Some((_, kind)) => Error::Rpc(rpc_error(value, *kind, message)),
+            None => Error::Internal(message),
+        },
+    }
+}
+
+fn agent_exit(value: &Value) -> AgentExit {
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    let exit_code = value["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
+    AgentExit { exit_code, signal: text("signal"), stderr: text("stderr").unwrap_or_default(), hint: None }
+}
+
+/// Reads the answer of an agent. Its text ends with its number and its hint.
+fn rpc_error(value: &Value, kind: RpcErrorKind, text: String) -> RpcError {
+    let hint = value["hint"].as_str().map(str::to_owned);
+    let rpc_code = value["rpc_code"].as_i64();
+    let mut message = text.as_str();
+    if let Some(hint) = &hint {
+        message = message.strip_suffix(&format!("; {hint}")).unwrap_or(message);
+    }
+    if let Some(code) = rpc_code {
+        message = message.strip_suffix(&format!(" ({code})")).unwrap_or(message);
+    }
+    let data = Some(&value["data"]).filter(|data| !data.is_null()).map(|data| Json::from(data.clone()));
+    RpcError { kind, rpc_code, message: message.to_owned(), data, hint }
+}
+
+fn budget_exceeded(value: &Value) -> Option<Error> {
+    let counter = BudgetCounter::named(value["counter"].as_str()?)?;
+    let option = if value["option"] == "session_budget" { "session_budget" } else { "budget" };
+    let (limit, used) = (value["limit"].as_f64()?, value["used"].as_f64()?);
+    Some(BudgetExceeded { option, counter, limit, used, result: partial_result(value) }.into())
+}
+
+/// Reads the result of a turn that was ended.
+fn partial_result(value: &Value) -> PromptResult {
+    serde_json::from_value(value["result"].clone()).unwrap_or_else(|_| PromptResult::empty(TurnStatus::Cancelled))
+}
+
+fn output_invalid(value: &Value) -> OutputInvalid {
+    OutputInvalid {
+        attempts: value["attempts"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
+        text: value["text"].as_str().unwrap_or_default().to_owned(),
+        errors: serde_json::from_value(value["errors"].clone()).unwrap_or_default(),
+        result: partial_result(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{invalid_option, local_error};
+    use crate::output::OutputError;
+
+    fn samples() -> Vec<Error> {
+        let result = || PromptResult { text: "half".to_owned(), ..PromptResult::empty(TurnStatus::Cancelled) };
+        let exit = AgentExit { exit_code: Some(3), stderr: "no memory".to_owned(), ..AgentExit::default() };
+        let errors = vec![OutputError { pointer: "/a".to_owned(), message: "expected a number".to_owned() }];
+        let mut samples = vec![
+            invalid_option("model", "there is no such model"),
+            Error::Spawn("s".to_owned()),
+            Error::Handshake("h".to_owned()),
+            Error::AgentExited(exit),
+            Error::Protocol("p".to_owned()),
+            Error::Unsupported("u".to_owned()),
+            Error::SessionClosed,
+            Error::Timeout("t".to_owned()),
+            Error::EventBufferFull("e".to_owned()),
+            Error::TurnCancelled,
+            Error::MaxStepsReached { steps: Some(5) },
+            BudgetExceeded { option: "budget", counter: BudgetCounter::Steps, limit: 2.0, used: 3.0, result: result() }
+                .into(),
+            OutputInvalid { attempts: 3, text: "x".to_owned(), errors, result: result() }.into(),
+        ];
+        samples.extend(RPC_KINDS.map(|(_, kind)| local_error(kind, "refused")));
+        let hint = Some("log in".to_owned());
+        let kind = RpcErrorKind::AuthExpired;
+        let message = "no login".to_owned();
+        samples.push(Error::Rpc(RpcError { kind, rpc_code: Some(-32004), message, data: None, hint }));
+        samples
+    }
+
+    #[test]
+    fn error_survives_json() {
+        for error in samples() {
+            assert_eq!(error_from_json(&error_to_json(&error)), error);
+        }
+    }
+
+    #[test]
+    fn unknown_code_is_internal() {
+        let value = serde_json::json!({"code": "new_error", "message": "m"});
+        assert_eq!(error_from_json(&value), Error::Internal("m".to_owned()));
+        assert_eq!(error_from_json(&Value::Null), Error::Internal(String::new()));
+    }
+}

@@ -1,0 +1,448 @@
+//! The spans of one turn: its own, those of its steps and those of its tool calls, also of subagents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::content::{MAX_TEXT, call_part, cut, output_messages, text_part};
+use super::{
+    Attributes, Identity, Op, Sink, SpanError, SpanKind, SpanStart, TurnSpan, Value, named, names, next_span, seconds,
+};
+use crate::connection::{PromptResult, TurnStatus};
+use crate::error::{Error, Result};
+use crate::messages::{ContentPart, Event, StepBegin, StepRetry, TokenUsage, ToolCall, ToolCallRequest, ToolResult};
+
+/// The spans of a turn.
+#[derive(Debug)]
+pub(super) struct TurnTrace {
+    pub(super) span: TurnSpan,
+    /// By subagent. The key of the main agent is the empty string.
+    streams: BTreeMap<String, Stream>,
+    /// The calls of external tools that have a span of their own, by the id of the request.
+    requests: BTreeMap<String, ToolSpan>,
+    pub(super) usage: TokenUsage,
+}
+
+/// The spans of the turn's own agent, or of a subagent.
+#[derive(Debug, Default)]
+struct Stream {
+    /// The span that contains those of the stream.
+    parent: u64,
+    chat: Option<Chat>,
+    tools: BTreeMap<String, ToolSpan>,
+}
+
+/// A call of the model.
+#[derive(Debug)]
+struct Chat {
+    span: u64,
+    began: u64,
+    first_output: Option<u64>,
+    last_output: u64,
+    calls_tools: bool,
+    text: String,
+    calls: Vec<serde_json::Value>,
+}
+
+#[derive(Debug)]
+pub(super) struct ToolSpan {
+    pub(super) span: u64,
+    began: u64,
+    name: String,
+}
+
+/// The place where turns write their operations.
+#[derive(Debug)]
+pub(super) struct Scribe {
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) identity: Identity,
+    pub(super) captures_content: bool,
+    /// The names of the program's tools.
+    pub(super) tools: BTreeSet<String>,
+    pub(super) ops: Vec<Op>,
+}
+
+/// The end of a tool call.
+#[derive(Default)]
+struct ToolEnd {
+    error: Option<SpanError>,
+    arguments: Option<String>,
+    result: Option<String>,
+}
+
+impl SpanError {
+    fn of_tool() -> Self {
+        Self { kind: "tool_error".to_owned(), message: "the tool failed".to_owned() }
+    }
+}
+
+impl TurnTrace {
+    /// Makes the spans of a turn that begins.
+    pub(super) fn new(span: TurnSpan) -> Self {
+        let own = Stream { parent: span.span, ..Stream::default() };
+        Self { span, streams: [(String::new(), own)].into(), requests: BTreeMap::new(), usage: TokenUsage::default() }
+    }
+
+    /// Takes an event. `agent` is the subagent that sent it; empty for the turn's own agent.
+    pub(super) fn observe(&mut self, agent: &str, event: &Event, scribe: &mut Scribe) {
+        match event {
+            Event::StepBegin(step) => self.begin_step(agent, step, scribe),
+            Event::StepInterrupted(_) => self.end_chat(agent, None, scribe),
+            Event::StepRetry(retry) => self.retry(agent, retry, scribe),
+            Event::ContentPart(part) => {
+                if let Some(chat) = self.chat(agent) {
+                    chat.take_output(part, scribe);
+                }
+            }
+            Event::ToolCallPart(_) => {
+                if let Some(chat) = self.chat(agent) {
+                    chat.last_output = scribe.sink.now();
+                }
+            }
+            Event::StatusUpdate(update) => {
+                if let Some(usage) = &update.token_usage {
+                    let details = (usage, update.message_id.as_deref());
+                    self.end_chat(agent, Some(details), scribe);
+                }
+            }
+            Event::ToolCall(call) => self.begin_call(agent, call, scribe),
+            Event::ToolResult(result) => self.end_call(agent, result, scribe),
+            Event::ToolCallRequest(call) => self.begin_request(call, scribe),
+            Event::PolicyDecision(decision) => {
+                let attributes = Attributes::default()
+                    .with(names::POLICY_DECISION, decision.decision.to_string())
+                    .with(names::TOOL_NAME, decision.tool_call.name.as_str())
+                    .with(names::TOOL_CALL_ID, decision.tool_call.id.as_str())
+                    .maybe(names::POLICY_RULE, decision.rule.as_deref())
+                    .maybe(names::POLICY_SOURCE, decision.source.as_deref());
+                let span = self.span_of_call(Some(&decision.tool_call.id));
+                scribe.event(span, names::POLICY_EVENT, attributes);
+            }
+            Event::HandlerFailed(failure) => {
+                let attributes = Attributes::default().with(names::HANDLER, failure.handler.to_string());
+                scribe.event(self.span.span, names::HANDLER_FAILED_EVENT, attributes);
+            }
+            Event::SubagentEvent(subagent) => {
+                let ids = [&subagent.agent_id, &subagent.parent_tool_call_id];
+                let id = ids.into_iter().flatten().find(|id| !id.is_empty());
+                let id = id.map_or("subagent", String::as_str).to_owned();
+                let parent = self.span_of_call(subagent.parent_tool_call_id.as_deref());
+                self.streams.entry(id.clone()).or_insert_with(|| Stream { parent, ..Stream::default() });
+                self.observe(&id, &subagent.event, scribe);
+            }
+            _ => {}
+        }
+    }
+
+    fn chat(&mut self, agent: &str) -> Option<&mut Chat> {
+        self.streams.get_mut(agent)?.chat.as_mut()
+    }
+
+    /// Returns the span of an open tool call. If it is not known, the span of the turn.
+    pub(super) fn span_of_call(&self, id: Option<&str>) -> u64 {
+        let Some(id) = id else { return self.span.span };
+        let open = self.streams.values().find_map(|stream| stream.tools.get(id));
+        open.or_else(|| self.requests.get(id)).map_or(self.span.span, |tool| tool.span)
+    }
+
+    /// Returns the span of a call of one of the program's tools: the call with the id of the request, or the only open call of
+    /// this tool, because agents over ACP call it with an id of its own.
+    pub(super) fn program_tool(&self, call: &ToolCallRequest) -> Option<&ToolSpan> {
+        if let Some(own) = self.requests.get(&call.id) {
+            return Some(own);
+        }
+        let open = || self.streams.values().flat_map(|stream| &stream.tools);
+        if let Some((_, tool)) = open().find(|(id, _)| **id == call.id) {
+            return Some(tool);
+        }
+        let mut named = open().filter(|(_, tool)| is_name_of(&tool.name, &call.name));
+        let (_, only) = named.next()?;
+        named.next().is_none().then_some(only)
+    }
+
+    fn begin_step(&mut self, agent: &str, step: &StepBegin, scribe: &mut Scribe) {
+        self.end_chat(agent, None, scribe);
+        if step.is_synthesized() {
+            return;
+        }
+        let Some(stream) = self.streams.get_mut(agent) else { return };
+        let (began, identity) = (scribe.sink.now(), &scribe.identity);
+        let attributes =
+            identity.of_operation(names::CHAT).maybe(names::CONVERSATION, identity.conversation.as_deref());
+        let name = named(names::CHAT, identity.model.as_deref());
+        let span = scribe.start(stream.parent, name, SpanKind::Client, began, attributes);
+        stream.chat = Some(Chat {
+            span,
+            began,
+            first_output: None,
+            last_output: began,
+            calls_tools: false,
+            text: String::new(),
+            calls: Vec::new(),
+        });
+    }
+
+    fn retry(&mut self, agent: &str, retry: &StepRetry, scribe: &mut Scribe) {
+        let Some(chat) = self.chat(agent) else { return };
+        let attributes = Attributes::default()
+            .with(names::ERROR_TYPE, retry.error_type.as_str())
+            .with(names::RETRY_ATTEMPT, retry.next_attempt)
+            .maybe(names::HTTP_STATUS, retry.status_code);
+        let span = chat.span;
+        scribe.event(span, names::RETRY_EVENT, attributes);
+    }
+
+    /// Ends the call of the model, if one is open. Its details are known if the agent has reported its tokens.
+    fn end_chat(&mut self, agent: &str, details: Option<(&TokenUsage, Option<&str>)>, scribe: &mut Scribe) {
+        let Some(chat) = self.streams.get_mut(agent).and_then(|stream| stream.chat.take()) else { return };
+        let time = if details.is_some() { scribe.sink.now() } else { chat.last_output };
+        chat.end(details, time, scribe);
+    }
+
+    fn begin_call(&mut self, agent: &str, call: &ToolCall, scribe: &mut Scribe) {
+        let (time, name) = (scribe.sink.now(), &call.function.name);
+        let Some(stream) = self.streams.get_mut(agent) else { return };
+        if let Some(chat) = &mut stream.chat {
+            chat.last_output = time;
+            if !stream.tools.contains_key(&call.id) {
+                chat.calls_tools = true;
+                if scribe.captures_content {
+                    chat.calls.push(call_part(&call.id, name));
+                }
+            }
+        }
+        if let Some(open) = stream.tools.get_mut(&call.id) {
+            // The agent announces the call again, perhaps with a better name.
+            if open.name != *name {
+                open.name.clone_from(name);
+                let (name, attributes) = (Some(named(names::EXECUTE_TOOL, Some(name))), Attributes::default());
+                scribe.ops.push(Op::Set { span: open.span, name, attributes });
+            }
+            return;
+        }
+        let kind = if scribe.tools.iter().any(|tool| is_name_of(name, tool)) { "function" } else { "extension" };
+        let tool = scribe.start_tool(stream.parent, &call.id, name, kind, time);
+        stream.tools.insert(call.id.clone(), tool);
+    }
+
+    fn end_call(&mut self, agent: &str, result: &ToolResult, scribe: &mut Scribe) {
+        let Some(stream) = self.streams.get_mut(agent) else { return };
+        let Some(tool) = stream.tools.remove(&result.tool_call_id) else { return };
+        let time = scribe.sink.now();
+        self.end_streams_of(tool.span, None, time, scribe);
+        let value = &result.return_value;
+        let call = result.tool_call.get().filter(|_| scribe.captures_content);
+        let arguments = call.and_then(|call| serde_json::to_string(call.arguments.as_ref()?).ok());
+        let text =
+            || Some(value.output.text()).filter(|text| !text.is_empty()).unwrap_or_else(|| value.message.clone());
+        let end = ToolEnd {
+            error: value.is_error.then(SpanError::of_tool),
+            arguments,
+            result: scribe.captures_content.then(text),
+        };
+        tool.end(end, time, &scribe.identity, &mut scribe.ops);
+    }
+
+    /// Begins the span of a call of the program's tool, unless the agent has announced the call.
+    fn begin_request(&mut self, call: &ToolCallRequest, scribe: &mut Scribe) {
+        if self.program_tool(call).is_none() {
+            let time = scribe.sink.now();
+            let tool = scribe.start_tool(self.span.span, &call.id, &call.name, "function", time);
+            self.requests.insert(call.id.clone(), tool);
+        }
+    }
+
+    /// Ends the span of a call of the program's tool, if the call has a span of its own.
+    pub(super) fn end_request(&mut self, request: &str, has_failed: bool, time: u64, scribe: &mut Scribe) {
+        if let Some(tool) = self.requests.remove(request) {
+            let error = has_failed.then(SpanError::of_tool);
+            tool.end(ToolEnd { error, ..ToolEnd::default() }, time, &scribe.identity, &mut scribe.ops);
+        }
+    }
+
+    /// Ends what subagents have open below a tool call that ends.
+    fn end_streams_of(&mut self, parent: u64, error: Option<&SpanError>, time: u64, scribe: &mut Scribe) {
+        let is_below = |(id, stream): &(&String, &Stream)| !id.is_empty() && stream.parent == parent;
+        let below: Vec<_> = self.streams.iter().filter(is_below).map(|(id, _)| id.clone()).collect();
+        for id in below {
+            if let Some(stream) = self.streams.remove(&id) {
+                self.end_stream(stream, error, time, scribe);
+            }
+        }
+    }
+
+    fn end_stream(&mut self, stream: Stream, error: Option<&SpanError>, time: u64, scribe: &mut Scribe) {
+        if let Some(chat) = stream.chat {
+            let last = chat.last_output;
+            chat.end(None, last, scribe);
+        }
+        for tool in stream.tools.into_values() {
+            self.end_streams_of(tool.span, error, time, scribe);
+            let end = ToolEnd { error: error.cloned(), ..ToolEnd::default() };
+            tool.end(end, time, &scribe.identity, &mut scribe.ops);
+        }
+    }
+
+    /// Ends all spans of the turn.
+    pub(super) fn end(&mut self, outcome: &Result<PromptResult>, time: u64, scribe: &mut Scribe) {
+        let error = outcome.as_ref().err().map(SpanError::of);
+        let cancelled = || SpanError { kind: "cancelled".to_owned(), message: "the turn was cancelled".to_owned() };
+        let unfinished = match outcome {
+            Ok(result) if result.status == TurnStatus::Cancelled => Some(cancelled()),
+            _ => error.clone(),
+        };
+        let own = self.streams.remove("").unwrap_or_default();
+        self.end_stream(own, unfinished.as_ref(), time, scribe);
+        while let Some((_, stream)) = self.streams.pop_first() {
+            self.end_stream(stream, unfinished.as_ref(), time, scribe);
+        }
+        for tool in std::mem::take(&mut self.requests).into_values() {
+            let end = ToolEnd { error: unfinished.clone(), ..ToolEnd::default() };
+            tool.end(end, time, &scribe.identity, &mut scribe.ops);
+        }
+        let result = result_of(outcome);
+        let usage = result.map_or(&self.usage, |result| &result.usage);
+        let attributes = of_result(result, usage, outcome.is_ok(), scribe.captures_content);
+        scribe.ops.push(Op::Set { span: self.span.span, name: None, attributes });
+        self.record_metrics(usage, error.as_ref(), time, scribe);
+        scribe.ops.push(Op::End { span: self.span.span, time, error });
+        self.span.note_ended();
+    }
+
+    fn record_metrics(&self, usage: &TokenUsage, error: Option<&SpanError>, time: u64, scribe: &mut Scribe) {
+        let attributes = || scribe.identity.of_operation(names::INVOKE_AGENT);
+        for (kind, tokens) in [("input", usage.input()), ("output", usage.output)] {
+            if usage.total() > 0 {
+                let attributes = attributes().with(names::TOKEN_TYPE, kind);
+                scribe.ops.push(Op::Record { metric: names::TOKEN_USAGE, value: tokens.into(), attributes });
+            }
+        }
+        let attributes = attributes().maybe(names::ERROR_TYPE, error.map(|error| error.kind.as_str()));
+        let value = seconds(self.span.began, time).into();
+        scribe.ops.push(Op::Record { metric: names::DURATION, value, attributes });
+    }
+}
+
+impl Chat {
+    fn take_output(&mut self, part: &ContentPart, scribe: &mut Scribe) {
+        self.last_output = scribe.sink.now();
+        self.first_output.get_or_insert(self.last_output);
+        if scribe.captures_content
+            && self.text.len() < MAX_TEXT
+            && let ContentPart::Text(part) = part
+        {
+            self.text.push_str(cut(&part.text));
+        }
+    }
+
+    fn end(mut self, details: Option<(&TokenUsage, Option<&str>)>, time: u64, scribe: &mut Scribe) {
+        let reason = if self.calls_tools { "tool_calls" } else { "stop" };
+        let first = self.first_output.map(|first| seconds(self.began, first));
+        let mut attributes = Attributes::default()
+            .with(names::FINISH_REASONS, Value::Texts(vec![reason.to_owned()]))
+            .maybe(names::TIME_TO_FIRST_CHUNK, first);
+        if let Some((usage, message)) = details {
+            attributes = with_usage(attributes, usage).maybe(names::RESPONSE_ID, message);
+        }
+        if scribe.captures_content {
+            let text = (!self.text.is_empty()).then(|| text_part(&self.text));
+            let parts: Vec<_> = text.into_iter().chain(self.calls.drain(..)).collect();
+            attributes = attributes.with(names::OUTPUT_MESSAGES, output_messages(&parts, reason));
+        }
+        scribe.ops.push(Op::Set { span: self.span, name: None, attributes });
+        let of_metric = || scribe.identity.of_operation(names::CHAT);
+        if let Some(first) = first {
+            let (metric, value) = (names::FIRST_CHUNK, first.into());
+            scribe.ops.push(Op::Record { metric, value, attributes: of_metric() });
+        }
+        let value = seconds(self.began, time).into();
+        scribe.ops.push(Op::Record { metric: names::DURATION, value, attributes: of_metric() });
+        scribe.ops.push(Op::End { span: self.span, time, error: None });
+    }
+}
+
+impl ToolSpan {
+    fn end(self, end: ToolEnd, time: u64, identity: &Identity, ops: &mut Vec<Op>) {
+        let kind = end.error.as_ref().map(|error| error.kind.as_str());
+        // The name can change up to here, and some SDKs keep both values of an attribute that is set twice.
+        let attributes = Attributes::default()
+            .with(names::TOOL_NAME, self.name.as_str())
+            .maybe(names::TOOL_ARGUMENTS, end.arguments.as_deref().map(cut))
+            .maybe(names::TOOL_RESULT, end.result.as_deref().map(cut));
+        ops.push(Op::Set { span: self.span, name: None, attributes });
+        let attributes = Attributes::default().with(names::TOOL_NAME, self.name).maybe(names::ERROR_TYPE, kind);
+        ops.push(Op::Record { metric: names::TOOL_CALLS, value: Value::Int(1), attributes });
+        let attributes = identity.of_operation(names::EXECUTE_TOOL).maybe(names::ERROR_TYPE, kind);
+        let value = seconds(self.began, time).into();
+        ops.push(Op::Record { metric: names::DURATION, value, attributes });
+        ops.push(Op::End { span: self.span, time, error: end.error });
+    }
+}
+
+impl Scribe {
+    fn start(&mut self, parent: u64, name: String, kind: SpanKind, time: u64, attributes: Attributes) -> u64 {
+        let span = next_span();
+        self.ops.push(Op::Start(SpanStart { span, parent: Some(parent), name, kind, time, attributes }));
+        span
+    }
+
+    fn start_tool(&mut self, parent: u64, id: &str, name: &str, kind: &str, began: u64) -> ToolSpan {
+        let attributes = Attributes::default()
+            .with(names::OPERATION, names::EXECUTE_TOOL)
+            .with(names::TOOL_CALL_ID, id)
+            .with(names::TOOL_TYPE, kind)
+            .maybe(names::CONVERSATION, self.identity.conversation.as_deref());
+        let title = named(names::EXECUTE_TOOL, Some(name));
+        let span = self.start(parent, title, SpanKind::Internal, began, attributes);
+        ToolSpan { span, began, name: name.to_owned() }
+    }
+
+    fn event(&mut self, span: u64, name: &'static str, attributes: Attributes) {
+        let time = self.sink.now();
+        self.ops.push(Op::Event { span, name, time, attributes });
+    }
+}
+
+/// Returns whether an agent may name a tool of the program like this: agents add the name of the MCP server.
+fn is_name_of(announced: &str, tool: &str) -> bool {
+    let rest = announced.strip_suffix(tool);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(['_', '/', ':', '.', ' ']))
+}
+
+/// Returns the result of a turn, also if the turn failed after it had one.
+fn result_of(outcome: &Result<PromptResult>) -> Option<&PromptResult> {
+    match outcome {
+        Ok(result) => Some(result),
+        Err(Error::BudgetExceeded(exceeded)) => Some(&exceeded.result),
+        Err(Error::OutputInvalid(invalid)) => Some(&invalid.result),
+        Err(_) => None,
+    }
+}
+
+fn of_result(result: Option<&PromptResult>, usage: &TokenUsage, is_ok: bool, captures_content: bool) -> Attributes {
+    let attributes = match usage.total() {
+        0 => Attributes::default(),
+        _ => with_usage(Attributes::default(), usage),
+    };
+    let Some(result) = result else { return attributes };
+    let attributes = attributes.with(names::STEPS, result.steps);
+    let reason = match result.status {
+        TurnStatus::Finished => "stop",
+        other => other.as_str(),
+    };
+    let attributes = match is_ok {
+        true => attributes
+            .with(names::STATUS, result.status.as_str())
+            .with(names::FINISH_REASONS, Value::Texts(vec![reason.to_owned()])),
+        false => attributes,
+    };
+    let answer = captures_content.then(|| output_messages(&[text_part(&result.text)], reason));
+    attributes.maybe(names::OUTPUT_MESSAGES, answer)
+}
+
+fn with_usage(attributes: Attributes, usage: &TokenUsage) -> Attributes {
+    attributes
+        .with(names::INPUT_TOKENS, usage.input())
+        .with(names::OUTPUT_TOKENS, usage.output)
+        .with(names::CACHE_READ_TOKENS, usage.input_cache_read)
+        .with(names::CACHE_CREATION_TOKENS, usage.input_cache_creation)
+}
