@@ -1,7 +1,8 @@
-// Builds dist/inspector.html: one file with its script and style. Another program puts recordings into its empty element.
+// Builds core/command/inspector.html: one file with its script and style. The command puts recordings into its empty
+// element.
 
 import { createHash } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -71,6 +72,6 @@ if (page.split(SLOT).length !== 2) throw new Error("The element for the recordin
 const sizes = [Buffer.byteLength(page), gzipSync(page, { level: 9 }).length];
 if (sizes[0] >= LIMIT || sizes[1] >= COMPRESSED_LIMIT)
   throw new Error(`The page is too large: ${sizes.join(" bytes, compressed ")} bytes`);
-mkdirSync(join(here, "dist"), { recursive: true });
-writeFileSync(join(here, "dist/inspector.html"), page);
-console.log(`dist/inspector.html: ${sizes[0]} bytes, ${sizes[1]} compressed`);
+// Cargo takes only files below the crate into a package.
+writeFileSync(join(here, "../core/command/inspector.html"), page);
+console.log(`core/command/inspector.html: ${sizes[0]} bytes, ${sizes[1]} compressed`);

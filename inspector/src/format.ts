@@ -35,7 +35,7 @@ export function formatOffset(seconds: number): string {
   return `+${seconds.toFixed(3)} s`;
 }
 
-/** Returns the time of the clock in UTC, `offset` seconds after `started`, or nothing if `started` is no time. */
+/** Returns the time of the clock in UTC, `offset` seconds after `started`, or nothing if `started` is not a time. */
 export function formatClock(started: string, offset = 0): string | undefined {
   const begin = Date.parse(started);
   if (Number.isNaN(begin) || !Number.isFinite(offset)) return undefined;

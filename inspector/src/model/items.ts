@@ -79,7 +79,7 @@ export interface RequestItem extends Base {
   requestId: string | undefined;
   payload: JsonObject;
   decision: Decision | undefined;
-  /** The response of the agent's own event: `ApprovalResponse`, `HookResolved`, or the entry `tool_result`. */
+  /** The response in the event of the agent: `ApprovalResponse`, `HookResolved`, or the entry `tool_result`. */
   response: JsonObject | undefined;
   tool: ToolItem | undefined;
 }

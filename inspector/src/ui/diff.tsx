@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { formatCount, formatCounted } from "../format";
 import { countChanges, foldRows, sideBySide, type Row, type Side } from "../model/diff";
 import { useShared } from "./state";
-import { Visible } from "./text";
+import { ShowLess, Visible } from "./text";
 
 const ROWS = [40, 1000, 10_000] as const;
 
@@ -137,17 +137,7 @@ export function Diff({ id, left, right, names, title, starts, note }: Props): JS
             : "Show unchanged lines"}
         </button>
       )}
-      {level > 0 && (
-        <button
-          type="button"
-          class="more"
-          onClick={() => {
-            levels.set(id, 0);
-          }}
-        >
-          Show less
-        </button>
-      )}
+      {level > 0 && <ShowLess id={id} />}
     </figure>
   );
 }

@@ -14,6 +14,9 @@ export function StatusChip({ summary }: { summary: Summary }): JSX.Element {
   return <span class={`chip ${kind}`}>{words}</span>;
 }
 
+/** The names of the columns with numbers. */
+const NUMBERS = ["Duration", "Turns", "Steps", "Tool calls", "Rejected", "Errors", "Tokens"];
+
 interface Props {
   summaries: Summary[];
   onCompare: (left: number, right: number) => void;
@@ -37,27 +40,11 @@ export function Index({ summaries, onCompare }: Props): JSX.Element {
               <th scope="col">State</th>
               <th scope="col">Agent</th>
               <th scope="col">Began</th>
-              <th scope="col" class="right">
-                Duration
-              </th>
-              <th scope="col" class="right">
-                Turns
-              </th>
-              <th scope="col" class="right">
-                Steps
-              </th>
-              <th scope="col" class="right">
-                Tool calls
-              </th>
-              <th scope="col" class="right">
-                Rejected
-              </th>
-              <th scope="col" class="right">
-                Errors
-              </th>
-              <th scope="col" class="right">
-                Tokens
-              </th>
+              {NUMBERS.map((name) => (
+                <th scope="col" class="right">
+                  {name}
+                </th>
+              ))}
             </tr>
           </thead>
           <tbody>

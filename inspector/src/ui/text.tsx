@@ -149,6 +149,22 @@ interface BlockProps {
   size?: keyof typeof FIRST;
 }
 
+/** The button that folds a long part again. `id` is the key of its level. */
+export function ShowLess({ id }: { id: string }): JSX.Element {
+  const { levels } = useShared();
+  return (
+    <button
+      type="button"
+      class="more"
+      onClick={() => {
+        levels.set(id, 0);
+      }}
+    >
+      Show less
+    </button>
+  );
+}
+
 /** A text of any length. Its beginning is shown, and buttons show more. */
 export function Block({ id, text, kind = "text", size = "usual" }: BlockProps): JSX.Element {
   const { levels, printing } = useShared();
@@ -180,17 +196,7 @@ export function Block({ id, text, kind = "text", size = "usual" }: BlockProps): 
       {shown.characters > 0 && (level === LIMITS.length || printing) && (
         <p class="muted">The rest is not shown: {restText(shown)}.</p>
       )}
-      {level > 0 && (
-        <button
-          type="button"
-          class="more"
-          onClick={() => {
-            levels.set(id, 0);
-          }}
-        >
-          Show less
-        </button>
-      )}
+      {level > 0 && <ShowLess id={id} />}
     </div>
   );
 }
