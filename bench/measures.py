@@ -20,6 +20,8 @@ __all__ = ["FIGURES", "Measure", "Run", "Size", "measures", "play"]
 
 MIB = 1 << 20
 HANG = 600
+# The jobs of a batch that run at once.
+CONCURRENCY = 32
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Size:
     sessions: int
     pieces: int
     server_asks: int
+    jobs: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,12 @@ class Run:
     def growth_kb_a_session(self) -> float:
         return self.growth_mb() * 1e3 / self.size.sessions
 
+    def cpu_ms_a_job(self) -> float:
+        finished, jobs = self.told["sessions"], self.size.jobs
+        if finished != jobs:
+            raise SystemExit(f"{finished} of {jobs} jobs of a batch have finished")
+        return float(self.told["cpu_s"]) * 1e3 / jobs
+
     def peak_mb(self) -> float:
         return float(self.told["peak_kb"]) * 1024 / 1e6
 
@@ -111,6 +120,8 @@ FIGURES = {
     "server, approval, CPU": ("µs", "client CPU an approval over Kimi Code's server, both on one CPU"),
     "server, sessions": ("ms", "client CPU a session of one process of Kimi Code's server, with a turn, and kept open"),
     "server, memory a session": ("KB", "growth of the client's process for such a session, at its peak"),
+    "batch": ("ms", "client CPU a job of a batch, 32 at once, each with a session and a turn of its own"),
+    "batch, memory": ("MB", "peak memory of the client's process in such a batch"),
     "slow reader": ("MB", "growth of the process while 200,000 events wait for a slow reader, by default options"),
     "idle session": ("KB", "memory for each of 199 idle sessions"),
     "descriptors": ("", "descriptors for each idle session"),
@@ -164,6 +175,11 @@ def measures(size: Size) -> list[Measure]:
             f"server: {size.sessions} sessions", "server sessions", {},
             {"server, sessions": Run.cpu_ms_a_session, "server, memory a session": Run.growth_kb_a_session},
             size.rounds, env={"BENCH_SESSIONS": str(size.sessions)}, script=[[{"text": "Hello"}]],
+        ),
+        Measure(
+            f"a batch of {size.jobs} jobs", "batch", {},
+            {"batch": Run.cpu_ms_a_job, "batch, memory": Run.peak_mb}, size.rounds,
+            env={"BENCH_JOBS": str(size.jobs), "BENCH_CONCURRENCY": str(CONCURRENCY)}, script=[[{"text": "Hello"}]],
         ),
     ]  # fmt: skip
 

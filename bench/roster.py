@@ -24,6 +24,10 @@ ALL = ASKED | {"tools"}
 OURS = ALL | {"acp", "server"}
 SESSIONS = {"sessions", "server sessions"}
 SERVER = frozenset({"server", "server sessions"})
+# Many jobs, some of them at once.
+BATCH = {"batch"}
+# The cost of the option `record`.
+RECORDED = frozenset({"events"})
 
 
 @dataclass(frozen=True)
@@ -45,24 +49,31 @@ def _node(file: str, *args: str) -> tuple[str, ...]:
     return (NODE, str(HERE / "clients" / file), *args)
 
 
+def _recorded(argv: tuple[str, ...]) -> tuple[str, ...]:
+    return ("env", f"KIMI_AGENT_RECORD={CACHE / 'recording.jsonl'}", *argv)
+
+
 CLIENTS = (
     Client("read + memchr (the limit)", "rust", (RUST, "limit"), ALL),
     Client("kimi-agent, Rust", "rust", (RUST, "ours"), OURS | SESSIONS, ours=True),
+    Client("kimi-agent, Rust, recorded", "rust", _recorded((RUST, "ours")), RECORDED, ours=True),
     Client("tokio + serde by hand", "rust", (RUST, "by-hand"), ALL),
     Client("tokio + ACP's schema by hand", "rust", (RUST, "acp-by-hand"), frozenset({"acp"})),
     Client("hyper + tokio-tungstenite by hand", "rust", (RUST, "server-by-hand"), SERVER),
     # Its limit of a line is 16 MiB.
     Client("kimi-wire 0.5", "rust", (RUST, "kimi-wire"), ALL - {"large"}),
-    Client("kimi-agent, Python", "python", _python("ours.py"), OURS | SESSIONS, ours=True),
+    Client("kimi-agent, Python", "python", _python("ours.py"), OURS | SESSIONS | BATCH, ours=True),
     Client("kimi-agent, Python, blocking", "python", _python("ours_blocking.py"), OURS, ours=True),
+    Client("kimi-agent, Python, recorded", "python", _recorded(_python("ours.py")), RECORDED, ours=True),
     Client("asyncio + orjson in batches", "python", _python("by_hand.py", "orjson"), ALL | {"acp"}),
-    Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | {"acp", "sessions"}),
+    Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | BATCH | {"acp", "sessions"}),
     Client("asyncio + pydantic", "python", _python("by_hand.py", "pydantic"), ALL),
     Client("aiohttp + orjson", "python", _python("server_by_hand.py"), SERVER),
     Client("claude-agent-sdk's transport", "python", _python("claude.py"), ASKED),
-    Client("kimi-agent, Node", "node", _node("ours.mjs"), OURS | SESSIONS, ours=True),
+    Client("kimi-agent, Node", "node", _node("ours.mjs"), OURS | SESSIONS | BATCH, ours=True),
+    Client("kimi-agent, Node, recorded", "node", _recorded(_node("ours.mjs")), RECORDED, ours=True),
     Client("JSON.parse in batches", "node", _node("by_hand.mjs", "batches"), ALL | {"acp"}),
     Client("readline + JSON.parse", "node", _node("by_hand.mjs", "readline"), ALL | {"acp"}),
     Client("fetch + ws", "node", _node("server_by_hand.mjs"), SERVER),
-    Client("official Node SDK", "node", _node("official.mjs"), ALL | {"sessions"}),
+    Client("official Node SDK", "node", _node("official.mjs"), ALL | BATCH | {"sessions"}),
 )

@@ -36,8 +36,8 @@ from targets import targets
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-FULL = Size(rounds=9, starts=25, events=100_000, asks=2000, sessions=50, pieces=20_000, server_asks=500)
-QUICK = Size(rounds=3, starts=5, events=20_000, asks=300, sessions=10, pieces=5000, server_asks=100)
+FULL = Size(rounds=9, starts=25, events=100_000, asks=2000, sessions=50, pieces=20_000, server_asks=500, jobs=1000)
+QUICK = Size(rounds=3, starts=5, events=20_000, asks=300, sessions=10, pieces=5000, server_asks=100, jobs=1000)
 Figures = dict[str, dict[str, list[float]]]
 
 IMPORT = "import asyncio, time; t = time.process_time(); import kimi_agent; print((time.process_time() - t) * 1e3)"

@@ -4,6 +4,7 @@
     tests/run_scenarios.py                                   the scripted agent, all languages
     tests/run_scenarios.py --acp                             the same scenarios over ACP instead of Wire
     tests/run_scenarios.py --web                             the same over the API of Kimi Code's server
+    tests/run_scenarios.py --cassettes                       the same from recordings; also with --acp or --web
     tests/run_scenarios.py --real 1.51.0,kimi-code-2.1.0     real releases of kimi-cli and Kimi Code
     tests/run_scenarios.py --quick                           a selection of releases, as tests/real/releases.json has it
     tests/run_scenarios.py --matrix                          all releases; writes docs/evidence/compatibility.md
@@ -27,7 +28,7 @@ RESULTS = TESTS / "real/results.json"
 PAGE = TESTS.parent / "docs/evidence/compatibility.md"
 sys.path.insert(0, str(TESTS))
 
-from harness import coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
+from harness import cassettes, coverage, matrix, names, page, play, releases, runners, trace  # noqa: E402
 from harness.acp import ACP  # noqa: E402
 from harness.over import Over  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
@@ -44,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--languages", help="rust,python,python-sync,node or some of them")
     parser.add_argument("--acp", action="store_true", help="let the scripted agent speak ACP, as Kimi Code does")
     parser.add_argument("--web", action="store_true", help="let the scripted agent be Kimi Code's server")
+    parser.add_argument("--cassettes", action="store_true", help="record each scenario once, and play the recordings")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these releases")
     parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")
     parser.add_argument("--matrix", action="store_true", help="all releases, or those of --real, as a table")
@@ -63,12 +65,16 @@ def arguments() -> argparse.Namespace:
         parser.error("--quick is a selection of its own: neither --matrix nor --real goes with it")
     if (chosen.acp or chosen.web) and (chosen.quick or chosen.matrix or chosen.real):
         parser.error("--acp and --web are about the scripted agent")
+    if chosen.cassettes and (chosen.update or chosen.quick or chosen.matrix or chosen.real):
+        parser.error("--cassettes is about the scripted agent, and writes no traces")
     if chosen.quick:
         chosen.real = ",".join(releases.quick())
     if chosen.matrix and not chosen.real:
         chosen.real = ",".join(releases.versions())
     default = REAL_LANGUAGES if chosen.real else LANGUAGES
     chosen.languages = [name.strip() for name in chosen.languages.split(",")] if chosen.languages else list(default)
+    if chosen.cassettes and cassettes.RECORDER not in chosen.languages:
+        parser.error(f"--cassettes records in {cassettes.RECORDER}: name it among the languages")
     for name in chosen.languages:
         if name not in LANGUAGES:
             parser.error(f"no such language: {name}")
@@ -117,6 +123,24 @@ class Report:
                 print(f"    {trace.compact(line)}")
         for complaint in verdict.complaints:
             print("  " + complaint.replace("\n", "\n  "))
+
+    def add_replayed(self, one: play.Play, reasons: cassettes.Reasons) -> None:
+        """Judges a scenario from its cassette. One with a reason must fail."""
+        reason = reasons.of(one.scenario)
+        if reason:
+            complaints = play.judge(one, [cassettes.RECORDER]).complaints
+        else:
+            complaints = play.judge(one, self.chosen.languages).complaints
+            reason = cassettes.waits_for_file(one.scenario) if complaints else None
+            if reason is None:
+                return self.add(one)
+        self.counts["unsupported" if complaints else "FAIL"] += 1
+        print(f"{'declared' if complaints else 'FAIL'}  {one.title}  [{reason}]", flush=True)
+        if not complaints:
+            print("  it passes: take its reason out of cassettes.json")
+        for complaint in complaints if self.chosen.show else ():
+            print("  " + complaint.replace("\n", "\n  "))
+        return None
 
     def declared(self, needless: list[str]) -> None:
         self.counts["FAIL" if needless else "pass"] += 1
@@ -193,6 +217,27 @@ def play_over(
     return plays
 
 
+def play_cassettes(
+    over: Over | None,
+    chosen: argparse.Namespace,
+    scenarios: list[Scenario],
+    commands: dict[str, list[str]],
+    scratch: Path,
+    report: Report,
+) -> list[play.Play]:
+    if over:
+        scenarios, _ = over.chosen(scenarios, over.declared(), set())
+    reasons = cassettes.Reasons.read(over.word if over else "wire")
+    playable = [one for one in scenarios if cassettes.unplayable(one) is None]
+    plays = cassettes.play_all(playable, reasons, commands, scratch, say, over.title if over else "Wire")
+    for one in plays:
+        report.add_replayed(one, reasons)
+    say(f"{len(plays)} of {len(scenarios)} scenarios were played from cassettes")
+    if not chosen.only:
+        report.declared([f"cassettes.json: `{pattern}` matches no scenario" for pattern in reasons.needless()])
+    return plays
+
+
 def _named(scenarios: list[Scenario], one: play.Play) -> Scenario | None:
     return next((scenario for scenario in scenarios if scenario.name == one.scenario.name), None)
 
@@ -214,7 +259,10 @@ def main() -> int:
     # Resolved, because an agent reports the directory under its real path.
     scratch = Path(tempfile.mkdtemp(prefix="scenarios-")).resolve()
     try:
-        if chosen.real:
+        if chosen.cassettes:
+            over = WEB if chosen.web else ACP if chosen.acp else None
+            plays = play_cassettes(over, chosen, scenarios, commands, scratch, report)
+        elif chosen.real:
             plays = play_real(chosen, scenarios, commands, scratch, report)
         elif chosen.acp or chosen.web:
             over = WEB if chosen.web else ACP

@@ -150,9 +150,40 @@ async def sessions(path: str, style: str, count: int) -> None:
     await asyncio.gather(*(agent.close() for agent in opened))
 
 
+async def text_of(agent: Agent) -> str:
+    """The text of a turn without requests."""
+    text = ""
+    while line := await agent.output.readline():
+        message = json.loads(line)
+        if "result" in message:
+            return text
+        params = message["params"]
+        if params["type"] == "ContentPart" and params["payload"]["type"] == "text":
+            text += params["payload"]["text"]
+    raise EOFError("the agent has gone")
+
+
+async def batch(path: str, count: int, concurrency: int) -> None:
+    measure = Measure()
+    limit = asyncio.Semaphore(concurrency)
+
+    async def job(prompt: str) -> str:
+        async with limit:
+            agent = await Agent.start(path)
+            await agent.call("prompt", user_input=prompt)
+            text = await text_of(agent)
+            await agent.close()
+            return text
+
+    texts = await asyncio.gather(*(job(f"job {number}") for number in range(count)))
+    measure.end(sessions=texts.count("Hello"))
+
+
 async def main(style: str, path: str) -> None:
     if os.environ["BENCH_TASK"] == "sessions":
         await sessions(path, style, int(os.environ["BENCH_SESSIONS"]))
+    elif os.environ["BENCH_TASK"] == "batch":
+        await batch(path, int(os.environ["BENCH_JOBS"]), int(os.environ["BENCH_CONCURRENCY"]))
     else:
         await turn(await Agent.start(path), style)
 

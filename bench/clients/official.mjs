@@ -1,5 +1,6 @@
 // The official Node SDK. It starts its agent with the first prompt, so there is one that is not measured.
 import { createExternalTool, createSession } from "@moonshot-ai/kimi-agent-sdk";
+import pLimit from "p-limit";
 import { z } from "zod";
 
 import { Measure } from "./measure.mjs";
@@ -12,6 +13,16 @@ const lookUp = createExternalTool({
   parameters: z.object({ item: z.string() }),
   handler: async () => ({ output: "12", message: "" }),
 });
+
+async function textOf(prompt) {
+  const session = createSession({ workDir, executable });
+  let text = "";
+  for await (const { type, payload } of session.prompt(prompt)) {
+    if (type === "ContentPart" && payload.type === "text") text += payload.text;
+  }
+  await session.close();
+  return text;
+}
 
 const tasks = {
   async turn(warmUp = true) {
@@ -27,6 +38,13 @@ const tasks = {
     await session.close();
   },
   start: () => tasks.turn(false),
+  async batch() {
+    const measure = new Measure();
+    const limit = pLimit(Number(process.env.BENCH_CONCURRENCY));
+    const jobs = Array.from({ length: Number(process.env.BENCH_JOBS) }, (_, number) => `job ${number}`);
+    const texts = await Promise.all(jobs.map((job) => limit(textOf, job)));
+    measure.end(texts.filter((text) => text === "Hello").length);
+  },
   async sessions() {
     const measure = new Measure();
     const opened = [];

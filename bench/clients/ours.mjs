@@ -1,5 +1,5 @@
 // This SDK.
-import { createSession, openAgent, tool } from "kimi-agent";
+import { createSession, openAgent, runBatch, tool } from "kimi-agent";
 
 import { Measure } from "./measure.mjs";
 
@@ -34,6 +34,14 @@ const tasks = {
     }
     measure.end(opened.length);
     await agent.close();
+  },
+  async batch() {
+    const measure = new Measure();
+    const jobs = Array.from({ length: Number(process.env.BENCH_JOBS) }, (_, number) => `job ${number}`);
+    const texts = [];
+    const concurrency = Number(process.env.BENCH_CONCURRENCY);
+    for await (const { text } of runBatch(jobs, { concurrency, executable })) texts.push(text);
+    measure.end(texts.filter((text) => text === "Hello").length);
   },
   async sessions() {
     const measure = new Measure();

@@ -60,9 +60,18 @@ async def server_sessions(agent: str, count: int) -> None:
         measure.end(sessions=len(opened))
 
 
+async def batch(agent: str, count: int, concurrency: int) -> None:
+    measure = Measure()
+    jobs = [f"job {number}" for number in range(count)]
+    texts = [result.text async for result in kimi_agent.run_batch(jobs, concurrency=concurrency, executable=agent)]
+    measure.end(sessions=texts.count("Hello"))
+
+
 async def main(agent: str) -> None:
     if os.environ["BENCH_TASK"] == "sessions":
         await sessions(agent, int(os.environ["BENCH_SESSIONS"]))
+    elif os.environ["BENCH_TASK"] == "batch":
+        await batch(agent, int(os.environ["BENCH_JOBS"]), int(os.environ["BENCH_CONCURRENCY"]))
     elif os.environ["BENCH_TASK"] == "acp":
         await turn(executable=[agent, "acp"], dialect="acp")
     elif os.environ["BENCH_TASK"] == "server":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ sys.path[:0] = [str(BENCH), str(BENCH / "instructions")]
 import count  # noqa: E402
 import page  # noqa: E402
 import run  # noqa: E402
-from measures import FIGURES, Size, measures  # noqa: E402
+from measures import FIGURES, Run, Size, measures  # noqa: E402
 from roster import CLIENTS  # noqa: E402
 from table import rows  # noqa: E402
 from targets import ORJSON, PYTHON, TARGETS, Target, judge  # noqa: E402
 
 BULK = "events, in bulk"
 HALF = Target(BULK, PYTHON, 0.5, ORJSON)
+ONE = Size(**dict.fromkeys(Size.__dataclass_fields__, 1))
 
 
 def result(ours: list[float], peers: list[float]) -> dict[str, Any]:
@@ -59,9 +61,26 @@ def test_targets_and_measures_name_existing_rows() -> None:
     for target in TARGETS:
         assert target.figure in FIGURES
         assert {target.client, target.peer} - {""} <= names
-    for measure in measures(Size(1, 1, 1, 1, 1, 1, 1)):
+    for measure in measures(ONE):
         assert set(measure.figures) <= set(FIGURES)
         assert any(measure.task in client.tasks for client in CLIENTS)
+
+
+def batch(finished: int, jobs: int) -> Run:
+    told = {"cpu_s": 0.5, "peak_kb": 2000, "sessions": finished}
+    return Run(told, 0, [], replace(ONE, jobs=jobs))
+
+
+def test_batch_is_measured_by_job() -> None:
+    [measure] = [measure for measure in measures(replace(ONE, jobs=250)) if measure.task == "batch"]
+    run = batch(250, 250)
+    assert {figure: of(run) for figure, of in measure.figures.items()} == {"batch": 2.0, "batch, memory": 2.048}
+    assert measure.env["BENCH_JOBS"] == "250"
+
+
+def test_unfinished_batch_is_refused() -> None:
+    with pytest.raises(SystemExit, match="249 of 250 jobs"):
+        batch(249, 250).cpu_ms_a_job()
 
 
 def test_rows_show_ratio_to_sdk() -> None:

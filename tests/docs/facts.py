@@ -79,6 +79,9 @@ def _leads_somewhere(document: Path, link: str, root: Path) -> bool:
     target = (document.parent / path).resolve() if path else document
     if target.is_relative_to(root / _GENERATED):
         return True
+    # `make docs` makes a page of each recording.
+    if target.suffix == ".html" and target.is_relative_to(root / "docs/assets"):
+        return target.with_suffix(".jsonl").exists()
     if not target.exists():
         return False
     if not anchor or target.suffix != ".md":

@@ -21,7 +21,7 @@ NODE_PACKAGE = ROOT / "bindings-node"
 PATIENCE = 180
 
 # What a block in Rust may use: the crate, and those of its dependencies that a program needs.
-CRATES = ("kimi_agent", "schemars", "serde", "serde_json", "tokio")
+CRATES = ("kimi_agent", "opentelemetry_sdk", "schemars", "serde", "serde_json", "tokio")
 # The start of an image, which is all that the SDK looks at.
 SCREENSHOT = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 TSCONFIG = {
@@ -68,7 +68,7 @@ class Workshop:
         modules = self._node / "node_modules"
         modules.mkdir(parents=True)
         (modules / "kimi-agent").symlink_to(NODE_PACKAGE)
-        for name in ("zod", "@types"):
+        for name in ("zod", "@opentelemetry", "@types"):
             (modules / name).symlink_to(NODE_PACKAGE / "node_modules" / name)
         self._compile_typescript([block for block in blocks if block.language == "ts"])
         self._compile_rust([block for block in blocks if block.language == "rust"])

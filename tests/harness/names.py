@@ -51,6 +51,8 @@ RUST = {
 }  # fmt: skip
 """Which operation of the runner in Rust calls what; those of `open` in an agent have names of their own."""
 
+_BATCHES = "batches have tests of their own in each package"
+_TELEMETRY = "needs packages, in the tests of telemetry"
 _OWN_TESTS = "a convenience of its own, in the tests and documents of its package"
 _LOOPS = "what loops call where they are left early, in the tests of its package"
 _HANDSHAKE = "a part of the handshake, which sessions show as their capabilities"
@@ -58,6 +60,12 @@ _ONLY_A_TYPE = "a type: there is nothing to call"
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "python": {
         "testing.replayed_agent": _OWN_TESTS,
+        "testing.Cassette": _OWN_TESTS,
+        "Cassette.is_recording": _OWN_TESTS,
+        "Cassette.path": _OWN_TESTS,
+        "testing.Cassette.is_recording": _OWN_TESTS,
+        "testing.Cassette.path": _OWN_TESTS,
+        "testing.cassette": _OWN_TESTS,
         "tool": _OWN_TESTS,
         "FunctionTool": _OWN_TESTS,
         "KimiAgentError.help": _OWN_TESTS,
@@ -74,6 +82,26 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "PolicyVerdict.rule": _OWN_TESTS,
         "PolicyVerdict.source": _OWN_TESTS,
         "Output.schema": _OWN_TESTS,
+        "Telemetry": _TELEMETRY,
+        "Telemetry.capture_content": _TELEMETRY,
+        "Telemetry.meter_provider": _TELEMETRY,
+        "Telemetry.tracer_provider": _TELEMETRY,
+        "Batch": _BATCHES,
+        "Batch.cancel": _BATCHES,
+        "BatchOptions": _BATCHES,
+        "Job": _BATCHES,
+        "JobResult": _BATCHES,
+        "JobResult.output": _BATCHES,
+        "JobResult.raise_for_status": _BATCHES,
+        "JobResult.text": _BATCHES,
+        "JobResult.to_dict": _BATCHES,
+        "Progress": _BATCHES,
+        "Retry": _BATCHES,
+        "Retry.to_payload": _BATCHES,
+        "run_batch": _BATCHES,
+        "sync.Batch": _BATCHES,
+        "sync.Batch.cancel": _BATCHES,
+        "sync.run_batch": _BATCHES,
         "printable": _OWN_TESTS,
         "ApprovalRequest.options": _OWN_TESTS,
         "ToolCall.synthesized": _OWN_TESTS,
@@ -91,6 +119,15 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "InitializeResult": _HANDSHAKE,
     },
     "node": {
+        "Batch": _BATCHES,
+        "Batch.cancel": _BATCHES,
+        "JobResult": _BATCHES,
+        "JobResult.output": _BATCHES,
+        "JobResult.raiseForStatus": _BATCHES,
+        "JobResult.text": _BATCHES,
+        "JobResult.toJSON": _BATCHES,
+        "runBatch": _BATCHES,
+        "TelemetryOptions": _TELEMETRY,
         "TerminalResult": _ONLY_A_TYPE,
         "block": _OWN_TESTS,
         "hook": _OWN_TESTS,
@@ -105,6 +142,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "printable": _OWN_TESTS,
         "PromptOptions.signal": "an AbortSignal, which only JavaScript has, in the tests of its package",
         "reject": _OWN_TESTS,
+        "testing.cassette": _OWN_TESTS,
         "testing.replayedAgent": _OWN_TESTS,
         "tool": _OWN_TESTS,
         "Replay.next": _OWN_TESTS,
@@ -116,6 +154,16 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "setLogger": "set-up of logs, which are no part of a trace",
     },
     "rust": {
+        "testing.Cassette": _OWN_TESTS,
+        "testing.Cassette.executable": _OWN_TESTS,
+        "testing.Cassette.is_recording": _OWN_TESTS,
+        "testing.Cassette.mode": _OWN_TESTS,
+        "testing.Cassette.options": _OWN_TESTS,
+        "testing.Cassette.path": _OWN_TESTS,
+        "testing.Cassette.verify": _OWN_TESTS,
+        "testing.CassetteMode": _OWN_TESTS,
+        "testing.CassetteMode.as_str": _OWN_TESTS,
+        "testing.ReplayedAgent.stub": _OWN_TESTS,
         "testing.ReplayedAgent.verify": _OWN_TESTS,
         "testing.replayed_agent": _OWN_TESTS,
         "ExternalTool.typed": _OWN_TESTS,

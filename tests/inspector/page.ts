@@ -10,7 +10,7 @@ import { chromium, type Browser, type Page } from "playwright-core";
 import { embedded, type Recording } from "./samples/recorder";
 
 const SLOT = '<script type="application/json" id="kimi-agent-recordings"></script>';
-const built = join(process.cwd(), "../../inspector/dist/inspector.html");
+const built = join(process.cwd(), "../../core/command/inspector.html");
 const folder = mkdtempSync(join(tmpdir(), "kimi-agent-inspector-"));
 process.on("exit", () => {
   rmSync(folder, { recursive: true, force: true });

@@ -60,6 +60,14 @@ inspects() {
     grep -q '"name":"wire.jsonl"' "$page" || { echo "the recording is not in the page"; return 1; }
 }
 
+# runs_agent COMMAND…: the command kimi-agent of a package runs a prompt with an agent that plays a recording, and compares it.
+runs_agent() {
+    local recording=$root/tests/recordings/wire.jsonl
+    local agent="$scratch/venv/bin/kimi-scripted-agent --play-recording $recording"
+    prints "There is a.txt." "$@" run --quiet -x "$agent" "List the files" || return 1
+    prints "turns as recorded: 2 of 2" "$@" verify "$recording" -x "$agent"
+}
+
 # count PATTERN FILE: how many lines match.
 count() {
     grep -cE "$1" "$2" || true
@@ -99,6 +107,7 @@ check "Python, blocking" prints "hello world" inside python "$new" blocking.py
 check "Python, @tool without its packages" \
     prints '@tool needs pydantic 2 and griffe: pip install "kimi-agent[tools]"' inside python "$new" tool.py
 check "the command kimi-agent of the wheel" inspects "$scratch/venv/bin/kimi-agent"
+check "the command kimi-agent of the wheel runs an agent" runs_agent "$scratch/venv/bin/kimi-agent"
 check "abi3audit: the wheel uses nothing but the stable ABI of Python 3.10" "$audit/abi3audit" --strict "$wheel"
 if [[ $(uname) == Linux ]]; then
     check "auditwheel: the wheel fits the systems that its name tells" fits_its_name "$wheel"
@@ -128,6 +137,7 @@ check "the license is the project's" cmp LICENSE "$installed/kimi-agent/LICENSE"
 check "Node, import" prints "hello world" inside node node esm.mjs
 check "Node, require" prints "hello world" inside node node commonjs.cjs
 check "the command kimi-agent of the tarball" inspects "$installed/.bin/kimi-agent"
+check "the command kimi-agent of the tarball runs an agent" runs_agent "$installed/.bin/kimi-agent"
 check "TypeScript accepts the types" inside node \
     "$tools/tsc" --strict --module nodenext --target es2022 --lib es2023,esnext.disposable \
     --types node --typeRoots "$root/bindings-node/node_modules/@types" typed.mts

@@ -7,7 +7,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-NEEDED = ("kimi_agent/py.typed", "kimi_agent/_native.pyi", "kimi_agent/sync.py", "kimi_agent/testing/agent.py")
+NEEDED = ("kimi_agent/py.typed", "kimi_agent/_native.pyi", "kimi_agent/sync.py", "kimi_agent/testing/agent.py",
+          "pytest_kimi_agent/__init__.py", "pytest_kimi_agent/py.typed")  # fmt: skip
 OF_OTHERS = ("licenses/THIRD-PARTY-LICENSES.txt", "sboms/sbom.cdx.json")
 
 
@@ -17,14 +18,18 @@ def complaints(wheel: Path, version: str, root: Path) -> list[str]:
     commands = importlib.metadata.entry_points(group="console_scripts", name="kimi-scripted-agent")
     if not commands or not callable(next(iter(commands)).load()):
         found.append("it installs no command kimi-scripted-agent")
+    plugins = [plugin.value for plugin in importlib.metadata.entry_points(group="pytest11")]
+    if plugins != ["pytest_kimi_agent"]:
+        found.append(f"its plugins of pytest are {plugins}")
     links = {link.partition(",")[0] for link in metadata.get_all("Project-URL") or []}
     found += [f"it has no link to its {name}" for name in ("Homepage", "Repository", "Issues") if name not in links]
     requires = metadata.get_all("Requires-Dist")
     needed = [text for text in requires or [] if "extra ==" not in text]
     if needed:
         found.append(f"it depends on {needed}")
-    if metadata.get_all("Provides-Extra") != ["tools"]:
-        found.append(f"its extras are {metadata.get_all('Provides-Extra')}, not just tools")
+    extras = sorted(metadata.get_all("Provides-Extra") or [])
+    if extras != ["otel", "ray", "tools"]:
+        found.append(f"its extras are {extras}, not otel, ray and tools")
     if metadata["Version"] != version:
         found.append(f"its version is {metadata['Version']}, the workspace's {version}")
     if "-cp310-abi3-" not in wheel.name:

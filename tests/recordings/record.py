@@ -1,6 +1,7 @@
 """Writes the recordings of this directory with the scripted agent: `python tests/recordings/record.py`.
 
-The tests of all three languages play them.
+The tests of all three languages play them. The tests of each language record its cassette, `of-LANGUAGE.jsonl`, if the
+variable `KIMI_RECORD` is `rewrite`. After that, this program makes the cassettes independent of the machine.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ async def record(dialect: str) -> None:
         async with create_session(executable=agent, work_dir=work_dir, record=file, **options) as session:
             for prompt in ("List the files", "Thanks"):
                 await session.prompt(prompt).result()
+    make_neutral(file)
+
+
+def make_neutral(file: Path) -> None:
+    """Removes the paths of this machine from the command of the agent."""
     header, rest = file.read_text().split("\n", 1)
     shown = {**json.loads(header), "executable": ["kimi-scripted-agent", "script.json"]}
     file.write_text(json.dumps(shown, separators=(",", ":")) + "\n" + rest)
@@ -48,3 +54,5 @@ async def record(dialect: str) -> None:
 
 for name in DIALECTS:
     asyncio.run(record(name))
+for language in ("python", "node", "rust"):
+    make_neutral(HERE / f"of-{language}.jsonl")

@@ -178,3 +178,16 @@ test("rust_page_leads_to_the_documentation_of_the_crate", async () => {
   assert.match(await tab.title(), /kimi_agent/);
   await close();
 });
+
+test("guide_leads_to_a_recorded_run", async () => {
+  const { tab, problems, open, close } = await openTab();
+  await open("guides/inspect-a-run.html");
+  await Promise.all([tab.waitForNavigation(patience), tab.click("article a[href$='repair.html']")]);
+  await tab.waitForFunction(() => document.querySelector("h1, h2")?.textContent.includes("repair"), patience);
+  const shown = await tab.evaluate(() => document.body.innerText);
+  for (const part of ["Kimi Code 2.1.0", "Subagents", "The tests fail. Find the cause and repair it.", "total.py"]) {
+    assert.ok(shown.includes(part), `${part} in ${shown}`);
+  }
+  assert.deepEqual(problems, []);
+  await close();
+});

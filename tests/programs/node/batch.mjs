@@ -1,23 +1,12 @@
-// Asks many questions, three at a time: batch.mjs DIRECTORY [SECONDS] <QUESTIONS. Each has its own session and so many seconds.
+// Answers the questions of stdin, three at a time: batch.mjs DIRECTORY [SECONDS] <QUESTIONS. Each may take so many seconds.
 import { createInterface } from "node:readline";
-import { isKimiAgentError, prompt } from "kimi-agent";
+import { runBatch } from "kimi-agent";
 
-const AT_A_TIME = 3;
 const workDir = process.argv[2];
-const timeout = Number(process.argv[3] ?? 600) * 1000;
+const turnTimeout = Number(process.argv[3] ?? 600) * 1000;
 
-async function ask(question) {
-  try {
-    const result = await prompt(question, { workDir, timeout }).result();
-    return { question, text: result.raiseForStatus().text };
-  } catch (error) {
-    if (!isKimiAgentError(error)) throw error;
-    return { question, error: error.code, retryable: error.retryable };
-  }
+const questions = createInterface({ input: process.stdin });
+for await (const result of runBatch(questions, { concurrency: 3, turnTimeout, workDir })) {
+  const { prompt: question, status, text, error } = result;
+  console.log(JSON.stringify({ question, status, text, error: error?.code }));
 }
-
-const questions = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-async function work() {
-  for (let next; !(next = await questions.next()).done; ) console.log(JSON.stringify(await ask(next.value)));
-}
-await Promise.all(Array.from({ length: AT_A_TIME }, work));

@@ -1,26 +1,19 @@
-"""Asks many questions, a few at a time; what fails is reported, and does not stop the rest."""
+"""Answers the questions of stdin, three at a time. A question that fails is reported, and does not stop the others."""
 
 import asyncio
 import json
 import sys
 
-import kimi_agent
-
-
-async def ask(question: str, limit: asyncio.Semaphore) -> dict[str, str]:
-    async with limit:
-        try:
-            result = await kimi_agent.prompt(question, work_dir=sys.argv[1], timeout=600)
-            return {"question": question, "text": result.raise_for_status().text}
-        except kimi_agent.KimiAgentError as error:
-            return {"question": question, "error": error.code}
+from kimi_agent import run_batch
 
 
 async def main() -> None:
-    limit = asyncio.Semaphore(3)
-    jobs = [ask(line.strip(), limit) for line in sys.stdin]
-    for job in asyncio.as_completed(jobs):
-        print(json.dumps(await job), flush=True)
+    questions = (line.strip() for line in sys.stdin)
+    async for result in run_batch(questions, concurrency=3, turn_timeout=600, work_dir=sys.argv[1]):
+        answer = {"question": result.prompt, "status": result.status, "text": result.text}
+        if result.error is not None:
+            answer["error"] = result.error.code
+        print(json.dumps(answer), flush=True)
 
 
 asyncio.run(main())

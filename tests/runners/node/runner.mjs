@@ -11,7 +11,7 @@ import { Player } from "./player.mjs";
 import { print } from "./trace.mjs";
 
 /** Longer than any scenario takes, even on a machine that does much else. */
-const WATCHDOG_MS = 120_000;
+const WATCHDOG_MS = Number(process.env.SCENARIO_WATCHDOG ?? 120) * 1000;
 
 function problem(message) {
   print({ error: "runner_problem", message: String(message) });

@@ -61,7 +61,7 @@ export function saw(value) {
 export const { createSession, openAgent, output, prompt, Block, Reject, KimiAgentError } = watched(sdk, "");
 // Its type is public, the class itself is not.
 watched({ Step }, "");
-export const { scriptedAgent } = watched(testing, "testing.");
+export const { replayedAgent, scriptedAgent } = watched(testing, "testing.");
 
 if (file) {
   process.on("exit", () => {

@@ -10,7 +10,17 @@ from output import print_line
 from pydantic import AfterValidator, ValidationError, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from kimi_agent import Block, ExternalTool, Hook, InvalidOption, Output, Reject, TerminalResult, ToolReturnValue
+from kimi_agent import (
+    Block,
+    ExternalTool,
+    Hook,
+    InvalidOption,
+    Output,
+    Reject,
+    TerminalResult,
+    ToolReturnValue,
+    testing,
+)
 
 if TYPE_CHECKING:
     from apis import Api, Record
@@ -62,7 +72,17 @@ def make_options(described: dict[str, Any], executable: list[str] | None, record
         options["output"] = make_output(options["output"], records)
     if options.get("executable") is None and executable is not None:
         options["executable"] = executable
+    recording = _recording(options.get("executable"))
+    if recording is not None:
+        options["executable"] = testing.replayed_agent(recording)
     return options
+
+
+def _recording(executable: Any) -> str | None:
+    """The recording that the agent plays: `{"recording": path}`."""
+    if isinstance(executable, dict) and set(executable) == {"recording"}:
+        return str(executable["recording"])
+    return None
 
 
 def make_output(described: Any, records: Records) -> Any:

@@ -19,8 +19,8 @@ from output import print_line
 from program import Player, Problem, read_case
 from touched import watch
 
-# Longer than any scenario takes, even on a machine that does much else.
-WATCHDOG = 120.0
+# Longer than any scenario takes, even on a machine that does much else. In seconds.
+WATCHDOG = float(os.environ.get("SCENARIO_WATCHDOG", "120"))
 # The time of the watchdog to end the case; after that the whole process is killed.
 GRACE = 30.0
 

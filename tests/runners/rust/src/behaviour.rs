@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use kimi_agent::testing::replayed_agent;
 use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
 use kimi_agent::{
     AgentOptions, Executable, ExternalTool, HandlerError, Hook, IntoToolReturn, OutputError, PromptOptions, Result,
@@ -44,9 +45,9 @@ pub(crate) fn agent_options(
     records: &Records,
 ) -> Result<AgentOptions> {
     let on_stderr = take_record(&mut plain, "on_stderr");
-    let own_agent = plain.get("executable").is_none_or(Value::is_null);
+    let agent = agent_of(&mut plain, Some(agent));
     let mut options = host::agent_options(plain, Naming::Snake)?;
-    if own_agent {
+    if let Some(agent) = agent {
         options = options.executable(agent);
     }
     if on_stderr {
@@ -54,6 +55,18 @@ pub(crate) fn agent_options(
         options = options.on_stderr(move |line| drop(stderr.send(line.to_owned())));
     }
     Ok(options)
+}
+
+/// The agent of a session, unless the options name a program: that of a recording, `{"recording": path}`, or the default.
+fn agent_of(plain: &mut Map<String, Value>, default: Option<Executable>) -> Option<Executable> {
+    match plain.get("executable") {
+        None | Some(Value::Null) => default,
+        Some(executable) => {
+            let agent = Executable::from(&replayed_agent(executable["recording"].as_str()?));
+            plain.remove("executable");
+            Some(agent)
+        }
+    }
 }
 
 /// Session options from a scenario's; without an agent's program for sessions of an agent, which has its own.
@@ -75,14 +88,13 @@ pub(crate) fn options(
     let on_stderr = take_record(&mut plain, "on_stderr");
     let tools = take_list(&mut plain, "tools");
     let hooks = take_list(&mut plain, "hooks");
-    let own_agent = plain.get("executable").is_none_or(Value::is_null);
-
+    let agent = agent_of(&mut plain, agent);
     let check = take_check(&mut plain);
     let mut options = host::session_options(plain, Naming::Snake)?;
     if let Some(answers) = check {
         host::check_session_output(&mut options, checked(answers, records.clone()));
     }
-    if let Some(agent) = agent.filter(|_| own_agent) {
+    if let Some(agent) = agent {
         options = options.executable(agent);
     }
     for described in tools {

@@ -4,10 +4,13 @@
 //! `{"error": "runner_problem", "message": …}`.
 //!
 //! With `-` in place of the files, each line of stdin names a case, and `{"done": name}` ends its trace.
+//!
+//! With `--events` before the files, they are recordings: the trace has the events that each recording leads to.
 
 mod behaviour;
 mod case;
 mod program;
+mod recorded;
 mod trace;
 mod turns;
 
@@ -21,7 +24,7 @@ use case::Case;
 use program::Player;
 use trace::print;
 
-/// Longer than any scenario takes, even on a machine that does much else.
+/// Longer than any scenario takes, even on a machine that does much else. `$SCENARIO_WATCHDOG` has other seconds.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 #[tokio::main(flavor = "current_thread")]
@@ -31,6 +34,12 @@ async fn main() -> ExitCode {
         print(&json!({"error": "runner_problem", "message": "usage: scenario-runner CASE.json …"}));
         return ExitCode::from(2);
     }
+    if files[0] == "--events" {
+        files[1..].iter().for_each(|file| recorded::print_events(Path::new(file)));
+        return ExitCode::SUCCESS;
+    }
+    let seconds = std::env::var("SCENARIO_WATCHDOG").ok().and_then(|seconds| seconds.parse().ok());
+    let watchdog = seconds.map_or(WATCHDOG, Duration::from_secs);
     let streamed = files == ["-"];
     let mut files = files.into_iter();
     while let Some(file) = if streamed { next_line().await.map(Into::into) } else { files.next() } {
@@ -42,7 +51,7 @@ async fn main() -> ExitCode {
             }
         };
         print(&json!({"case": case.name}));
-        if tokio::time::timeout(WATCHDOG, play(&case)).await.is_err() {
+        if tokio::time::timeout(watchdog, play(&case)).await.is_err() {
             print(&json!({"error": "runner_watchdog"}));
         }
         if streamed {
