@@ -24,7 +24,12 @@ SUBJECTS = {
     "options": (
         "Options and handlers",
         "The options as types, policies, and what handlers return.",
-        ("_option_types", "_policy", "_answers", "_hook"),
+        ("_option_types", "_policy", "_answers", "_hook", "_telemetry"),
+    ),
+    "batches": (
+        "Batches",
+        "Run many prompts with retries, limits and a journal.",
+        ("_batch", "_job"),
     ),
     "tools": (
         "Tools and images",
@@ -59,7 +64,8 @@ an `async def`. They use the names of `kimi_agent` without an import. If an exam
 # Pages of whole modules.
 MODULES = {
     "sync": ("kimi_agent.sync", "Without asyncio", "The same API for programs without coroutines."),
-    "testing": ("kimi_agent.testing", "Testing", "The scripted agent, which stands in for a real one in tests."),
+    "testing": ("kimi_agent.testing", "Testing", "Agents for tests: they follow a script or play a recording."),
+    "ray": ("kimi_agent.ray", "Ray", "Prompts on a cluster of Ray. It needs the extra `ray`."),
 }
 
 
