@@ -7,6 +7,7 @@ import gc
 import logging
 import subprocess
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -257,23 +258,54 @@ def test_lost_loop_ends_spans(spans: Spans) -> None:
     assert end in (("session_closed", None), (None, "cancelled"))
 
 
+TRACED = """
+import threading
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(formatter=lambda span: span.name + "\\n")))
+trace.set_tracer_provider(provider)
+"""
+
+
+def traced_program(code: str, folder: Path) -> list[str]:
+    """Runs a program, which prints the names of its spans when they end. Returns its lines."""
+    running = program(TRACED + textwrap.dedent(code), folder)
+    out, err = running.communicate(timeout=DEADLINE)
+    assert running.returncode == 0, err
+    return out.splitlines()
+
+
 def test_exit_ends_spans(tmp_path: Path) -> None:
-    running = program(
+    lines = traced_program(
         """
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
-        provider = TracerProvider()
-        provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(formatter=lambda span: span.name + "\\n")))
-        trace.set_tracer_provider(provider)
         session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), telemetry=True)
         turn = session.prompt("Go")
         next(iter(turn.text_stream))
         """,
         tmp_path,
     )
-    out, err = running.communicate(timeout=DEADLINE)
-    assert {"chat", "invoke_agent kimi-scripted-agent"} <= set(out.split("\n")), err
+    assert sorted(lines) == ["chat", "invoke_agent kimi-scripted-agent"]
+
+
+def test_exit_waits_for_starting_span(tmp_path: Path) -> None:
+    lines = traced_program(
+        """
+        class Slow(SpanProcessor):
+            def on_start(self, span, parent_context=None):
+                if span.name == "chat":
+                    threading.main_thread().join()
+
+        provider.add_span_processor(Slow())
+        session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), telemetry=True)
+        turn = session.prompt("Go")
+        next(iter(turn.text_stream))
+        """,
+        tmp_path,
+    )
+    assert sorted(lines) == ["chat", "invoke_agent kimi-scripted-agent"]
 
 
 def children_of(spans: Spans, parent: ReadableSpan) -> list[str]:
@@ -355,19 +387,23 @@ async def test_dropped_batch_ends_spans(spans: Spans) -> None:
 
 
 def test_exit_ends_spans_of_jobs(tmp_path: Path) -> None:
-    running = program(
+    lines = traced_program(
         """
-        from opentelemetry import trace
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
-        provider = TracerProvider()
-        provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(formatter=lambda span: span.name + "\\n")))
-        trace.set_tracer_provider(provider)
-        jobs = ["a", {"prompt": "b", "executable": scripted_agent([[{"text": "Hi"}]])}]
-        batch = kimi_agent.sync.run_batch(jobs, executable=scripted_agent([HANGING]), concurrency=2, telemetry=True)
+        both = threading.Barrier(2)
+
+        def approve(request):
+            both.wait()
+            return "approve"
+
+        approval = {"tool_call": {"name": "Shell", "approve": {"action": "run", "description": "ls"}}}
+        jobs = ["a", {"prompt": "b", "executable": scripted_agent([[approval, {"text": "Hi"}]])}]
+        hanging = scripted_agent([[approval, *HANGING]])
+        batch = kimi_agent.sync.run_batch(
+            jobs, executable=hanging, concurrency=2, on_approval=approve, telemetry=True
+        )
         print(next(batch).text)
         """,
         tmp_path,
     )
-    out, err = running.communicate(timeout=DEADLINE)
-    assert out.split("\n").count("invoke_agent kimi-scripted-agent") == 2, err
+    assert lines.count("invoke_agent kimi-scripted-agent") == 2, lines
+    assert "Hi" in lines

@@ -33,6 +33,8 @@ __all__ = [
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
 _wire_logger = logging.getLogger("kimi_agent.wire")
+# Seconds.
+_PATIENCE = 1.0
 _shows_messages = False
 _used = False
 _forked = False
@@ -145,6 +147,8 @@ class LoopMailbox:
         self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
         # Those with open spans, which a session leaves behind if it is collected.
         self._tracings: dict[int, Tracing] = {}
+        # While deliveries are taken and their telemetry is applied, so that the end of the program finds all of it.
+        self._applying = threading.Lock()
         self._is_muted = False
         weakref.finalize(self, _close, self.native, self._tracings).atexit = False
         try:
@@ -210,8 +214,23 @@ class LoopMailbox:
         future.add_done_callback(lambda _: self._tickets.pop(ticket, None))
         return future
 
+    def apply_telemetry(self) -> None:
+        """Applies the telemetry that was not delivered, because the program ends."""
+        # A span processor that hangs in the loop's thread must not keep the program alive.
+        is_held = self._applying.acquire(timeout=_PATIENCE)
+        try:
+            _apply_telemetry(self.native.drain(), self.tracing)
+        finally:
+            if is_held:
+                self._applying.release()
+
     def _drain(self) -> None:
-        for delivery in self.native.drain():
+        with self._applying:
+            deliveries = self.native.drain()
+            for delivery in deliveries:
+                if delivery[0] == "telemetry":
+                    self._trace(delivery[1], delivery[2])
+        for delivery in deliveries:
             try:
                 self._deliver(delivery)
             except Exception:
@@ -227,8 +246,6 @@ class LoopMailbox:
             self._done(delivery[1], delivery[2], delivery[3])
         elif delivery[0] == "job":
             self._start_job(*delivery[1:])
-        elif delivery[0] == "telemetry":
-            self._trace(delivery[1], delivery[2])
         elif delivery[0] == "cancel_job":
             job = self._jobs.pop(delivery[1], None)
             if job is not None:
@@ -284,11 +301,11 @@ def apply_telemetry() -> None:
     with _lock:
         mailboxes = [found for known in _mailboxes.values() if (found := known()) is not None]
     for mailbox in mailboxes:
-        _apply_telemetry(mailbox.native, mailbox.tracing)
+        mailbox.apply_telemetry()
 
 
-def _apply_telemetry(native: _native.Mailbox, tracing_of: Callable[[int], Tracing | None]) -> None:
-    for delivery in native.drain():
+def _apply_telemetry(deliveries: list[Delivery], tracing_of: Callable[[int], Tracing | None]) -> None:
+    for delivery in deliveries:
         if delivery[0] == "telemetry":
             tracing = tracing_of(delivery[1])
             if tracing is not None:
@@ -297,7 +314,7 @@ def _apply_telemetry(native: _native.Mailbox, tracing_of: Callable[[int], Tracin
 
 def _close(native: _native.Mailbox, tracings: dict[int, Tracing]) -> None:
     if in_this_process():
-        _apply_telemetry(native, tracings.get)
+        _apply_telemetry(native.drain(), tracings.get)
         native.close()
         for tracing in tracings.values():
             tracing.end_all()
