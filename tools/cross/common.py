@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +20,16 @@ REQUIREMENTS = {
     "build": Path(__file__).with_name("requirements.txt"),
     "audit": ROOT / "tests" / "packages" / "requirements.txt",
 }
+
+
+def require(needed: Mapping[str, str]) -> None:
+    """Exits with a message if programs are missing. Their values are the packages of Debian that have them."""
+    missing = {program: package for program, package in needed.items() if not shutil.which(program)}
+    if missing:
+        packages = " ".join(sorted(set(missing.values())))
+        raise SystemExit(
+            f"missing: {', '.join(missing)}. On Debian: apt-get install --no-install-recommends {packages}"
+        )
 
 
 def programs(purpose: str) -> Path:

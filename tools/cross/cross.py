@@ -20,9 +20,10 @@ import tempfile
 from pathlib import Path
 
 from build import build, compiler, pack
-from common import CACHE, ROOT
+from common import CACHE, ROOT, require
 from readme import try_readme
 from registries import Registries, serve
+from runners import NEEDED
 from suites import try_suites
 from targets import TARGETS, default_targets
 from trial import try_packages
@@ -64,6 +65,9 @@ def main() -> int:
     arguments = parser.parse_args()
     out = arguments.out.resolve()
     names = arguments.targets or default_targets()
+    # An hour of building must not end with the message that a program is missing.
+    runs = [TARGETS[name].run for name in names] if arguments.only != "build" else []
+    require({program: package for run in runs if run for program, package in NEEDED.get(run, {}).items()})
     if arguments.only != "test":
         subprocess.run([sys.executable, ROOT / "tools" / "third_party.py"], check=True)
         build_inspector()

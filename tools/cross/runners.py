@@ -17,7 +17,7 @@ from pathlib import Path
 import debian
 import musl_python
 import windows
-from common import CACHE, PIP, wrapper
+from common import CACHE, PIP, require, wrapper
 
 SUITE = "trixie"
 NODE = "24.22.0"
@@ -97,9 +97,8 @@ def musl(folder: Path) -> System:
 
 def emulated(root: Path, program: Path) -> str:
     """The beginning of a command that runs a program under qemu, with the libraries in `root`."""
-    emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
-    if not emulator:
-        raise SystemExit("qemu is missing: install qemu-user-static")
+    require(NEEDED[qemu])
+    emulator = shutil.which("qemu-aarch64-static")
     # The program gets the name of this script, with which it starts itself again.
     return f'"{emulator}" -L "{root}" -0 "$0" "{program}"'
 
@@ -144,3 +143,8 @@ def wheel_node(folder: Path, platform: str) -> Path:
         options = ["--no-deps", "--only-binary=:all:", "--platform", platform, "--target", folder / "site"]
         subprocess.run([*PIP, *options, NODE_WHEEL], check=True)
     return program
+
+
+QEMU = {"qemu-aarch64-static": "qemu-user-static"}
+# The programs of this machine that a way of running needs, and the packages of Debian that have them.
+NEEDED: dict[Callable[[Path], System], Mapping[str, str]] = {qemu: QEMU, qemu_musl: QEMU, wine: windows.NEEDED}

@@ -7,15 +7,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from common import require
+
+# Programs of this machine, and the packages of Debian that have them.
+NEEDED = {"wine": "wine wine64", "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64"}
 # Node 24 cannot reserve the memory for its tables in Wine 8.
 NODES = ("20", "22")
 
 
 def prefix(cache: Path) -> dict[str, str]:
     """Prepares a folder that Wine takes for a disk of Windows 10, and returns the variables that name it."""
-    for program, package in [("wine", "wine"), ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64")]:
-        if not shutil.which(program):
-            raise SystemExit(f"{program} is missing: install {package}")
+    require(NEEDED)
     folder = cache / "wine"
     variables = {"WINEPREFIX": str(folder), "WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree,mshtml="}
     stamp = folder / ".ready"
