@@ -17,7 +17,7 @@ from pathlib import Path
 import debian
 import musl_python
 import windows
-from common import CACHE, PIP, require, wrapper
+from common import CACHE, PIP, wrapper
 
 SUITE = "trixie"
 NODE = "24.22.0"
@@ -97,8 +97,8 @@ def musl(folder: Path) -> System:
 
 def emulated(root: Path, program: Path) -> str:
     """The beginning of a command that runs a program under qemu, with the libraries in `root`."""
-    require(NEEDED[qemu])
-    emulator = shutil.which("qemu-aarch64-static")
+    installed = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+    emulator = installed or debian.extract(CACHE, "qemu", ("qemu-user-static",)) / "usr/bin/qemu-aarch64-static"
     # The program gets the name of this script, with which it starts itself again.
     return f'"{emulator}" -L "{root}" -0 "$0" "{program}"'
 
@@ -145,6 +145,5 @@ def wheel_node(folder: Path, platform: str) -> Path:
     return program
 
 
-QEMU = {"qemu-aarch64-static": "qemu-user-static"}
 # The programs of this machine that a way of running needs, and the packages of Debian that have them.
-NEEDED: dict[Callable[[Path], System], Mapping[str, str]] = {qemu: QEMU, qemu_musl: QEMU, wine: windows.NEEDED}
+NEEDED: dict[Callable[[Path], System], Mapping[str, str]] = {wine: windows.NEEDED}
