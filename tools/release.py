@@ -3,7 +3,8 @@
 
 release.py check              fails if a file names another version
 release.py check TAG          also if the tag, such as v1.2.3, is for another, or CHANGELOG.md has no date for it
-release.py packages FOLDER    fails unless the wheels and npm tarballs of all systems are there, in this version
+release.py crates             prints the names of the published crates, in the order of their dependencies
+release.py packages FOLDER    fails unless the packages of all systems and the crates are there, in this version
 release.py set VERSION        writes another version into all files
 release.py notes              prints the section of CHANGELOG.md for this version
 """
@@ -75,6 +76,12 @@ def check(root: Path, tag: str | None = None) -> list[str]:
     return complaints
 
 
+def crates(root: Path) -> list[str]:
+    """The published crates, which the Makefile names in the order of their dependencies."""
+    found = re.search(r"(?m)^CRATES := (.*)$", (root / "Makefile").read_text("utf-8"))
+    return re.findall(r"-p (\S+)", found[1]) if found else []
+
+
 def packages(root: Path, folder: Path) -> list[str]:
     version = current(root)
     names = re.findall(r'(?m)^  "([\w-]+)": \{ os', (root / PLATFORMS).read_text("utf-8"))
@@ -82,6 +89,7 @@ def packages(root: Path, folder: Path) -> list[str]:
     patterns += [f"kimi-agent-{name}-{version}.tgz" for name in names]
     patterns += [f"kimi_agent-{version}-cp310-abi3-{tag}.whl" for tag in WHEELS]
     patterns.append(f"kimi_agent-{version}.tar.gz")
+    patterns += [f"{name}-{version}.crate" for name in crates(root)]
     return [f"{pattern} is missing" for pattern in patterns if len(list(folder.glob(pattern))) != 1]
 
 
@@ -103,9 +111,15 @@ def notes(root: Path) -> list[str]:
     return []
 
 
+def print_crates(root: Path) -> list[str]:
+    print("\n".join(crates(root)))
+    return []
+
+
 def main() -> int:
     commands: dict[str, Callable[..., list[str]]] = {
         "check": check,
+        "crates": print_crates,
         "notes": notes,
         "packages": packages,
         "set": change,

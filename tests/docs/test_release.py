@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import release  # noqa: E402
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """A copy of all files that name the version."""
-    for name in [*(place[0] for place in release.PLACES), "CHANGELOG.md", release.PLATFORMS]:
+    for name in [*(place[0] for place in release.PLACES), "CHANGELOG.md", "Makefile", release.PLATFORMS]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -61,8 +63,21 @@ def test_missing_packages_are_named(tree: Path, tmp_path: Path) -> None:
     folder.mkdir()
     complaints = release.packages(tree, folder)
     assert f"kimi-agent-linux-x64-gnu-{version}.tgz is missing" in complaints
+    assert f"kimi-agent-command-{version}.crate is missing" in complaints
     for complaint in complaints:
         (folder / complaint.removesuffix(" is missing").replace("*", "x")).touch()
     assert release.packages(tree, folder) == []
     (folder / f"kimi-agent-win32-x64-msvc-{version}.tgz").unlink()
     assert release.packages(tree, folder) == [f"kimi-agent-win32-x64-msvc-{version}.tgz is missing"]
+
+
+def test_crates_are_all_that_cargo_publishes_after_their_dependencies() -> None:
+    command = ["cargo", "metadata", "--locked", "--no-deps", "--format-version=1"]
+    described = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    # `publish` is an empty list for a crate that is not published.
+    published = {each["name"]: each for each in json.loads(described.stdout)["packages"] if each["publish"] is None}
+    names = release.crates(ROOT)
+    assert sorted(names) == sorted(published)
+    for at, name in enumerate(names):
+        needed = {each["name"] for each in published[name]["dependencies"] if each["kind"] != "dev"}
+        assert needed.isdisjoint(names[at:]), name
