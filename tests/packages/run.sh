@@ -68,6 +68,13 @@ runs_agent() {
     prints "turns as recorded: 2 of 2" "$@" verify "$recording" -x "$agent"
 }
 
+# all_equal FILE FILE…: the others are copies of the first.
+all_equal() {
+    local first=$1 file
+    shift
+    for file in "$@"; do cmp "$first" "$file" || return 1; done
+}
+
 # count PATTERN FILE: how many lines match.
 count() {
     grep -cE "$1" "$2" || true
@@ -126,6 +133,9 @@ check "the tarball holds no native file" prints 0 count "\.node$" "$scratch/list
 tar -tzf "$native" >"$scratch/listing"
 check "the tarball of this system holds what it must" holds "$scratch/listing" \
     LICENSE THIRD-PARTY-LICENSES.txt sbom.cdx.json README.md package.json
+tar -xzOf "$native" package/sbom.cdx.json | sed -n 's/^   "name": "\(.*\)",/\1/p' >"$scratch/parts"
+check "its bill of materials has crates, npm packages and the standard library" holds "$scratch/parts" \
+    serde_json diff preact rust-std
 check "the tarball of this system holds one native file" prints 1 count "\.node$" "$scratch/listing"
 (cd "$scratch/node" && echo '{"private": true}' >package.json)
 check "the tarballs install without anything else" \
@@ -150,11 +160,14 @@ size "$native"
 
 # --- Rust ---
 
-cargo package -q -p kimi-agent --allow-dirty --no-verify --list >"$scratch/listing"
-check "the crate holds what it must" holds "$scratch/listing" \
-    LICENSE README.md Cargo.toml src/lib.rs
-cargo package -q -p kimi-agent-command --allow-dirty --no-verify --list >"$scratch/listing"
-check "the crate of the command holds its page" holds "$scratch/listing" Cargo.toml src/lib.rs inspector.html
+for crate in $(tools/release.py crates); do
+    needed=(LICENSE Cargo.toml src/lib.rs)
+    [[ $crate != kimi-agent ]] || needed+=(README.md)
+    [[ $crate != kimi-agent-command ]] || needed+=(README.md inspector.html)
+    cargo package -q -p "$crate" --allow-dirty --no-verify --list >"$scratch/listing"
+    check "the crate $crate holds what it must" holds "$scratch/listing" "${needed[@]}"
+done
+check "the licence of each crate is the project's" all_equal LICENSE core/*/LICENSE
 mkdir "$scratch/rust" && cp "$programs/main.rs" Cargo.lock "$scratch/rust"
 sed "s|@CORE@|$root/core/kimi-agent|" "$programs/Cargo.toml.in" >"$scratch/rust/Cargo.toml"
 # With the workspace's products: only what differs is compiled.

@@ -9,6 +9,12 @@ export CARGO_TARGET_DIR=$3
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+tar -tzf "$sdist" >"$scratch/listing"
+for file in LICENSE THIRD-PARTY-LICENSES.txt sbom.cdx.json core/protocol/LICENSE; do
+    grep -q "^[^/]*/$file\$" "$scratch/listing" || { echo "FAIL  $file is not in the source distribution"; exit 1; }
+done
+echo "pass  the source distribution has its licences and its bill of materials"
+
 "$python" -m venv "$scratch/venv"
 new=$scratch/venv/bin/python
 "$new" -m pip install -q --no-deps "$sdist"
@@ -18,6 +24,11 @@ for program in coroutines blocking; do
     [[ $said == "hello world" ]] || { echo "FAIL  $program.py from the source distribution: $said"; exit 1; }
 done
 echo "pass  the source distribution compiles, and its programs run"
+for file in licenses/LICENSE licenses/THIRD-PARTY-LICENSES.txt sboms/sbom.cdx.json; do
+    compgen -G "$scratch/venv/lib/python*/site-packages/kimi_agent-*.dist-info/$file" >/dev/null ||
+        { echo "FAIL  $file is not in the metadata of the package that pip built"; exit 1; }
+done
+echo "pass  the package that pip built has its licences and its bill of materials"
 
 # As PyO3 would describe that interpreter.
 cat >"$scratch/pyo3.txt" <<'END'

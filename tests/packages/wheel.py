@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 NEEDED = ("kimi_agent/py.typed", "kimi_agent/_native.pyi", "kimi_agent/sync.py", "kimi_agent/testing/agent.py",
           "pytest_kimi_agent/__init__.py", "pytest_kimi_agent/py.typed")  # fmt: skip
 OF_OTHERS = ("licenses/THIRD-PARTY-LICENSES.txt", "sboms/sbom.cdx.json")
+# A crate, the npm packages in the page of the inspector, and what the toolchain adds.
+PARTS = {"serde_json", "diff", "preact", "rust-std"}
 
 
 def complaints(wheel: Path, version: str, root: Path) -> list[str]:
@@ -39,14 +42,20 @@ def complaints(wheel: Path, version: str, root: Path) -> list[str]:
         found += [f"{name} is not in it" for name in NEEDED if name not in names]
         info = [name.partition(".dist-info/")[2] for name in names]
         found += [f"{name} is not in its metadata" for name in OF_OTHERS if name not in info]
+        texts = {name.rpartition("/")[2]: archive.read(name).decode() for name in names if name.endswith(OF_OTHERS)}
+        boms = [json.loads(text) for name, text in texts.items() if name.endswith(".json")]
+        parts = {component["name"] for bom in boms for component in bom["components"]}
+        found += [f"{part} is not in its bill of materials" for part in sorted(PARTS - parts)]
+        licensed = texts.get("THIRD-PARTY-LICENSES.txt", "")
+        found += [f"the licence of {part} is not in it" for part in sorted(PARTS) if f"\n{part} " not in licensed]
         strays = [name for name in names if "/tests/" in name or name.endswith((".rs", ".pyc"))]
         found += [f"{name} does not belong in it" for name in strays]
         licenses = [archive.read(name) for name in names if name.endswith("/LICENSE")]
         if licenses != [(root / "LICENSE").read_bytes()]:
             found.append("it does not hold the project's LICENSE")
-        texts = [name for name in names if not name.endswith((".so", ".pyd", ".dylib"))]
+        readable = [name for name in names if not name.endswith((".so", ".pyd", ".dylib"))]
         here = str(root).encode()
-        found += [f"{name} names the place where it was built" for name in texts if here in archive.read(name)]
+        found += [f"{name} names the place where it was built" for name in readable if here in archive.read(name)]
     return found
 
 

@@ -69,8 +69,8 @@ def main() -> int:
     runs = [TARGETS[name].run for name in names] if arguments.only != "build" else []
     require({program: package for run in runs if run for program, package in NEEDED.get(run, {}).items()})
     if arguments.only != "test":
-        subprocess.run([sys.executable, ROOT / "tools" / "third_party.py"], check=True)
         build_inspector()
+        subprocess.run([sys.executable, ROOT / "tools" / "third_party.py"], check=True)
         for name in names:
             print(f"\n{name}", flush=True)
             build(compiler(name, arguments.quick), out)
