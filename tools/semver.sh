@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# Compares the API of crates with that of their newest release: semver.sh FOLDER CRATE…. A crate that was never released has nothing to be
-# compared with, which the output says. FOLDER gets cargo-semver-checks, if there is anything to compare.
+# Compares the API of crates with that of their newest release, or with that of the git revision BASELINE: semver.sh FOLDER CRATE….
+# The output names a crate that has no release yet. FOLDER gets cargo-semver-checks, if there is anything to compare.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=$1
 shift
 version=0.51.0
 released=()
+baseline=()
+if [[ -n ${BASELINE:-} ]]; then
+    baseline=(--baseline-rev "$BASELINE")
+    released=("$@")
+    set --
+fi
 for crate in "$@"; do
     if said=$(cargo info --registry crates-io "$crate" 2>&1); then
         released+=("$crate")
@@ -21,5 +27,5 @@ done
 [[ $("$folder/bin/cargo-semver-checks" --version 2>/dev/null) == *" $version" ]] ||
     cargo install -q --debug --locked --root "$folder" --version "$version" cargo-semver-checks
 for crate in "${released[@]}"; do
-    "$folder/bin/cargo-semver-checks" semver-checks --package "$crate"
+    "$folder/bin/cargo-semver-checks" semver-checks --package "$crate" "${baseline[@]}"
 done
