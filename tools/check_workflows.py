@@ -8,6 +8,7 @@ steps, with each value of the matrix of their job:
 - The scripts of `npm`, the packages of `cargo -p` and the systems of `tools/cross/cross.py` exist.
 - A workflow that is called exists.
 - Each target that `make test-nightly` runs is run by a workflow.
+- A step that runs `make` sets no variable of the environment that the Makefile reads, because make takes its value.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Repository:
         self.root = root
         makefile = (root / "Makefile").read_text("utf-8")
         self.targets = set(re.findall(r"(?m)^([a-z][\w-]*):", makefile))
+        self.variables = set(re.findall(r"\$\((\w+)\)", makefile))
         [recipe] = re.findall(rf"(?m)^{NIGHTLY}:.*\n((?:\t.*\n)+)", makefile)
         called = re.findall(r"\$\(MAKE\) (.*)", recipe)
         self.nightly = {target for line in called for target in made(line.split())}
@@ -93,15 +95,16 @@ def combinations(job: dict[str, Any]) -> list[dict[str, str]]:
     return [*(lists if matrix else []), *include] or [{}]
 
 
+def resolve(text: str, values: dict[str, str]) -> str:
+    """A text with values of the matrix in place of their names."""
+    return re.sub(r"\$\{\{\s*matrix\.(\w+)\s*\}\}", lambda found: str(values.get(found[1], found[0])), text)
+
+
 def commands(step: dict[str, Any], values: dict[str, str]) -> Iterator[list[str]]:
     """The commands of a step with values of the matrix."""
-
-    def resolve(text: str) -> str:
-        return re.sub(r"\$\{\{\s*matrix\.(\w+)\s*\}\}", lambda found: str(values.get(found[1], found[0])), text)
-
-    text = resolve(step.get("run", "")).replace("\\\n", " ")
+    text = resolve(step.get("run", ""), values).replace("\\\n", " ")
     for name, value in step.get("env", {}).items():
-        text = re.sub(rf'"\${name}"|\${name}\b', lambda _, value=value: resolve(str(value)), text)
+        text = re.sub(rf'"\${name}"|\${name}\b', lambda _, value=value: resolve(str(value), values), text)
     for line in text.splitlines():
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
         words.whitespace_split = True
@@ -123,6 +126,9 @@ def check(root: Path = ROOT) -> list[str]:
                 found.append(f"{where}: {called}: no such file")
             for step, values in itertools.product(job.get("steps", []), combinations(job)):
                 folder = root / step.get("working-directory", ".")
+                if "make " in step.get("run", ""):
+                    taken = sorted(repository.variables.intersection(step.get("env", {})))
+                    found += [f"{where}: make would take the variable {name}" for name in taken]
                 for command in commands(step, values):
                     run.update(made(command[1:]) if command[0] == "make" else [])
                     found += [f"{where}: {complaint}" for complaint in repository.complaints(command, folder)]

@@ -29,9 +29,9 @@ jobs:
       matrix:
         targets: [test-new-cases, test-rust test-node]
     steps:
-      - run: make $TARGETS
+      - run: make $WANTED
         env:
-          TARGETS: ${{ matrix.targets }}
+          WANTED: ${{ matrix.targets }}
   release:
     strategy:
       matrix:
@@ -57,7 +57,7 @@ def tree(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, tmp_path / name)
     recipe = "\t@$(MAKE) test-new-cases\n\t@$(MAKE) test-python PYTHONS=--all\n"
     makefile = "".join(f"{target}:\n" for target in ("test-new-cases", "test-rust", "test-node", "test-python"))
-    (tmp_path / "Makefile").write_text(f"{makefile}\ntest-nightly: build\n{recipe}\n", "utf-8")
+    (tmp_path / "Makefile").write_text(f"{makefile}\t@echo $(TARGETS)\n\ntest-nightly: build\n{recipe}\n", "utf-8")
     write(tmp_path, WORKFLOW)
     for command in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
@@ -78,6 +78,11 @@ def test_known_names_bring_no_complaint(tree: Path) -> None:
     assert check(tree) == []
 
 
+def test_variable_that_make_would_take_is_reported(tree: Path) -> None:
+    write(tree, WORKFLOW.replace("WANTED", "TARGETS"))
+    assert check(tree) == ["ci.yml, nightly: make would take the variable TARGETS"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -91,8 +96,8 @@ def test_known_names_bring_no_complaint(tree: Path) -> None:
         ("tools/publish.sh", "tools/cross/targets.py", "ci.yml, release: tools/cross/targets.py is not executable"),
         ("[test-new-cases,", "[test-rust,", "no workflow runs test-new-cases of make test-nightly"),
         (
-            "    steps:\n      - run: make $TARGETS",
-            "    uses: ./.github/gone.yml\n    steps:\n      - run: make $TARGETS",
+            "    steps:\n      - run: make $WANTED",
+            "    uses: ./.github/gone.yml\n    steps:\n      - run: make $WANTED",
             "ci.yml, nightly: ./.github/gone.yml: no such file",
         ),
     ],
