@@ -13,7 +13,6 @@ can run here. The exit code is 1 if a step failed.
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import os
 import platform
 import re
@@ -197,7 +196,7 @@ def upload_artifact(job: Job, given: dict[str, str]) -> str:
 def download_artifact(job: Job, given: dict[str, str]) -> str:
     """Copies files from the folder that jobs exchange."""
     pattern = given.get("pattern") or given["name"]
-    folders = [path for path in sorted(job.artifacts.iterdir()) if fnmatch.fnmatch(path.name, pattern)]
+    folders = sorted(job.artifacts.glob(pattern))
     if not folders:
         raise SystemExit(f"{job.artifacts} has no artifact {pattern}: run the jobs before with the same --artifacts")
     for folder in folders:
