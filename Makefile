@@ -75,7 +75,7 @@ $(PACKAGES)/%: SCRIPT := build:debug
 	$(call say,Building the wheel)
 	@mkdir -p $* && rm -f $*/*.whl
 	@$(PY) tools/third_party.py
-	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --out $*
+	@cd bindings-python && $(VENV)/bin/maturin build -q $(MODE) --locked --interpreter $(PY) --sbom-include=sbom.cdx.json --out $*
 	@ls -l $*/*.whl && touch $@
 
 %/.npm: $(VENV)/.ready bindings-node/node_modules/.ready $(INSPECTOR) $(NODE_SOURCES) tools/third_party.py
