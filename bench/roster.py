@@ -55,7 +55,7 @@ def _recorded(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 CLIENTS = (
     Client("read + memchr (the limit)", "rust", (RUST, "limit"), ALL),
-    Client("kimi-agent, Rust", "rust", (RUST, "ours"), OURS | SESSIONS, ours=True),
+    Client("kimi-agent, Rust", "rust", (RUST, "ours"), OURS | SESSIONS | BATCH, ours=True),
     Client("kimi-agent, Rust, recorded", "rust", _recorded((RUST, "ours")), RECORDED, ours=True),
     Client("tokio + serde by hand", "rust", (RUST, "by-hand"), ALL),
     Client("tokio + ACP's schema by hand", "rust", (RUST, "acp-by-hand"), frozenset({"acp"})),

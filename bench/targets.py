@@ -40,6 +40,11 @@ TARGETS = (
     Target("approval, round trip", NODE, 1.2, OFFICIAL),
     Target("start to first event", PYTHON, 1.2, JSON),
     Target("start to first event", NODE, 0.6, OFFICIAL),
+    *(
+        Target(figure, client, 1.0, peer)
+        for figure in ("batch", "batch, memory")
+        for client, peer in ((PYTHON, JSON), (NODE, OFFICIAL))
+    ),
     Target("import", PYTHON, 30.0),
     *(Target("large line", client, limit) for client, limit in ((RUST, 125), (PYTHON, 130), (NODE, 170))),
     *(Target("idle session", client, limit) for client, limit in ((RUST, 16), (PYTHON, 24), (NODE, 32))),

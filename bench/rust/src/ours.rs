@@ -1,6 +1,7 @@
 //! This SDK.
 
-use kimi_agent::{Agent, Approval, Dialect, ExternalTool, Session, SessionOptions};
+use kimi_agent::batch::BatchOptions;
+use kimi_agent::{Agent, Approval, Dialect, ExternalTool, Session, SessionOptions, run_batch};
 use serde_json::json;
 
 use crate::measure::Measure;
@@ -17,6 +18,7 @@ fn options(agent: &str) -> SessionOptions {
 pub async fn run(agent: &str) {
     match std::env::var("BENCH_TASK").as_deref() {
         Ok("sessions") => sessions(agent).await,
+        Ok("batch") => batch(agent).await,
         Ok("acp") => turn(Session::builder().executable([agent, "acp"]).dialect(Dialect::Acp)).await,
         Ok("server") => {
             let options = Session::builder().executable([agent]).dialect(Dialect::KimiWeb);
@@ -55,6 +57,21 @@ async fn server_sessions(agent: &str) {
     }
     measure.end_sessions(open.len());
     agent.close().await.expect("it ends");
+}
+
+/// Runs a batch of jobs.
+async fn batch(agent: &str) {
+    let number = |name| std::env::var(name).expect("how many").parse::<usize>().expect("a number");
+    let measure = Measure::begin();
+    let options = BatchOptions::new().concurrency(number("BENCH_CONCURRENCY"));
+    let jobs = (0..number("BENCH_JOBS")).map(|number| format!("job {number}"));
+    let mut batch = run_batch(jobs, options.session(Session::builder().executable([agent])));
+    let mut finished = 0;
+    while let Some(result) = batch.next().await {
+        let result = result.expect("a result").result.expect("it finished");
+        finished += usize::from(result.text == "Hello");
+    }
+    measure.end_sessions(finished);
 }
 
 /// Opens sessions one after the other, each with a turn, and closes them together.
