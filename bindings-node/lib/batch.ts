@@ -9,6 +9,7 @@ import type { Budget } from "./budget.js";
 import type { UserInput } from "./content.js";
 import { callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
 import { Handlers, isThenable } from "./handlers.js";
+import { unwatchInterrupts, watchInterrupts } from "./interrupts.js";
 import { readSource, type Source } from "./job.js";
 import { type Usage, withTotal } from "./messages.js";
 import type { BatchOptions, JobSettings } from "./option-types.js";
@@ -215,6 +216,7 @@ interface Remains {
 
 const collected = new FinalizationRegistry<Remains>(({ bridge, native }) => {
   bridge.removeSession(native.key);
+  unwatchInterrupts(native.key);
   native.abandon();
 });
 
@@ -260,6 +262,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
     this.#parts = parts;
     const { bridge, native, signal } = parts;
     collected.register(this, { bridge, native });
+    watchInterrupts(native.key, () => bridge.run(() => native.cancel()));
     this.#stopListening = whenAborted(signal, () => {
       native.abandon();
     });
@@ -361,6 +364,7 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   }
 
   #end(): void {
+    unwatchInterrupts(this.#parts.native.key);
     this.#stopListening();
     this.#parts.source.close();
     this.#parts.state.display?.close();
@@ -440,9 +444,11 @@ function oneAtATime(handler: (progress: Progress) => unknown): (progress: Progre
  * Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
  *
  * Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless iterable needs
- * little memory. Nothing new starts while nothing reads the results. A job that fails is a result with an `error`, and the batch
- * continues. With `journal`, each result is written to a file. The same call continues after an interruption: jobs that have a
- * result in the file do not run again.
+ * little memory. At most twice as many results as jobs that run at once wait for the program; then no job starts until it reads
+ * them. A job that fails is a result with an `error`, and the batch continues. With `journal`, each result is written to a file.
+ * The same call continues after an interruption: jobs that have a result in the file do not run again.
+ *
+ * On Ctrl-C the running jobs are cancelled, and then the process exits with code 130, unless the program listens to `SIGINT`.
  *
  * @param jobs - An iterable or async iterable of texts, or of objects with a `prompt`; see {@link Job}.
  * @param options - The options of the batch, and those of the session of each job; see {@link BatchOptions}. Default: none.

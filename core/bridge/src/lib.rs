@@ -37,9 +37,11 @@ pub use turn::{BridgeTurn, Tag};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use kimi_agent_client::host::{BatchControl, running_batches};
 use kimi_agent_client::{Agent, Session};
 use kimi_agent_files as private;
 use kimi_agent_protocol::{
@@ -58,13 +60,29 @@ pub fn origin_of(event: &crate::messages::Event) -> Option<RequestOrigin> {
     event.origin()
 }
 
-/// Closes every session of this process, at its end. After `grace` it kills the agents that are left.
-pub async fn close_all(grace: std::time::Duration) {
+/// How long the batches of an ending process may take to cancel their jobs, and then to remove their directories.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Cancels every batch and closes every session of this process, at its end. After `grace` it kills the agents that are
+/// left.
+pub async fn close_all(grace: Duration) {
     let live = &kimi_agent_client::host::LIVE;
+    let batches = running_batches();
+    batches.iter().for_each(|batch| batch.begin_cancel());
+    // Before the sessions: a job whose session is closed has failed.
+    drop(tokio::time::timeout(DRAIN_TIMEOUT, all_ended(&batches)).await);
     live.close_all();
     if tokio::time::timeout(grace, live.until_none()).await.is_err() {
         live.kill_all();
         drop(tokio::time::timeout(grace, live.until_none()).await);
+    }
+    // The directories of jobs are removed after the end of their agents.
+    drop(tokio::time::timeout(DRAIN_TIMEOUT, all_ended(&batches)).await);
+}
+
+async fn all_ended(batches: &[Arc<BatchControl>]) {
+    for batch in batches {
+        batch.ended().await;
     }
 }
 

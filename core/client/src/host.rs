@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 pub use crate::answers::{parse_answers, parse_approval, parse_file, parse_hook_decision, parse_terminal_result};
-pub use crate::batch::{Control as BatchControl, Jobs, read_journal, set_runner, take_batch_options};
+pub use crate::batch::{Control as BatchControl, Jobs, read_journal, running_batches, set_runner, take_batch_options};
 pub use crate::connection::TurnLimits;
 pub use crate::driver::event_channel::EventChannel;
 pub use crate::driver::shared::Shared;

@@ -57,7 +57,8 @@ enum Command {
     ///
     /// An action that needs approval is decided by the policy; without a rule for it, it is rejected.
     ///
-    /// Ctrl-C cancels the running jobs, and writes their results. A second Ctrl-C ends the agents immediately.
+    /// Ctrl-C cancels the running jobs, and writes their results. A second Ctrl-C ends the agents immediately. SIGTERM and
+    /// SIGHUP do the same as Ctrl-C.
     Batch(Box<batch::BatchArguments>),
     /// Makes the report of a batch: a page of HTML.
     ///

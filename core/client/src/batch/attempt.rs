@@ -14,7 +14,7 @@ use super::workspace::{Prepared, Workspaces};
 use crate::connection::PromptResult;
 use crate::messages::TokenUsage;
 use crate::options::{PromptOptions, SessionOptions};
-use crate::{Agent, Error, Result, Session};
+use crate::{Agent, Error, Result, Session, Turn};
 
 /// The parts that the attempts of all jobs share.
 pub(super) struct Context {
@@ -179,14 +179,26 @@ async fn run_turn(
         ended = turn.result() => Some(ended),
         () = until(cancelled) => None,
     };
-    report.outcome = Some(match ended {
-        Some(ended) => ended,
-        None => match turn.cancel().await {
-            Ok(()) => turn.result().await,
-            Err(error) => Err(error),
-        },
-    });
+    report.outcome = match ended {
+        Some(ended) => Some(ended),
+        None => cancelled_outcome(&mut turn).await,
+    };
     report.usage = turn.usage();
+}
+
+/// Cancels the turn. `None` if the agent did not end it: the job is cancelled in spite of that.
+async fn cancelled_outcome(turn: &mut Turn) -> Option<Result<PromptResult>> {
+    let ended = match turn.cancel().await {
+        Ok(()) => turn.result().await,
+        Err(error) => Err(error),
+    };
+    match ended {
+        Err(error @ (Error::Timeout(_) | Error::AgentExited(_) | Error::SessionClosed)) => {
+            tracing::warn!(%error, "the turn of a job did not end when it was cancelled");
+            None
+        }
+        ended => Some(ended),
+    }
 }
 
 /// Waits until the batch is cancelled.

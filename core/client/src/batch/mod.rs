@@ -19,7 +19,7 @@ mod runner;
 mod workspace;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -51,8 +51,9 @@ pub(crate) type Source = Pin<Box<dyn Jobs + Send>>;
 
 /// A running batch: a stream of results, in the order in which the jobs end.
 ///
-/// If the program does not read the results, the batch starts no more jobs. Dropping the batch cancels it in the
-/// background: running jobs are cancelled, and the journal gets their results.
+/// At most twice as many results as jobs that run at once wait for the program; then the batch starts no more jobs. Dropping the batch cancels it in the
+/// background: running jobs are cancelled, and the journal gets their results. Before a program exits, for example after Ctrl-C,
+/// [`cancel`](Self::cancel) waits for that.
 ///
 /// # Examples
 /// ```
@@ -88,7 +89,23 @@ pub struct Control {
     taken: Notify,
 }
 
+/// The batches of this process, for its end. Those that have ended are removed when the next one starts.
+static BATCHES: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
+
+/// Returns the batches of this process that have not ended.
+pub fn running_batches() -> Vec<Arc<Control>> {
+    let batches = BATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    batches.iter().filter_map(Weak::upgrade).filter(|control| !*control.ended.borrow()).collect()
+}
+
 impl Control {
+    /// Adds a batch to those of this process.
+    fn register(self: &Arc<Self>) {
+        let mut batches = BATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.retain(|batch| batch.strong_count() > 0);
+        batches.push(Arc::downgrade(self));
+    }
+
     /// Cancels the batch in the background.
     pub fn begin_cancel(&self) {
         self.cancelled.send_replace(true);
@@ -228,6 +245,7 @@ pub(crate) fn start(source: Source, options: BatchOptions, runtime: Option<Handl
     let control = Arc::new(control);
     match runtime {
         Some(runtime) => {
+            control.register();
             let task = driver::run(source, options, results, Arc::clone(&control));
             drop(runtime.spawn(task.in_current_span()));
         }

@@ -123,6 +123,7 @@ pub struct BatchOptions {
     pub(super) workspace: Workspace,
     pub(super) keep_failed: bool,
     pub(super) timeout: Option<Duration>,
+    pub(super) job_timeout: Option<Duration>,
     pub(super) on_progress: Option<ProgressHandler>,
     pub(super) session: SessionOptions,
     pub(super) runner: Option<Runner>,
@@ -137,6 +138,7 @@ impl Default for BatchOptions {
             workspace: Workspace::default(),
             keep_failed: false,
             timeout: None,
+            job_timeout: None,
             on_progress: None,
             session: SessionOptions::default(),
             runner: None,
@@ -153,6 +155,7 @@ impl fmt::Debug for BatchOptions {
             .field("workspace", &self.workspace)
             .field("keep_failed", &self.keep_failed)
             .field("timeout", &self.timeout)
+            .field("job_timeout", &self.job_timeout)
             .field("session", &self.session)
             .finish_non_exhaustive()
     }
@@ -183,7 +186,7 @@ impl BatchOptions {
         self
     }
 
-    /// Sets how often a job is attempted, and the delays. Default: 3 attempts.
+    /// Sets how often a job is attempted, the first attempt included, and the delays. Default: 3 attempts.
     ///
     /// # Examples
     /// ```
@@ -255,8 +258,8 @@ impl BatchOptions {
         self
     }
 
-    /// Sets the limit of one attempt of a job: `turn_timeout` of its session. A job can override it. An attempt that exceeds
-    /// it is retried. Default: no limit.
+    /// Sets the limit of one attempt of a job. It overrides `turn_timeout` of [`session`](Self::session), and a job can override
+    /// it. An attempt that exceeds it is retried. Default: `turn_timeout`.
     ///
     /// # Examples
     /// ```
@@ -266,7 +269,7 @@ impl BatchOptions {
     /// ```
     #[must_use]
     pub fn job_timeout(mut self, limit: Duration) -> Self {
-        self.session = self.session.turn_timeout(limit);
+        self.job_timeout = Some(limit);
         self
     }
 
@@ -283,8 +286,8 @@ impl BatchOptions {
         self
     }
 
-    /// Sets the options of the sessions. `record` means a directory, in which each job has a recording of its own. Call this
-    /// before [`job_timeout`](Self::job_timeout). Default: all defaults.
+    /// Sets the options of the sessions. `record` means a directory, in which each job has a recording of its own. Default: all
+    /// defaults.
     ///
     /// # Examples
     /// ```
@@ -315,6 +318,9 @@ impl BatchOptions {
         }
         if let Some(problem) = self.timeout.and_then(duration_problem) {
             return Err(invalid_option("timeout", problem));
+        }
+        if let Some(problem) = self.job_timeout.and_then(duration_problem) {
+            return Err(invalid_option("job_timeout", problem));
         }
         self.retry.validate()?;
         if self.session.session_id.is_some() {

@@ -19,6 +19,7 @@ use kimi_agent_client::Error;
 use kimi_agent_client::batch::{Batch, BatchOptions, JobResult, JobStatus, Retry, Workspace};
 use kimi_agent_client::host::{LIVE, batch_control, read_journal, start_batch};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::console::{Console, escaped};
 use crate::interrupts::Interrupts;
@@ -27,7 +28,7 @@ use crate::{Failure, exit, inspect, write_out};
 use page::Page;
 use status::Status;
 
-/// How long killed agents have to end.
+/// How long a batch may take after the second Ctrl-C to write its results and to remove its directories.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The directory in which each job works.
@@ -66,13 +67,13 @@ pub(crate) struct BatchArguments {
     /// Keeps the copy or the worktree of a failed job.
     #[arg(long, help_heading = "Batch")]
     keep_failed: bool,
-    /// How often a job is retried after an error that can pass, such as an overloaded model.
+    /// How often a job is retried after its first attempt, if its error is retryable, such as an overloaded model.
     #[arg(long, value_name = "NUMBER", default_value_t = 2, help_heading = "Batch")]
     retries: u32,
     /// The time for one attempt of a job, in seconds. Default: no limit.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Batch")]
     job_timeout: Option<Seconds>,
-    /// Writes a report as a page of HTML.
+    /// Writes a report as a page of HTML. Its rows, one for each job, stay in memory until the end.
     #[arg(long, value_name = "FILE", help_heading = "Batch")]
     html: Option<PathBuf>,
     /// Shows no progress.
@@ -191,19 +192,21 @@ async fn follow(
     let control = batch_control(&batch);
     let mut failure = None;
     let (mut is_cancelled, mut is_incomplete) = (false, false);
+    let mut killed_until = None;
     loop {
         tokio::select! {
             biased;
             () = interrupts.next() => {
                 if is_cancelled {
+                    killed_until.get_or_insert_with(|| Instant::now() + KILL_TIMEOUT);
                     LIVE.kill_all();
-                    tokio::time::timeout(KILL_TIMEOUT, LIVE.until_none()).await.ok();
-                    return Err(Failure::Cancelled);
+                    continue;
                 }
                 is_cancelled = true;
                 status.note("cancelling; press Ctrl-C again to end immediately");
                 control.begin_cancel();
             }
+            () = until(killed_until), if killed_until.is_some() => return Err(Failure::Cancelled),
             result = batch.next() => match result {
                 Some(Ok(result)) => {
                     is_incomplete |= result.status != JobStatus::Finished;
@@ -222,6 +225,13 @@ async fn follow(
         Some(failure) => Err(failure),
         None if is_cancelled => Err(Failure::Cancelled),
         None => Ok(if is_incomplete { exit::FAILED } else { exit::SUCCEEDED }),
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -19,7 +19,7 @@ impl Status {
     pub(super) fn new(is_quiet: bool) -> Self {
         let bar = (!is_quiet && io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            bar.set_style(ProgressStyle::default_spinner());
+            bar.set_style(style("{spinner} {pos} done {per_sec} {elapsed} {msg}"));
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
@@ -32,8 +32,7 @@ impl Status {
         let Some(bar) = &self.bar else { return };
         if let Some(total) = progress.total.filter(|_| bar.length().is_none()) {
             bar.set_length(total);
-            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_style(style("{bar:24} {pos}/{len} {per_sec} {elapsed} ({eta} left) {msg}"));
         }
         bar.set_position(progress.done);
         bar.set_message(numbers(progress));
@@ -75,6 +74,10 @@ impl Status {
             writeln!(io::stderr(), "{} done, {}", progress.done, numbers(&progress)).ok();
         }
     }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// Returns the numbers as text.

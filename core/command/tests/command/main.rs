@@ -6,5 +6,7 @@ mod atif;
 mod batch;
 mod doctor;
 mod run;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod verify;

@@ -36,6 +36,18 @@ impl Child {
             .filter_map(|line| line.split_once(MARK).map(|(_, rest)| rest.to_owned()))
     }
 
+    #[cfg(unix)]
+    pub(super) fn interrupt(&self) {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    }
+
+    /// Waits for the end, and returns the exit code.
+    #[cfg(unix)]
+    pub(super) fn code(mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
+    }
+
     pub(super) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -47,9 +59,11 @@ fn say(text: &str) {
     writeln!(out, "{MARK}{text}").unwrap();
 }
 
-/// Runs in the child only: jobs in worktrees that never end, or jobs with a journal.
+/// Runs in the child only: jobs in directories that never end until Ctrl-C, or jobs with a journal.
 #[tokio::test]
 async fn batch_of_child() {
+    let workspace = std::env::var("KIMI_BATCH_WORKSPACE").ok().and_then(|word| Workspace::parse(&word));
+    let workspace = workspace.unwrap_or_default();
     if let Some(work_dir) = std::env::var_os("KIMI_BATCH_WORK_DIR") {
         let call = json!({"external_tool": {"name": "say", "arguments": {"text": "{{work_dir}}"}}});
         let (_, agent) = with(json!([[call, {"wait_cancel": true}]]));
@@ -59,10 +73,19 @@ async fn batch_of_child() {
                 Ok("said")
             });
         let session = SessionOptions::new().executable(&agent).work_dir(work_dir).tool(tool);
-        let options = BatchOptions::new().concurrency(2).workspace(Workspace::Worktree).session(session);
-        run_batch(["a", "b"], options).next().await;
+        let options = BatchOptions::new().concurrency(2).workspace(workspace).session(session);
+        let mut batch = run_batch(["a", "b", "c"], options);
+        tokio::signal::ctrl_c().await.unwrap();
+        batch.cancel().await;
+        while let Some(result) = batch.next().await {
+            say(result.unwrap().status.as_str());
+        }
+        // Without the agents' scripts, which the end of the test would remove.
+        drop(agent);
+        std::process::exit(130);
     } else if let Some(journal) = std::env::var_os("KIMI_BATCH_JOURNAL") {
         let (options, _agent) = with(json!([[{"text": "{{prompt}}"}]]));
+        let options = options.workspace(workspace);
         let mut batch = run_batch(jobs(), options.concurrency(3).journal(journal));
         while let Some(result) = batch.next().await {
             say(&result.unwrap().key);

@@ -218,6 +218,15 @@ async fn deadline_of_a_job_fails_it() {
 }
 
 #[tokio::test]
+async fn job_timeout_is_kept_with_later_session() {
+    let agent = scripted_agent(json!([[{"wait_cancel": true}]]));
+    let options = BatchOptions::new().job_timeout(Duration::from_millis(100)).retry(Retry::new().attempts(1));
+    let options = options.session(SessionOptions::new().executable(&agent));
+    let results = all(run_batch(["a"], options)).await;
+    assert!(results[0].error.as_ref().unwrap().is_timeout());
+}
+
+#[tokio::test]
 async fn wrong_options_end_the_batch() {
     for (options, name) in [
         (BatchOptions::new().concurrency(0), "concurrency"),

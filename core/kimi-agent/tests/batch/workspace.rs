@@ -5,7 +5,7 @@ use std::process::Command;
 #[cfg(unix)]
 use kimi_agent::batch::JobResult;
 use kimi_agent::batch::{Batch, BatchOptions, Job, JobStatus, Workspace};
-use kimi_agent::{SessionOptions, run_batch};
+use kimi_agent::{ExternalTool, SessionOptions, run_batch};
 use serde_json::{Value, json};
 
 use super::{all, texts, with};
@@ -170,6 +170,31 @@ async fn cancelled_job_leaves_no_worktree() {
     assert_clean(&repository);
 }
 
+/// The folders in which a batch has made directories of jobs.
+fn folders(places: &[String]) -> Vec<&Path> {
+    places.iter().map(|place| Path::new(place).parent().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn cancelled_job_leaves_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), "a").unwrap();
+    let call = json!({"external_tool": {"name": "say", "arguments": {"text": "{{work_dir}}"}}});
+    let (options, agent) = with(json!([[call, {"wait_cancel": true}]]));
+    let (sender, mut places) = tokio::sync::mpsc::unbounded_channel();
+    let say = move |arguments: Value| {
+        sender.send(arguments["text"].as_str().unwrap_or_default().to_owned()).ok();
+        async { Ok("said") }
+    };
+    let tool = ExternalTool::new("say", "Says where it is", json!({"type": "object"}), say);
+    let session = SessionOptions::new().executable(&agent).work_dir(folder.path()).tool(tool);
+    let batch = run_batch(["a", "b", "c"], options.concurrency(2).workspace(Workspace::Copy).session(session));
+    let places = [places.recv().await.unwrap(), places.recv().await.unwrap()];
+    assert!(folders(&places).iter().all(|folder| folder.exists()), "{places:?}");
+    batch.cancel().await;
+    assert!(folders(&places).iter().all(|folder| !folder.exists()), "{places:?}");
+}
+
 /// Runs a job in a worktree of the repository. This command runs in the worktree before the agent.
 #[cfg(unix)]
 async fn result_after(command: &str, script: Value, repository: &Path) -> JobResult {
@@ -242,15 +267,58 @@ async fn missing_worktree_of_user_is_kept() {
     assert_eq!(git(&repository, &["worktree", "list"]).lines().count(), 2);
 }
 
+/// A batch in another process, with two jobs in directories of this kind.
+#[cfg(unix)]
+fn started(repository: &Path, workspace: &str, temp: &Path) -> super::child::Child {
+    super::child::Child::start(&[
+        ("KIMI_BATCH_WORK_DIR", repository.as_os_str()),
+        ("KIMI_BATCH_WORKSPACE", workspace.as_ref()),
+        ("TMPDIR", temp.as_os_str()),
+    ])
+}
+
+/// Runs a batch in another process, whose folder for temporary files is this one.
+#[cfg(unix)]
+fn sweep(temp: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("batch.jsonl");
+    let variables = [("KIMI_BATCH_JOURNAL", journal.as_os_str()), ("KIMI_BATCH_WORKSPACE", "copy".as_ref())];
+    let child = super::child::Child::start(&[&variables[..], &[("TMPDIR", temp.as_os_str())]].concat());
+    assert_eq!(child.lines().count(), super::child::jobs().count());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn killed_batch_leaves_no_copy() {
+    let (folder, temp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let child = started(folder.path(), "copy", temp.path());
+    let places: Vec<_> = child.lines().take(2).collect();
+    assert!(places.iter().all(|place| Path::new(place).is_dir()), "{places:?}");
+    child.kill();
+    sweep(temp.path());
+    assert!(folders(&places).iter().all(|folder| !folder.exists()), "{places:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn interrupted_program_cancels_its_batch() {
+    let (_folder, repository) = repository();
+    let temp = tempfile::tempdir().unwrap();
+    let child = started(&repository, "worktree", temp.path());
+    assert_eq!(child.lines().take(2).count(), 2);
+    child.interrupt();
+    assert_eq!(child.lines().collect::<Vec<_>>(), ["cancelled", "cancelled"]);
+    assert_eq!(child.code(), Some(130));
+    assert_clean(&repository);
+    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 0);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn killed_batch_leaves_no_worktree() {
     let (_folder, repository) = repository();
     let temp = tempfile::tempdir().unwrap();
-    let child = super::child::Child::start(&[
-        ("KIMI_BATCH_WORK_DIR", repository.as_os_str()),
-        ("TMPDIR", temp.path().as_os_str()),
-    ]);
+    let child = started(&repository, "worktree", temp.path());
     // The agents of both jobs are at work in their worktrees.
     let places: Vec<_> = child.lines().take(2).collect();
     assert!(places.iter().all(|place| Path::new(place).is_dir()), "{places:?}");
