@@ -12,8 +12,13 @@ const REDRAW = "\r\x1b[K";
 
 /** What a display writes for these numbers of jobs that are done. */
 function shown(isTTY, total, ...done) {
+  return shownIn(undefined, isTTY, total, ...done);
+}
+
+/** The same in a terminal of this width. */
+function shownIn(columns, isTTY, total, ...done) {
   let written = "";
-  const display = progressDisplay({ isTTY, write: (text) => (written += text) });
+  const display = progressDisplay({ isTTY, columns, write: (text) => (written += text) });
   for (const count of done) display.update({ ...NUMBERS, total, done: count });
   display.close();
   display.close();
@@ -37,8 +42,29 @@ test("bar shows numbers", () => {
   assert.deepEqual(bars, [
     "",
     `[${"-".repeat(30)}] 0 of 4 jobs done, ${DETAILS}`,
-    `[${"#".repeat(15)}${"-".repeat(15)}] 2 of 4 jobs done, ${DETAILS}\n`,
+    `[${"#".repeat(15)}${"-".repeat(15)}] 2 of 4 jobs done, ${DETAILS}, 400.0 jobs/s, 1 s left\n`,
   ]);
+});
+
+test("bar is not drawn for each change", (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  let drawn = 0;
+  const display = progressDisplay({ isTTY: true, write: () => (drawn += 1) });
+  for (const wait of [0, 0, 100, 0, 100, 100]) {
+    context.mock.timers.tick(wait);
+    display.update(NUMBERS);
+  }
+  // The first one, the two that waited, and the last one.
+  assert.equal(drawn, 4);
+});
+
+test("bar fits the terminal", () => {
+  const widths = [20, 60, 80, 100, 120].map((columns) => {
+    const [, line] = shownIn(columns, true, 4, 2).trimEnd().split(REDRAW);
+    assert.ok(line.length < columns, line);
+    return line.indexOf("]");
+  });
+  assert.deepEqual(widths, [-1, -1, -1, 11, 31]);
 });
 
 test("lines show numbers", () => {
@@ -51,7 +77,7 @@ test("line is shown for each percent", () => {
 });
 
 test("bar shows unknown total", () => {
-  assert.equal(shown(true, null, 2), `${REDRAW}2 jobs done, ${DETAILS}\n`);
+  assert.equal(shown(true, null, 2), `${REDRAW}2 jobs done, ${DETAILS}, 400.0 jobs/s\n`);
 });
 
 test("lines show unknown total", () => {
@@ -66,7 +92,7 @@ test("empty display writes nothing", () => {
 
 test("terminal gets a bar", async () => {
   const last = (await shownOf(true)).split(REDRAW).at(-1);
-  assert.equal(last, `[${"#".repeat(30)}] 3 of 3 jobs done, 0 running, 3,600 tokens\n`);
+  assert.match(last, /^\[#{30}\] 3 of 3 jobs done, 0 running, 3,600 tokens, [\d.]+ jobs\/s\n$/);
 });
 
 test("file gets lines", async () => {

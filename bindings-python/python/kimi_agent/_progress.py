@@ -103,12 +103,15 @@ class _Tqdm:
 class _Rich:
     def __init__(self, progress: Progress) -> None:
         console = importlib.import_module("rich.console").Console(stderr=True)
-        self._bars: Any = importlib.import_module("rich.progress").Progress(console=console)
+        rich = importlib.import_module("rich.progress")
+        rate = rich.TextColumn("{task.fields[rate]}")
+        self._bars: Any = rich.Progress(*rich.Progress.get_default_columns(), rate, console=console)
         self._bars.start()
-        self._task = self._bars.add_task("", total=progress.total)
+        self._task = self._bars.add_task("", total=progress.total, rate="")
 
     def update(self, progress: Progress) -> None:
-        self._bars.update(self._task, completed=progress.done, description=_details(progress))
+        rate = f"{progress.done / progress.elapsed:.1f} jobs/s" if progress.done else ""
+        self._bars.update(self._task, completed=progress.done, description=_details(progress), rate=rate)
 
     def close(self) -> None:
         self._bars.stop()
