@@ -143,6 +143,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-cassettes
 	@$(MAKE) test-python PYTHONS=--all
 	@$(MAKE) test-exit PYTHONS=--all EXITS=200
+	@$(MAKE) test-kills KILLS=100
 	@$(MAKE) soak SOAK_MINUTES=10
 	@$(MAKE) explore MINUTES=10
 	@$(MAKE) fuzz FUZZ_SECONDS=600
@@ -265,6 +266,11 @@ test-exit: build ## 60 exits of the oldest and the newest Python in the middle o
 	$(call say,Leaving Python in the middle of a turn)
 	@$(PY) tools/newer_python.py $(NEWEST_PYTHON)
 	@$(PY) tools/each_python.py $(PYTHONS) $(PACKAGES) -- tests/exit/run.py $(EXITS)
+
+.PHONY: test-kills
+test-kills: build ## Kills the guide's program of a batch at random moments, 25 rounds; KILLS is another number, SEED the first seed.
+	$(call say,Killing a batch at random moments)
+	@$(PY) tests/kills/run.py --rounds $(or $(KILLS),25) --seed $(or $(SEED),0)
 
 tests/foreign/node/node_modules/.ready: tests/foreign/node/package-lock.json
 	@cd tests/foreign/node && npm ci --no-audit --no-fund --loglevel=error
