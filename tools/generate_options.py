@@ -120,6 +120,9 @@ DOCS_TYPES = {
     "read_file_handler": "function",
     "write_file_handler": "function",
     "terminal_handler": "function",
+    "retry": "`Retry`, or number of attempts",
+    "workspace": "`shared`, `copy` or `worktree`",
+    "progress_handler": "function",
 }
 
 # The option that decides about the type of a result. Functions have it as a parameter of its own, so that the classes
@@ -136,6 +139,7 @@ def of_batch(name: str, kind: str, default: Any, doc: str) -> Option:
         "node_name": camel,
         "kind": kind,
         "scope": "batch",
+        "section": "batch",
         "default": default,
         "node_default": default.get("words") if isinstance(default, dict) else None,
         "doc": doc,
@@ -150,7 +154,7 @@ BATCH = [
         "retry",
         "retry",
         {"words": "3 attempts"},
-        "How jobs are retried whose error has `retryable`: a `Retry`, or only the number of attempts.",
+        "How jobs are retried whose error has `retryable`: a `Retry`, or the number of attempts, with the first one.",
     ),
     of_batch(
         "journal",
@@ -187,7 +191,8 @@ BATCH = [
         "progress",
         "boolean",
         "false",
-        "Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines.",
+        "Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. In Python, tqdm "
+        "or rich draws the bar if it is installed.",
     ),
 ]
 
@@ -496,7 +501,7 @@ def typescript(catalog: dict[str, Any]) -> str:
 
 def table(catalog: dict[str, Any], section: str) -> str:
     lines = ["| option | type | meaning | default |", "| --- | --- | --- | --- |"]
-    for option in catalog["options"]:
+    for option in [*catalog["options"], *BATCH]:
         if option["section"] == section:
             cells = [
                 f"`{option['name']}`",
@@ -534,7 +539,7 @@ def generated(catalog: dict[str, Any]) -> dict[Path, str]:
     types = PYTHON.read_text(encoding="utf-8")
     begin = "# Generated from here on by tools/generate_options.py; changes belong in core/protocol/src/options.rs."
     docs = DOCS.read_text(encoding="utf-8")
-    for section in ("session", "program", "handlers", "limits"):
+    for section in ("session", "program", "handlers", "limits", "batch"):
         markers = (
             f'<!-- (options of the section "{section}": tools/generate_options.py writes this table) -->',
             "<!-- end of options -->",

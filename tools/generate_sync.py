@@ -205,7 +205,7 @@ def documentation(node: Function | ast.ClassDef, indent: int) -> str:
     """The docstring without what is about coroutines."""
     paragraphs = (ast.get_docstring(node) or "").split("\n\n")
     text = "\n\n".join(each for each in paragraphs if not each.startswith(ASYNCHRONOUS))
-    text = re.sub(r"\b(async|await) |, once it is awaited or entered\b", "", text)
+    text = re.sub(r"\b(async|await) |, once it is awaited or entered\b| or async iterable\b", "", text)
     end = "\n" if "\n" in text else ""
     return textwrap.indent(f'"""{text}{end}"""', " " * indent).strip()
 

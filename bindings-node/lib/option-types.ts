@@ -205,7 +205,8 @@ export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema 
   /** The most jobs that run at once, at most 10,000. Default: 4. */
   concurrency?: number | undefined;
   /**
-   * How jobs are retried whose error has `retryable`: a `Retry`, or only the number of attempts. Default: 3 attempts.
+   * How jobs are retried whose error has `retryable`: a `Retry`, or the number of attempts, with the first one.
+   * Default: 3 attempts.
    */
   retry?: Retry | number | undefined;
   /**
@@ -234,7 +235,10 @@ export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema 
    * Default: none.
    */
   onProgress?: ((progress: Progress) => unknown) | undefined;
-  /** Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. Default: `false`. */
+  /**
+   * Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. In Python, tqdm or rich
+   * draws the bar if it is installed. Default: `false`.
+   */
   progress?: boolean | undefined;
   /** Cancels the batch when it is aborted, as {@link Batch.cancel} does. Default: none. */
   signal?: AbortSignal | undefined;

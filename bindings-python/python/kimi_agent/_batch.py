@@ -65,8 +65,9 @@ class JobRunner(Protocol):
 class Batch(Generic[T_co]):
     """A running batch. `run_batch` returns it.
 
-    `async for result in batch` gives the results as the jobs end. A batch that still runs is cancelled when its `async
-    with` block ends, and when the program drops the last reference to it.
+    `async for result in batch` gives the results as the jobs end. A batch that still runs is cancelled at the end of
+    its `async with` block, when the program drops the last reference to it, and at the end of the program, for example
+    after Ctrl-C. The end of the program waits up to some seconds for its jobs.
 
     >>> async with run_batch(["What is in this directory?"]) as batch:
     ...     async for result in batch:
@@ -363,8 +364,8 @@ def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
     Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless
-    iterable needs little memory. No job starts until the program reads the results. A job that fails is a result with
-    an `error`, and the batch continues.
+    iterable needs little memory. At most twice as many results as jobs that run at once wait for the program; then no
+    job starts until it reads them. A job that fails is a result with an `error`, and the batch continues.
 
     With `journal`, each result is written to a file. The same call continues after an interruption: jobs that have a
     result in the file do not run again.

@@ -303,8 +303,8 @@ class BatchSettings(SessionSettings, total=False):
     concurrency: int | None
     """The most jobs that run at once, at most 10,000. Default: 4."""
     retry: Retry | Mapping[str, Any] | int | None
-    """How jobs are retried whose error has `retryable`: a `Retry`, or only the number of attempts. Default: 3
-    attempts."""
+    """How jobs are retried whose error has `retryable`: a `Retry`, or the number of attempts, with the first one.
+    Default: 3 attempts."""
     journal: StrPath | None
     """The path of a file for the results. With the file of an earlier run, only jobs without a result run. Default: no
     journal."""
@@ -322,7 +322,8 @@ class BatchSettings(SessionSettings, total=False):
     """Is called with a `Progress` when its numbers change. While an asynchronous call runs, only the newest waits.
     Default: none."""
     progress: bool | None
-    """Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. Default: False."""
+    """Whether the progress is shown on stderr: as a bar if stderr is a terminal, else as lines. In Python, tqdm or rich
+    draws the bar if it is installed. Default: False."""
 
 
 class BatchOptions(BatchSettings, SessionOptions, total=False):
