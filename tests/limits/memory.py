@@ -16,6 +16,9 @@ MIB = 1 << 20
 EVENTS = 200_000
 # As many times what may be ahead; that the rest is no different is shown over Wire.
 ACP_EVENTS = EVENTS // 4
+JOBS = 20_000
+# A batch keeps a hash of each job, in a table that doubles. A result is more than 1,000 bytes.
+A_JOB = 128
 # The default of the option `event_buffer_bytes`.
 EVENT_BUFFER = 256 * KIB
 # An event of the flood on the wire is some 190 bytes, and counts for 128 more; 64 KiB are in the pipe, and as much is
@@ -202,6 +205,19 @@ def large_result_acp(machine: Machine, language: str) -> Figures:
     return large_result(machine, language, True)
 
 
+def batch(machine: Machine, language: str) -> Figures:
+    """A batch of 20,000 jobs, whose results are read and dropped, after one of 2,000."""
+    with machine.start(language) as program:
+        program.do("batch", count=JOBS // 10)
+        with program.growth() as growth:
+            failed = program.do("batch", count=JOBS)["failed"]
+            grown = growth()
+        if failed != JOBS:
+            raise Failure(f"{failed} of {JOBS} jobs have failed")
+        at_most("a batch", grown, JOBS * A_JOB + CONSTANT[language])
+    return {"growth": grown, "growth per job": grown / JOBS}
+
+
 # Beyond the event buffer: what the allocators and collectors of the languages take for this much work.
 CONSTANT = {"rust": 512 * KIB, "python": MIB, "node": 8 * MIB}
 VOLUME = {"rust": 2 * MIB, "python": 4 * MIB, "node": 64 * MIB}
@@ -211,5 +227,5 @@ ANSWER = {"rust": 105 * MIB, "python": 155 * MIB, "node": 310 * MIB}
 
 CASES = [
     slow_reader, nobody, left, volume, large_result, large_answer, slow_reader_acp, nobody_acp,
-    large_result_acp,
+    large_result_acp, batch,
 ]  # fmt: skip

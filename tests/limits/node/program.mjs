@@ -4,7 +4,7 @@ import { getEventListeners } from "node:events";
 import { createInterface } from "node:readline";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 
-import { createSession, openAgent } from "../../../bindings-node/dist/index.mjs";
+import { createSession, openAgent, runBatch } from "../../../bindings-node/dist/index.mjs";
 
 /** How far the opening of a session that is given up at once gets: so many turns of the event loop. */
 const YIELDS = 20;
@@ -131,6 +131,19 @@ const operations = {
   async open_many(op) {
     const opening = Array.from({ length: op.count }, () => opened(op.options));
     sessions.push(...(await Promise.all(opening)));
+  },
+  /** Runs so many jobs, which fail before an agent starts. */
+  async batch({ count }) {
+    function* jobs() {
+      for (let n = 0; n < count; n += 1) yield { prompt: `job ${n}`, maxStepsPerTurn: 0 };
+    }
+    let failed = 0;
+    for await (const { error } of runBatch(jobs(), { concurrency: 32, executable: "sh" })) {
+      if (error) failed += 1;
+      // So that the peak does not depend on the time at which garbage is collected.
+      if (failed % 500 === 0) globalThis.gc();
+    }
+    return { failed };
   },
   async turns() {
     const turns = sessions.map((session, n) => session.prompt(`turn ${n}`).result());

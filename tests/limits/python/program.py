@@ -26,6 +26,7 @@ from kimi_agent import (
     _threads,
     create_session,
     open_agent,
+    run_batch,
 )
 from kimi_agent._loop import LoopMailbox
 
@@ -89,6 +90,11 @@ class Program:
 
     async def op_open_many(self, count: int, options: Line) -> None:
         self.sessions += await asyncio.gather(*(self.opened(options) for _ in range(count)))
+
+    async def op_batch(self, count: int) -> Line:
+        """Runs so many jobs, which fail before an agent starts."""
+        jobs = ({"prompt": f"job {n}", "max_steps_per_turn": 0} for n in range(count))
+        return {"failed": sum([1 async for result in run_batch(jobs, concurrency=32, executable="sh") if result.error])}
 
     async def op_turns(self) -> Line:
         async def right(n: int, turn: Turn) -> bool:

@@ -8,8 +8,9 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kimi_agent::batch::{BatchOptions, Job};
 use kimi_agent::wire::{Content, Event};
-use kimi_agent::{Agent, Approval, Dialect, ExternalTool, Session, SessionOptions, Turn};
+use kimi_agent::{Agent, Approval, Dialect, ExternalTool, Session, SessionOptions, Turn, run_batch};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -81,6 +82,19 @@ impl Program {
                     self.sessions.push(session.await??);
                 }
                 json!({})
+            }
+            "batch" => {
+                let jobs =
+                    (0..count).map(|n| Job::from_json(json!({"prompt": format!("job {n}"), "max_steps_per_turn": 0})));
+                let mut batch = run_batch(
+                    jobs,
+                    BatchOptions::new().concurrency(32).session(SessionOptions::new().executable("sh")),
+                );
+                let mut failed = 0;
+                while let Some(result) = batch.next().await {
+                    failed += u64::from(result?.error.is_some());
+                }
+                json!({"failed": failed})
             }
             "turns" => self.turns().await?,
             "prompt" => {
