@@ -149,7 +149,7 @@ def of_batch(name: str, kind: str, default: Any, doc: str) -> Option:
 
 # The options of a batch, which the engine reads itself (core/client/src/batch/json.rs).
 BATCH = [
-    of_batch("concurrency", "count", {"words": "4"}, "The most jobs that run at once, at most 10,000."),
+    of_batch("concurrency", "count", {"words": "4"}, "The most jobs that run concurrently, at most 10,000."),
     of_batch(
         "retry",
         "retry",

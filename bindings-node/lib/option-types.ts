@@ -202,7 +202,7 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
 
 /** The options of {@link runBatch}: its own, and those of the session of each job. */
 export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema | undefined> extends Omit<SessionOptions<S>, "sessionId" | "signal"> {
-  /** The most jobs that run at once, at most 10,000. Default: 4. */
+  /** The most jobs that run concurrently, at most 10,000. Default: 4. */
   concurrency?: number | undefined;
   /**
    * How jobs are retried whose error has `retryable`: a `Retry`, or the number of attempts, with the first one.

@@ -301,7 +301,7 @@ class BatchSettings(SessionSettings, total=False):
     """The options of `run_batch()` without `output`. Only `session_id` is not one of them."""
 
     concurrency: int | None
-    """The most jobs that run at once, at most 10,000. Default: 4."""
+    """The most jobs that run concurrently, at most 10,000. Default: 4."""
     retry: Retry | Mapping[str, Any] | int | None
     """How jobs are retried whose error has `retryable`: a `Retry`, or the number of attempts, with the first one.
     Default: 3 attempts."""
