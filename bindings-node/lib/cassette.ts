@@ -16,7 +16,8 @@ export interface CassetteOptions {
   /**
    * When to record. With `"once"`, if the file is missing or incomplete. With `"none"`, never: then a missing file throws.
    * With `"all"` and `"rewrite"`, always: the file is replaced when the session has opened. Default: the
-   * environment variable `KIMI_RECORD`, or `"once"` without it.
+   * environment variable `KIMI_RECORD`. Without it, `"none"` if the environment variable `CI` is set to a value other than
+   * `false` and `0`, and `"once"` if not.
    */
   mode?: "once" | "none" | "all" | "rewrite" | undefined;
   /**

@@ -73,8 +73,8 @@ export interface ReplayOptions {
  * needs no model, no key and no network.
  *
  * The agent sends each recorded message as soon as the calls and answers have come that the recording has before it. The
- * place of a cancel and of a steer may differ. The protocol is that of the recording, so `dialect` can be left out. A
- * prompt more than recorded fails with `RpcError`.
+ * place of a cancel and of a steer may differ. The protocol is that of the recording, so `dialect` can be left out. If the
+ * program sends more prompts than the recording has, the next prompt fails with `RpcError`.
  *
  * The file is read when a session is opened. If it is missing or not a recording, that throws `InvalidOption`.
  *

@@ -37,11 +37,15 @@ async function recorded() {
 }
 
 describe("cassette", () => {
-  beforeEach(() => {
+  const { CI } = process.env;
+  const reset = () => {
     delete process.env.KIMI_RECORD;
-  });
-  afterEach(() => {
-    delete process.env.KIMI_RECORD;
+    delete process.env.CI;
+  };
+  beforeEach(reset);
+  afterEach(reset);
+  after(() => {
+    if (CI !== undefined) process.env.CI = CI;
   });
 
   test("once records, then plays", async () => {
@@ -109,6 +113,19 @@ describe("cassette", () => {
     assert.equal(cassette(file, { mode: "once" }).isRecording, false);
     process.env.KIMI_RECORD = "twice";
     assert.throws(() => cassette(file), { name: "InvalidOption", option: "mode", message: /\$KIMI_RECORD, got "twice"/ });
+  });
+
+  test("CI records nothing by default", () => {
+    const file = newFile();
+    process.env.CI = "true";
+    const expected = /is missing; record it: KIMI_RECORD=once <the command that runs this test>/;
+    assert.throws(() => cassette(file), { option: "cassette", message: expected });
+    assert.equal(cassette(file, { mode: "once" }).isRecording, true);
+    process.env.KIMI_RECORD = "once";
+    assert.equal(cassette(file).isRecording, true);
+    delete process.env.KIMI_RECORD;
+    process.env.CI = "false";
+    assert.equal(cassette(file).isRecording, true);
   });
 
   test("file URL is taken", async () => {

@@ -19,8 +19,9 @@ RECORDINGS = Path(__file__).parents[2] / "tests" / "recordings"
 
 
 @pytest.fixture(autouse=True)
-def without_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KIMI_RECORD", raising=False)
+    monkeypatch.delenv("CI", raising=False)
 
 
 def agent(text: str = "4") -> list[str]:
@@ -93,6 +94,18 @@ async def test_variable_sets_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(InvalidOption, match=expected) as caught:
         cassette(path)
     assert caught.value.option == "mode"
+
+
+async def test_ci_records_nothing_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(InvalidOption, match="is missing; record it: KIMI_RECORD=once <the command that runs this"):
+        cassette(tmp_path / "sum.jsonl")
+    assert cassette(tmp_path / "sum.jsonl", mode="once").is_recording
+    monkeypatch.setenv("KIMI_RECORD", "once")
+    assert cassette(tmp_path / "sum.jsonl").is_recording
+    monkeypatch.delenv("KIMI_RECORD")
+    monkeypatch.setenv("CI", "false")
+    assert cassette(tmp_path / "sum.jsonl").is_recording
 
 
 async def test_other_file_is_refused(tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "rust": {
         "testing.Cassette": _OWN_TESTS,
+        "testing.Cassette.agent_options": _OWN_TESTS,
         "testing.Cassette.executable": _OWN_TESTS,
         "testing.Cassette.is_recording": _OWN_TESTS,
         "testing.Cassette.mode": _OWN_TESTS,
@@ -163,8 +164,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "testing.Cassette.verify": _OWN_TESTS,
         "testing.CassetteMode": _OWN_TESTS,
         "testing.CassetteMode.as_str": _OWN_TESTS,
-        "testing.ReplayedAgent.stub": _OWN_TESTS,
-        "testing.ReplayedAgent.verify": _OWN_TESTS,
+        "testing.ReplayMode": _OWN_TESTS,
+        "testing.ReplayedAgent.mode": _OWN_TESTS,
         "testing.replayed_agent": _OWN_TESTS,
         "ExternalTool.typed": _OWN_TESTS,
         "printable": _OWN_TESTS,

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use futures_core::Stream;
-use kimi_agent::testing::{Cassette, CassetteMode, ReplayedAgent, ScriptedAgent, replayed_agent, scripted_agent};
+use kimi_agent::testing::{
+    Cassette, CassetteMode, ReplayMode, ReplayedAgent, ScriptedAgent, replayed_agent, scripted_agent,
+};
 use kimi_agent::wire::{self, ContentPart, Event};
 use kimi_agent::{
     Agent, AgentExit, AgentOptions, Answers, Approval, Budget, BudgetCounter, BudgetExceeded, Capabilities,
@@ -35,8 +37,8 @@ names! {
         "printable" => kimi_agent::printable("");
         "testing.scripted_agent" => { let agent: ScriptedAgent = scripted_agent("[]"); SessionOptions::new().executable(&agent) };
         "testing.replayed_agent" => { let agent: ReplayedAgent = replayed_agent(""); SessionOptions::new().executable(&agent) };
-        "testing.ReplayedAgent.verify" => replayed_agent("").verify();
-        "testing.ReplayedAgent.stub" => replayed_agent("").stub();
+        "testing.ReplayedAgent.mode" => replayed_agent("").mode(ReplayMode::Stub);
+        "testing.ReplayMode" => [ReplayMode::Replay, ReplayMode::Verify].len();
         "testing.Cassette" => { let cassette: Cassette = Cassette::new("a"); cassette };
         "testing.Cassette.executable" => Cassette::new("a").executable("kimi");
         "testing.Cassette.mode" => Cassette::new("a").mode(CassetteMode::All);
@@ -45,6 +47,7 @@ names! {
         "testing.CassetteMode" => [CassetteMode::Once, CassetteMode::None].len();
         "testing.CassetteMode.as_str" => CassetteMode::Once.as_str().len();
         "testing.Cassette.path" => Cassette::new("a").path().is_absolute();
+        "testing.Cassette.agent_options" => Cassette::new("").mode(CassetteMode::None).agent_options().is_err();
         "testing.Cassette.options" => Cassette::new("").mode(CassetteMode::None).options().is_err();
     }
     agents(agent: &Agent) {

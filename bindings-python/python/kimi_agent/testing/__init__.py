@@ -91,8 +91,8 @@ def replayed_agent(path: str | os.PathLike[str], mode: Literal["replay", "verify
 
     The option `record` writes recordings. The agent needs no model, no key and no network. It sends each recorded
     message as soon as the calls and answers have come that the recording has before it. The place of a cancel and of a
-    steer may differ. The protocol is that of the recording, so `dialect` can be left out. A prompt more than recorded
-    raises `RpcError`.
+    steer may differ. The protocol is that of the recording, so `dialect` can be left out. If the program
+    sends more prompts than the recording has, the next prompt raises `RpcError`.
 
     The file is read when a session is opened. If it is missing or not a recording, that raises `InvalidOption`.
 

@@ -91,7 +91,8 @@ def cassette(
             `cassettes/NAME.jsonl` below the current directory.
         executable: The agent to record with. Default: that of the option `executable` of a session. When the recording
             is played, the agent that plays it takes its place.
-        mode: When to record. Default: the environment variable `KIMI_RECORD`, or `"once"` without it.
+        mode: When to record. Default: the environment variable `KIMI_RECORD`. Without it, `"none"` if the environment
+            variable `CI` is set to a value other than `false` and `0`, and `"once"` if not.
         verify: Whether a prompt, another call or an answer that differs from the recording fails, as with
             `replayed_agent(path, mode="verify")`. Default: true.
 
@@ -123,7 +124,7 @@ def open_cassette(
 ) -> Cassette:
     """Opens a cassette.
 
-    `default` is the mode if neither the program nor the environment sets one. `remedy` is the part of errors that says
+    `default` is the mode if neither the program nor `KIMI_RECORD` sets one. `remedy` is the part of errors that says
     how to record.
     """
     from . import replayed_agent

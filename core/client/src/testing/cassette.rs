@@ -11,13 +11,15 @@ use std::str::FromStr;
 use kimi_agent_protocol::recording::Recording;
 use serde_json::Value;
 
-use super::replayed_agent;
+use super::{ReplayMode, replayed_agent};
 use crate::error::{Error, invalid_option};
 use crate::recording::add_cassette;
-use crate::{Executable, Result, SessionOptions};
+use crate::{AgentOptions, Executable, Result, SessionOptions};
 
 /// The environment variable with the mode.
 const VARIABLE: &str = "KIMI_RECORD";
+/// The environment variable that services for continuous integration set.
+const CI: &str = "CI";
 /// The folder of cassettes that are given by name.
 const FOLDER: &str = "cassettes";
 const SUFFIX: &str = ".jsonl";
@@ -36,9 +38,10 @@ const OPTION: &str = "cassette";
 #[non_exhaustive]
 pub enum CassetteMode {
     /// Records if the file is missing or incomplete, and plays it if not. A file is incomplete if its session was never
-    /// opened or never closed. This is the default.
+    /// opened or never closed. This is the default, unless `CI` is set.
     Once,
-    /// Never records. A file that is missing or incomplete is an error.
+    /// Never records. A file that is missing or incomplete is an error. This is the default if the environment variable
+    /// `CI` is set, as services for continuous integration do. The values `false` and `0` count as not set.
     None,
     /// Always records. The file is replaced when the session has opened, so it stays if no session opens.
     All,
@@ -101,7 +104,7 @@ fn expected_modes() -> String {
 /// cassette is one session.
 ///
 /// ```
-/// # use kimi_agent::testing::{Cassette, scripted_agent};
+/// # use kimi_agent::testing::{Cassette, CassetteMode, scripted_agent};
 /// # use serde_json::json;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -109,7 +112,7 @@ fn expected_modes() -> String {
 /// # let file = folder.path().join("greeting.jsonl");
 /// let agent = scripted_agent(json!([[{"text": "Hello"}]])); // or leave it out, for your own agent
 /// for is_recording in [true, false] {
-///     let cassette = Cassette::new(&file).executable(&agent);
+///     let cassette = Cassette::new(&file).mode(CassetteMode::Once).executable(&agent);
 ///     assert_eq!(cassette.is_recording()?, is_recording);
 ///     let session = cassette.options()?.start().await?;
 ///     assert_eq!(session.prompt("Greet me")?.result().await?.text, "Hello");
@@ -151,8 +154,8 @@ impl Cassette {
         self
     }
 
-    /// Sets when to record. The default is the environment variable `KIMI_RECORD`, or [`CassetteMode::Once`] without
-    /// it.
+    /// Sets when to record. The default is the environment variable `KIMI_RECORD`. Without it, the default is
+    /// [`CassetteMode::None`] if `CI` is set, and [`CassetteMode::Once`] if not.
     ///
     /// ```
     /// use kimi_agent::testing::{Cassette, CassetteMode};
@@ -168,8 +171,8 @@ impl Cassette {
         self
     }
 
-    /// Sets whether the agent that plays the recording compares the program with it, as
-    /// [`ReplayedAgent::verify`](super::ReplayedAgent::verify) does. The default is true.
+    /// Sets whether the agent that plays the recording compares the program with it, as with [`ReplayMode::Verify`].
+    /// The default is true.
     ///
     /// ```
     /// let cassette = kimi_agent::testing::Cassette::new("greeting").verify(false);
@@ -204,7 +207,7 @@ impl Cassette {
     /// ```
     pub fn is_recording(&self) -> Result<bool> {
         let request = self.request();
-        request.records(request.mode_with(variable())?)
+        request.records(request.mode()?)
     }
 
     /// Returns the options of the session. If the test records, this creates the directory of the file. The file is
@@ -226,14 +229,31 @@ impl Cassette {
     /// ```
     pub fn options(&self) -> Result<SessionOptions> {
         if !self.request().open()? {
-            let agent = replayed_agent(&self.path);
-            return Ok(SessionOptions::new().executable(if self.verify { agent.verify() } else { agent }));
+            let mode = if self.verify { ReplayMode::Verify } else { ReplayMode::Replay };
+            return Ok(SessionOptions::new().executable(replayed_agent(&self.path).mode(mode)));
         }
         let options = SessionOptions::new().record(&self.path);
         Ok(match &self.executable {
             Some(executable) => options.executable(executable.clone()),
             None => options,
         })
+    }
+
+    /// Returns the options of an agent, for a test that uses an [`Agent`](crate::Agent). The agent can have one session.
+    ///
+    /// # Errors
+    /// As [`options`](Self::options).
+    ///
+    /// ```
+    /// use kimi_agent::testing::{Cassette, CassetteMode};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let file = folder.path().join("greeting.jsonl");
+    /// let options = Cassette::new(&file).mode(CassetteMode::All).agent_options()?.client_name("test");
+    /// # let _ = options;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn agent_options(&self) -> Result<AgentOptions> {
+        self.options().map(AgentOptions)
     }
 
     fn request(&self) -> Request<'_> {
@@ -243,7 +263,8 @@ impl Cassette {
 
 /// Opens a cassette for a binding. Returns its path, and whether the test records; then the file is prepared.
 ///
-/// `mode` is the mode that the program has set, `default` the one that counts if the environment sets none either.
+/// `mode` is the mode that the program has set. `default` is the mode if the environment does not set a mode either.
+/// Without `default`, this depends on the variable `CI`.
 /// `remedy` is the part of errors that says how to record.
 ///
 /// # Errors
@@ -259,9 +280,7 @@ pub fn open_cassette(
     }
     let path = file_of(name);
     let mut request = Request { mode: mode.map(str::parse).transpose()?, remedy, ..Request::new(&path) };
-    if let Some(default) = default {
-        request.default = default.parse()?;
-    }
+    request.default = default.map(str::parse).transpose()?;
     let is_recording = request.open()?;
     Ok((path, is_recording))
 }
@@ -272,24 +291,30 @@ struct Request<'a> {
     path: &'a Path,
     /// The mode that the program has set.
     mode: Option<CassetteMode>,
-    /// The mode if neither the program nor the environment sets it.
-    default: CassetteMode,
+    /// The mode if neither the program nor the environment sets it. Without it, `is_ci` decides.
+    default: Option<CassetteMode>,
+    /// Whether this is a run of continuous integration, which must not start a real agent.
+    is_ci: bool,
     remedy: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
     fn new(path: &'a Path) -> Self {
-        Self { path, mode: None, default: CassetteMode::Once, remedy: None }
+        Self { path, mode: None, default: None, is_ci: is_set(std::env::var_os(CI)), remedy: None }
     }
 
     /// Returns whether the test records, and prepares the file for that.
     fn open(&self) -> Result<bool> {
-        let mode = self.mode_with(variable())?;
+        let mode = self.mode()?;
         let is_recording = self.records(mode)?;
         if is_recording {
             self.prepare().map_err(|error| self.invalid(&format!("can't be written: {error}")))?;
         }
         Ok(is_recording)
+    }
+
+    fn mode(&self) -> Result<CassetteMode> {
+        self.mode_with(std::env::var_os(VARIABLE).filter(|mode| !mode.is_empty()))
     }
 
     fn mode_with(&self, variable: Option<OsString>) -> Result<CassetteMode> {
@@ -299,7 +324,8 @@ impl<'a> Request<'a> {
                 let reason = format!("expected {} in ${VARIABLE}, got {name:?}", expected_modes());
                 invalid_option("mode", reason)
             }),
-            (None, None) => Ok(self.default),
+            (None, None) if self.is_ci => Ok(self.default.unwrap_or(CassetteMode::None)),
+            (None, None) => Ok(self.default.unwrap_or(CassetteMode::Once)),
         }
     }
 
@@ -336,8 +362,9 @@ impl<'a> Request<'a> {
     }
 }
 
-fn variable() -> Option<OsString> {
-    std::env::var_os(VARIABLE).filter(|mode| !mode.is_empty())
+/// Returns whether a variable such as `CI` is set. `false` and `0` turn it off.
+fn is_set(variable: Option<OsString>) -> bool {
+    variable.is_some_and(|value| !["", "false", "0"].iter().any(|off| value.eq_ignore_ascii_case(off)))
 }
 
 /// Returns the absolute path of a cassette with this name or path.
@@ -450,18 +477,33 @@ mod tests {
     #[test]
     fn mode_has_an_order() {
         let path = Path::new("tape.jsonl");
-        let request = Request::new(path);
+        let request = Request { is_ci: false, ..Request::new(path) };
         assert_eq!(request.mode_with(None).unwrap(), CassetteMode::Once);
         assert_eq!(request.mode_with(Some("all".into())).unwrap(), CassetteMode::All);
-        let given = Request { mode: Some(CassetteMode::None), default: CassetteMode::Rewrite, ..request };
+        let given = Request { mode: Some(CassetteMode::None), default: Some(CassetteMode::Rewrite), ..request };
         assert_eq!(given.mode_with(Some("all".into())).unwrap(), CassetteMode::None);
-        let default = Request { default: CassetteMode::None, ..request };
+        let default = Request { default: Some(CassetteMode::None), ..request };
         assert_eq!(default.mode_with(None).unwrap(), CassetteMode::None);
+        let in_ci = Request { is_ci: true, ..request };
+        assert_eq!(in_ci.mode_with(None).unwrap(), CassetteMode::None);
+        assert_eq!(in_ci.mode_with(Some("once".into())).unwrap(), CassetteMode::Once);
+        let with_default = Request { default: Some(CassetteMode::All), ..in_ci };
+        assert_eq!(with_default.mode_with(None).unwrap(), CassetteMode::All);
         let error = request.mode_with(Some("twice".into())).unwrap_err().to_string();
         let expected = r#"expected "once", "none", "all" or "rewrite" in $KIMI_RECORD, got "twice""#;
         assert_eq!(error, format!("invalid option `mode`: {expected}"));
         let error = "twice".parse::<CassetteMode>().unwrap_err().to_string();
         assert!(error.ends_with(r#"expected "once", "none", "all" or "rewrite", got "twice""#), "{error}");
+    }
+
+    #[test]
+    fn variable_of_ci_can_be_off() {
+        for (value, expected) in
+            [("true", true), ("1", true), ("woodpecker", true), ("", false), ("False", false), ("0", false)]
+        {
+            assert_eq!(is_set(Some(value.into())), expected, "{value:?}");
+        }
+        assert!(!is_set(None));
     }
 
     #[test]

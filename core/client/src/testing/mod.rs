@@ -132,7 +132,8 @@ pub struct ReplayedAgent {
 ///
 /// The agent sends each recorded message as soon as the calls and answers have come that the recording has before it.
 /// The place of a cancel and of a steer may differ. The protocol is that of the recording, so `dialect` can be left
-/// out. A prompt more than recorded fails with [`Error::Rpc`](crate::Error::Rpc).
+/// out. If the program sends more prompts than the recording has, the next prompt fails with
+/// [`Error::Rpc`](crate::Error::Rpc).
 ///
 /// The file is read when a session starts. A file that is missing or not a recording fails the session with
 /// [`Error::InvalidOption`](crate::Error::InvalidOption) for the option `executable`.
@@ -163,43 +164,52 @@ pub fn replayed_agent(path: impl AsRef<Path>) -> ReplayedAgent {
     ReplayedAgent { command }
 }
 
-impl ReplayedAgent {
+/// How a [`ReplayedAgent`] plays its recording.
+///
+/// ```
+/// use kimi_agent::testing::{ReplayMode, replayed_agent};
+/// let agent = replayed_agent("run.jsonl").mode(ReplayMode::Verify);
+/// # let _ = agent;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReplayMode {
+    /// Plays the recording. This is the default.
+    #[default]
+    Replay,
     /// Compares what the program does with the recording: its prompts and other calls, its answers, and their order.
     /// Ids, times, secrets and versions do not count.
     ///
     /// The first difference fails the pending calls with [`Error::Rpc`](crate::Error::Rpc), whose message has the
     /// turn, the call, the expected value and the actual one. The agent writes it to stderr, too, and exits with code
     /// 1. It also does so at the end of the session if the program has left out something.
-    ///
-    /// ```
-    /// let agent = kimi_agent::testing::replayed_agent("run.jsonl").verify();
-    /// assert_eq!(agent.last().unwrap(), "--verify");
-    /// ```
-    #[must_use]
-    pub fn verify(self) -> Self {
-        self.with_mode("--verify")
-    }
-
+    Verify,
     /// Reports the results that the tools of the program return now, instead of the recorded results.
     ///
     /// The answers of the model, and the tools of the agent itself, stay as recorded: the agent calls the tools of the
     /// program with the recorded arguments, and the next text of the model is the recorded one. Over ACP, a result is
     /// replaced if the agent showed the text that the tool returned. The protocols `legacy` and `kimi-web` report
     /// recorded results.
+    Stub,
+}
+
+impl ReplayedAgent {
+    /// Sets how the agent plays the recording.
     ///
     /// ```
-    /// let agent = kimi_agent::testing::replayed_agent("run.jsonl").stub();
+    /// use kimi_agent::testing::{ReplayMode, replayed_agent};
+    /// let agent = replayed_agent("run.jsonl").mode(ReplayMode::Stub);
     /// assert_eq!(agent.last().unwrap(), "--stub");
     /// ```
     #[must_use]
-    pub fn stub(self) -> Self {
-        self.with_mode("--stub")
-    }
-
-    fn with_mode(mut self, flag: &str) -> Self {
+    pub fn mode(mut self, mode: ReplayMode) -> Self {
         // The path is absolute, so it is not a flag.
         self.command.pop_if(|last| *last == "--verify" || *last == "--stub");
-        self.command.push(flag.into());
+        match mode {
+            ReplayMode::Replay => {}
+            ReplayMode::Verify => self.command.push("--verify".into()),
+            ReplayMode::Stub => self.command.push("--stub".into()),
+        }
         self
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kimi_agent::testing::{Cassette, CassetteMode, replayed_agent, scripted_agent};
+use kimi_agent::testing::{Cassette, CassetteMode, ReplayMode, replayed_agent, scripted_agent};
 use kimi_agent::{Approval, ExternalTool, SessionOptions};
 use serde_json::{Value, json};
 
@@ -31,6 +31,21 @@ async fn once_records_then_plays() {
         let cassette = Cassette::new(&file).mode(CassetteMode::Once).executable(&agent);
         assert_eq!(cassette.is_recording().unwrap(), is_recording);
         assert_eq!(ask(cassette.options().unwrap(), "2 + 2?").await.unwrap(), "4");
+    }
+}
+
+#[tokio::test]
+async fn agent_uses_cassette() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sum.jsonl");
+    let scripted = scripted_agent(json!([[{"text": "4"}]]));
+    for is_recording in [true, false] {
+        let cassette = Cassette::new(&file).mode(CassetteMode::Once).executable(&scripted);
+        assert_eq!(cassette.is_recording().unwrap(), is_recording);
+        let agent = cassette.agent_options().unwrap().open().unwrap();
+        let session = agent.create_session(SessionOptions::new()).await.unwrap();
+        assert_eq!(session.prompt("2 + 2?").unwrap().result().await.unwrap().text, "4");
+        agent.close().await.unwrap();
     }
 }
 
@@ -73,7 +88,10 @@ async fn old_recording_stays_until_opening() {
     }
     let options = Cassette::new(&file).mode(CassetteMode::Rewrite).executable(&agent).options().unwrap();
     assert_eq!(ask(options, "2 + 3?").await.unwrap(), "5");
-    assert_eq!(ask(SessionOptions::new().executable(replayed_agent(&file).verify()), "2 + 3?").await.unwrap(), "5");
+    assert_eq!(
+        ask(SessionOptions::new().executable(replayed_agent(&file).mode(ReplayMode::Verify)), "2 + 3?").await.unwrap(),
+        "5"
+    );
 }
 
 #[tokio::test]
@@ -95,6 +113,33 @@ async fn second_session_is_refused() {
     assert!(!folder.path().join("sum-2.jsonl").exists());
     // A further test may record the cassette again.
     recorded(folder.path(), "5").await;
+}
+
+/// Opens a cassette without a mode. The tests below run it in a process with other variables.
+#[test]
+#[ignore = "needs the variables of default_mode_depends_on_ci"]
+fn missing_cassette_in_environment() {
+    let options = Cassette::new("no such folder/sum.jsonl").options();
+    println!("{}", options.map_or_else(|error| error.to_string(), |_| "records".to_owned()));
+}
+
+#[test]
+fn default_mode_depends_on_ci() {
+    let missing = "is missing; record it: KIMI_RECORD=once <the command that runs this test>";
+    for (ci, mode, expected) in [
+        (None, None, "records"),
+        (Some("false"), None, "records"),
+        (Some("true"), None, missing),
+        (Some("true"), Some("once"), "records"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        program.args(["--ignored", "--exact", "--nocapture", "cassette::missing_cassette_in_environment"]);
+        program.current_dir(&folder).env_remove("CI").env_remove("KIMI_RECORD");
+        program.envs(ci.map(|value| ("CI", value))).envs(mode.map(|value| ("KIMI_RECORD", value)));
+        let output = String::from_utf8(program.output().unwrap().stdout).unwrap();
+        assert!(output.contains(expected), "{ci:?} {mode:?}: {output}");
+    }
 }
 
 #[tokio::test]
@@ -187,8 +232,8 @@ async fn stub_reports_present_results() {
     assert_eq!(tool_calls(options, "go").await, [(false, json!("then")), own.clone()]);
     for (agent, value, expected) in [
         (replayed_agent(&file), Some("now"), (false, json!("then"))),
-        (replayed_agent(&file).stub(), Some("now"), (false, json!("now"))),
-        (replayed_agent(&file).verify().stub(), None, (true, json!("no sum"))),
+        (replayed_agent(&file).mode(ReplayMode::Stub), Some("now"), (false, json!("now"))),
+        (replayed_agent(&file).mode(ReplayMode::Stub), None, (true, json!("no sum"))),
     ] {
         assert_eq!(tool_calls(with_tool(value).executable(agent), "another prompt").await, [expected, own.clone()]);
     }
@@ -241,8 +286,8 @@ async fn stub_replaces_results_over_acp() {
     over_acp(&file);
     for (agent, value, expected) in [
         (replayed_agent(&file), Some("now"), (false, json!("then"))),
-        (replayed_agent(&file).stub(), Some("now"), (false, json!("now"))),
-        (replayed_agent(&file).stub(), None, (true, json!("no sum"))),
+        (replayed_agent(&file).mode(ReplayMode::Stub), Some("now"), (false, json!("now"))),
+        (replayed_agent(&file).mode(ReplayMode::Stub), None, (true, json!("no sum"))),
     ] {
         assert_eq!(tool_calls(with_tool(value).executable(agent), "another prompt").await, [expected]);
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kimi_agent::testing::{replayed_agent, scripted_agent};
+use kimi_agent::testing::{ReplayMode, replayed_agent, scripted_agent};
 use kimi_agent::{Answers, Approval, Dialect, ExternalTool, Session, SessionOptions};
 use serde_json::{Value, json};
 
@@ -141,7 +141,7 @@ fn assert_same(list: &[Value], recorded: &[Value]) {
 async fn replays(dialect: &'static str) {
     let (recorded, seen) = Recorded::new(dialect).await;
     let again = recorded.folder.path().join("again.jsonl");
-    for agent in [replayed_agent(recorded.file()), replayed_agent(recorded.file()).verify()] {
+    for agent in [replayed_agent(recorded.file()), replayed_agent(recorded.file()).mode(ReplayMode::Verify)] {
         let options = recorded.options().executable(&agent).record(&again);
         let replayed = recorded.run(options).await;
         assert_eq!(replayed.len(), seen.len());
@@ -215,7 +215,7 @@ fn program(sum: &'static str, approves: bool) -> SessionOptions {
 /// The error of a program that differs from the recording in its first turn, and what its agent wrote to stderr.
 async fn difference(options: SessionOptions, file: &Path, prompt: &str) -> (String, String) {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let agent = replayed_agent(file).verify();
+    let agent = replayed_agent(file).mode(ReplayMode::Verify);
     let options = options.executable(&agent).on_stderr(move |line| drop(tell.send(line.to_owned())));
     let session = options.start().await.unwrap();
     let error = session.prompt(prompt).unwrap().result().await.unwrap_err();
@@ -251,7 +251,7 @@ async fn verify_shows_first_difference() {
 async fn verify_finds_missing_prompt() {
     let (_folder, file) = two_turns().await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let agent = replayed_agent(&file).verify();
+    let agent = replayed_agent(&file).mode(ReplayMode::Verify);
     let options = program("2", true).executable(&agent).on_stderr(move |line| drop(tell.send(line.to_owned())));
     let session = options.start().await.unwrap();
     assert_eq!(session.prompt("first").unwrap().result().await.unwrap().text, "one");
@@ -325,7 +325,7 @@ async fn cancel_may_come_later() {
     lines.insert(b, line);
     let file = folder.path().join("early.jsonl");
     std::fs::write(&file, lines.join("\n") + "\n").unwrap();
-    for agent in [replayed_agent(&file), replayed_agent(&file).verify()] {
+    for agent in [replayed_agent(&file), replayed_agent(&file).mode(ReplayMode::Verify)] {
         let session = program("2", true).executable(&agent).start().await.unwrap();
         assert_eq!(cancel_after(&session, 2).await, "cancelled");
         assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "next");
@@ -341,7 +341,7 @@ async fn cut_recording_is_played() {
     assert!(second > 5);
     let at = text.find(r#""second""#).unwrap();
     std::fs::write(&file, &text[..at]).unwrap();
-    let session = program("2", true).executable(replayed_agent(&file).verify()).start().await.unwrap();
+    let session = program("2", true).executable(replayed_agent(&file).mode(ReplayMode::Verify)).start().await.unwrap();
     assert_eq!(session.prompt("first").unwrap().result().await.unwrap().text, "one");
     session.close().await.unwrap();
 }
@@ -357,7 +357,7 @@ async fn killed_recording_fails_turn() {
         let at = text.find("Done").unwrap();
         let killed = recorded.folder.path().join("killed.jsonl");
         std::fs::write(&killed, &text[..at + text[at..].find('\n').unwrap() + 1]).unwrap();
-        for agent in [replayed_agent(&killed), replayed_agent(&killed).verify()] {
+        for agent in [replayed_agent(&killed), replayed_agent(&killed).mode(ReplayMode::Verify)] {
             let session = recorded.options().executable(agent).start().await.unwrap();
             let error = session.prompt("go").unwrap().result().await.unwrap_err();
             let code = if dialect == "kimi-web" { "agent_exited" } else { "rpc_error" };
@@ -496,7 +496,7 @@ async fn tools_are_called_over_mcp() {
         };
         SessionOptions::new().tool(ExternalTool::new("add", "Adds", json!({"type": "object"}), sum))
     };
-    for agent in [replayed_agent(&file), replayed_agent(&file).verify()] {
+    for agent in [replayed_agent(&file), replayed_agent(&file).mode(ReplayMode::Verify)] {
         let again = folder.path().join("again.jsonl");
         let session = options(0).executable(&agent).record(&again).start().await.unwrap();
         assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "3 and 7");
@@ -512,7 +512,7 @@ async fn tools_are_called_over_mcp() {
         };
         assert_eq!(of_tools(&again), of_tools(&file));
     }
-    let session = options(1).executable(replayed_agent(&file).verify()).start().await.unwrap();
+    let session = options(1).executable(replayed_agent(&file).mode(ReplayMode::Verify)).start().await.unwrap();
     let error = session.prompt("go").unwrap().result().await.unwrap_err().to_string();
     assert!(error.contains(r#"turn 1: result of the tool `add`: expected "3", got "4" at /output/0"#), "{error}");
     session.close().await.unwrap();
@@ -523,7 +523,7 @@ async fn recordings_of_python_are_played() {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings");
     for dialect in ["wire", "legacy", "acp", "kimi-web"] {
         let file = recordings.join(dialect).with_extension("jsonl");
-        for agent in [replayed_agent(&file), replayed_agent(&file).verify()] {
+        for agent in [replayed_agent(&file), replayed_agent(&file).mode(ReplayMode::Verify)] {
             let options = SessionOptions::new().executable(agent);
             let options = match dialect {
                 "legacy" => options.yolo(true),
@@ -543,7 +543,7 @@ async fn steer_is_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
     let agent = scripted_agent(json!([[{"text": "a"}, {"wait_steer": true}, {"text": "{{steer}}"}]]));
-    let replayed = replayed_agent(&file).verify();
+    let replayed = replayed_agent(&file).mode(ReplayMode::Verify);
     let mut seen = Vec::new();
     for options in [SessionOptions::new().executable(&agent).record(&file), SessionOptions::new().executable(&replayed)]
     {

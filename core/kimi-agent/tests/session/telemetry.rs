@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use kimi_agent::testing::replayed_agent;
+use kimi_agent::testing::{ReplayMode, replayed_agent};
 use kimi_agent::{Approval, ExternalTool, PromptOptions, Telemetry};
 use opentelemetry::trace::{
     FutureExt as _, SpanContext, SpanId, Status, TraceContextExt as _, Tracer as _, TracerProvider as _,
@@ -190,8 +190,8 @@ async fn acp_prompt_carries_trace() {
     let header = traceparent(&sdk.finished()[0].span_context);
     assert!(sent.contains(&format!(r#""_meta":{{"traceparent":"{header}"}}"#)), "{sent}");
     // The trace does not count as a difference from a recording.
-    run_acp(options().executable(replayed_agent(&recording).verify())).await;
-    run_acp(SessionOptions::new().executable(replayed_agent(&recording).verify())).await;
+    run_acp(options().executable(replayed_agent(&recording).mode(ReplayMode::Verify))).await;
+    run_acp(SessionOptions::new().executable(replayed_agent(&recording).mode(ReplayMode::Verify))).await;
 }
 
 #[tokio::test]
