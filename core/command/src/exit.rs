@@ -64,9 +64,18 @@ pub(crate) fn of(error: &Error) -> i32 {
     found.map_or(FAILED, |exit| exit.number)
 }
 
-/// Returns the table for `--help`.
-pub(crate) fn table() -> String {
-    let rows = EXIT_CODES.iter().map(|exit| format!("  {:>3}  {}\n", exit.number, exit.meaning));
+/// Returns the table for the `--help` of a command, in which some codes have a meaning of their own.
+pub(crate) fn table(own: &[(i32, &str)]) -> String {
+    let rows = EXIT_CODES.iter().map(|exit| {
+        let found = own.iter().find(|(number, _)| *number == exit.number);
+        (exit.number, found.map_or(exit.meaning, |(_, meaning)| meaning))
+    });
+    listed(rows)
+}
+
+/// Returns the table for the `--help` of a command that has these codes only.
+pub(crate) fn listed<'a>(codes: impl IntoIterator<Item = (i32, &'a str)>) -> String {
+    let rows = codes.into_iter().map(|(number, meaning)| format!("  {number:>3}  {meaning}\n"));
     format!("Exit codes:\n{}", rows.collect::<String>())
 }
 

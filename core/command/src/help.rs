@@ -4,6 +4,16 @@ use clap::CommandFactory;
 
 use super::{Arguments, exit};
 
+const ALL: &str = "\
+Examples:
+  kimi-agent doctor                                        # which agents are installed
+  kimi-agent run --record run.jsonl \"Summarize README.md\"  # one prompt, with a recording
+  kimi-agent inspect run.jsonl                             # a page that shows the recording
+  kimi-agent verify run.jsonl                              # does the agent still do the same?
+  kimi-agent batch jobs.jsonl --out results.jsonl          # many prompts
+
+`kimi-agent COMMAND --help` describes a command, with examples.";
+
 const RUN: &str = "\
 Examples:
   kimi-agent run \"Which tests fail, and why?\"
@@ -16,72 +26,91 @@ const BATCH: &str = "\
 Examples:
   kimi-agent batch jobs.jsonl --out results.jsonl --concurrency 8
   kimi-agent batch jobs.jsonl --journal batch.jsonl --out results.jsonl --html report.html
-  jq -c '{prompt: .title, key: .id}' issues.jsonl | kimi-agent batch - --workspace worktree --yolo > results.jsonl
-
-Exit code 0 means that all jobs finished, 1 that a job did not, 130 that Ctrl-C interrupted the batch.";
+  jq -c '{prompt: .title, key: .id}' issues.jsonl | kimi-agent batch - --workspace worktree --yolo > results.jsonl";
+const BATCH_CODES: &[(i32, &str)] = &[
+    (0, "All jobs finished"),
+    (1, "A job failed"),
+    (2, "An option is wrong, two jobs have the same key, or the journal is in use"),
+    (124, "The batch took longer than --timeout"),
+    (130, "Ctrl-C interrupted the batch"),
+];
 
 const REPORT: &str = "\
 Examples:
   kimi-agent report batch.jsonl
-  kimi-agent report batch.jsonl --html report.html
-
-Exit code 0 means that the page was written, 1 that it cannot be written, 2 that the journal cannot be read.";
+  kimi-agent report batch.jsonl --html report.html";
+const REPORT_CODES: &[(i32, &str)] =
+    &[(0, "The page was written"), (1, "The page cannot be written"), (2, "The journal cannot be read")];
 
 const DOCTOR: &str = "\
 Examples:
   kimi-agent doctor
   kimi-agent doctor \"kimi-scripted-agent $PWD/script.json\"
   kimi-agent doctor gemini /opt/kimi/bin/kimi \"my-agent --acp\"
-  kimi-agent doctor --json | jq '.agents[] | select(.state == \"usable\") | .path'
-
-Exit codes:
-    0  At least one agent can be used
-    1  No agent can be used
-    2  The arguments are wrong";
+  kimi-agent doctor --json | jq '.agents[] | select(.state == \"usable\") | .path'";
+const DOCTOR_CODES: &[(i32, &str)] =
+    &[(0, "At least one agent can be used"), (1, "No agent can be used"), (2, "The arguments are wrong")];
 
 const VERIFY: &str = "\
 Examples:
   kimi-agent verify run.jsonl
   kimi-agent verify run.jsonl -C \"$(mktemp -d)\" --model kimi-k2
-  kimi-agent verify run.jsonl -x ./new/kimi --text --json | jq .differences
-
-Exit code 0 means that all turns are as recorded, 1 that something differs, 2 that the recording cannot be used.";
+  kimi-agent verify run.jsonl -x ./new/kimi --text --json | jq .differences";
+const VERIFY_CODES: &[(i32, &str)] = &[
+    (0, "All turns are as recorded"),
+    (1, "Something differs from the recording, or the agent failed"),
+    (2, "The recording cannot be used, or the arguments are wrong"),
+];
 
 const INSPECT: &str = "\
 Examples:
   kimi-agent inspect run.jsonl
   kimi-agent inspect runs/*.jsonl --output runs.html
   kimi-agent inspect run.jsonl --json | jq '.[0].turns[].usage'
-  kimi-agent inspect run.jsonl --atif > trajectory.json
+  kimi-agent inspect run.jsonl --atif > trajectory.json";
+const INSPECT_CODES: &[(i32, &str)] = &[
+    (0, "The page, the summary or the trajectory was written"),
+    (1, "A recording cannot be read, or the output cannot be written"),
+    (2, "The arguments are wrong"),
+];
 
-Exit codes:
-    0  The page, the summary or the trajectory was written
-    1  A recording cannot be read, or the output cannot be written
-    2  The arguments are wrong";
+const COMPLETIONS: &str = "\
+Examples:
+  kimi-agent completions bash > ~/.local/share/bash-completion/completions/kimi-agent
+  kimi-agent completions zsh > ~/.zfunc/_kimi-agent    # with ~/.zfunc in $fpath
+  kimi-agent completions fish > ~/.config/fish/completions/kimi-agent.fish
+
+Open a new shell afterwards.";
 
 /// The description of `--executable` for `verify`, which has a default of its own.
-const AGENT: &str =
-    "The agent: a program, or a command line such as \"node agent.js --acp\". Default: that of the recording";
+const AGENT: &str = "The agent: a program, or a command line such as \"node agent.js --acp\". Default: the agent that the recording names";
 /// The description of `--timeout` for `batch`, whose jobs have a limit of their own.
 const LIMIT: &str = "The time for the whole batch, in seconds. Default: no limit";
 const WORDS: &str = "Repeat the option to give each word by itself.";
 
 /// Returns the command with all pages of help.
 pub(crate) fn command() -> clap::Command {
-    let codes = exit::table();
-    let command = Arguments::command().after_help(codes.clone());
+    let command = Arguments::command().after_help(format!("{ALL}\n\n{}", exit::table(&[])));
     command
-        .mut_subcommand("run", |command| command.after_help(format!("{RUN}\n\n{codes}")))
+        .mut_subcommand("run", |command| {
+            command.after_help(format!("{RUN}\n\n{}", exit::table(&[(1, "The agent or the turn failed")])))
+        })
         .mut_subcommand("batch", |command| {
             let limit = |argument: clap::Arg| argument.help(LIMIT).long_help(LIMIT);
             let command = command.mut_arg("timeout", limit).mut_arg("session_id", |argument| argument.hide(true));
-            command.after_help(format!("{BATCH}\n\n{codes}"))
+            command.after_help(page(BATCH, BATCH_CODES))
         })
-        .mut_subcommand("report", |command| command.after_help(REPORT))
+        .mut_subcommand("report", |command| command.after_help(page(REPORT, REPORT_CODES)))
         .mut_subcommand("verify", |command| {
             let executable = |argument: clap::Arg| argument.help(AGENT).long_help(format!("{AGENT}\n\n{WORDS}"));
+            let codes = exit::table(VERIFY_CODES);
             command.mut_arg("executable", executable).after_help(format!("{VERIFY}\n\n{codes}"))
         })
-        .mut_subcommand("doctor", |command| command.after_help(DOCTOR))
-        .mut_subcommand("inspect", |command| command.after_help(INSPECT))
+        .mut_subcommand("doctor", |command| command.after_help(page(DOCTOR, DOCTOR_CODES)))
+        .mut_subcommand("inspect", |command| command.after_help(page(INSPECT, INSPECT_CODES)))
+        .mut_subcommand("completions", |command| command.after_help(COMPLETIONS))
+}
+
+fn page(examples: &str, codes: &[(i32, &str)]) -> String {
+    format!("{examples}\n\n{}", exit::listed(codes.iter().copied()))
 }

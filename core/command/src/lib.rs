@@ -45,24 +45,24 @@ enum Command {
     /// Runs one prompt with an agent.
     ///
     /// The text of the answer is printed as it comes. Tool calls, decisions and notes are on the standard error, in one
-    /// line each. An action that needs approval is decided by the policy, then by the person at the terminal. Without a
-    /// terminal it is rejected.
+    /// line each. The policy decides about actions that need approval, then the person at the terminal. Without a
+    /// terminal, such an action is rejected.
     ///
     /// Ctrl-C cancels the turn. A second Ctrl-C ends the agent immediately.
     Run(Box<run::RunArguments>),
-    /// Runs many prompts, several at once.
+    /// Runs many prompts, several concurrently.
     ///
     /// Each job is a prompt in a session of its own. Each result is written as a line of JSON when its job has ended. With
     /// a journal, a batch that was interrupted can be started again, and runs only the jobs without a result.
     ///
-    /// An action that needs approval is decided by the policy; without a rule for it, it is rejected.
+    /// The policy decides about actions that need approval. An action without a rule is rejected.
     ///
     /// Ctrl-C cancels the running jobs, and writes their results. A second Ctrl-C ends the agents immediately. SIGTERM and
     /// SIGHUP do the same as Ctrl-C.
     Batch(Box<batch::BatchArguments>),
     /// Makes the report of a batch: a page of HTML.
     ///
-    /// It reads the journal that the option `journal` of a batch wrote, in any language, or `kimi-agent batch --journal`. The
+    /// It reads the journal that `kimi-agent batch --journal` wrote, or the option `journal` of a batch in any language. The
     /// batch may still run. The page has no scripts, and links to a page of the inspector for each recording.
     Report(batch::ReportArguments),
     /// Shows which agents are installed, and what works with them.
@@ -76,8 +76,8 @@ enum Command {
     /// are answered as in the recording. Then the status, the tool calls, the requests and the kinds of events of each turn
     /// are compared. Models vary, so the texts are compared only with --text.
     ///
-    /// The agent is that of the recording, unless --executable names another one. It works in the current directory,
-    /// unless --work-dir names another one, and it can change files there.
+    /// The recording names the agent, unless --executable is set. The agent works in the current directory, or in
+    /// --work-dir, and can change files there.
     Verify(Box<verify::VerifyArguments>),
     /// Makes a page of HTML that shows recordings.
     ///
@@ -102,8 +102,6 @@ enum Command {
         atif: bool,
     },
     /// Writes the completions for a shell.
-    ///
-    /// For example: kimi-agent completions bash > ~/.local/share/bash-completion/completions/kimi-agent
     Completions {
         /// The shell.
         shell: Shell,
@@ -153,15 +151,16 @@ fn run(command: Command) -> Result<i32, Failure> {
             };
             inspect::run(&recordings, output, form).map(|()| exit::SUCCEEDED)
         }
-        Command::Completions { shell } => write_out(&completions(shell)).map(|()| exit::SUCCEEDED),
+        Command::Completions { shell } => write_out(completions(shell).as_bytes()).map(|()| exit::SUCCEEDED),
     }
 }
 
 /// Returns the completions for a shell.
-fn completions(shell: Shell) -> Vec<u8> {
+fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "kimi-agent", &mut script);
-    script
+    clap_complete::generate(shell, &mut help::command(), "kimi-agent", &mut script);
+    // clap_complete 4.6 gives the states of bash two names if the name of the program has a hyphen (clap-rs/clap#6421).
+    String::from_utf8_lossy(&script).replace("kimi__subcmd__agent", "kimi__agent")
 }
 
 /// Runs a command that needs a runtime. On one thread, what happens after an event is shown after the event.

@@ -54,6 +54,8 @@ pub(crate) struct SessionArguments {
     #[arg(long, value_name = "PROTOCOL")]
     pub(crate) dialect: Option<String>,
     /// An environment variable for the agent. Can be repeated.
+    ///
+    /// Other users of the machine can see arguments. Set keys in the environment of the command instead.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
     /// A configuration file, for kimi-cli.

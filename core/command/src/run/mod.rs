@@ -31,9 +31,9 @@ use report::{Format, Report};
 /// The arguments of `run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
-    /// The prompt. `-`, or no prompt with a pipe or a file as the standard input, reads it from there.
+    /// The prompt. `-` reads it from the standard input. Without this argument, a pipe or a file is the prompt.
     ///
-    /// With a prompt, the text of a pipe or a file is appended to it, after an empty line.
+    /// If there is a prompt, the text of a pipe or a file is appended to it, after an empty line.
     prompt: Option<String>,
     #[command(flatten)]
     session: SessionArguments,

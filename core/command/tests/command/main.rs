@@ -4,6 +4,7 @@
 
 mod atif;
 mod batch;
+mod completions;
 mod doctor;
 mod run;
 #[cfg(unix)]
