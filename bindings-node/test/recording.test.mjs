@@ -39,6 +39,21 @@ test("each session of agent has file", async () => {
   for (const file of files) assert.equal(types(join(record, file)).at(-1), "end");
 });
 
+test("variable names the path", async () => {
+  const directory = folder();
+  process.env.KIMI_AGENT_RECORD = `${directory}/`;
+  try {
+    const session = await createSession({ executable: scriptedAgent([[{ text: "Hello!" }]]) });
+    await session.prompt("hi").result();
+    await session.close();
+  } finally {
+    delete process.env.KIMI_AGENT_RECORD;
+  }
+  const [file, ...others] = readdirSync(directory);
+  assert.deepEqual(others, []);
+  assert.equal(types(join(directory, file)).at(-1), "end");
+});
+
 test("secrets are masked", async () => {
   const dir = folder();
   const record = join(dir, "run.jsonl");

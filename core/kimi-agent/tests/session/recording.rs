@@ -301,6 +301,29 @@ async fn each_session_has_own_file() {
 }
 
 #[cfg(unix)]
+/// A program without the option `record`, for the test below.
+#[tokio::test]
+#[ignore = "started by variable_names_path"]
+async fn session_without_record() {
+    let (options, _agent) = with(json!([[{"text": "Hello!"}]]));
+    let session = options.start().await.unwrap();
+    session.prompt("hi").unwrap().result().await.unwrap();
+    session.close().await.unwrap();
+}
+
+#[test]
+fn variable_names_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    program.args(["--ignored", "--exact", "recording::session_without_record"]);
+    program.env("KIMI_AGENT_RECORD", folder.path().join("runs/"));
+    assert!(program.output().unwrap().status.success());
+    let [file] = &files(&folder.path().join("runs"))[..] else { panic!("not one file") };
+    let (header, entries) = entries(file);
+    assert_eq!(header["sdk"]["language"], "rust");
+    assert_eq!(entries.last().unwrap()["type"], "end");
+}
+
 #[tokio::test]
 async fn recording_is_private() {
     use std::os::unix::fs::PermissionsExt;
