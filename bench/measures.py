@@ -111,6 +111,10 @@ FIGURES = {
     "approval, CPU": ("µs", "client CPU an approval, both on one CPU"),
     "tool call, round trip": ("µs", "median time from the agent's call to the result, both on one CPU"),
     "start to first event": ("ms", "time from the start of the client's process, the agent's start included"),
+    "start of a replayed agent": (
+        "ms",
+        "time from the start of an agent that plays a recording to its handshake result",
+    ),
     "import": ("ms", "CPU time of `import kimi_agent`, where asyncio is imported already"),
     "sessions": ("ms", "client CPU a session, opened, with a turn of two events, and kept open"),
     "large line": ("MB", "peak memory of the process with a line of 50 MiB"),

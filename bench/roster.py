@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AGENT", "CLIENTS", "NODE", "PYTHON", "SCRIPTED", "TARGET", "Client"]
+__all__ = ["AGENT", "CLIENTS", "NODE", "NOTHING", "PYTHON", "SCRIPTED", "TARGET", "Client"]
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".cache" / "bench"
@@ -28,6 +28,8 @@ SERVER = frozenset({"server", "server sessions"})
 BATCH = {"batch"}
 # The cost of the option `record`.
 RECORDED = frozenset({"events"})
+# Not clients, but programs that do nothing: a part of the start of a replayed agent.
+NOTHING = frozenset({"replayed"})
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ CLIENTS = (
     Client("kimi-agent, Python", "python", _python("ours.py"), OURS | SESSIONS | BATCH, ours=True),
     Client("kimi-agent, Python, blocking", "python", _python("ours_blocking.py"), OURS, ours=True),
     Client("kimi-agent, Python, recorded", "python", _recorded(_python("ours.py")), RECORDED, ours=True),
+    Client("python -c pass", "python", (str(PYTHON), "-c", "pass"), NOTHING),
     Client("asyncio + orjson in batches", "python", _python("by_hand.py", "orjson"), ALL | {"acp"}),
     Client("asyncio + json", "python", _python("by_hand.py", "json"), ALL | BATCH | {"acp", "sessions"}),
     Client("asyncio + pydantic", "python", _python("by_hand.py", "pydantic"), ALL),
@@ -72,6 +75,7 @@ CLIENTS = (
     Client("claude-agent-sdk's transport", "python", _python("claude.py"), ASKED),
     Client("kimi-agent, Node", "node", _node("ours.mjs"), OURS | SESSIONS | BATCH, ours=True),
     Client("kimi-agent, Node, recorded", "node", _recorded(_node("ours.mjs")), RECORDED, ours=True),
+    Client("node -e 0", "node", (NODE, "-e", "0"), NOTHING),
     Client("JSON.parse in batches", "node", _node("by_hand.mjs", "batches"), ALL | {"acp"}),
     Client("readline + JSON.parse", "node", _node("by_hand.mjs", "readline"), ALL | {"acp"}),
     Client("fetch + ws", "node", _node("server_by_hand.mjs"), SERVER),

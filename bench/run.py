@@ -30,7 +30,7 @@ from typing import Any
 
 import page
 from measures import Measure, Size, measures, play, taking_part
-from roster import CLIENTS, NODE, PYTHON, TARGET
+from roster import CLIENTS, NODE, NOTHING, PYTHON, SCRIPTED, TARGET
 from table import table
 from targets import targets
 
@@ -69,6 +69,48 @@ def measure_import(size: Size, found: Figures) -> None:
     for _ in range(size.starts):
         done = subprocess.run([str(PYTHON), "-c", IMPORT], stdout=subprocess.PIPE, text=True, check=True)
         found.setdefault("import", {}).setdefault("kimi-agent, Python", []).append(float(done.stdout))
+
+
+def replayed_agents() -> dict[str, list[str]]:
+    """The command of the agent that plays a recording, as each package makes it."""
+    recording = str(ROOT / "tests/recordings/wire.jsonl")
+    imports = "import json, sys; from kimi_agent.testing import replayed_agent"
+    python = f"{imports}; print(json.dumps(replayed_agent(sys.argv[1])))"
+    node = "import * as testing from 'kimi-agent/testing'; "
+    node += "console.log(JSON.stringify(testing.replayedAgent(process.argv[1])))"
+    made = {
+        "kimi-agent, Python": [str(PYTHON), "-c", python, recording],
+        "kimi-agent, Node": [NODE, "--input-type=module", "-e", node, recording],
+    }
+    commands = {
+        client: json.loads(subprocess.run(argv, cwd=HERE / "clients", stdout=subprocess.PIPE, check=True).stdout)
+        for client, argv in made.items()
+    }
+    return {"kimi-agent, Rust": [str(SCRIPTED), "--play-recording", recording], **commands}
+
+
+def measure_replayed(size: Size, found: Figures) -> None:
+    """The time until a replayed agent answers, and the time of the interpreters alone."""
+    say("start of a replayed agent")
+    entries = map(json.loads, (ROOT / "tests/recordings/wire.jsonl").read_text("utf-8").splitlines())
+    handshake = next(entry["message"] for entry in entries if entry.get("from") == "sdk")
+    commands = replayed_agents() | {one.name: list(one.argv) for one in CLIENTS if one.tasks == NOTHING}
+    for _ in range(size.starts):
+        for client, command in commands.items():
+            began = time.monotonic_ns()
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+                assert process.stdin
+                assert process.stdout
+                is_agent = client.startswith("kimi-agent")
+                if is_agent:
+                    process.stdin.write(json.dumps(handshake).encode() + b"\n")
+                    process.stdin.flush()
+                # A program that does nothing ends with an empty line.
+                if bool(process.stdout.readline()) != is_agent:
+                    raise SystemExit(f"{client} failed at the start of a replayed agent")
+                found.setdefault("start of a replayed agent", {}).setdefault(client, []).append(
+                    (time.monotonic_ns() - began) / 1e6
+                )
 
 
 def measure_limits(found: Figures) -> None:
@@ -168,6 +210,8 @@ def main() -> None:
             load.append(os.getloadavg()[0])
     if not chosen and args.only in "import":
         measure_import(size, found)
+    if not chosen and args.only in "replayed agent":
+        measure_replayed(size, found)
     if not chosen and args.only in "limits":
         measure_limits(found)
     # Runs of one client are one process after the other with its agent: without others, the load is two at the most.
