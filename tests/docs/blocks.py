@@ -12,9 +12,12 @@ DIRECTIVES = {
     "output": "the text is what the block before prints",
     "data": "the JSON is no script",
     "run": "the shell commands are run",
+    "fails": "the shell commands are run, must fail, and print this text",
+    "project": "the block belongs to these directories of its document: a file, or commands that run there",
     "skip": "not run, for the reason given",
 }
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
+_TITLE = re.compile(r'title="(?P<title>[^"]+)"')
 _DIRECTIVE = re.compile(r"^<!-- (?P<name>[a-z]+)(?:: (?P<value>.*\S))? -->$")
 
 
@@ -31,6 +34,12 @@ class Block:
     language: str
     code: str
     directives: dict[str, str] = field(default_factory=dict)
+    title: str = ""
+
+    @property
+    def projects(self) -> list[str]:
+        """The directories that the block shares with other blocks of its document."""
+        return [f"{self.document} {name}" for name in self.directives.get("project", "").split()]
 
     @property
     def place(self) -> str:
@@ -69,7 +78,10 @@ def read(path: Path, root: Path) -> list[Block]:
             raise Mistake(f"{document}:{number}: the block has no end")
         # What follows the language is for the site, for example `title="main.py"`.
         language = (opening["info"].split() or [""])[0]
-        found.append(Block(document, number, language, "\n".join(code) + "\n", directives))
+        title = _TITLE.search(opening["info"])
+        found.append(
+            Block(document, number, language, "\n".join(code) + "\n", directives, title["title"] if title else "")
+        )
         directives = {}
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -43,6 +44,21 @@ TSCONFIG = {
 }
 
 
+MANIFEST = f"""
+[package]
+name = "review"
+edition = "2024"
+
+[dependencies]
+kimi-agent = {{ path = "{ROOT}/core/kimi-agent", features = ["testing"] }}
+tokio = {{ version = "1", features = ["macros", "rt"] }}
+
+[workspace]
+"""
+# As on the machine of a reader. If `CI` is set, cassettes record nothing by default.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("CI", "KIMI_RECORD")}
+
+
 class Failure(Exception):
     """A block does not work."""
 
@@ -70,8 +86,11 @@ class Workshop:
         (modules / "kimi-agent").symlink_to(NODE_PACKAGE)
         for name in ("zod", "@opentelemetry", "@types"):
             (modules / name).symlink_to(NODE_PACKAGE / "node_modules" / name)
-        self._compile_typescript([block for block in blocks if block.language == "ts"])
-        self._compile_rust([block for block in blocks if block.language == "rust"])
+        (modules / ".bin").mkdir()
+        (modules / ".bin" / "kimi-agent").symlink_to("../kimi-agent/dist/command.cjs")
+        alone = [block for block in blocks if not block.projects]
+        self._compile_typescript([block for block in alone if block.language == "ts"])
+        self._compile_rust([block for block in alone if block.language == "rust"])
 
     def _make_agent(self, script: Path) -> None:
         agent = self.scratch / "agents" / script.stem
@@ -124,14 +143,36 @@ class Workshop:
 
     # --- one block ---
 
-    def run(self, block: Block) -> str:
+    def run(self, block: Block, project: str | None = None) -> str:
         """Runs a block; returns what it prints. Raises `Failure`."""
+        if project is not None:
+            return self._run_in(self._project(project), block)
         place = self.scratch / "runs" / block.name
         place.mkdir(parents=True)
         (place / "README.md").write_text("# A project\n")
         (place / "screenshot.png").write_bytes(SCREENSHOT)
         if block.language == "json":
             return self._json(block, place)
+        return self._start(block, self.command(block, place), place)
+
+    def _project(self, name: str) -> Path:
+        """The directory of a project, with the packages installed."""
+        place = self.scratch / "projects" / re.sub(r"\W+", "_", name)
+        if not place.exists():
+            place.mkdir(parents=True)
+            (place / "node_modules").symlink_to(self._node / "node_modules")
+            (place / "Cargo.toml").write_text(MANIFEST, encoding="utf-8")
+            # With the versions that are compiled for the other tests.
+            shutil.copy(ROOT / "Cargo.lock", place)
+        return place
+
+    def _run_in(self, place: Path, block: Block) -> str:
+        """Writes the file of a project, or runs commands there."""
+        if block.title:
+            file = place / block.title
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block.code, encoding="utf-8")
+            return ""
         return self._start(block, self.command(block, place), place)
 
     def command(self, block: Block, place: Path) -> list[str]:
@@ -181,9 +222,17 @@ class Workshop:
         if not agent.exists():
             raise Mistake(f"{block.place}: there is no scripts/{agent.name}.json")
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        done = _run(command, place, {"KIMI_AGENT_EXECUTABLE": str(agent), "PATH": path})
-        if done.returncode != 0:
+        env = {"KIMI_AGENT_EXECUTABLE": str(agent), "PATH": path}
+        if block.projects:
+            # With the products of the workspace: cargo compiles only what differs.
+            target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "target"))
+            env |= {"CARGO_TARGET_DIR": target, "CARGO_NET_OFFLINE": "true"}
+        done = _run(command, place, env, patience=1800 if block.projects else PATIENCE)
+        expected = block.directives.get("fails")
+        if (done.returncode == 0) != (expected is None):
             raise Failure(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        if expected and expected not in done.stdout + done.stderr:
+            raise Failure(f"it fails without the text {expected!r}:\n{done.stdout}{done.stderr}")
         return done.stdout
 
 
@@ -249,7 +298,7 @@ def _run(
         return subprocess.run(
             command,
             cwd=place,
-            env={**os.environ, **env},
+            env={**_ENVIRONMENT, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

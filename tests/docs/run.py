@@ -49,8 +49,10 @@ def sort(blocks: list[Block]) -> tuple[list[Block], list[Block], list[str]]:
                 skipped.append(block)
             else:
                 mistakes.append(f"{block.place}: a skip needs a reason")
-        elif block.language in SHELL and "run" not in said:
-            mistakes.append(f"{block.place}: shell commands say `run`, or `skip` with a reason")
+        elif block.language in SHELL and not said.keys() & {"run", "fails"}:
+            mistakes.append(f"{block.place}: shell commands say `run` or `fails`, or `skip` with a reason")
+        elif "project" in said and block.language not in SHELL and not block.title:
+            mistakes.append(f"{block.place}: a file of a project needs a title")
         elif block.language in RUN:
             run.append(block)
         elif block.language not in SHOWN:
@@ -58,10 +60,30 @@ def sort(blocks: list[Block]) -> tuple[list[Block], list[Block], list[str]]:
     return run, skipped, mistakes
 
 
-def try_block(workshop: Workshop, block: Block, expected: str | None) -> str:
+def units(blocks: list[Block]) -> list[list[Block]]:
+    """Blocks that can run concurrently: each by itself, and those of a project in their order."""
+    projects: dict[str, list[Block]] = {}
+    for block in blocks:
+        for name in block.projects:
+            projects.setdefault(name, []).append(block)
+    return [*projects.values(), *([block] for block in blocks if not block.projects)]
+
+
+def try_unit(workshop: Workshop, unit: list[Block], outputs: dict[str, str]) -> list[tuple[Block, str]]:
+    """Each block with its problem, or nothing. After a problem, the rest of a project is left out."""
+    found: list[tuple[Block, str]] = []
+    name = next((name for name in unit[0].projects if all(name in block.projects for block in unit)), None)
+    for block in unit:
+        found.append((block, try_block(workshop, block, outputs.get(block.place), name)))
+        if found[-1][1]:
+            break
+    return found
+
+
+def try_block(workshop: Workshop, block: Block, expected: str | None, project: str | None) -> str:
     """The problem of a block, or nothing."""
     try:
-        printed = workshop.run(block)
+        printed = workshop.run(block, project)
     except (Failure, Mistake) as failure:
         return str(failure)
     if expected is not None and printed.strip() != expected.strip():
@@ -87,11 +109,10 @@ def main(words: list[str]) -> int:
         workshop = Workshop(Path(scratch))
         workshop.prepare(run)
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-            outcomes = list(pool.map(lambda block: try_block(workshop, block, outputs.get(block.place)), run))
-    failed += [
-        f"{block.place} ({block.language}): {wrong}" for block, wrong in zip(run, outcomes, strict=True) if wrong
-    ]
-    passed = outcomes.count("")
+            tried = pool.map(lambda unit: try_unit(workshop, unit, outputs), units(run))
+            outcomes = list(itertools.chain.from_iterable(tried))
+    failed += [f"{block.place} ({block.language}): {wrong}" for block, wrong in outcomes if wrong]
+    passed = sum(not wrong for _, wrong in outcomes)
     looked_up, wrong = facts.mistakes(documents(), ROOT)
     failed += wrong
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import facts
 from blocks import Mistake, read, with_preamble
 from languages import Failure, Workshop
-from run import sort
+from run import sort, try_unit, units
 
 FENCE = "```"
 
@@ -55,6 +55,37 @@ def test_await_using_is_refused(tmp_path: Path) -> None:
         Workshop(tmp_path).command(block, tmp_path)
 
 
+def test_blocks_of_project_share_directory(tmp_path: Path) -> None:
+    page = written(
+        tmp_path,
+        *("<!-- project: a b -->", *fenced('json title="x.json"', "[]")),
+        *("<!-- project: a -->", "<!-- run -->", *fenced("sh", "cat x.json; mv x.json y.json")),
+        *("<!-- project: a -->", "<!-- fails: no x -->", *fenced("sh", "cat x.json || { echo no x; false; }")),
+        *("<!-- project: b -->", "<!-- run -->", *fenced("sh", "cat y.json")),
+        *("<!-- project: b -->", "<!-- run -->", *fenced("sh", "true")),
+        *("<!-- run -->", *fenced("sh", "true")),
+    )
+    blocks = read(page, tmp_path)
+    first, second, alone = units(blocks)
+    assert alone == blocks[-1:]
+    workshop = Workshop(tmp_path / "scratch")
+    (tmp_path / "scratch").mkdir()
+    workshop.prepare([])
+    assert [problem for _, problem in try_unit(workshop, first, {blocks[1].place: "[]"})] == ["", "", ""]
+    # The block after a failure is left out.
+    assert ["exit code 1" in problem for _, problem in try_unit(workshop, second, {})] == [False, True]
+
+
+@pytest.mark.parametrize(("code", "problem"), [("true", "exit code 0"), ("echo other; false", "without the text")])
+def test_command_that_should_fail_is_checked(code: str, problem: str, tmp_path: Path) -> None:
+    page = written(tmp_path, "<!-- project: a -->", "<!-- fails: this -->", *fenced("sh", code))
+    (tmp_path / "scratch").mkdir()
+    workshop = Workshop(tmp_path / "scratch")
+    workshop.prepare([])
+    [(_, found)] = try_unit(workshop, read(page, tmp_path), {})
+    assert problem in found
+
+
 @pytest.mark.parametrize(
     "lines",
     [["<!-- stup: x -->", *fenced("python")], ["<!-- skip: why -->", "words", *fenced("python")], [f"{FENCE}js", "x"]],
@@ -66,7 +97,13 @@ def test_invalid_page_is_refused(tmp_path: Path, lines: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "lines",
-    [fenced("yaml", "a"), fenced("", "a"), fenced("sh", "ls"), ["<!-- skip -->", *fenced("python", "a")]],
+    [
+        fenced("yaml", "a"),
+        fenced("", "a"),
+        fenced("sh", "ls"),
+        ["<!-- skip -->", *fenced("python", "a")],
+        ["<!-- project: a -->", *fenced("python", "a")],
+    ],
 )
 def test_block_without_runner_is_refused(tmp_path: Path, lines: list[str]) -> None:
     run, skipped, mistakes = sort(read(written(tmp_path, *lines), tmp_path))
