@@ -187,25 +187,29 @@ test-generated: $(VENV)/.ready ## Generated files are up to date: types, pages o
 	@$(PY) tools/generate_python.py --check && $(PY) tools/generate_typescript.py --check && $(PY) tools/generate_options.py --check && $(PY) tools/generate_reference.py --check && $(PY) tools/generate_telemetry.py --check && $(PY) tools/generate_sync.py --check
 
 .PHONY: test-scenarios
-test-scenarios: build ## One suite of scenarios through all three languages, over Wire, ACP and the server of Kimi Code, compared line by line.
+test-scenarios: build ## One suite of scenarios through all three languages, over Wire, ACP and the server of Kimi Code, compared line by line; a sample from recordings.
 	$(call say,Playing the scenarios)
 	@$(PY) -m pytest -q tests/harness
 	@$(PY) tests/run_scenarios.py
 	@$(PY) tests/run_scenarios.py --acp
 	@$(PY) tests/run_scenarios.py --web
+	@$(PY) tests/run_scenarios.py --cassettes --sample 25
+	@$(PY) tests/run_scenarios.py --cassettes --sample 25 --acp
+	@$(PY) tests/run_scenarios.py --cassettes --sample 25 --web
 
 .PHONY: test-cassettes
-test-cassettes: build ## The same scenarios from recordings: each is recorded, and then played without its agent in all languages.
+test-cassettes: build ## All of these scenarios from recordings: each is recorded, and then played without its agent in all languages.
 	$(call say,Playing the scenarios from recordings)
 	@$(PY) tests/run_scenarios.py --cassettes
 	@$(PY) tests/run_scenarios.py --cassettes --acp
 	@$(PY) tests/run_scenarios.py --cassettes --web
 
 .PHONY: test-recordings
-test-recordings: build ## The recorded traffic of real agents as recordings, replayed in all three languages with equal events.
+test-recordings: build ## The recorded traffic of real agents as recordings, replayed in all three languages with equal events; TRACES adds a folder.
 	$(call say,Replaying the recorded traffic of real agents)
 	@$(PY) -m pytest -q tests/recordings
 	@$(PY) tests/recordings/replay.py
+	@$(if $(TRACES),$(PY) tests/recordings/replay.py --folder "$(TRACES)")
 
 .PHONY: test-faults
 test-faults: build ## Faults of agents and systems through all three languages; the table in docs/evidence/reliability.md is current.

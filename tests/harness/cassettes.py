@@ -1,7 +1,8 @@
 """Scenarios from cassettes: each is recorded once, and then played with the agent of its recordings.
 
-The trace has to be the expected one. `cassettes.json` names the scenarios for which this is not so, with the reasons.
-They are played, too: a reason that does not apply is a failure.
+The languages take turns in recording. The agent compares the programs with the recording (the mode `verify`). The trace
+has to be the expected one. `cassettes.json` names the scenarios for which this is not so, with the reasons. They are
+played, too: a reason that does not apply is a failure. Its part `unverified` names the scenarios without `verify`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,6 @@ from .scenario import Scenario
 from .trace import Line
 
 PATH = Path(__file__).with_name("cassettes.json")
-RECORDER = "rust"
-"""The language that records."""
 SHORT_WATCHDOG = 5
 """The limit of a scenario that has a reason to fail, in seconds. One language plays it."""
 
@@ -32,22 +33,42 @@ class Reasons:
     """Why scenarios are not played from cassettes, by a regular expression for their names."""
 
     known: dict[str, str]
+    without_verify: dict[str, str] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
 
     @classmethod
     def read(cls, protocol: str, path: Path = PATH) -> Reasons:
         data = json.loads(path.read_text("utf-8"))
-        return cls({**data["all"], **data.get(protocol, {})})
+        known, unverified = ({**part["all"], **part.get(protocol, {})} for part in (data, data["unverified"]))
+        return cls(known, unverified)
 
     def of(self, scenario: Scenario) -> str | None:
-        for pattern, reason in self.known.items():
+        return self._find(self.known, scenario)
+
+    def unverified(self, scenario: Scenario) -> str | None:
+        """Why the agent does not compare the program with the recording."""
+        return self._find(self.without_verify, scenario)
+
+    def _find(self, reasons: dict[str, str], scenario: Scenario) -> str | None:
+        for pattern, reason in reasons.items():
             if re.fullmatch(pattern, scenario.name):
                 self._used.add(pattern)
                 return reason
         return None
 
     def needless(self) -> list[str]:
-        return [pattern for pattern in self.known if pattern not in self._used]
+        return [pattern for pattern in (*self.known, *self.without_verify) if pattern not in self._used]
+
+
+def recorder(scenario: Scenario, languages: Sequence[str]) -> str | None:
+    """The language that records a scenario, the same in each run. `None` if none of them plays it."""
+    able = [language for language in languages if not scenario.skipped(language)]
+    return able[zlib.crc32(scenario.name.encode()) % len(able)] if able else None
+
+
+def sample(scenarios: list[Scenario], reasons: Reasons, every: int) -> list[Scenario]:
+    """Every nth of the scenarios that have no reason to fail."""
+    return [one for one in scenarios if reasons.of(one) is None and waits_for_file(one) is None][::every]
 
 
 def waits_for_file(scenario: Scenario) -> str | None:
@@ -81,8 +102,6 @@ def unplayable(scenario: Scenario) -> str | None:
     """Why a scenario cannot be recorded, by its form."""
     program = scenario.data["program"]
     options = [scenario.data.get("options", {}), *(op.get("options", {}) for op in program)]
-    if scenario.skipped(RECORDER):
-        return f"{RECORDER} does not play it"
     if any(op["op"] == "open_agent" for op in program):
         return "its sessions share an agent; a recording has one session"
     if any("executable" in given for given in options):
@@ -97,10 +116,10 @@ def recorded(scenario: Scenario, folder: Path) -> Scenario:
     return _with_options(scenario, lambda number: {"record": str(_cassette(scenario, folder, number))})
 
 
-def replayed(scenario: Scenario, folder: Path) -> Scenario:
+def replayed(scenario: Scenario, folder: Path, mode: str = "verify") -> Scenario:
     """The scenario with the agents of the recordings."""
     return _with_options(
-        scenario, lambda number: {"executable": {"recording": str(_cassette(scenario, folder, number))}}
+        scenario, lambda number: {"executable": {"recording": str(_cassette(scenario, folder, number)), "mode": mode}}
     )
 
 
@@ -121,28 +140,40 @@ def _with_options(scenario: Scenario, of: Any) -> Scenario:
 def play_all(
     scenarios: list[Scenario], reasons: Reasons, commands: dict[str, list[str]], scratch: Path, say: play.Say, over: str
 ) -> list[play.Play]:
-    """Records the scenarios in one language, and plays the recordings in all."""
+    """Records each scenario in one language, and plays the recordings in all."""
     cassettes = scratch / "cassettes"
     cassettes.mkdir()
-    first = {RECORDER: commands[RECORDER]}
+    recorders = {one.name: language for one in scenarios if (language := recorder(one, list(commands)))}
+    scenarios = [one for one in scenarios if one.name in recorders]
     say("recording")
-    made = play.play_scripted(
-        [recorded(one, cassettes) for one in scenarios], first, scratch / "recorded", say, over=over
-    )
+    made: list[play.Play] = []
+    for language, command in commands.items():
+        own = [recorded(one, cassettes) for one in scenarios if recorders[one.name] == language]
+        if own:
+            made += play.play_scripted(own, {language: command}, scratch / "recorded", say, over=over)
     begun = {one.scenario.name for one in made if not_begun(one.scenario, cassettes) is None}
-    broken = [one for one in made if one.scenario.name in begun and play.judge(one, [RECORDER]).complaints]
+    broken = [
+        one for one in made if one.scenario.name in begun and play.judge(one, [recorders[one.scenario.name]]).complaints
+    ]
     good = begun - {one.scenario.name for one in broken}
-    played = [replayed(one, cassettes) for one in scenarios if one.name in good]
+    played = [
+        replayed(one, cassettes, "replay" if reasons.unverified(one) else "verify")
+        for one in scenarios
+        if one.name in good
+    ]
     say(f"{len(begun)} of {len(scenarios)} scenarios have cassettes")
     plays = list(broken)
+    first = dict(list(commands.items())[:1])
     for has_reason, using in ((False, commands), (True, first)):
         if has_reason:
             os.environ["SCENARIO_WATCHDOG"] = str(SHORT_WATCHDOG)
         some = [one for one in played if (reasons.of(one) is not None) == has_reason]
         place = scratch / ("reasons" if has_reason else "replayed")
-        plays += play.play_scripted(some, using, place, say, over=f"{over}, from a cassette")
+        if some:
+            plays += play.play_scripted(some, using, place, say, over=f"{over}, from a cassette")
     for one in plays:
-        _compare_messages(one, scratch / "recorded" / RECORDER / one.scenario.name)
+        name = one.scenario.name
+        _compare_messages(one, scratch / "recorded" / recorders[name] / name)
     return plays
 
 

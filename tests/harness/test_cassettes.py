@@ -7,7 +7,17 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from harness.cassettes import Reasons, not_begun, recorded, replayed, unplayable, waits_for_file, without_traces
+from harness.cassettes import (
+    Reasons,
+    not_begun,
+    recorded,
+    recorder,
+    replayed,
+    sample,
+    unplayable,
+    waits_for_file,
+    without_traces,
+)
 from harness.scenario import Scenario
 
 
@@ -23,7 +33,7 @@ class Sessions(unittest.TestCase):
         self.assertEqual(first["options"], {"yolo": True, "record": "/made/a--b-1.jsonl"})
         self.assertEqual(second["options"], {"record": "/made/a--b-2.jsonl"})
         played = replayed(case, folder).data["program"][2]["options"]
-        self.assertEqual(played, {"executable": {"recording": "/made/a--b-2.jsonl"}})
+        self.assertEqual(played, {"executable": {"recording": "/made/a--b-2.jsonl", "mode": "verify"}})
 
     def test_session_without_messages_is_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +47,22 @@ class Sessions(unittest.TestCase):
         self.assertIn("agent", str(unplayable(scenario({"op": "open_agent"}))))
         self.assertIn("executable", str(unplayable(scenario({"op": "open", "options": {"executable": ["x"]}}))))
         self.assertIn("recording", str(unplayable(scenario({"op": "open"}, options={"record": "x"}))))
-        self.assertIn("rust", str(unplayable(scenario({"op": "open"}, skip={"rust": "why"}))))
+
+    def test_languages_take_turns(self) -> None:
+        languages = ["rust", "python", "node"]
+        cases = [scenario(name=str(number)) for number in range(20)]
+        self.assertEqual({recorder(case, languages) for case in cases}, set(languages))
+        self.assertEqual(recorder(cases[0], languages), recorder(cases[0], languages))
+        skips = {"rust": "why", "node": "why"}
+        self.assertEqual(
+            {recorder(scenario(name=str(number), skip=skips), languages) for number in range(9)}, {"python"}
+        )
+        self.assertIsNone(recorder(scenario(skip={"rust": "why"}), ["rust"]))
+
+    def test_sample_is_every_nth(self) -> None:
+        cases = [scenario(name=str(number)) for number in range(7)]
+        some = sample(cases, Reasons({"1": "why"}), 3)
+        self.assertEqual([case.name for case in some], ["0", "4"])
 
 
 class Compared(unittest.TestCase):
@@ -50,9 +75,9 @@ class Compared(unittest.TestCase):
         self.assertIsNotNone(waits_for_file(scenario(agent={"script": [[{"wait_file": "x"}]]})))
 
     def test_unused_reason_is_found(self) -> None:
-        reasons = Reasons({"a/.*": "one", "c": "two"})
-        self.assertEqual(reasons.of(scenario()), "one")
-        self.assertEqual(reasons.needless(), ["c"])
+        reasons = Reasons({"a/.*": "one", "c": "two"}, {"a/b": "three", "d": "four"})
+        self.assertEqual((reasons.of(scenario()), reasons.unverified(scenario())), ("one", "three"))
+        self.assertEqual(reasons.needless(), ["c", "d"])
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ function option(name, value, recorded, called) {
   if (name.endsWith("_timeout")) return milliseconds(value);
   if (name === "session_budget") return camelKeys(value);
   if (name === "output") return output(value, called);
-  if (name === "executable" && typeof value?.recording === "string") return replayedAgent(value.recording);
+  if (name === "executable" && typeof value?.recording === "string") {
+    return replayedAgent(value.recording, { mode: value.mode ?? "replay" });
+  }
   if (ANSWERED.includes(name) && value?.answers) return answers(value.answers, name.slice("on_".length), called);
   if ((name === "on_event" || name === "on_stderr") && value === "record") return (item) => recorded[name].push(item);
   if (name === "tools" && Array.isArray(value)) return value.map((item) => tool(item, called));

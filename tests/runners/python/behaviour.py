@@ -72,17 +72,11 @@ def make_options(described: dict[str, Any], executable: list[str] | None, record
         options["output"] = make_output(options["output"], records)
     if options.get("executable") is None and executable is not None:
         options["executable"] = executable
-    recording = _recording(options.get("executable"))
-    if recording is not None:
-        options["executable"] = testing.replayed_agent(recording)
+    agent = options.get("executable")
+    # A recording: `{"recording": path, "mode": name}`.
+    if isinstance(agent, dict) and "recording" in agent:
+        options["executable"] = testing.replayed_agent(agent["recording"], mode=agent.get("mode", "replay"))
     return options
-
-
-def _recording(executable: Any) -> str | None:
-    """The recording that the agent plays: `{"recording": path}`."""
-    if isinstance(executable, dict) and set(executable) == {"recording"}:
-        return str(executable["recording"])
-    return None
 
 
 def make_output(described: Any, records: Records) -> Any:

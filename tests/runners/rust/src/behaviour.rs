@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kimi_agent::testing::replayed_agent;
+use kimi_agent::testing::{ReplayMode, replayed_agent};
 use kimi_agent::wire::{Event, QuestionRequest, ToolReturnValue};
 use kimi_agent::{
     AgentOptions, Executable, ExternalTool, HandlerError, Hook, IntoToolReturn, OutputError, PromptOptions, Result,
@@ -57,12 +57,15 @@ pub(crate) fn agent_options(
     Ok(options)
 }
 
-/// The agent of a session, unless the options name a program: that of a recording, `{"recording": path}`, or the default.
+/// The agent of a session, unless the options name a program: that of a recording, `{"recording": path, "mode": name}`,
+/// or the default.
 fn agent_of(plain: &mut Map<String, Value>, default: Option<Executable>) -> Option<Executable> {
     match plain.get("executable") {
         None | Some(Value::Null) => default,
         Some(executable) => {
-            let agent = Executable::from(&replayed_agent(executable["recording"].as_str()?));
+            let agent = replayed_agent(executable["recording"].as_str()?);
+            let mode = if executable["mode"] == "verify" { ReplayMode::Verify } else { ReplayMode::Replay };
+            let agent = Executable::from(agent.mode(mode));
             plain.remove("executable");
             Some(agent)
         }
