@@ -195,6 +195,9 @@ async fn defects_of_recording_are_named() {
 fn help_names_agent_of_recording() {
     for option in ["-h", "--help"] {
         let page = ended(command(None, &["verify", option]).spawn().unwrap()).out;
-        assert!(page.contains("the agent that the recording names") && !page.contains("KIMI_AGENT_EXECUTABLE"), "{page}");
+        assert!(
+            page.contains("the agent that the recording names") && !page.contains("KIMI_AGENT_EXECUTABLE"),
+            "{page}"
+        );
     }
 }
