@@ -193,9 +193,9 @@ test-scenarios: build ## One suite of scenarios through all three languages, ove
 	@$(PY) tests/run_scenarios.py
 	@$(PY) tests/run_scenarios.py --acp
 	@$(PY) tests/run_scenarios.py --web
-	@$(PY) tests/run_scenarios.py --cassettes --sample 25
-	@$(PY) tests/run_scenarios.py --cassettes --sample 25 --acp
-	@$(PY) tests/run_scenarios.py --cassettes --sample 25 --web
+	@$(PY) tests/run_scenarios.py --cassettes --sample 12
+	@$(PY) tests/run_scenarios.py --cassettes --sample 12 --acp
+	@$(PY) tests/run_scenarios.py --cassettes --sample 12 --web
 
 .PHONY: test-cassettes
 test-cassettes: build ## All of these scenarios from recordings: each is recorded, and then played without its agent in all languages.
