@@ -27,7 +27,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use failure::Failure;
