@@ -12,11 +12,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 mod ownership;
 mod removal;
 mod sweep;
+#[cfg(windows)]
+mod windows;
 
 use ownership::{is_ours, is_safe, user};
 use removal::remove_tree;
@@ -80,7 +80,7 @@ pub struct PrivateDir {
     files: Vec<PathBuf>,
     /// The common folder, if the folder is in it.
     common: Option<PathBuf>,
-    dir: TempDir,
+    path: PathBuf,
 }
 
 impl PrivateDir {
@@ -103,10 +103,6 @@ impl PrivateDir {
 
     /// `None` if a sweep of another process deleted the folder, or the common folder, before it was locked.
     fn attempt(parent: &Path) -> io::Result<Option<Self>> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(PREFIX);
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let common = match is_safe(parent).then(|| common_in(parent)) {
             Some(path) => match make_common(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -114,7 +110,7 @@ impl PrivateDir {
             },
             None => None,
         };
-        let made = Self::attempt_in(&builder, common.as_deref().unwrap_or(parent));
+        let made = Self::attempt_in(common.as_deref().unwrap_or(parent));
         if let (Some(common), Err(_) | Ok(None)) = (&common, &made) {
             remove_if_empty(common);
         }
@@ -127,30 +123,23 @@ impl PrivateDir {
         }
     }
 
-    fn attempt_in(builder: &tempfile::Builder<'_, '_>, folder: &Path) -> io::Result<Option<Self>> {
-        let mut dir = builder.tempdir_in(folder)?;
-        let path = dir.path().join(LOCK);
-        let lock = match create(&path) {
+    fn attempt_in(folder: &Path) -> io::Result<Option<Self>> {
+        let made = tempfile::Builder::new().prefix(PREFIX).disable_cleanup(true).make_in(folder, create_dir)?;
+        let path = made.path().to_owned();
+        let lock = match create_private(&path.join(LOCK)) {
             Ok(lock) => lock,
             Err(error) => {
                 // An umask can make a folder without permissions, which can only be deleted while it is empty.
-                drop(std::fs::remove_dir(dir.path()));
-                dir.disable_cleanup(true);
+                drop(std::fs::remove_dir(&path));
                 return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
             }
         };
-        if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+        // Then another process is deleting it.
+        if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) || !path.join(LOCK).exists() {
             return Ok(None);
         }
         // Without locks nothing is swept.
-        let still_there = path.exists();
-        Ok(still_there.then(|| Self {
-            owner: std::process::id(),
-            lock: Some(lock),
-            files: Vec::new(),
-            common: None,
-            dir,
-        }))
+        Ok(Some(Self { owner: std::process::id(), lock: Some(lock), files: Vec::new(), common: None, path }))
     }
 
     /// Returns whether it was made by this process, and not by a parent that forked.
@@ -160,7 +149,7 @@ impl PrivateDir {
 
     /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.path
     }
 
     /// Writes a file that only this user can read.
@@ -169,7 +158,7 @@ impl PrivateDir {
     /// Returns the error of the system if the file cannot be written.
     pub fn write(&mut self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.path().join(name);
-        let mut file = create(&path)?;
+        let mut file = create_private(&path)?;
         self.files.push(path.clone());
         file.write_all(content)?;
         file.flush()?;
@@ -184,7 +173,7 @@ impl PrivateDir {
         if !self.is_own() {
             return;
         }
-        if let Err(error) = remove_tree(self.dir.path(), &mut self.lock, usize::MAX)
+        if let Err(error) = remove_tree(&self.path, &mut self.lock, usize::MAX)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(path = %self.path().display(), %error, "a private folder can't be removed");
@@ -194,8 +183,8 @@ impl PrivateDir {
 
     /// Keeps the folder: neither this process nor a sweep deletes it, unless it is empty. Returns its path.
     pub fn keep(mut self) -> PathBuf {
-        remove_lock(self.dir.path(), &mut self.lock);
-        let path = self.dir.path().to_owned();
+        remove_lock(&self.path, &mut self.lock);
+        let path = self.path.clone();
         self.owner = 0;
         path
     }
@@ -204,7 +193,6 @@ impl PrivateDir {
 impl Drop for PrivateDir {
     fn drop(&mut self) {
         if !self.is_own() {
-            self.dir.disable_cleanup(true);
             return;
         }
         // The lock is held to the end, so that no other process sweeps a half-deleted folder. When a caller that waits
@@ -214,14 +202,13 @@ impl Drop for PrivateDir {
             // The lock is deleted last, because a folder without it is never swept. Files with known names are deleted
             // even if no descriptor is left to list the folder.
             self.files.iter().for_each(|file| drop(std::fs::remove_file(file)));
-            if !has_more_than_lock(self.dir.path()) {
-                remove_lock(self.dir.path(), &mut self.lock);
+            if !has_more_than_lock(&self.path) {
+                remove_lock(&self.path, &mut self.lock);
             }
         }
         if std::fs::remove_dir(self.path()).is_err() {
             remove(self.path().to_owned(), self.lock.take(), self.common.clone());
         }
-        self.dir.disable_cleanup(true);
         if let Some(common) = &self.common {
             remove_if_empty(common);
         }
@@ -236,16 +223,14 @@ fn common_in(parent: &Path) -> PathBuf {
 /// Makes sure that the common folder exists. `false` if the name belongs to another user, or if others can read the
 /// folder; then private folders are created next to it.
 fn make_common(path: &Path) -> io::Result<bool> {
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes"))]
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    match create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        // A folder of another user may be one that this user cannot look at.
+        _ => match is_ours(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+            checked => checked,
+        },
     }
-    // Not the target of a link.
-    Ok(is_ours(&std::fs::symlink_metadata(path)?))
 }
 
 /// Returns whether an agent has added anything.
@@ -294,12 +279,42 @@ fn remove_if_empty(folder: &Path) {
     drop(std::fs::remove_dir(folder));
 }
 
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
+#[cfg(windows)]
+use windows::{create_dir, create_file};
+
+/// Creates a folder that only this user can read.
+#[cfg(unix)]
+fn create_dir(path: &Path) -> io::Result<()> {
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(path)
+}
+
+#[cfg(unix)]
+fn create_file(path: &Path) -> io::Result<File> {
+    std::os::unix::fs::OpenOptionsExt::mode(OpenOptions::new().write(true).create_new(true), 0o600).open(path)
+}
+
+/// Creates a file that only this user can read, for writing. On Windows the system and administrators can read it, too.
+///
+/// # Errors
+/// Returns the error of the system, for example `AlreadyExists`.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    create_file(path)
+}
+
+/// Opens a file with these options. If it does not exist, it is created as [`create_private`] does. An existing file keeps
+/// its permissions.
+///
+/// # Errors
+/// Returns the error of the system.
+pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    let opened = std::os::unix::fs::OpenOptionsExt::mode(options.create(true), 0o600).open(path);
+    #[cfg(windows)]
+    let opened = {
+        let created = create_file(path);
+        options.open(path).map_err(|error| created.err().unwrap_or(error))
+    };
+    opened
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ pub(super) fn sweep_in(parent: &Path) {
         return;
     }
     let common = common_in(parent);
-    match std::fs::symlink_metadata(&common) {
-        Ok(metadata) if is_ours(&metadata) => {
+    match is_ours(&common) {
+        Ok(true) => {
             sweep_folder(&common, Some(&common));
             remove_if_empty(&common);
         }
@@ -52,7 +52,7 @@ pub(super) fn sweep_folder(folder: &Path, common: Option<&Path>) {
         }
         let path = entry.path();
         // Neither targets of links, nor folders of other users.
-        let ours = std::fs::symlink_metadata(&path).is_ok_and(|metadata| is_ours(&metadata));
+        let ours = is_ours(&path).unwrap_or(false);
         // Held during the deletion: a process that has just made the folder and has not locked it yet must notice the
         // deletion.
         if let Some(lock) = Some(&path).filter(|_| ours).and_then(|path| left_behind(path)) {

@@ -53,11 +53,8 @@ impl Journal {
         let wrong = |reason: String| invalid_option("journal", reason);
         let failed = |error: io::Error| wrong(format!("can't write {}: {error}", path.display()));
         let is_new = !path.exists();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path).map_err(failed)?;
+        let opened = kimi_agent_files::open_private(path, OpenOptions::new().read(true).write(true));
+        let file = opened.map_err(failed)?;
         match lock(&file) {
             Err(TryLockError::WouldBlock) => {
                 let reason = "another batch uses it; wait for its end, or choose another path";

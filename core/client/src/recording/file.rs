@@ -211,9 +211,8 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 
 /// Creates a file that only this user can read, because it contains a conversation.
 fn private_file(path: &Path, must_be_new: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).create_new(must_be_new);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    if must_be_new {
+        return kimi_agent_files::create_private(path);
+    }
+    kimi_agent_files::open_private(path, OpenOptions::new().write(true).truncate(true))
 }

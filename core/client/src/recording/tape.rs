@@ -102,9 +102,5 @@ impl Tape {
 
 /// Opens a file, whose content stays, or creates one that only this user can read.
 fn kept_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    kimi_agent_files::open_private(path, OpenOptions::new().write(true))
 }
