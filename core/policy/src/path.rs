@@ -1,6 +1,6 @@
 //! Paths: resolving those of a tool call, and the globs of rules.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path, PathBuf, Prefix, PrefixComponent};
 
 /// The path of a tool call, with the forms that rules compare.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub(crate) fn resolve(text: &str, base: &Path, work_dir: &Path) -> FilePath {
     let path = expand_home(text).unwrap_or_else(|| PathBuf::from(text));
     let has_parent = path.components().any(|component| component == Component::ParentDir);
     let lexical = normalized(&base.join(&path));
-    let followed = follow(&base.join(&path));
+    // The check itself must not reach for other machines, which would get the password hash of this user.
+    let followed = if is_remote(&lexical, &work_dir) { None } else { follow(&base.join(&path)) };
     let certain = !is_strange(text) && followed.is_some();
     let resolved = followed.unwrap_or_else(|| lexical.clone());
     let mut forms = vec![text.to_owned(), text.replace('\\', "/")];
@@ -83,6 +84,9 @@ impl PathPattern {
                 return Err(format!("`{open}` without `{close}` in a path pattern"));
             }
         }
+        if cfg!(windows) && text.contains('\\') {
+            return Err("a path pattern has `/` between its parts, not `\\`".to_owned());
+        }
         let mut glob = match expand_home(text) {
             Some(path) => slashed(&path),
             None => text.strip_prefix("./").unwrap_or(text).to_owned(),
@@ -121,7 +125,11 @@ impl PathPattern {
 
 fn slashed(path: &Path) -> String {
     let text = path.to_string_lossy();
-    if cfg!(windows) { text.trim_start_matches(r"\\?\").replace('\\', "/") } else { text.into_owned() }
+    if !cfg!(windows) {
+        return text.into_owned();
+    }
+    let plain = text.strip_prefix(r"\\?\UNC\").map(|share| format!(r"\\{share}"));
+    plain.unwrap_or_else(|| text.trim_start_matches(r"\\?\").to_owned()).replace('\\', "/")
 }
 
 /// The path below the home directory that `~` or `~/…` names.
@@ -134,13 +142,53 @@ fn expand_home(text: &str) -> Option<PathBuf> {
 
 /// Whether tools could understand the text as another path: variables, globs, addresses, other systems' separators.
 fn is_strange(text: &str) -> bool {
-    let is_windows_path = cfg!(windows) && text.get(1..2) == Some(":");
     text.trim() != text
         || (text.starts_with('~') && expand_home(text).is_none())
         || text.contains(['$', '`', '*', '?', '%', '"', '\''])
-        || (!is_windows_path && text.contains(':'))
-        || (cfg!(unix) && text.contains('\\'))
+        || (cfg!(unix) && text.contains([':', '\\']))
+        || (cfg!(windows) && is_strange_on_windows(text))
         || text.chars().any(is_invisible)
+}
+
+/// Whether Windows opens another file than the text names: streams of a file, paths relative to a drive, devices, and
+/// names that end with dots or spaces.
+fn is_strange_on_windows(text: &str) -> bool {
+    let (drive, rest) = match text.split_once(':') {
+        Some((drive, rest)) if drive.len() == 1 && drive.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+            (drive, rest)
+        }
+        _ => ("", text),
+    };
+    rest.contains([':', '<', '>', '|'])
+        || (!drive.is_empty() && !rest.starts_with(['/', '\\']))
+        || rest.split(['/', '\\']).any(|name| {
+            let is_dots = matches!(name, "." | "..");
+            (!is_dots && name.ends_with(['.', ' '])) || is_device(name)
+        })
+}
+
+/// Whether Windows takes a name for a device, in any folder and with any extension.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
+    let port = stem.strip_prefix("COM").or_else(|| stem.strip_prefix("LPT"));
+    matches!(&*stem, "CON" | "PRN" | "AUX" | "NUL")
+        || port.is_some_and(|port| {
+            matches!(port, "¹" | "²" | "³") || (port.len() == 1 && port.as_bytes()[0].is_ascii_digit())
+        })
+}
+
+/// Whether the path leads to a share or a device, unless the working directory is there, too.
+fn is_remote(path: &Path, work_dir: &Path) -> bool {
+    prefix(path).is_some_and(|own| {
+        !matches!(own.kind(), Prefix::Disk(_) | Prefix::VerbatimDisk(_)) && prefix(work_dir) != Some(own)
+    })
+}
+
+fn prefix(path: &Path) -> Option<PrefixComponent<'_>> {
+    match path.components().next() {
+        Some(Component::Prefix(prefix)) => Some(prefix),
+        _ => None,
+    }
 }
 
 fn is_invisible(c: char) -> bool {
@@ -178,6 +226,58 @@ fn follow(path: &Path) -> Option<PathBuf> {
                 existing = existing.parent()?;
             }
             Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_windows_reads_differently_is_strange() {
+        for text in [
+            "C:notes.txt",
+            "c:",
+            "notes.txt:stream",
+            r"C:\work\notes.txt:stream",
+            "notes.txt::$DATA",
+            ".git::$INDEX_ALLOCATION/config",
+            "notes.txt.",
+            "notes.txt ",
+            "src./a.py",
+            r"src \a.py",
+            "...",
+            "NUL",
+            "nul.txt",
+            "src/Com1",
+            r"src\lpt9.log",
+            "con .txt",
+            "COM²",
+            r"\\.\C:\work\notes.txt",
+            r"\\?\C:\work\notes.txt",
+            "a|b",
+            "ab:/notes.txt",
+            "ü:/notes.txt",
+        ] {
+            assert!(is_strange_on_windows(text) || is_strange(text), "{text}");
+        }
+        for text in [
+            r"C:\work\notes.txt",
+            "c:/work/notes.txt",
+            r"src\a.py",
+            "../a",
+            "./a/.",
+            ".env",
+            "a b.txt",
+            "console.rs",
+            "com10",
+            "nullable.rs",
+            r"\\server\share\a",
+            "PROGRA~1",
+            "",
+        ] {
+            assert!(!is_strange_on_windows(text), "{text}");
         }
     }
 }
