@@ -1,7 +1,7 @@
 // Policies without an agent: hostile calls, files, errors and warnings.
 
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { lstatSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -16,15 +16,32 @@ const folder = (t) => {
   return path;
 };
 
-test("hostile_calls_get_their_decisions", { skip: process.platform === "win32" }, (t) => {
+test("hostile_calls_get_their_decisions", (t) => {
+  const onWindows = process.platform === "win32";
   const dir = folder(t);
   for (const file of hostile.files) {
     mkdirSync(dirname(join(dir, file)), { recursive: true });
     writeFileSync(join(dir, file), "");
   }
-  for (const [link, target] of Object.entries(hostile.links)) symlinkSync(target, join(dir, link));
+  let { calls } = hostile;
+  try {
+    for (const [link, target] of Object.entries(hostile.links)) {
+      symlinkSync(target, join(dir, link));
+      lstatSync(join(dir, link));
+    }
+  } catch (error) {
+    // On Windows not every user may make links.
+    if (!onWindows) throw error;
+    calls = calls.filter((call) => !Object.keys(hostile.links).some((link) => JSON.stringify(call).includes(link)));
+  }
+  if (onWindows) calls = [...calls, ...hostile.windows];
   const policy = new Policy(hostile.policy);
-  const wrong = hostile.calls.filter((call) => policy.check(call, dir).decision !== call.expect);
+  const wrong = calls.filter((call) => {
+    const { decision } = policy.check(call, dir);
+    // On Windows no rule knows the shell of a command.
+    const mayAsk = onWindows && call.arguments?.path === undefined;
+    return decision !== call.expect && !(mayAsk && decision === "ask");
+  });
   assert.deepEqual(wrong, []);
   assert.ok(hostile.calls.length >= 200);
 });

@@ -14,16 +14,28 @@ from kimi_agent import InvalidOption, Policy, PolicyVerdict, ToolCallInfo
 HOSTILE: dict[str, Any] = json.loads((Path(__file__).parents[2] / "tests/policy/hostile.json").read_text("utf-8"))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="its paths and links are those of POSIX")
 def test_hostile_calls_get_their_decisions(tmp_path: Path) -> None:
     for file in HOSTILE["files"]:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
-    for link, target in HOSTILE["links"].items():
-        (tmp_path / link).symlink_to(target)
+    calls = HOSTILE["calls"]
+    on_windows = sys.platform == "win32"
+    try:
+        for link, target in HOSTILE["links"].items():
+            (tmp_path / link).symlink_to(target)
+    except OSError:
+        # On Windows not every user may make links.
+        assert on_windows
+        calls = [call for call in calls if not any(link in json.dumps(call) for link in HOSTILE["links"])]
     policy = Policy(HOSTILE["policy"])
-    wrong = [call for call in HOSTILE["calls"] if policy.check(call, tmp_path).decision != call["expect"]]
-    assert not wrong
+
+    def is_wrong(call: dict[str, Any]) -> bool:
+        decision = policy.check(call, tmp_path).decision
+        # On Windows no rule knows the shell of a command.
+        has_path = call.get("arguments", {}).get("path") is not None
+        return decision != call["expect"] and not (on_windows and not has_path and decision == "ask")
+
+    assert [call for call in [*calls, *(HOSTILE["windows"] if on_windows else [])] if is_wrong(call)] == []
     assert len(HOSTILE["calls"]) >= 200
 
 

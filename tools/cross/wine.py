@@ -23,7 +23,9 @@ from build import Compiler, compiler
 from common import CACHE, ROOT
 
 TARGET = "x86_64-pc-windows-gnu"
-CRATES = ("kimi-agent-protocol", "kimi-agent-files", "kimi-agent-testing", "kimi-agent-client", "kimi-agent-bridge")
+CRATES = tuple(f"kimi-agent-{name}" for name in "protocol files policy testing client command bridge".split())
+# Integration tests.
+TESTS = ("scripted_agent", "hostile", "rules")
 # Far beyond what a program takes on a busy machine.
 DEADLINE = 900
 
@@ -47,11 +49,11 @@ def run(name: str, command: Sequence[Path | str], folder: Path, variables: dict[
 
 
 def test_core(cargo: Compiler, variables: dict[str, str]) -> list[str]:
-    """Runs the unit tests of the core, and the tests of the scripted agent. Returns the names of those that failed."""
+    """Runs the unit tests of the core, and some integration tests. Returns the names of those that failed."""
     crates = [argument for crate in CRATES for argument in ("--package", crate)]
     features = "kimi-agent-client/kimi-web,kimi-agent-client/mcp,kimi-agent-client/testing,kimi-agent-testing/web"
-    command = ["cargo", "test", "--no-run", "--locked", "--target", TARGET, "--lib", "--test", "scripted_agent"]
-    command += [*crates, "--features", features, "--message-format=json-render-diagnostics", *cargo.std]
+    command = ["cargo", "test", "--no-run", "--locked", "--target", TARGET, "--lib"]
+    command += [*(argument for test in TESTS for argument in ("--test", test)), *crates, "--features", features, "--message-format=json-render-diagnostics", *cargo.std]
     built = subprocess.run(command, cwd=ROOT, env=cargo.env, check=True, stdout=subprocess.PIPE, text=True)
     artifacts = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     failed = []

@@ -2,12 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use windows::Win32::System::Console::{
+    CTRL_C_EVENT, GenerateConsoleCtrlEvent, GetConsoleProcessList, GetConsoleWindow,
+};
+use windows::Win32::System::Threading::CREATE_NEW_CONSOLE;
 
 use super::*;
 
@@ -30,6 +34,11 @@ const HOSTILE: [&str; 10] = [
     "ends with \\",
     "ü 𝄞 \"quoted\"",
 ];
+
+/// Wine's consoles, and its `cmd`, differ from those of Windows.
+fn is_wine() -> bool {
+    Path::new(r"C:\windows\system32\winecfg.exe").exists()
+}
 
 fn this() -> PathBuf {
     std::env::current_exe().unwrap()
@@ -94,6 +103,16 @@ fn role_is_played() {
             std::io::stdin().read_line(&mut String::new()).unwrap();
             std::process::exit(3);
         }
+        "reports_console" => {
+            println!("{REPORT}{}", json!(console_of(std::process::id())));
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+        }
+        "reports_program" => println!("{REPORT}{}", json!(this())),
+        "writes_lines" => std::io::Write::write_all(&mut std::io::stdout(), b"\none\r\ntwo\nthree\r\n").unwrap(),
+        "gets_ctrl_c" => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            println!("{REPORT}{}", json!(runtime.block_on(interrupt_agent_and_other())));
+        }
         "waits" => drop(std::io::Read::read(&mut connect(), &mut [0])),
         "has_child" => {
             let _connection = connect();
@@ -113,6 +132,83 @@ fn role_is_played() {
         }
         role => unreachable!("{role}"),
     }
+}
+
+/// Whether this process has a console window, and whether no process but that of this id uses its console.
+fn console_of(pid: u32) -> (bool, bool) {
+    let mut pids = [0; 16];
+    // SAFETY: the list is as long as its slice says.
+    let (window, count) = unsafe { (GetConsoleWindow(), GetConsoleProcessList(&mut pids)) };
+    (!window.is_invalid(), count == 1 && pids[0] == pid)
+}
+
+/// Starts an agent, and another process as a program would, and presses Ctrl-C in their console. Returns whether the agent
+/// ended as it does by itself, and whether the other process did.
+async fn interrupt_agent_and_other() -> (bool, bool) {
+    let mut agent = spawn(launch("reports", this(), &[]), None).await.unwrap();
+    report(&mut agent).await;
+    let mut other = Command::new(this());
+    other.args(RUN_ROLE).env(ROLE, "reports").env("CANARY", "").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(other.stdout.take().unwrap()));
+    assert!(lines.any(|line| line.unwrap().contains(REPORT)));
+    let mut pressed = tokio::signal::windows::ctrl_c().unwrap();
+    // SAFETY: the call has no pointers.
+    unsafe { GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0) }.unwrap();
+    pressed.recv().await.unwrap();
+    // It either has ended, or ends now.
+    let code = other.wait().unwrap().code();
+    drop(agent.writer);
+    (agent.process.wait().await.code == Some(3), code == Some(3))
+}
+
+#[tokio::test]
+async fn agent_and_helper_have_a_console_without_window() {
+    let mut agent = spawn(launch("reports_console", this(), &[]), None).await.unwrap();
+    let mut helper = super::super::helper(this());
+    helper.args(RUN_ROLE).env(ROLE, "reports_console").stdin(Stdio::null());
+    let output = String::from_utf8(helper.output().unwrap().stdout).unwrap();
+    let line = output.lines().find_map(|line| line.split_once(REPORT)).unwrap().1;
+    assert_eq!((report(&mut agent).await, line), (json!([false, true]), "[false,true]"));
+}
+
+#[tokio::test]
+async fn ctrl_c_does_not_reach_agent() {
+    // A console of its own, so that this Ctrl-C does not end the tests.
+    let mut host = Command::new(this());
+    std::os::windows::process::CommandExt::creation_flags(&mut host, CREATE_NEW_CONSOLE.0);
+    let output = host.args(RUN_ROLE).env(ROLE, "gets_ctrl_c").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("{REPORT}[true,false]")), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A batch file of npm starts `node` by its name. A program of that name in the working directory must not run.
+#[tokio::test]
+async fn batch_file_starts_no_program_of_the_working_directory() {
+    let dir = TempDir::new().unwrap();
+    let [installed, here] = ["installed", "here"].map(|name| dir.path().join(name));
+    for folder in [&installed, &here] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::hard_link(this(), folder.join("node.exe")).unwrap();
+    }
+    std::fs::write(here.join("node.cmd"), "@echo report: \"planted\"\r\n").unwrap();
+    let batch = dir.path().join("agent.cmd");
+    std::fs::write(&batch, "@node %*\r\n").unwrap();
+    let mut launch = launch("reports_program", batch, &[]);
+    launch.env.push(("PATH".into(), installed.clone().into()));
+    launch.current_dir = here;
+    let mut agent = spawn(launch, None).await.unwrap();
+    assert_eq!(report(&mut agent).await, json!(installed.join("node.exe")));
+}
+
+/// Windows changes no line end in a pipe: the protocol sees the bytes of the agent, of which some write `\r\n`.
+#[tokio::test]
+async fn line_ends_of_agent_are_not_changed() {
+    let mut agent = spawn(launch("writes_lines", this(), &[]), None).await.unwrap();
+    let mut bytes = Vec::new();
+    agent.reader.read_to_end(&mut bytes).await.unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(text.contains("\none\r\ntwo\nthree\r\n"), "{text:?}");
 }
 
 #[tokio::test]
@@ -136,9 +232,10 @@ async fn child_gets_arguments_environment_and_directory() {
 async fn batch_file_passes_hostile_arguments_unchanged() {
     let dir = TempDir::new().unwrap();
     // The `cmd` of Wine expands variables in another order than that of Windows, for which the standard library escapes.
-    let is_wine = Path::new(r"C:\windows\system32\winecfg.exe").exists();
-    let args: Vec<&str> = HOSTILE.into_iter().filter(|arg| !(is_wine && arg.contains('%'))).collect();
-    let mut launch = launch("reports", batch_file(dir.path()), &args);
+    let args: Vec<&str> = HOSTILE.into_iter().filter(|arg| !(is_wine() && arg.contains('%'))).collect();
+    let folder = dir.path().join("with space & ü (x86)");
+    std::fs::create_dir(&folder).unwrap();
+    let mut launch = launch("reports", batch_file(&folder), &args);
     launch.current_dir = dir.path().to_owned();
     let mut agent = spawn(launch, None).await.unwrap();
     assert_eq!(report(&mut agent).await["args"], json!(args));

@@ -21,10 +21,12 @@ mod sys;
 #[cfg(feature = "kimi-web")]
 mod web;
 
+use std::ffi::OsStr;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
+use std::process::Command;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -33,6 +35,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::error::{Error, Result};
 use crate::handler::StderrHandler;
 use launch::Launch;
+
+/// A command for a program that helps the SDK, such as git. Programs that are no agents are started only by it. On Windows
+/// they get no console window, which would flash in a program without a console.
+pub(crate) fn helper(program: impl AsRef<OsStr>) -> Command {
+    #[cfg_attr(not(windows), expect(unused_mut, reason = "only Windows has windows"))]
+    let mut command = Command::new(program);
+    #[cfg(windows)]
+    std::os::windows::process::CommandExt::creation_flags(&mut command, sys::NO_WINDOW);
+    command
+}
 
 /// Starts the agent. Call it within a runtime that has I/O enabled.
 pub(crate) async fn spawn(launch: Launch, on_stderr: Option<StderrHandler>) -> Result<Transport> {

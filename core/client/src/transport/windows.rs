@@ -20,6 +20,9 @@ use crate::transport::launch::Launch;
 /// If this variable is set, `cmd` searches programs on PATH only, and not in the working directory first.
 const NO_WORK_DIR_IN_PATH: &str = "NoDefaultCurrentDirectoryInExePath";
 
+/// Gives a process a console of its own without a window.
+pub(super) const NO_WINDOW: u32 = CREATE_NO_WINDOW.0;
+
 /// This process's ends of the child's pipes.
 pub(super) struct Pipes {
     pub(super) stdin: ChildStdin,

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::transport::helper;
+
 /// Variables that would lead git to another repository, for example in a hook of git.
 const FOREIGN: [&str; 6] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"];
@@ -63,7 +65,7 @@ impl Place {
 
 /// Makes a call of git in this directory. The hooks of the repository do not run.
 fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
-    let mut command = Command::new("git");
+    let mut command = helper("git");
     let hooks = if cfg!(windows) { "core.hooksPath=NUL" } else { "core.hooksPath=/dev/null" };
     command.arg("-C").arg(dir).args(["-c", hooks, "-c", "core.fsmonitor=false"]).args(args);
     // Git could ask for a password, for example to load missing files of a partial clone.
