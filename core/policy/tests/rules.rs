@@ -94,7 +94,7 @@ fn deny_precedes_ask_allow_and_default() {
         "default": "deny", "deny": ["execute(rm *)"], "ask": ["execute(git push *)"], "allow": ["execute(git *)", "execute(rm *)"],
     }));
     let policy = policy.unwrap();
-    let shell = |command: &str| decide(&policy, "Shell", json!({ "command": command }));
+    let shell = |command: &str| decide(&policy, "Bash", json!({ "command": command }));
     assert_eq!(shell("git push"), (Decision::Ask, Some("execute(git push *)".to_owned())));
     assert_eq!(shell("git status"), (Decision::Allow, Some("execute(git *)".to_owned())));
     assert_eq!(shell("rm x"), (Decision::Deny, Some("execute(rm *)".to_owned())));
@@ -105,17 +105,17 @@ fn deny_precedes_ask_allow_and_default() {
 #[test]
 fn undecidable_command_is_asked_despite_default() {
     let policy = Policy::from_value(&json!({"default": "allow"})).unwrap();
-    assert_eq!(decide(&policy, "Shell", json!({"command": "ls"})).0, Decision::Allow);
-    assert_eq!(decide(&policy, "Shell", json!({"command": "echo 'x"})).0, Decision::Ask);
+    assert_eq!(decide(&policy, "Bash", json!({"command": "ls"})).0, Decision::Allow);
+    assert_eq!(decide(&policy, "Bash", json!({"command": "echo 'x"})).0, Decision::Ask);
     let policy = Policy::from_value(&json!({"default": "allow", "deny": ["execute(rm *)"]})).unwrap();
-    assert_eq!(decide(&policy, "Shell", json!({"command": "$X"})).0, Decision::Ask);
+    assert_eq!(decide(&policy, "Bash", json!({"command": "$X"})).0, Decision::Ask);
 }
 
 #[test]
 fn rule_without_pattern_covers_its_kind_alone() {
     let policy = Policy::from_value(&json!({"allow": ["execute", "search"], "deny": ["mcp"]})).unwrap();
-    assert_eq!(decide(&policy, "Shell", json!({"command": "$X | sh"})).0, Decision::Allow);
-    assert_eq!(decide(&policy, "Shell", json!({"command": "echo > x"})).0, Decision::Ask);
+    assert_eq!(decide(&policy, "Bash", json!({"command": "$X | sh"})).0, Decision::Allow);
+    assert_eq!(decide(&policy, "Bash", json!({"command": "echo > x"})).0, Decision::Ask);
     assert_eq!(decide(&policy, "mcp__a__b", json!({})).0, Decision::Deny);
     assert_eq!(decide(&policy, "Grep", json!({"pattern": "x"})).0, Decision::Allow);
 }

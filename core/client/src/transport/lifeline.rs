@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use rustix::process::Pid;
 
@@ -24,7 +24,7 @@ pub(super) struct Lifeline {
 impl Lifeline {
     /// `ends` are those of a pipe, the reading one first.
     pub(super) fn attach(server: Pid, ends: (OwnedFd, OwnedFd)) -> io::Result<Self> {
-        let helper = Command::new("/bin/sh")
+        let helper = super::helper("/bin/sh")
             .args(["-c", HELPER, "kimi-agent-lifeline", &server.to_string()])
             .env_clear()
             .current_dir("/")
@@ -50,6 +50,7 @@ impl Drop for Lifeline {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
 
     use super::super::sys::pipe;
     use super::*;

@@ -36,8 +36,8 @@ use crate::error::{Error, Result};
 use crate::handler::StderrHandler;
 use launch::Launch;
 
-/// A command for a program that helps the SDK, such as git. Programs that are no agents are started only by it. On Windows
-/// they get no console window, which would flash in a program without a console.
+/// Makes the command for a helper program, such as git. All programs except agents are started with it. On Windows they get
+/// no console window, which would flash in a program without a console.
 pub(crate) fn helper(program: impl AsRef<OsStr>) -> Command {
     #[cfg_attr(not(windows), expect(unused_mut, reason = "only Windows has windows"))]
     let mut command = Command::new(program);

@@ -131,13 +131,16 @@ impl Page {
     fn address(&self, file: &Path) -> String {
         let folder = std::path::absolute(&self.path).ok().and_then(|path| path.parent().map(Path::to_owned));
         let relative = folder.and_then(|folder| file.strip_prefix(folder).ok());
-        let (begin, path) = relative.map_or(("", file), |relative| ("./", relative));
+        // A browser takes `C:` for the protocol of an address.
+        let root = if cfg!(windows) && file.is_absolute() { "file:///" } else { "" };
+        let (begin, path) = relative.map_or((root, file), |relative| ("./", relative));
         let mut address = begin.to_owned();
         for byte in path.to_string_lossy().replace('\\', "/").bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                     address.push(char::from(byte));
                 }
+                b':' if begin == "file:///" => address.push(':'),
                 other => address.push_str(&format!("%{other:02X}")),
             }
         }
@@ -189,7 +192,8 @@ mod tests {
     #[test]
     fn hostile_text_is_escaped() {
         let hostile = "</table><script>alert(1)</script>\" onclick='x' \u{202e}\x1b[31m";
-        let mut page = Page::new(Path::new("/runs/report.html"));
+        let folder = std::path::absolute("/runs").unwrap();
+        let mut page = Page::new(&folder.join("report.html"));
         page.rows.push(Row {
             index: 0,
             key: short(hostile),
@@ -199,7 +203,7 @@ mod tests {
             attempts: 1,
             duration: Duration::from_secs(1),
             tokens: 5,
-            recording: Some(PathBuf::from("/runs/a\"><script>/x.jsonl")),
+            recording: Some(folder.join("a\"><script>/x.jsonl")),
         });
         let html = page.html();
         assert!(!html.contains("<script") && !html.contains("onclick='") && !html.contains('\x1b'), "{html}");
@@ -208,6 +212,15 @@ mod tests {
             html.contains("href=\"./a%22%3E%3Cscript%3E/x.jsonl\"") && html.contains("default-src 'none'"),
             "{html}"
         );
+    }
+
+    #[test]
+    fn file_elsewhere_has_absolute_address() {
+        let page = Page::new(Path::new("/runs/report.html"));
+        let file = std::path::absolute("/other/a b.jsonl").unwrap();
+        let address = page.address(&file);
+        let expected = if cfg!(windows) { ":/other/a%20b.jsonl" } else { "/other/a%20b.jsonl" };
+        assert!(address.ends_with(expected) && address.starts_with("file:///") == cfg!(windows), "{address}");
     }
 
     #[test]

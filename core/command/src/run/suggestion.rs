@@ -36,8 +36,8 @@ mod tests {
 
     #[test]
     fn rule_allows_this_call() {
-        let call = json!({"id": "1", "name": "Shell", "arguments": {"command": "git status"}});
-        assert_eq!(rule(call).as_deref(), Some("Shell(git status)"));
+        let call = json!({"id": "1", "name": "Bash", "arguments": {"command": "git status"}});
+        assert_eq!(rule(call).as_deref(), Some("Bash(git status)"));
         let call = json!({"id": "1", "name": "Write a.txt", "kind": "edit", "arguments": {"path": "a.txt"}});
         assert_eq!(rule(call).as_deref(), Some("edit(a.txt)"));
     }
