@@ -23,7 +23,7 @@ from build import Compiler, compiler
 from common import CACHE, ROOT
 
 TARGET = "x86_64-pc-windows-gnu"
-CRATES = tuple(f"kimi-agent-{name}" for name in "protocol files policy testing client command bridge".split())
+CRATES = [f"kimi-agent-{name}" for name in ("protocol", "files", "policy", "testing", "client", "command", "bridge")]
 # Integration tests.
 TESTS = ("scripted_agent", "hostile", "rules")
 # Far beyond what a program takes on a busy machine.
@@ -53,7 +53,8 @@ def test_core(cargo: Compiler, variables: dict[str, str]) -> list[str]:
     crates = [argument for crate in CRATES for argument in ("--package", crate)]
     features = "kimi-agent-client/kimi-web,kimi-agent-client/mcp,kimi-agent-client/testing,kimi-agent-testing/web"
     command = ["cargo", "test", "--no-run", "--locked", "--target", TARGET, "--lib"]
-    command += [*(argument for test in TESTS for argument in ("--test", test)), *crates, "--features", features, "--message-format=json-render-diagnostics", *cargo.std]
+    command += [argument for test in TESTS for argument in ("--test", test)]
+    command += [*crates, "--features", features, "--message-format=json-render-diagnostics", *cargo.std]
     built = subprocess.run(command, cwd=ROOT, env=cargo.env, check=True, stdout=subprocess.PIPE, text=True)
     artifacts = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     failed = []
