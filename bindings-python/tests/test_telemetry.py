@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import logging
 import subprocess
@@ -11,7 +12,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from opentelemetry import trace
@@ -22,6 +23,8 @@ from support import DEADLINE, HANGING, LOOKUP, eventually, open_session, program
 
 import kimi_agent.sync
 from kimi_agent import Batch, ExternalTool, InvalidOption, KimiAgentError, Telemetry, run_batch
+from kimi_agent._loop import LoopMailbox, current_mailbox
+from kimi_agent._telemetry import read_telemetry
 from kimi_agent.testing import scripted_agent
 
 TEXT = [{"text": "Hello"}]
@@ -177,6 +180,18 @@ async def test_content_needs_permission(
     assert ("gen_ai.input.messages" in (span.attributes or {})) is expected
 
 
+async def test_event_only_is_logged_once(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "EVENT_ONLY")
+    for _ in range(2):
+        async with open_session(TEXT, telemetry=spans.option) as session:
+            await session.prompt("Go")
+    assert not any("gen_ai.input.messages" in (span.attributes or {}) for span in spans.named("invoke_agent"))
+    [record] = [record for record in caplog.records if "the SDK makes no events of content" in record.message]
+    assert (record.levelno, "set the variable to SPAN_ONLY" in record.message) == (logging.WARNING, True)
+
+
 class _Failing(SpanProcessor):
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         raise RuntimeError("on_start failed")
@@ -293,19 +308,92 @@ def test_exit_ends_spans(tmp_path: Path) -> None:
 def test_exit_waits_for_starting_span(tmp_path: Path) -> None:
     lines = traced_program(
         """
+        starting = threading.Event()
+
         class Slow(SpanProcessor):
             def on_start(self, span, parent_context=None):
                 if span.name == "chat":
+                    starting.set()
                     threading.main_thread().join()
 
         provider.add_span_processor(Slow())
         session = kimi_agent.sync.create_session(executable=scripted_agent([HANGING]), telemetry=True)
         turn = session.prompt("Go")
-        next(iter(turn.text_stream))
+        starting.wait()
         """,
         tmp_path,
     )
     assert sorted(lines) == ["chat", "invoke_agent kimi-scripted-agent"]
+
+
+class _Deliveries:
+    """Takes the place of the core, and gives these deliveries at once."""
+
+    def __init__(self, *deliveries: Any) -> None:
+        self._deliveries = list(deliveries)
+
+    def drain(self) -> list[Any]:
+        found, self._deliveries = self._deliveries, []
+        return found
+
+    def finish_job(self, *_: Any) -> None:
+        pass
+
+
+class _Handlers:
+    """The handlers of a session, which record the span of each job."""
+
+    def __init__(self, tracing: Any) -> None:
+        self.tracing = tracing
+        self.seen: list[str] = []
+
+    def start(self, _job: Any, _kind: Any, _index: Any, _payload: Any, _in_turn: Any, span: int) -> None:
+        self.seen.append(self.tracing.within(contextvars.copy_context(), span).run(current))
+
+
+SESSION = 1 << 60
+START = {"op": "start", "span": 1, "parent": None, "name": "chat", "kind": "client", "attributes": {}, "time": 1}
+END = {"op": "end", "span": 1, "time": 2, "error": None}
+JOB: tuple[Any, ...] = ("job", 1, SESSION, "tool", 0, {}, True, 1)
+
+
+def traced_mailbox(monkeypatch: pytest.MonkeyPatch, spans: Spans, *deliveries: Any) -> tuple[LoopMailbox, _Handlers]:
+    """The mailbox of this loop, with these deliveries for a session with handlers."""
+    mailbox, handlers = current_mailbox(), _Handlers(read_telemetry(spans.option))
+    mailbox.add_handlers(SESSION, cast(Any, handlers))
+    monkeypatch.setattr(mailbox, "native", _Deliveries(*deliveries))
+    return mailbox, handlers
+
+
+async def test_handler_of_ended_span_runs_in_it(spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry = [("telemetry", SESSION, [operation]) for operation in (START, END)]
+    mailbox, handlers = traced_mailbox(monkeypatch, spans, telemetry[0], JOB, telemetry[1])
+    mailbox._drain()
+    assert handlers.seen == ["chat"]
+    assert len(spans.named("chat")) == 1
+
+
+async def test_failing_telemetry_loses_no_delivery(
+    spans: Spans, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = ("telemetry", SESSION, [{"op": "unknown"}])
+    mailbox, handlers = traced_mailbox(monkeypatch, spans, unknown, ("done", 1, "value", None), JOB)
+    result = mailbox.result_of(1)
+    mailbox._drain()
+    assert (await result, handlers.seen) == ("value", ["none"])
+    assert "a delivery of the core could not be handled" in caplog.text
+
+
+async def test_no_span_starts_after_end(spans: Spans, monkeypatch: pytest.MonkeyPatch) -> None:
+    mailbox, handlers = traced_mailbox(monkeypatch, spans, ("done", 1, "value", None), ("telemetry", SESSION, [START]))
+    result = mailbox.result_of(1)
+    mailbox.finish_telemetry(0.0)
+    handlers.tracing.end_all()
+    monkeypatch.setattr(mailbox, "native", _Deliveries(("telemetry", SESSION, [START])))
+    assert await result == "value"
+    assert handlers.tracing.is_idle
+    assert len(spans.named("chat")) == 1
+    assert mailbox.with_span(SESSION, START, {}) == {}
 
 
 def children_of(spans: Spans, parent: ReadableSpan) -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import select
 import sys
 import threading
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -22,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LoopMailbox",
-    "apply_telemetry",
     "called",
     "check_process",
     "current_mailbox",
+    "finish_telemetry",
     "in_this_process",
     "mailbox_of",
 ]
@@ -33,8 +36,8 @@ __all__ = [
 T = TypeVar("T")
 _logger = logging.getLogger("kimi_agent")
 _wire_logger = logging.getLogger("kimi_agent.wire")
-# Seconds.
-_PATIENCE = 1.0
+# Seconds that the end of the program waits for event loops that apply telemetry, in all.
+_TELEMETRY_TIMEOUT = 1.0
 _shows_messages = False
 _used = False
 _forked = False
@@ -145,12 +148,16 @@ class LoopMailbox:
         self._jobs: dict[int, Job] = {}
         self._streams: weakref.WeakValueDictionary[int, Wakeable] = weakref.WeakValueDictionary()
         self._handlers: weakref.WeakValueDictionary[int, Handlers] = weakref.WeakValueDictionary()
-        # Those with open spans, which a session leaves behind if it is collected.
+        # The tracings that have open spans, by session. A session that is collected leaves its spans to them.
         self._tracings: dict[int, Tracing] = {}
-        # While deliveries are taken and their telemetry is applied, so that the end of the program finds all of it.
-        self._applying = threading.Lock()
+        # The deliveries that were taken from the core and not handled yet.
+        self._undelivered: deque[Delivery] = deque()
+        # The loop's thread holds it while it changes `_undelivered` or applies telemetry. Reentrant: a span processor
+        # may call this package.
+        self._telemetry_lock = threading.RLock()
+        self._telemetry_has_ended = False
         self._is_muted = False
-        weakref.finalize(self, _close, self.native, self._tracings).atexit = False
+        weakref.finalize(self, _close, self.native, self._undelivered, self._tracings).atexit = False
         try:
             loop.add_reader(self.native.fileno(), self._drain)
         except NotImplementedError:
@@ -189,8 +196,11 @@ class LoopMailbox:
     def with_span(self, key: int, start: dict[str, Any] | None, options: dict[str, Any]) -> dict[str, Any]:
         """Starts the span of a turn, and adds it to the options of its prompt."""
         tracing = self.tracing(key)
-        span = tracing.begin(start) if tracing is not None and start is not None else None
-        if tracing is None or span is None:
+        if tracing is None or start is None:
+            return options
+        with self._telemetry_lock:
+            span = None if self._telemetry_has_ended else tracing.begin(start)
+        if span is None:
             return options
         self._tracings[key] = tracing
         return {**options, "$span": span}
@@ -214,28 +224,40 @@ class LoopMailbox:
         future.add_done_callback(lambda _: self._tickets.pop(ticket, None))
         return future
 
-    def apply_telemetry(self) -> None:
-        """Applies the telemetry that was not delivered, because the program ends."""
+    def finish_telemetry(self, deadline: float) -> None:
+        """Applies the telemetry that was not delivered, because the program ends. The loop applies no more after it."""
         # A span processor that hangs in the loop's thread must not keep the program alive.
-        is_held = self._applying.acquire(timeout=_PATIENCE)
+        is_held = self._telemetry_lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
         try:
-            _apply_telemetry(self.native.drain(), self.tracing)
+            self._telemetry_has_ended = True
+            self._undelivered.extend(self.native.drain())
+            _apply_telemetry(list(self._undelivered), self.tracing)
         finally:
             if is_held:
-                self._applying.release()
+                self._telemetry_lock.release()
+        loop = self._loop()
+        if loop is not None:
+            # The loop still has to get the other deliveries, unless it is closed.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
-        with self._applying:
-            deliveries = self.native.drain()
-            for delivery in deliveries:
+        with self._telemetry_lock:
+            self._undelivered.extend(self.native.drain())
+        while self._undelivered:
+            with self._telemetry_lock:
+                delivery = self._undelivered.popleft()
                 if delivery[0] == "telemetry":
-                    self._trace(delivery[1], delivery[2])
-        for delivery in deliveries:
-            try:
-                self._deliver(delivery)
-            except Exception:
-                # A delivery that fails must not affect the others.
-                _logger.exception("a delivery of the core could not be handled: %r", delivery)
+                    self._attempt(self._trace, delivery)
+                    continue
+            self._attempt(self._deliver, delivery)
+
+    def _attempt(self, handle: Callable[[Delivery], None], delivery: Delivery) -> None:
+        try:
+            handle(delivery)
+        except Exception:
+            # A delivery that fails must not affect the others.
+            _logger.exception("a delivery of the core could not be handled: %r", delivery)
 
     def _deliver(self, delivery: Delivery) -> None:
         if delivery[0] == "readable":
@@ -266,10 +288,13 @@ class LoopMailbox:
         else:
             future.set_exception(from_native(*error))
 
-    def _trace(self, session: int, operations: list[dict[str, Any]]) -> None:
+    def _trace(self, delivery: Delivery) -> None:
+        assert delivery[0] == "telemetry"
+        session = delivery[1]
         tracing = self.tracing(session)
-        if tracing is not None:
-            tracing.apply(operations)
+        # `finish_telemetry` has applied what was left, and nothing ends a span that would start now.
+        if tracing is not None and not self._telemetry_has_ended:
+            tracing.apply(delivery[2])
             if tracing.is_idle:
                 self._tracings.pop(session, None)
             else:
@@ -296,12 +321,13 @@ class LoopMailbox:
             self.native.finish_job(job_id, value, error)
 
 
-def apply_telemetry() -> None:
+def finish_telemetry() -> None:
     """Applies the telemetry that was not delivered, because the program ends."""
     with _lock:
         mailboxes = [found for known in _mailboxes.values() if (found := known()) is not None]
+    deadline = time.monotonic() + _TELEMETRY_TIMEOUT
     for mailbox in mailboxes:
-        mailbox.apply_telemetry()
+        mailbox.finish_telemetry(deadline)
 
 
 def _apply_telemetry(deliveries: list[Delivery], tracing_of: Callable[[int], Tracing | None]) -> None:
@@ -312,9 +338,9 @@ def _apply_telemetry(deliveries: list[Delivery], tracing_of: Callable[[int], Tra
                 tracing.apply(delivery[2])
 
 
-def _close(native: _native.Mailbox, tracings: dict[int, Tracing]) -> None:
+def _close(native: _native.Mailbox, undelivered: deque[Delivery], tracings: dict[int, Tracing]) -> None:
     if in_this_process():
-        _apply_telemetry(native.drain(), tracings.get)
+        _apply_telemetry([*undelivered, *native.drain()], tracings.get)
         native.close()
         for tracing in tracings.values():
             tracing.end_all()

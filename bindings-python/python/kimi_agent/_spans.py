@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from . import __version__, _native
-from ._loop import apply_telemetry, in_this_process
+from ._loop import finish_telemetry, in_this_process
 
 if TYPE_CHECKING:
     from ._telemetry import Telemetry
@@ -205,6 +205,6 @@ def _without_context(function: Callable[[Any, Mapping[str, Any], Context], None]
 def _end_all() -> None:
     """Ends open spans before the provider, which the program has made earlier, is shut down."""
     if in_this_process():
-        apply_telemetry()
+        finish_telemetry()
         for tracing in list(_tracings):
             tracing.end_all()
