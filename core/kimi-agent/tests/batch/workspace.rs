@@ -117,6 +117,34 @@ async fn branches_of_the_user_are_kept() {
 }
 
 #[tokio::test]
+async fn worktrees_of_other_machines_are_kept() {
+    let (_folder, repository) = repository();
+    let branch_of = |batch: &str| {
+        // The worktree is on the disk of the other machine.
+        let path = repository.join(batch);
+        git(&repository, &["worktree", "add", "-q", "-b", &format!("kimi-agent/{batch}/a"), path.to_str().unwrap()]);
+        fs::remove_dir_all(path).unwrap();
+    };
+    let locks = repository.join(".git/kimi-agent");
+    fs::create_dir(&locks).unwrap();
+    let (options, agent) = with(json!([[{"text": "x"}]]));
+    let options = within(&options, &agent, &repository, Workspace::Worktree);
+    branch_of("remote");
+    branch_of("unreadable");
+    branch_of("dead");
+    fs::write(locks.join("remote.lock"), r#"{"host":"remote","id":"i","boot":"b"}"#).unwrap();
+    fs::write(locks.join("unreadable.lock"), "x").unwrap();
+    fs::write(locks.join("dead.lock"), "").unwrap();
+    all(run_batch(["a"], options)).await;
+    let left = git(&repository, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
+    assert_eq!(left, "kimi-agent/remote/a\nkimi-agent/unreadable/a\n");
+    assert_eq!(git(&repository, &["worktree", "list"]).lines().count(), 3);
+    let mut files: Vec<_> = fs::read_dir(&locks).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["remote.lock", "unreadable.lock"]);
+}
+
+#[tokio::test]
 async fn changed_link_to_repository_is_ignored() {
     let (_folder, repository) = repository();
     let foreign = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@
 
 mod copy;
 mod git;
+mod machine;
 mod worktree;
 
 use std::path::{Path, PathBuf};

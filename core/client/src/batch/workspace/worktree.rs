@@ -1,16 +1,19 @@
 //! Worktrees of git, one for each attempt, on a branch `kimi-agent/BATCH/JOB`.
 //!
 //! Each batch locks a file in the folder `kimi-agent` of the repository. If the process is killed, the system releases that
-//! lock, so a later batch knows that the branches and worktrees of the dead batch can be deleted.
+//! lock, so a later batch knows that the branches and worktrees of the dead batch can be deleted. The file names the machine,
+//! because a lock on a shared file system may not be visible on other machines.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::git::{self, Place};
+use super::machine::Machine;
 use super::wrong;
 use crate::Result;
 
@@ -18,6 +21,8 @@ use crate::Result;
 const BRANCHES: &str = "kimi-agent/";
 /// The folder of the lock files in the repository.
 const LOCKS: &str = "kimi-agent";
+/// The ending of the names of lock files.
+const LOCK: &str = ".lock";
 /// The largest diff of a result, in bytes.
 const MAX_DIFF: u64 = 64 << 20;
 
@@ -25,8 +30,16 @@ const MAX_DIFF: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Repositories {
     batch: String,
-    /// By their folder of git, with the locked file.
-    used: Mutex<HashMap<PathBuf, (File, PathBuf)>>,
+    /// By their folder of git.
+    used: Mutex<HashMap<PathBuf, Used>>,
+}
+
+/// A repository that the batch has locked.
+#[derive(Debug)]
+struct Used {
+    top: PathBuf,
+    lock: PathBuf,
+    file: File,
 }
 
 /// A repository, as a working directory sees it.
@@ -64,22 +77,23 @@ impl Repositories {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if let Entry::Vacant(entry) = used.entry(common) {
             let locks = entry.key().join(LOCKS);
-            let lock = self.lock(&locks)?;
-            delete_dead(&top, &locks);
-            entry.insert(lock);
+            let (file, lock) = self.lock(&locks)?;
+            delete_dead(&top, find_dead(&locks, true));
+            entry.insert(Used { top: top.clone(), lock, file });
         }
         Ok(Repository { top, prefix: prefix.trim_end_matches('/').into(), commit, batch: self.batch.as_str().into() })
     }
 
     /// Locks the file of this batch in the repository.
     fn lock(&self, folder: &Path) -> Result<(File, PathBuf)> {
-        let path = folder.join(format!("{}.lock", self.batch));
+        let path = folder.join(format!("{}{LOCK}", self.batch));
         let made = (|| loop {
             fs::create_dir_all(folder)?;
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
             file.lock()?;
             // Another batch may have deleted the file before it was locked.
             if path.exists() {
+                file.write_all(Machine::this().to_line().as_bytes())?;
                 return Ok(file);
             }
         })();
@@ -87,24 +101,69 @@ impl Repositories {
             .map_err(|error: std::io::Error| wrong(format!("can't write {}: {error}", path.display())))
     }
 
-    /// Deletes the lock files.
+    /// Deletes what batches have left that died meanwhile, and the lock files.
     pub(super) fn close(&self) {
-        for (_, (file, path)) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
-            fs::remove_file(&path).ok();
+        for (_, Used { top, lock, file }) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            let Some(locks) = lock.parent() else { continue };
+            delete_dead(&top, find_dead(locks, false));
+            fs::remove_file(&lock).ok();
             file.unlock().ok();
             // Fails if other batches have files there.
-            path.parent().map(fs::remove_dir);
+            fs::remove_dir(locks).ok();
         }
     }
 }
 
-/// Deletes the worktrees and branches of batches whose processes have ended, unless they were kept.
-fn delete_dead(top: &Path, locks: &Path) {
+/// Locks the files of batches whose processes have ended, and returns them by the id of the batch. Batches of other machines are
+/// left, because they may still run.
+fn find_dead(locks: &Path, logs_foreign: bool) -> HashMap<String, (File, PathBuf)> {
+    let mut dead = HashMap::new();
+    for entry in fs::read_dir(locks).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(batch) = name.to_str().and_then(|name| name.strip_suffix(LOCK)) else { continue };
+        let Ok(mut file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
+        if file.try_lock().is_err() {
+            continue;
+        }
+        let mut line = String::new();
+        // The file is empty if the process was killed before it wrote the line.
+        let is_read = file.read_to_string(&mut line).is_ok();
+        match Machine::parse(&line) {
+            _ if line.is_empty() && is_read => {}
+            Some(machine) if machine.is_this() => {}
+            machine => {
+                let host = machine.map(|machine| machine.host).unwrap_or_default();
+                if logs_foreign {
+                    let remedy = format!(
+                        "if no batch runs on {host} any more, delete {}; then remove its worktrees in `git worktree list` with \
+                         `git worktree remove --force PATH`, and its branches `{BRANCHES}{batch}/*` with `git branch -D`",
+                        entry.path().display()
+                    );
+                    tracing::info!(host, batch, remedy, "worktrees of a batch of another machine are kept");
+                }
+                continue;
+            }
+        }
+        dead.insert(batch.to_owned(), (file, entry.path()));
+    }
+    dead
+}
+
+/// Deletes the worktrees and branches of these batches, unless they were kept, and their lock files.
+fn delete_dead(top: &Path, dead: HashMap<String, (File, PathBuf)>) {
+    if dead.is_empty() {
+        return;
+    }
+    // A branch without a lock file may be one of the user.
+    let is_dead = |branch: &str| {
+        let batch = branch.strip_prefix(BRANCHES).and_then(|rest| rest.split_once('/'));
+        batch.is_some_and(|(batch, _)| dead.contains_key(batch))
+    };
     let mut kept = Vec::new();
     for (path, branch) in worktrees(top) {
         // A kept worktree is in a folder without a lock file. The folder of another one may have been swept.
         let is_left = !path.exists() || path.parent().is_some_and(|folder| folder.join("lock").exists());
-        if is_left && is_dead(&branch, locks) {
+        if is_left && is_dead(&branch) {
             remove_worktree(top, &path);
         } else {
             kept.push(branch);
@@ -112,29 +171,14 @@ fn delete_dead(top: &Path, locks: &Path) {
     }
     let listed = git::run(top, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
     for branch in listed.unwrap_or_default().lines() {
-        if !kept.iter().any(|kept| kept == branch) && is_dead(branch, locks) {
+        if !kept.iter().any(|kept| kept == branch) && is_dead(branch) {
             let _ = git::run(top, &["branch", "-D", "--quiet", branch]);
         }
     }
-    for entry in fs::read_dir(locks).into_iter().flatten().flatten() {
-        // Locked while the file is deleted, so that a batch which is about to lock it notices.
-        if let Some(_lock) = lock_of_dead(&entry.path()) {
-            fs::remove_file(entry.path()).ok();
-        }
+    // Locked while the file is deleted, so that a batch which is about to lock it notices.
+    for (_lock, path) in dead.into_values() {
+        fs::remove_file(path).ok();
     }
-}
-
-/// Returns whether the process of the batch that has made this branch has ended.
-fn is_dead(branch: &str, locks: &Path) -> bool {
-    let batch = branch.strip_prefix(BRANCHES).and_then(|rest| rest.split_once('/'));
-    // A branch without a lock file may be one of the user.
-    batch.is_some_and(|(batch, _)| lock_of_dead(&locks.join(format!("{batch}.lock"))).is_some())
-}
-
-/// Locks the file of a batch whose process has ended.
-fn lock_of_dead(path: &Path) -> Option<File> {
-    let file = OpenOptions::new().write(true).open(path).ok()?;
-    file.try_lock().is_ok().then_some(file)
 }
 
 /// Returns the worktrees of batches, with their branches.
