@@ -7,12 +7,12 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::task::{Context, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kimi_agent_protocol::telemetry::{
-    Identity, Op, Sink, SpanStart, TraceContext, Tracker, TurnSpan, allows_content, names,
+    Identity, Op, Sink, SpanStart, TraceContext, Tracker, TurnSpan, allows_content, names, names_events_only,
 };
 
 use crate::dialect::Handshake;
@@ -62,9 +62,27 @@ pub(crate) struct TelemetryOptions {
 
 impl TelemetryOptions {
     fn captures_content(&self) -> bool {
-        self.captures_content
-            .unwrap_or_else(|| std::env::var(names::CAPTURE_VARIABLE).is_ok_and(|value| allows_content(&value)))
+        self.captures_content.unwrap_or_else(environment_allows_content)
     }
+}
+
+/// Returns whether the environment allows content in spans.
+fn environment_allows_content() -> bool {
+    static LOGGED: Once = Once::new();
+    let Ok(value) = std::env::var(names::CAPTURE_VARIABLE) else { return false };
+    if names_events_only(&value) {
+        LOGGED.call_once(|| {
+            let variable = names::CAPTURE_VARIABLE;
+            let remedy = "set the variable to SPAN_ONLY, or set `capture_content`";
+            tracing::warn!(
+                variable,
+                value,
+                remedy,
+                "content is not recorded, because the SDK makes no events of content"
+            );
+        });
+    }
+    allows_content(&value)
 }
 
 /// The span of a turn that a host has started itself.

@@ -122,6 +122,11 @@ pub fn allows_content(value: &str) -> bool {
     ["true", "1", "span_only", "span_and_event"].iter().any(|word| value.trim().eq_ignore_ascii_case(word))
 }
 
+/// Returns whether the value of the variable of [`names::CAPTURE_VARIABLE`] allows content in events alone.
+pub fn names_events_only(value: &str) -> bool {
+    value.trim().eq_ignore_ascii_case("event_only")
+}
+
 /// Returns a number for a span, which is unique in this process.
 fn next_span() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -152,6 +157,7 @@ mod tests {
     fn only_words_for_spans_allow_content() {
         assert!(["true", "TRUE", " 1", "SPAN_ONLY", "span_and_event"].into_iter().all(allows_content));
         assert!(!["", "false", "0", "NO_CONTENT", "EVENT_ONLY"].into_iter().any(allows_content));
+        assert!(names_events_only("event_only ") && !names_events_only("SPAN_AND_EVENT"));
     }
 
     #[test]

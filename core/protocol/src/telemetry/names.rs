@@ -81,7 +81,7 @@ names! {
     FINISH_REASONS = "gen_ai.response.finish_reasons", on "`invoke_agent`, `chat`":
         "A step: `stop` or `tool_calls`. A turn: `stop`, `cancelled` or `max_steps_reached`.";
     TIME_TO_FIRST_CHUNK = "gen_ai.response.time_to_first_chunk", on "`chat`":
-        "The time from the begin of the step to its first piece of text, in seconds.";
+        "The time from the start of the step to its first piece of text, in seconds.";
     INPUT_TOKENS = "gen_ai.usage.input_tokens", on "`invoke_agent`, `chat`": "All input tokens, cached or not.";
     OUTPUT_TOKENS = "gen_ai.usage.output_tokens", on "`invoke_agent`, `chat`": "The output tokens.";
     CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens", on "`invoke_agent`, `chat`":
@@ -206,7 +206,7 @@ pub const METRICS: &[Metric] = &[
         name: FIRST_CHUNK,
         kind: Instrument::Histogram,
         unit: "s",
-        description: "Time from the begin of a step to its first piece of text.",
+        description: "Time from the start of a step to its first piece of text.",
         boundaries: SECONDS,
     },
     Metric {
