@@ -237,7 +237,10 @@ where
 }
 
 /// Starts a batch on this runtime.
-pub(crate) fn start(source: Source, options: BatchOptions, runtime: Option<Handle>) -> Batch {
+pub(crate) fn start(source: Source, mut options: BatchOptions, runtime: Option<Handle>) -> Batch {
+    // Jobs start in tasks of their own, which have another context.
+    let telemetry = options.session.telemetry.take();
+    options.session.telemetry = telemetry.map(|telemetry| Box::new(telemetry.in_current()));
     // More results than that never wait: see `Scheduler::poll`. The last one is the error of the batch.
     let (results, receiver) = mpsc::channel(5 * options.concurrency.clamp(1, 10_000) + 2);
     let control =

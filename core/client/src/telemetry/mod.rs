@@ -40,6 +40,9 @@ pub trait TelemetryHost: Sink {
         None
     }
 
+    /// Returns a host that starts turns in the current context, wherever they start.
+    fn in_current(self: Arc<Self>) -> Arc<dyn TelemetryHost>;
+
     /// Returns the sink.
     fn as_sink(self: Arc<Self>) -> Arc<dyn Sink>;
 }
@@ -61,6 +64,12 @@ pub(crate) struct TelemetryOptions {
 }
 
 impl TelemetryOptions {
+    /// Makes the current context the parent of all turns.
+    pub(crate) fn in_current(mut self) -> Self {
+        self.host = self.host.in_current();
+        self
+    }
+
     fn captures_content(&self) -> bool {
         self.captures_content.unwrap_or_else(environment_allows_content)
     }
@@ -226,6 +235,10 @@ impl<F: Fn(Vec<Op>) + Send + Sync + 'static> TelemetryHost for PostingHost<F> {
         let caller = self.caller.clone()?;
         self.apply(vec![Op::Start(start)]);
         Some(caller)
+    }
+
+    fn in_current(self: Arc<Self>) -> Arc<dyn TelemetryHost> {
+        self
     }
 
     fn as_sink(self: Arc<Self>) -> Arc<dyn Sink> {

@@ -113,7 +113,7 @@ impl SessionOptions {
     #[must_use]
     pub fn telemetry(mut self, telemetry: Telemetry) -> Self {
         let captures_content = telemetry.captures_content;
-        let host = Arc::new(OtelHost { telemetry, api: OnceLock::new(), contexts: Mutex::default() });
+        let host = Arc::new(OtelHost::new(telemetry, None));
         self.telemetry = Some(Box::new(TelemetryOptions { host, captures_content, context: None }));
         self
     }
@@ -129,6 +129,8 @@ struct OtelHost {
     api: OnceLock<Api>,
     /// The contexts of the spans that are open.
     contexts: Mutex<HashMap<u64, Context>>,
+    /// The parent of turns. `None`: the current context.
+    caller: Option<Context>,
 }
 
 struct Api {
@@ -193,6 +195,14 @@ impl Recorder {
 }
 
 impl OtelHost {
+    fn new(telemetry: Telemetry, caller: Option<Context>) -> Self {
+        Self { telemetry, api: OnceLock::new(), contexts: Mutex::default(), caller }
+    }
+
+    fn caller(&self) -> Context {
+        self.caller.clone().unwrap_or_else(Context::current)
+    }
+
     fn api(&self) -> &Api {
         self.api.get_or_init(|| Api::new(&self.telemetry))
     }
@@ -272,12 +282,16 @@ impl Sink for OtelHost {
 
 impl TelemetryHost for OtelHost {
     fn start_turn(&self, start: SpanStart) -> Option<TraceContext> {
-        let context = self.start(start, &Context::current());
+        let context = self.start(start, &self.caller());
         Some(headers(context.span().span_context()))
     }
 
     fn current(&self) -> TraceContext {
-        Context::map_current(|current| headers(current.span().span_context()))
+        headers(self.caller().span().span_context())
+    }
+
+    fn in_current(self: Arc<Self>) -> Arc<dyn TelemetryHost> {
+        Arc::new(Self::new(self.telemetry.clone(), Some(Context::current())))
     }
 
     fn enter(&self, span: u64) -> Option<Box<dyn Any>> {
