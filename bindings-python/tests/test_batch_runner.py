@@ -117,6 +117,12 @@ async def test_cancel_reaches_runner() -> None:
     assert runner.is_closed
 
 
+@pytest.mark.parametrize("runner", ["kubernetes", 5, LocalRunner.run_job])
+async def test_wrong_runner_is_refused(runner: Any) -> None:
+    with pytest.raises(InvalidOption, match='`on`: expected "ray" or a runner'):
+        run_batch(["a"], on=runner)
+
+
 async def test_wrong_option_ends_batch() -> None:
     runner = LocalRunner()
     with pytest.raises(KimiAgentError, match="`max_steps_per_turn`"):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from support import HANGING, LOOKUP, children, eventually
 
-from kimi_agent import ExternalTool, InvalidOption, Retry, SessionClosed
+from kimi_agent import ExternalTool, InvalidOption, Retry, SessionClosed, run_batch
 from kimi_agent.ray import ActorPool, map_prompts
+from kimi_agent.ray._actors import pool_for
 from kimi_agent.ray._worker import Worker
 from kimi_agent.testing import scripted_agent
 
@@ -29,6 +33,8 @@ async def test_missing_ray_names_its_extra() -> None:
         map_prompts(dataset, "question")
     with pytest.raises(ImportError, match=r'pip install "kimi-agent\[ray\]"'):
         await ActorPool().open({})
+    with pytest.raises(ImportError, match=r'pip install "kimi-agent\[ray\]"'):
+        run_batch(["a"], on="ray")
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -45,6 +51,12 @@ def test_wrong_number_of_actors(actors: Any) -> None:
 def test_wrong_number_of_sessions() -> None:
     with pytest.raises(InvalidOption, match="`sessions`"):
         ActorPool(sessions=0)
+
+
+@pytest.mark.parametrize(("concurrency", "jobs"), [(None, 16), (64, 64), (6, 8), (1, 4), (0, 16), ("8", 16)])
+def test_pool_has_size_of_batch(monkeypatch: pytest.MonkeyPatch, concurrency: Any, jobs: int) -> None:
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    assert pool_for(concurrency).concurrency == jobs
 
 
 async def test_worker_shares_its_agent() -> None:
@@ -98,6 +110,18 @@ async def test_cancelled_wait_cancels_jobs() -> None:
     assert await eventually(lambda: children() == before)
     with pytest.raises(SessionClosed):
         await worker.run({"prompt": "Hi"})
+
+
+async def test_branch_has_key(tmp_path: Path) -> None:
+    for command in ("init --quiet", "-c user.name=t -c user.email=t@example.com commit --quiet --allow-empty -m x"):
+        subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)
+    options = {"executable": scripted_agent([[{"text": "{{work_dir}}"}]]), "work_dir": tmp_path}
+    worker = Worker({**options, "workspace": "worktree"}, 1, 1)
+    # The second attempt of a key, as `ActorPool` names it.
+    names = [Path((await worker.run({"prompt": "Hi"}, key)).text).name for key in ("a", "a\0002")]
+    await worker.close()
+    assert names[0] == "a"
+    assert names[1].startswith("a2-")
 
 
 async def test_worker_retries() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from ray.cluster_utils import Cluster
 from support import Gate
 
 from kimi_agent.testing import scripted_agent
+
+# The complete program of the guide.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bindings-python/tests"))
+pytest.register_assert_rewrite("complete_program")
 
 
 def provider_for(spans: Path) -> Callable[[], None]:

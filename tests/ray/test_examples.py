@@ -7,8 +7,6 @@ import asyncio
 import doctest
 import importlib
 import inspect
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
@@ -16,14 +14,10 @@ from typing import Any
 
 import pytest
 
-from kimi_agent.testing import scripted_agent
-
 pytestmark = pytest.mark.usefixtures("cluster")
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "run-on-a-cluster.md"
 MODULES = ("kimi_agent.ray", "kimi_agent.ray._actors", "kimi_agent.ray._data")
-# Of the complete program.
-JOBS = 200
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 EXAMPLES = [test for name in MODULES for test in FINDER.find(importlib.import_module(name), name) if test.examples]
 
@@ -73,41 +67,3 @@ def test_guide_runs(
     exec(compile(program, str(GUIDE), "exec"), {"__name__": "__main__"})
     printed = sorted(capsys.readouterr().out.splitlines())
     assert printed == [f"{subject} finished There are 3 files." for subject in subjects]
-
-
-def test_complete_program_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def git(*arguments: str) -> str:
-        identity = ("-c", "user.name=t", "-c", "user.email=t@example.com")
-        return subprocess.run(["git", *identity, *arguments], capture_output=True, check=True, text=True).stdout
-
-    monkeypatch.chdir(tmp_path)
-    git("init", "--quiet")
-    for number in range(JOBS):
-        Path(f"m{number}.py").touch()
-    git("add", ".")
-    git("commit", "--quiet", "--message", "Begin")
-    written = {
-        "name": "WriteFile",
-        "effect": {"write_file": "test_new.py", "content": "def test(): ...\n"},
-        "result": "ok",
-    }
-    report = {"id": "t1", "name": "final_result", "arguments": {"summary": "All cases", "tests": 3}}
-    executable = scripted_agent([[{"tool_call": written}, {"external_tool": report}, {"text": "Done"}]])
-    program = GUIDE.with_name("run-many-prompts.md").read_text("utf-8").split("## A complete program")[1]
-    program = program.split("```python\n")[1].split("```")[0]
-    program = "from kimi_agent.ray import ActorPool\n" + program.replace(
-        "concurrency=8,", f"on=ActorPool(actors=2, sessions=4), executable={executable!r},"
-    )
-    for _ in range(2):
-        exec(compile(program, "write_tests.py", "exec"), {"__name__": "__main__"})
-        printed = sorted(capsys.readouterr().out.splitlines())
-        assert printed == sorted(
-            f"m{number}.py finished Report(summary='All cases', tests=3)" for number in range(JOBS)
-        )
-    lines = [json.loads(line) for line in Path("batch.jsonl").read_text("utf-8").splitlines()]
-    assert len(lines) == 1 + JOBS
-    assert all("+def test(): ..." in line["diff"] for line in lines[1:])
-    assert len(git("worktree", "list").splitlines()) == 1
-    assert git("branch", "--list", "kimi-agent/*") == ""

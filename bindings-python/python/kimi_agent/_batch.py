@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping, Sized
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Union, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Union, overload
 
 from . import _native
 from ._encode import kind_of
@@ -350,17 +350,42 @@ def _taker(jobs: JobSource) -> Callable[[], Awaitable[Any]]:
     return take_in_thread
 
 
+def _runner_of(on: Any, concurrency: Any) -> JobRunner | None:
+    """Returns the runner for the option `on`."""
+    if on == "ray":
+        from .ray._actors import pool_for
+
+        return pool_for(concurrency)
+    if on is not None and not hasattr(on, "run_job"):
+        expected = 'expected "ray" or a runner such as `kimi_agent.ray.ActorPool(…)`'
+        raise InvalidOption(f"invalid option `on`: {expected}; got {kind_of(on)}", "on")
+    runner: JobRunner | None = on
+    return runner
+
+
 @overload
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | None = None, output: type[T] | Output[T], **options: Unpack[BatchSettings]
+    jobs: JobSource,
+    *,
+    on: JobRunner | Literal["ray"] | None = None,
+    output: type[T] | Output[T],
+    **options: Unpack[BatchSettings],
 ) -> Batch[T]: ...
 @overload
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | None = None, output: None = None, **options: Unpack[BatchSettings]
+    jobs: JobSource,
+    *,
+    on: JobRunner | Literal["ray"] | None = None,
+    output: None = None,
+    **options: Unpack[BatchSettings],
 ) -> Batch[None]: ...
 @overload
-def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack[BatchOptions]) -> Batch[Any]: ...
-def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack[BatchOptions]) -> Batch[Any]:
+def run_batch(
+    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+) -> Batch[Any]: ...
+def run_batch(
+    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+) -> Batch[Any]:
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
     Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless
@@ -372,7 +397,8 @@ def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack
 
     Args:
         jobs: An iterable or async iterable of texts, mappings with a `prompt`, or objects of the class `Job`.
-        on: The machines that run the jobs, for example a `kimi_agent.ray.ActorPool`. Default: this one.
+        on: The machines that run the jobs: `"ray"` for a cluster of Ray, which runs at most `concurrency` jobs at once,
+            or a `kimi_agent.ray.ActorPool`. Default: this machine.
         output: The value that each job must return, as for `create_session`. Default: None, and jobs return text.
         options: The options of `BatchOptions`: those of the batch, and those of `create_session` for all jobs.
 
@@ -380,6 +406,7 @@ def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack
         The batch, which runs already.
 
     Raises:
+        ImportError: `on` is `"ray"`, and Ray is not installed.
         InvalidOption: An option is wrong. Reading the batch raises this error, too: for two jobs with the same key, for
             a journal that cannot be used, and for jobs that cannot be read. If the iterable itself failed, `__cause__`
             is its exception.
@@ -397,12 +424,13 @@ def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack
         rest = {name: value for name, value in options.items() if name not in of_handlers}
         if "total" in rest:
             called(_native.check_names, ["total"])
-        handlers = _BatchHandlers(jobs, rest, options, on)
+        runner = _runner_of(on, rest.get("concurrency"))
+        handlers = _BatchHandlers(jobs, rest, options, runner)
         encoded = encode_options(rest, handlers)
-        if on is not None:
+        if runner is not None:
             encoded["on"] = True
             if encoded.get("concurrency") is None:
-                encoded["concurrency"] = on.concurrency
+                encoded["concurrency"] = runner.concurrency
         # Not an option of programs.
         encoded["total"] = len(jobs) if isinstance(jobs, Sized) else None
         mailbox.add_handlers(handlers.key, handlers)

@@ -773,21 +773,33 @@ class Batch(Results[T_co]):
 
 @overload
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | None = None, output: type[T] | Output[T], **options: Unpack[BatchSettings]
+    jobs: JobSource,
+    *,
+    on: JobRunner | Literal["ray"] | None = None,
+    output: type[T] | Output[T],
+    **options: Unpack[BatchSettings],
 ) -> Batch[T]: ...
 
 
 @overload
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | None = None, output: None = None, **options: Unpack[BatchSettings]
+    jobs: JobSource,
+    *,
+    on: JobRunner | Literal["ray"] | None = None,
+    output: None = None,
+    **options: Unpack[BatchSettings],
 ) -> Batch[None]: ...
 
 
 @overload
-def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack[BatchOptions]) -> Batch[Any]: ...
+def run_batch(
+    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+) -> Batch[Any]: ...
 
 
-def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack[BatchOptions]) -> Batch[Any]:
+def run_batch(
+    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+) -> Batch[Any]:
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
     Returns at once, while the batch runs. Jobs are taken from `jobs` one by one when they can start, so an endless
@@ -799,7 +811,8 @@ def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack
 
     Args:
         jobs: An iterable of texts, mappings with a `prompt`, or objects of the class `Job`.
-        on: The machines that run the jobs, for example a `kimi_agent.ray.ActorPool`. Default: this one.
+        on: The machines that run the jobs: `"ray"` for a cluster of Ray, which runs at most `concurrency` jobs at once,
+            or a `kimi_agent.ray.ActorPool`. Default: this machine.
         output: The value that each job must return, as for `create_session`. Default: None, and jobs return text.
         options: The options of `BatchOptions`: those of the batch, and those of `create_session` for all jobs.
 
@@ -807,6 +820,7 @@ def run_batch(jobs: JobSource, *, on: JobRunner | None = None, **options: Unpack
         The batch, which runs already.
 
     Raises:
+        ImportError: `on` is `"ray"`, and Ray is not installed.
         InvalidOption: An option is wrong. Reading the batch raises this error, too: for two jobs with the same key, for
             a journal that cannot be used, and for jobs that cannot be read. If the iterable itself failed, `__cause__`
             is its exception.

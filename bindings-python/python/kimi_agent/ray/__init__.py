@@ -1,8 +1,8 @@
 """Prompts on a cluster of Ray. Needs the extra `ray`: `pip install "kimi-agent[ray]"`.
 
-`map_prompts` runs a prompt for each row of a dataset of Ray Data, and `ActorPool` runs the jobs of a batch. Ray decides
-which machine runs a prompt, starts actors again that were lost with their machine, and adds machines if the cluster has
-an autoscaler.
+`map_prompts` runs a prompt for each row of a dataset of Ray Data. `run_batch(…, on="ray")` runs the jobs of a batch on
+a cluster, and `on=ActorPool(…)` sets the sizes of its pool. Ray decides which machine an actor runs on, starts actors
+again that were lost with their machine, and adds machines if the cluster has an autoscaler.
 
 >>> import ray
 >>> from kimi_agent.ray import map_prompts

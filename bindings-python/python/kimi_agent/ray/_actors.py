@@ -11,19 +11,22 @@ from ._module import check_picklable, load_ray
 from ._numbers import RESERVED, check_numbers, find_limits
 from ._worker import Worker, failure, trace_context
 
-__all__ = ["ActorPool"]
+__all__ = ["ActorPool", "pool_for"]
 
 # Seconds for the agent of an actor to exit.
 _GRACE = 30.0
+# The default of the option `sessions`.
+_SESSIONS = 4
 
 
 class ActorPool:
     """A pool of Ray actors for `run_batch(…, on=ActorPool(…))`. Each actor has one agent with many sessions.
 
-    The pool starts an actor if all others are busy, and stops an idle one if the others suffice. Ray decides which
-    machine an actor runs on. If the actor or its machine is lost, Ray starts the actor again and repeats the jobs that
-    it had not finished. The batch runs in the calling program, with its retries and its journal: each job has one
-    result there, although a lost job can have begun twice.
+    The pool starts an actor if each actor runs `sessions` jobs. It stops an actor that runs no job if the other actors
+    have free sessions for as many jobs as one actor runs. Ray decides which machine an actor runs on. If the actor or
+    its machine is lost, Ray starts the actor again and repeats the jobs that it had not finished. The batch runs in the
+    calling program, with its retries and its journal: each job has one result there, although a lost job can have begun
+    twice. The option `concurrency` of the batch also limits the pool; leave it out.
 
     Args:
         actors: The number of actors, or the smallest and the largest number. Default: 1 to 4.
@@ -46,7 +49,7 @@ class ActorPool:
         self,
         actors: int | tuple[int, int] = (1, 4),
         *,
-        sessions: int = 4,
+        sessions: int = _SESSIONS,
         actor_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Makes the pool. It starts no actor yet."""
@@ -84,12 +87,12 @@ class ActorPool:
         check_picklable(dict(options))
         settings = {
             "max_restarts": -1,
-            # Each call while the actor starts again counts, so a small number is used up in a moment.
+            # Ray counts each call while the actor starts again, so calls would use up a small number in a moment.
             "max_task_retries": -1,
             "scheduling_strategy": "SPREAD",
             **RESERVED,
             **self._actor_options,
-            # Also for the calls that stop an actor.
+            # One more than the sessions, for the call of `close`.
             "max_concurrency": self._sessions + 1,
         }
         actor_class = ray.remote(JobActor).options(**settings)
@@ -103,7 +106,8 @@ class ActorPool:
         """Makes one attempt of a job. `run_batch` calls it.
 
         Args:
-            request: `key`, `attempt` and `job`, as JSON.
+            request: `key` (the key of the job), `attempt` (from 1 on) and `job` (`prompt` and options of its own), as
+                JSON. An actor makes each attempt of a key once.
 
         Returns:
             The result of the attempt, as JSON.
@@ -111,7 +115,7 @@ class ActorPool:
         >>> pool = ActorPool(actors=1)
         >>> await pool.open({"work_dir": "."})
         >>> job = {"prompt": "What is in this directory?"}
-        >>> result = await pool.run_job({"key": "a", "index": 0, "attempt": 1, "job": job})
+        >>> result = await pool.run_job({"key": "a", "attempt": 1, "job": job})
         >>> await pool.close()
         >>> result["status"]
         'finished'
@@ -126,7 +130,7 @@ class ActorPool:
 
     async def _call(self, actor: _Actor, request: dict[str, Any]) -> dict[str, Any]:
         ray, errors = load_ray(), load_ray("ray.exceptions")
-        reference = actor.handle.run.remote(request["job"])
+        reference = actor.handle.run.remote(request["job"], _key_of_attempt(request))
         try:
             found: dict[str, Any] = await reference
         except asyncio.CancelledError:
@@ -148,7 +152,7 @@ class ActorPool:
         return actor
 
     def _release(self, actor: _Actor) -> None:
-        """Stops an idle actor if the others have room for as many jobs again as one of them runs."""
+        """Stops this actor if it runs no job, and the others have free sessions for as many jobs as one actor runs."""
         if actor.running or actor not in self._actors or len(self._actors) <= self._smallest:
             return
         running = sum(other.running for other in self._actors)
@@ -175,6 +179,29 @@ class ActorPool:
         self._is_open = False
 
 
+def pool_for(concurrency: Any) -> ActorPool:
+    """Makes the pool of `run_batch(…, on="ray")`, for a number of jobs that run at the same time.
+
+    Raises:
+        ImportError: Ray is not installed.
+
+    >>> pool_for(64).concurrency
+    64
+    """
+    # Without Ray each job would fail later.
+    load_ray()
+    if isinstance(concurrency, int) and concurrency > 0:
+        return ActorPool((1, -(-concurrency // _SESSIONS)), sessions=_SESSIONS)
+    # The core refuses other values.
+    return ActorPool()
+
+
+def _key_of_attempt(request: Mapping[str, Any]) -> str:
+    """Returns the key of an attempt for the batch of its actor, where no two jobs have the same key."""
+    key: str = request["key"]
+    return key if request["attempt"] == 1 else f"{key}\0{request['attempt']}"
+
+
 class _Actor:
     """An actor, and the number of jobs that run on it."""
 
@@ -186,13 +213,13 @@ class _Actor:
 
 
 async def _stop(actor: _Actor) -> None:
-    """Closes the agent of an actor, and ends the actor."""
+    """Lets an actor close its agent, and then kills the actor."""
     ray, errors = load_ray(), load_ray("ray.exceptions")
     closing = actor.handle.close.remote()
     try:
         await asyncio.wait_for(asyncio.wrap_future(closing.future()), _GRACE)
     except (asyncio.TimeoutError, errors.RayError):
-        # The agent exits with the process of the actor.
+        # The agent of a killed actor exits, because its stdin is closed.
         pass
     finally:
         ray.kill(actor.handle)
@@ -205,10 +232,10 @@ class JobActor:
         # The batch in the calling program retries.
         self._worker = Worker(options, sessions, 1, trace)
 
-    async def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
+    async def run(self, job: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Makes one attempt of a job."""
         try:
-            result = await self._worker.run(job)
+            result = await self._worker.run(job, key)
         except KimiAgentError as error:
             return failure(error)
         return result.to_dict()

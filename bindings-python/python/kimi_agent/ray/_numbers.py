@@ -7,7 +7,7 @@ from .._errors import InvalidOption
 __all__ = ["RESERVED", "check_numbers", "find_limits"]
 
 RESERVED = {"num_cpus": 0.25}
-"""The options of an actor that an actor has by default. Sessions mostly wait for the model."""
+"""The default options of an actor. Sessions mostly wait for the model."""
 
 
 def find_limits(option: str, actors: int | tuple[int, int]) -> tuple[int, int]:

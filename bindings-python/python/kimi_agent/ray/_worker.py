@@ -37,11 +37,13 @@ class Worker:
         self._batch: Batch[Any] | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    async def run(self, job: Mapping[str, Any]) -> JobResult[Any]:
-        """Runs a job, and returns its result. If the wait for it is cancelled, all jobs of this worker are.
+    async def run(self, job: Mapping[str, Any], key: str | None = None) -> JobResult[Any]:
+        """Runs a job, and returns its result. Cancelling the wait for it cancels all jobs of this worker.
 
         Args:
             job: `prompt`, and if needed `work_dir`, `timeout`, `budget` and options of the session.
+            key: The key of the job, which its branch is named after. Each job of a worker has a different key. Default:
+                a hash of the job.
 
         Raises:
             InvalidOption: An option of all jobs is wrong.
@@ -55,7 +57,8 @@ class Worker:
         future: asyncio.Future[JobResult[Any]] = asyncio.get_running_loop().create_future()
         self._waiting[self._count] = future
         self._count += 1
-        self._jobs.put_nowait({name: value for name, value in job.items() if name not in ("key", "data")})
+        # Rows of a dataset may have equal keys, so only the parameter counts.
+        self._jobs.put_nowait({**{name: value for name, value in job.items() if name != "data"}, "key": key})
         try:
             return await future
         except asyncio.CancelledError:
