@@ -150,7 +150,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-instructions
 	@$(MAKE) test-published
 	@$(MAKE) test-bundles test-next test-registry test-sdist
-	@$(MAKE) test-ray
+	@$(MAKE) test-ray test-telemetry-all
 	@$(MAKE) test-crates test-features test-msrv test-minimal-versions
 	@$(MAKE) test-cross test-wine
 	@$(MAKE) test-acp-all
@@ -305,7 +305,7 @@ $(CACHE)/ray/.installed: tests/ray/requirements.txt $(PACKAGES)/.wheel
 	@touch $@
 
 .PHONY: test-ray
-test-ray: $(CACHE)/ray/.installed ## kimi_agent.ray with a cluster of Ray on this machine, which loses nodes; some 600 MB and two minutes.
+test-ray: $(CACHE)/ray/.installed ## kimi_agent.ray with a cluster of Ray on this machine, which loses nodes; some 600 MB and some minutes.
 	$(call say,Losing nodes of a cluster of Ray)
 	@$(CACHE)/ray/bin/python -m pytest -q --show-capture=no tests/ray
 
@@ -434,6 +434,13 @@ test-programs: build tests/site/node_modules/.ready ## Programs of the cookbook,
 test-telemetry: build ## The same spans and metrics in all three languages.
 	$(call say,Recording spans and metrics)
 	@$(PY) tests/telemetry/run.py
+	$(call say,Comparing the spans of some scenarios between the languages)
+	@$(PY) tests/run_scenarios.py --telemetry --only one_shot --only usage --only cancel
+
+.PHONY: test-telemetry-all
+test-telemetry-all: build ## The spans and metrics of all scenarios, compared between the languages.
+	$(call say,Comparing the spans of all scenarios between the languages)
+	@$(PY) tests/run_scenarios.py --telemetry
 
 .PHONY: test-real-quick
 test-real-quick: build ## A selection of real agents, with a scripted model on loopback, and the README's first examples.

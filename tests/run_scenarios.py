@@ -4,6 +4,7 @@
     tests/run_scenarios.py                                   the scripted agent, all languages
     tests/run_scenarios.py --acp                             the same scenarios over ACP instead of Wire
     tests/run_scenarios.py --web                             the same over the API of Kimi Code's server
+    tests/run_scenarios.py --telemetry                       compares the spans and metrics of the languages
     tests/run_scenarios.py --cassettes                       the same from recordings; also with --acp or --web
     tests/run_scenarios.py --cassettes --sample 8            every eighth of them
     tests/run_scenarios.py --real 1.51.0,kimi-code-2.1.0     real releases of kimi-cli and Kimi Code
@@ -18,6 +19,7 @@ How a scenario is written is in tests/README.md.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -48,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--web", action="store_true", help="let the scripted agent be Kimi Code's server")
     parser.add_argument("--cassettes", action="store_true", help="record each scenario once, and play the recordings")
     parser.add_argument("--sample", type=int, metavar="N", help="with --cassettes: only every Nth scenario")
+    parser.add_argument("--telemetry", action="store_true", help="compare spans and metrics of the languages")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these releases")
     parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")
     parser.add_argument("--matrix", action="store_true", help="all releases, or those of --real, as a table")
@@ -69,6 +72,9 @@ def arguments() -> argparse.Namespace:
         parser.error("--acp and --web are about the scripted agent")
     if chosen.cassettes and (chosen.update or chosen.quick or chosen.matrix or chosen.real):
         parser.error("--cassettes is about the scripted agent, and writes no traces")
+    others = (chosen.acp, chosen.web, chosen.cassettes, chosen.update, chosen.quick, chosen.matrix, chosen.real)
+    if chosen.telemetry and any(others):
+        parser.error("--telemetry is about the scripted agent over Wire, and writes no traces")
     if chosen.quick:
         chosen.real = ",".join(releases.quick())
     if chosen.matrix and not chosen.real:
@@ -125,6 +131,11 @@ class Report:
                 print(f"    {trace.compact(line)}")
         for complaint in verdict.complaints:
             print("  " + complaint.replace("\n", "\n  "))
+
+    def add_traced(self, one: play.Play) -> None:
+        """Judges whether all languages have recorded the same spans and metrics."""
+        one.scenario.data["expect"] = one.outcomes[self.chosen.languages[0]].lines
+        self.add(one)
 
     def add_replayed(self, one: play.Play, reasons: cassettes.Reasons) -> None:
         """Judges a scenario from its cassette. One with a reason must fail."""
@@ -266,6 +277,12 @@ def main() -> int:
         if chosen.cassettes:
             over = WEB if chosen.web else ACP if chosen.acp else None
             plays = play_cassettes(over, chosen, scenarios, commands, scratch, report)
+        elif chosen.telemetry:
+            races = json.loads((TESTS / "harness/telemetry.json").read_text("utf-8"))["races"]
+            scenarios = [one for one in scenarios if one.name not in races]
+            plays = play.play_scripted(scenarios, commands, scratch, say, telemetry=True)
+            for one in plays:
+                report.add_traced(one)
         elif chosen.real:
             plays = play_real(chosen, scenarios, commands, scratch, report)
         elif chosen.acp or chosen.web:

@@ -79,8 +79,11 @@ def play_scripted(
     say: Say,
     measured: Path | None = None,
     over: str | None = None,
+    telemetry: bool = False,
 ) -> list[Play]:
     """All the scenarios in one process a language. In the folder `measured`, if any, go the names that it touches.
+
+    With `telemetry`, the traces are the spans and metrics alone.
 
     What a language is declared not to play is played all the same, so that it is noticed when the reason has gone.
     """
@@ -99,9 +102,12 @@ def play_scripted(
                 prepared(play.scenario, {"dir": str(directory)}),
             )
         say(f"{language}: {len(files)} scenarios with the scripted agent{f' over {over}' if over else ''}")
-        env = {**os.environ, "SCENARIO_TOUCHED": str(measured / language)} if measured else None
+        added = {"SCENARIO_TOUCHED": str(measured / language)} if measured else {}
+        env = {**os.environ, **added, **({"SCENARIO_TELEMETRY": "1"} if telemetry else {})}
         for name, outcome in runners.run(commands[language], files, env).items():
             if name in plays:
+                if telemetry:
+                    outcome.lines = trace.telemetry(outcome.lines)
                 outcome.lines = trace.normalise(outcome.lines, str(scratch / language / name))
                 plays[name].outcomes[language] = outcome
 

@@ -8,8 +8,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "telemetry"))
+
+from trees import comparable
 
 Line = dict[str, Any]
 
@@ -33,6 +39,17 @@ _AT_ONCE = frozenset({"prompt", "touch", "spawn_result"})
 
 def compact(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def telemetry(lines: Iterable[Line]) -> list[Line]:
+    """The spans of the sessions as trees, a line each, and their metrics. Texts of errors differ between languages."""
+    recorded = [comparable(line["recorded"]) for line in lines if "recorded" in line]
+    return [item for one in recorded for item in [*map(_without_message, one["spans"]), *one["metrics"]]]
+
+
+def _without_message(span: Line) -> Line:
+    children = [_without_message(child) for child in span["children"]]
+    return {name: value for name, value in {**span, "children": children}.items() if name != "message"}
 
 
 def normalise(lines: Iterable[Line], directory: str) -> list[Line]:

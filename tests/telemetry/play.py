@@ -7,70 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from typing import Any
 
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricReader, PeriodicExportingMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from recorder import Recorder
 
-from kimi_agent import ExternalTool, KimiAgentError, Reject, Telemetry, create_session, prompt, sync
+from kimi_agent import ExternalTool, KimiAgentError, Reject, create_session, prompt, run_batch, sync
 from kimi_agent.testing import scripted_agent
-
-IS_EXPORTED = "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
-
-
-class Recorder:
-    """The SDK of OpenTelemetry, in memory."""
-
-    def __init__(self) -> None:
-        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
-        readers: list[MetricReader] = [self.reader]
-        if IS_EXPORTED:
-            # It exports once, when the provider is shut down.
-            readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
-        self.tracers, self.meters = TracerProvider(), MeterProvider(readers)
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        if IS_EXPORTED:
-            self.tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
-        self.tracer = self.tracers.get_tracer("program")
-
-    def recorded(self) -> dict[str, Any]:
-        spans = [
-            {
-                "id": span.context.span_id,
-                "parent": span.parent.span_id if span.parent else None,
-                "start": span.start_time,
-                "name": span.name,
-                "kind": span.kind.name.lower(),
-                "status": span.status.status_code.name.lower(),
-                "message": span.status.description or "",
-                "attributes": dict(span.attributes),
-                "events": [{"name": event.name, "attributes": dict(event.attributes)} for event in span.events],
-            }
-            for span in self.exporter.get_finished_spans()
-        ]
-        return {"spans": spans, "metrics": list(self.metrics())}
-
-    def metrics(self) -> Any:
-        data = self.reader.get_metrics_data()
-        for scope in data.resource_metrics[0].scope_metrics if data else []:
-            for metric in scope.metrics:
-                for point in metric.data.data_points:
-                    is_sum = hasattr(point, "value")
-                    yield {
-                        "name": metric.name,
-                        "unit": metric.unit,
-                        "attributes": dict(point.attributes),
-                        "count": point.value if is_sum else point.count,
-                        "sum": point.value if is_sum else point.sum,
-                        "boundaries": [] if is_sum else list(point.explicit_bounds),
-                    }
 
 
 def options(scenario: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
@@ -88,13 +31,10 @@ def options(scenario: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     return {
         **scenario.get("options", {}),
         "executable": scripted_agent({**scenario.get("script", {}), "turns": scenario["turns"]}),
+        "output": scenario.get("output"),
         "on_approval": answers.get(scenario.get("on_approval", "")),
         "tools": [ExternalTool(name, "", {"type": "object"}, handler) for name, handler in tools],
-        "telemetry": Telemetry(
-            tracer_provider=recorder.tracers,
-            meter_provider=recorder.meters,
-            capture_content=scenario.get("capture_content"),
-        ),
+        "telemetry": recorder.telemetry(scenario.get("capture_content")),
     }
 
 
@@ -131,6 +71,13 @@ async def play(scenario: dict[str, Any], recorder: Recorder) -> None:
         with recorder.tracer.start_as_current_span("caller"):
             await finish(prompt("Go", **given), cancel_at)
         return
+    if "jobs" in scenario:
+        with recorder.tracer.start_as_current_span("caller"):
+            assert [result.error async for result in run_batch(scenario["jobs"], concurrency=1, **given)] == [
+                None,
+                None,
+            ]
+        return
     async with create_session(**given) as session:
         if scenario.get("without_caller"):
             await finish(session.prompt("Go"), cancel_at)
@@ -145,6 +92,10 @@ def play_blocking(scenario: dict[str, Any], recorder: Recorder) -> None:
     if scenario.get("one_shot"):
         with recorder.tracer.start_as_current_span("caller"):
             finish_blocking(sync.prompt("Go", **given), cancel_at)
+        return
+    if "jobs" in scenario:
+        with recorder.tracer.start_as_current_span("caller"):
+            assert [result.error for result in sync.run_batch(scenario["jobs"], concurrency=1, **given)] == [None, None]
         return
     with sync.create_session(**given) as session:
         if scenario.get("without_caller"):

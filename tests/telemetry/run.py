@@ -10,15 +10,19 @@ import argparse
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from receiver import names, receiver, values
+from trees import comparable, names_of, points
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected.json"
+# Its tables have all names. tools/generate_telemetry.py writes them.
+REFERENCE = HERE.parent.parent / "docs/reference/telemetry.md"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target"))
 PLAYERS = {
     "python": [sys.executable, str(HERE / "play.py"), "async"],
@@ -30,48 +34,6 @@ PLAYERS = {
 EXPORTED = ("answer", "approval", "rejection")
 # The test `spans_are_exported_over_otlp` of the crate `kimi-agent` exports from Rust.
 EXPORTING = ("python", "python-sync", "node")
-# Attributes that differ from run to run.
-VARYING = {
-    "gen_ai.conversation.id": "id",
-    "gen_ai.agent.version": "version",
-    "gen_ai.response.time_to_first_chunk": "seconds",
-    "kimi_agent.approval.wait": "seconds",
-}
-
-
-def attributes(given: dict[str, Any]) -> dict[str, Any]:
-    """Attributes in order, without values that vary."""
-    return {name: VARYING.get(name, given[name]) for name in sorted(given)}
-
-
-def tree(spans: list[dict[str, Any]], parent: object = None) -> list[dict[str, Any]]:
-    """The spans below a parent, by their start."""
-    found = sorted((span for span in spans if span["parent"] == parent), key=lambda span: int(span["start"]))
-    return [
-        {
-            **{name: span[name] for name in ("name", "kind", "status", "message") if span[name]},
-            "attributes": attributes(span["attributes"]),
-            "events": [
-                {"name": event["name"], "attributes": attributes(event["attributes"])} for event in span["events"]
-            ],
-            "children": tree(spans, span["id"]),
-        }
-        for span in found
-    ]
-
-
-def points(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The values of metrics in order, without durations."""
-    found = [
-        {
-            **metric,
-            "attributes": attributes(metric["attributes"]),
-            "sum": "seconds" if metric["unit"] == "s" else metric["sum"],
-            "boundaries": [float(boundary) for boundary in metric["boundaries"]],
-        }
-        for metric in metrics
-    ]
-    return sorted(found, key=lambda metric: (metric["name"], json.dumps(metric["attributes"])))
 
 
 def play(language: str, scenarios: list[Any], **env: str) -> dict[str, Any]:
@@ -83,10 +45,7 @@ def play(language: str, scenarios: list[Any], **env: str) -> dict[str, Any]:
     )
     if done.returncode != 0:
         raise SystemExit(f"{language}: the player failed\n{done.stderr}")
-    return {
-        name: {"spans": tree(recorded["spans"]), "metrics": points(recorded["metrics"])}
-        for name, recorded in json.loads(done.stdout).items()
-    }
+    return {name: comparable(recorded) for name, recorded in json.loads(done.stdout).items()}
 
 
 def exports(language: str, scenario: Any, expected: Any) -> bool:
@@ -100,8 +59,12 @@ def exports(language: str, scenario: Any, expected: Any) -> bool:
     return found == wanted
 
 
-def names_of(spans: list[dict[str, Any]]) -> list[Any]:
-    return [[span["name"], names_of(span["children"])] for span in spans]
+def unseen(expected: Any) -> list[str]:
+    """The names of the reference that no scenario has."""
+    tables = REFERENCE.read_text("utf-8").split("## Spans")[1].split("## A trace")[0]
+    names = re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)
+    text = as_text(expected)
+    return [name for name in names if f'"{name}"' not in text]
 
 
 def as_text(found: Any) -> str:
@@ -134,6 +97,9 @@ def main() -> int:
         for language in EXPORTING
     ]
     failed += exported.count(False)
+    for name in unseen(expected):
+        failed += 1
+        print(f"FAIL    {name} is in {REFERENCE.name}, but in no scenario")
     print(f"{sum(exported)} exports over OTLP have arrived")
     print(f"{len(expected)} scenarios in {len(played)} ways, {failed} differences")
     return 1 if failed else 0

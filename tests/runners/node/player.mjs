@@ -8,6 +8,9 @@ import { Records } from "./records.mjs";
 import { createSession, KimiAgentError, openAgent, prompt, saw, scriptedAgent } from "./touched.mjs";
 import { canonical, errorLine, outcome, print, printToolCall, snakeCase, tokens } from "./trace.mjs";
 
+// The recorder of spans and metrics, if the sessions have telemetry: with `SCENARIO_TELEMETRY=1`.
+const { Recorder } = process.env.SCENARIO_TELEMETRY ? await import("../../telemetry/recorder.mjs") : {};
+
 /** Something is wrong with the scenario, not with what it tests. */
 class Problem extends Error {}
 
@@ -24,6 +27,7 @@ export class Player {
   /** The requests that were printed, by id; the last one is the last printed. */
   #requests = new Map();
   #stopped = false;
+  #recorder = Recorder && new Recorder();
 
   constructor(scenario) {
     this.#case = scenario;
@@ -53,6 +57,9 @@ export class Player {
     for (const { turn } of this.#turns.values()) await turn.return();
     await Promise.allSettled([...this.#sessions.values()].map((session) => session.close()));
     await Promise.allSettled([...this.#agents.values()].map((agent) => agent.close()));
+    if (!this.#recorder) return;
+    await this.#recorder.wait();
+    print({ recorded: await this.#recorder.recorded() });
   }
 
   #print(line) {
@@ -85,7 +92,8 @@ export class Player {
   #options(op) {
     const resumes = op.resume !== undefined && !op.agent;
     const former = resumes ? { session_id: this.session({ session: op.resume }).id } : {};
-    return optionsOf({ ...this.#case.options, ...op.options, ...former }, this.#context(op));
+    const traced = this.#recorder ? { telemetry: this.#recorder.telemetry() } : {};
+    return optionsOf({ ...traced, ...this.#case.options, ...op.options, ...former }, this.#context(op));
   }
 
   /** The options of one prompt: in milliseconds here. */

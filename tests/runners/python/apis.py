@@ -19,6 +19,7 @@ from output import print_line
 
 import kimi_agent
 import kimi_agent.sync
+from kimi_agent._background import run_call
 
 __all__ = ["Api", "Blocking", "Coroutines", "Job", "Record"]
 
@@ -54,6 +55,9 @@ class Api(Protocol):
         """The result of a turn, in the shortest way."""
 
     async def pause(self, seconds: float) -> None: ...
+    async def settle(self, wait: Callable[[], None]) -> None:
+        """Calls a function that waits for the event loop of the sessions, and lets the loop finish its step."""
+
     def iterate(self, source: Any) -> AsyncIterator[Any]: ...
     async def leave_block(self, thing: Any) -> None:
         """Ends the `with` block whose value the program has."""
@@ -113,6 +117,9 @@ class Coroutines:
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    async def settle(self, wait: Callable[[], None]) -> None:
+        await asyncio.to_thread(wait)
 
     def iterate(self, source: Any) -> AsyncIterator[Any]:
         return aiter(source)
@@ -236,6 +243,10 @@ class Blocking:
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    async def settle(self, wait: Callable[[], None]) -> None:
+        wait()
+        run_call(int)
 
     def iterate(self, source: Any) -> AsyncIterator[Any]:
         return _Iterator(iter(source))

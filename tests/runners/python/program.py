@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +29,16 @@ def read_case(path: Path) -> dict[str, Any]:
     """A scenario file, as the orchestrator hands it out."""
     case: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return case
+
+
+def recorder() -> Any:
+    """The recorder of spans and metrics, if the sessions have telemetry: with `SCENARIO_TELEMETRY=1`."""
+    if not os.environ.get("SCENARIO_TELEMETRY"):
+        return None
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "telemetry"))
+    from recorder import Recorder
+
+    return Recorder()
 
 
 class Held:
@@ -55,6 +66,7 @@ class Player:
         self._turns: dict[str, Held] = {}
         # The requests that were printed, by id; the last one is the last printed.
         self._requests: dict[str, ApprovalRequest | QuestionRequest] = {}
+        self._recorder = recorder()
 
     async def finish(self) -> None:
         """Ends what the program left open."""
@@ -65,6 +77,9 @@ class Player:
         for thing in opened:
             with contextlib.suppress(KimiAgentError):
                 await self._api.call(thing.close)
+        if self._recorder is not None:
+            await self._api.settle(self._recorder.wait)
+            print_line({"recorded": self._recorder.recorded()})
 
     async def step(self, op: Line) -> None:
         """Does one operation. What the package fails with is printed, a `Problem` is the program's own."""
@@ -356,6 +371,8 @@ class Player:
         described = {**self._described, **op.get("options", {})}
         if "resume" in op and "agent" not in op:
             described["session_id"] = self._opened({"session": op["resume"]}).id
+        if self._recorder is not None:
+            described.setdefault("telemetry", self._recorder.telemetry())
         return make_options(described, None if "agent" in op else self._executable, self._records, self._api)
 
     def _prompt_options(self, op: Line) -> dict[str, Any]:

@@ -11,6 +11,8 @@ mod behaviour;
 mod case;
 mod program;
 mod recorded;
+#[path = "../../../telemetry/rust/src/recorder.rs"]
+mod recorder;
 mod trace;
 mod turns;
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::behaviour::{Records, agent_options, options, prompt_output};
 use crate::case::{Case, Problem, text};
+use crate::recorder::Recorder;
 use crate::trace::{detailed_outcome, outcome, print, print_done, print_error, print_event, print_tool_call};
 use crate::turns::Held;
 
@@ -33,6 +34,8 @@ pub(crate) struct Player<'a> {
     turns: HashMap<String, Held>,
     /// The requests that were printed, the last one last.
     requests: Vec<Event>,
+    /// Records spans and metrics, if the sessions have telemetry: with `SCENARIO_TELEMETRY=1`.
+    recorder: Option<Recorder>,
 }
 
 impl<'a> Player<'a> {
@@ -50,7 +53,8 @@ impl<'a> Player<'a> {
         let (lines, stderr) = mpsc::unbounded_channel();
         let records = Records { events, stderr: lines, trace_handlers: case.trace_handlers };
         let (agents, sessions, turns, requests) = (HashMap::new(), HashMap::new(), HashMap::new(), Vec::new());
-        Ok(Self { case, agent, executable, records, outside, stderr, agents, sessions, turns, requests })
+        let recorder = std::env::var_os("SCENARIO_TELEMETRY").map(|_| Recorder::new());
+        Ok(Self { case, agent, executable, records, outside, stderr, agents, sessions, turns, requests, recorder })
     }
 
     /// Ends what the program left open.
@@ -63,6 +67,10 @@ impl<'a> Player<'a> {
             drop(agent.close().await);
         }
         drop(self.agent);
+        if let Some(recorder) = &self.recorder {
+            let recorded = recorder.recorded().map_err(|error| error.to_string());
+            print(&json!({"recorded": recorded.unwrap_or_else(Value::String)}));
+        }
     }
 
     /// Does one operation.
@@ -218,7 +226,11 @@ impl<'a> Player<'a> {
         let mut described = self.case.options.clone();
         described.extend(op["options"].as_object().cloned().unwrap_or_default());
         let executable = op["agent"].is_null().then(|| self.executable.clone());
-        options(&described, executable, &self.records)
+        let options = options(&described, executable, &self.records)?;
+        Ok(match &self.recorder {
+            Some(recorder) if !described.contains_key("telemetry") => options.telemetry(recorder.telemetry()),
+            _ => options,
+        })
     }
 
     async fn open(&mut self, op: &Value) -> Result<Result<Value>, Problem> {

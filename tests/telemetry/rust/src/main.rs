@@ -5,11 +5,12 @@ mod recorder;
 use std::error::Error;
 use std::io::Write as _;
 
+use kimi_agent::batch::{BatchOptions, Job};
 use kimi_agent::testing::{ScriptedAgent, scripted_agent};
-use kimi_agent::{Approval, ExternalTool, HandlerError, SessionOptions, Telemetry, Turn, prompt};
+use kimi_agent::{Approval, ExternalTool, HandlerError, SessionOptions, Turn, prompt, run_batch};
 use kimi_agent_client::host::{self, Naming};
 use opentelemetry::Context;
-use opentelemetry::trace::{FutureExt as _, TraceContextExt as _, Tracer as _};
+use opentelemetry::trace::{FutureExt as _, TraceContextExt as _, Tracer as _, TracerProvider as _};
 use opentelemetry_sdk::trace::SdkTracer;
 use serde_json::{Map, Value, json};
 
@@ -38,6 +39,9 @@ async fn play(scenario: &Value, recorder: &Recorder) -> Outcome {
     if scenario["one_shot"] == true {
         return with_caller(recorder, async { finish(prompt("Go", options), cancel_at).await }).await;
     }
+    if let Some(jobs) = scenario["jobs"].as_array() {
+        return with_caller(recorder, run_jobs(jobs, options)).await;
+    }
     let session = options.start().await?;
     let turn = async { finish(session.prompt("Go")?, cancel_at).await };
     if scenario["without_caller"] == true {
@@ -48,12 +52,27 @@ async fn play(scenario: &Value, recorder: &Recorder) -> Outcome {
     Ok(session.close().await?)
 }
 
+/// Runs jobs one by one.
+async fn run_jobs(jobs: &[Value], options: SessionOptions) -> Outcome {
+    let jobs: Vec<_> = jobs.iter().cloned().map(Job::from_json).collect();
+    let mut batch = run_batch(jobs, BatchOptions::new().concurrency(1).session(options));
+    while let Some(result) = batch.next().await {
+        result?.error.map_or(Ok(()), Err)?;
+    }
+    Ok(())
+}
+
 /// Runs a future below a span of the program.
 async fn with_caller(recorder: &Recorder, future: impl Future<Output = Outcome>) -> Outcome {
-    let caller = Context::current_with_span(recorder.tracer.start("caller"));
+    let caller = Context::current_with_span(tracer(recorder).start("caller"));
     let outcome = future.with_context(caller.clone()).await;
     caller.span().end();
     outcome
+}
+
+/// The tracer of the program itself.
+fn tracer(recorder: &Recorder) -> SdkTracer {
+    recorder.tracers.tracer("program")
 }
 
 /// Waits for the end of a turn, and cancels it at the first event of a type. The span has the error of a turn that fails.
@@ -78,8 +97,11 @@ fn agent(scenario: &Value) -> ScriptedAgent {
 
 /// The options of the session of a scenario.
 fn options(scenario: &Value, agent: &ScriptedAgent, recorder: &Recorder) -> Outcome<SessionOptions> {
-    let plain = scenario["options"].as_object().cloned().unwrap_or_default();
-    let mut telemetry = Telemetry::new().tracer_provider(&recorder.tracers).meter_provider(&recorder.meters);
+    let mut plain = scenario["options"].as_object().cloned().unwrap_or_default();
+    if !scenario["output"].is_null() {
+        plain.insert("output".to_owned(), json!({"schema": scenario["output"]}));
+    }
+    let mut telemetry = recorder.telemetry();
     if let Some(capture) = scenario["capture_content"].as_bool() {
         telemetry = telemetry.capture_content(capture);
     }
@@ -92,7 +114,7 @@ fn options(scenario: &Value, agent: &ScriptedAgent, recorder: &Recorder) -> Outc
     };
     if scenario["tools"] == true {
         let fail = ExternalTool::new("broken", "", json!({"type": "object"}), |_| async { Err::<&str, _>(broken()) });
-        options = options.tool(add(recorder.tracer.clone())).tool(fail);
+        options = options.tool(add(tracer(recorder))).tool(fail);
     }
     Ok(options)
 }

@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use opentelemetry::trace::{Event, SpanId, SpanKind, Status, TracerProvider as _};
+use kimi_agent::Telemetry;
+use opentelemetry::trace::{Event, SpanId, SpanKind, Status};
 use opentelemetry::{Array, KeyValue};
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, Histogram, Metric, MetricData, Sum};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider, SpanData};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::{Map, Value, json};
 
 /// Records in memory.
@@ -16,7 +17,6 @@ pub(crate) struct Recorder {
     metrics: InMemoryMetricExporter,
     pub(crate) tracers: SdkTracerProvider,
     pub(crate) meters: SdkMeterProvider,
-    pub(crate) tracer: SdkTracer,
 }
 
 impl Recorder {
@@ -25,8 +25,12 @@ impl Recorder {
         let tracers = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
         let reader = PeriodicReader::builder(metrics.clone()).build();
         let meters = SdkMeterProvider::builder().with_reader(reader).build();
-        let tracer = tracers.tracer("program");
-        Self { spans, metrics, tracers, meters, tracer }
+        Self { spans, metrics, tracers, meters }
+    }
+
+    /// The option of a session that is recorded.
+    pub(crate) fn telemetry(&self) -> Telemetry {
+        Telemetry::new().tracer_provider(&self.tracers).meter_provider(&self.meters)
     }
 
     /// The spans that have ended and the metrics, in the form that `run.py` reads.
