@@ -184,9 +184,6 @@ def pool_for(concurrency: Any) -> ActorPool:
 
     Raises:
         ImportError: Ray is not installed.
-
-    >>> pool_for(64).concurrency
-    64
     """
     # Without Ray each job would fail later.
     load_ray()

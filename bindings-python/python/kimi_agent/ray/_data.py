@@ -93,7 +93,7 @@ def map_prompts(
     >>> from kimi_agent.ray import map_prompts
     >>> dataset = ray.data.from_items([{"file": "a.py"}, {"file": "b.py"}])
     >>> reviewed = map_prompts(dataset, lambda row: f"Review {row['file']}", concurrency=(1, 8), work_dir=".")
-    >>> for row in reviewed.take_all():
+    >>> for row in sorted(reviewed.take_all(), key=lambda row: row["file"]):
     ...     print(row["file"], row["result_status"], row["result"])
     a.py finished There are 3 files.
     b.py finished There are 3 files.
