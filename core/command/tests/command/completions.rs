@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs a program of a shell. `None` if the shell is not installed.
+#[expect(clippy::print_stderr, reason = "the output of a test says that a shell was skipped")]
 fn shell(name: &str, arguments: &[&str]) -> Option<String> {
     let output = match Command::new(name).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => output,
