@@ -29,6 +29,8 @@ TARGETS = (
     Target("events, in bulk", PYTHON, 0.6, ORJSON),
     Target("events, in bulk", NODE, 0.7, BATCHES),
     Target("events, in bulk", NODE, 0.3, OFFICIAL),
+    # The cost of the option `record`.
+    *(Target("events, in bulk", f"{client}, recorded", 1.15, client) for client in (RUST, PYTHON, NODE)),
     Target("events, one write each", RUST, 1.1, TOKIO),
     Target("events, one write each", PYTHON, 0.8, ORJSON),
     Target("events, one write each", NODE, 0.4, OFFICIAL),
