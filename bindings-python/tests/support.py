@@ -194,6 +194,14 @@ def interrupted(running: subprocess.Popen[str]) -> tuple[list[str], str]:
     assert running.stdout is not None
     first = running.stdout.readline()
     assert first, running.communicate()[1]
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=DEADLINE)
+    try:
+        running.send_signal(signal.SIGINT)
+        try:
+            out, err = running.communicate(timeout=DEADLINE / 2)
+        except subprocess.TimeoutExpired:
+            # CPython does not see a signal that arrives just before the main thread blocks. A user sends it again.
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=DEADLINE)
+    finally:
+        running.kill()
     return [first.strip(), *out.split()], err

@@ -244,13 +244,20 @@ class LoopMailbox:
     def _drain(self) -> None:
         with self._telemetry_lock:
             self._undelivered.extend(self.native.drain())
-        while self._undelivered:
-            with self._telemetry_lock:
-                delivery = self._undelivered.popleft()
-                if delivery[0] == "telemetry":
-                    self._attempt(self._trace, delivery)
-                    continue
-            self._attempt(self._deliver, delivery)
+        try:
+            while self._undelivered:
+                with self._telemetry_lock:
+                    delivery = self._undelivered.popleft()
+                    if delivery[0] == "telemetry":
+                        self._attempt(self._trace, delivery)
+                        continue
+                self._attempt(self._deliver, delivery)
+        finally:
+            loop = self._loop()
+            if self._undelivered and loop is not None:
+                # Ctrl-C has raised KeyboardInterrupt here, and the loop continues to end its tasks.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon(self._drain)
 
     def _attempt(self, handle: Callable[[Delivery], None], delivery: Delivery) -> None:
         try:
