@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
 import kimi_agent
-from kimi_agent import KimiAgentError, SessionOptions
+from kimi_agent import BatchOptions, KimiAgentError, Retry, SessionOptions
 
 _FENCED = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -42,7 +43,9 @@ def mistakes(documents: list[Path], root: Path) -> tuple[int, list[str]]:
             looked_up += 1
             if not (root / path).exists() and not list(root.glob(path)):
                 found.append(f"{name}: there is no {path}")
-    tables = (("reference/errors.md", _codes()), ("reference/options.md", set(SessionOptions.__annotations__)))
+    retry = {field.name for field in dataclasses.fields(Retry)}
+    options = set(SessionOptions.__annotations__) | set(BatchOptions.__annotations__) | retry
+    tables = (("reference/errors.md", _codes()), ("reference/options.md", options))
     for table, wanted in tables:
         looked_up += len(wanted)
         listed = set(_FIRST_COLUMN.findall((root / "docs" / table).read_text(encoding="utf-8")))
