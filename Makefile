@@ -130,7 +130,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 	@cd tests/inspector && npm run --silent screenshots
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-arm64 test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-emulated test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
@@ -390,8 +390,8 @@ test-cross: tests/registry/node_modules/.ready ## The same without optimisation,
 	$(call say,Trying the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(CACHE)/cross/packages $(TARGETS)
 
-.PHONY: test-arm64
-test-arm64: ## The packages for Linux on arm64, without optimisation, under qemu: two programs in Python and two in Node.
+.PHONY: test-emulated
+test-emulated: ## The packages for Linux on arm64, without optimisation, under qemu: two programs in Python and two in Node.
 	$(call say,Trying the packages for Linux on arm64)
 	@if command -v apt-get >/dev/null; then \
 		"$(PYTHON)" tools/cross/cross.py --quick --out $(CACHE)/cross/quick aarch64-unknown-linux-gnu; \
