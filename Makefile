@@ -130,7 +130,7 @@ inspector-pictures: inspector-setup ## Writes docs/assets/inspector-*.png, the p
 	@cd tests/inspector && npm run --silent screenshots
 
 # Quick ones first; CI runs each of them by itself, to tell what it took.
-TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-emulated test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
+TESTS := test-rust test-python test-node test-generated test-scenarios test-recordings test-faults test-attacks test-docs test-site test-inspector test-exit test-limits test-soak test-packages test-programs test-telemetry test-foreign test-acp test-explore test-real-quick
 
 .PHONY: test
 test: $(TESTS) ## Runs the complete proof: every behaviour once. Half an hour.
