@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,43 @@ def test_killed_program_keeps_finished_turns(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", PROGRAM, file], check=False)
     assert killed.returncode == -9
     assert types(file)[:4] == ["header", "opened", "call", "turn"]
+
+
+STREAMING = """
+import asyncio, sys
+import kimi_agent
+from kimi_agent.testing import scripted_agent
+
+async def main():
+    script = [{"text": "first"}, {"text": "last"}, {"wait_cancel": True}]
+    session = await kimi_agent.create_session(executable=scripted_agent([script]), record=sys.argv[1])
+    async for _ in session.prompt("go"):
+        pass
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_killed_program_keeps_entries_of_running_turn(tmp_path: Path) -> None:
+    file = tmp_path / "run.jsonl"
+    program = subprocess.Popen([sys.executable, "-c", STREAMING, file])
+    deadline = time.monotonic() + 60
+    while not (file.exists() and '"last"' in file.read_text()):
+        assert time.monotonic() < deadline, "the file never has the last message"
+        assert program.poll() is None
+    program.kill()
+    program.wait()
+    lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    messages = [json.loads(line).get("message", {}) for line in lines]
+    texts = [message["params"]["payload"].get("text") for message in messages if message.get("method") == "event"]
+    assert [text for text in texts if text] == ["first", "last"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk")
+async def test_full_disk_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session([{"text": "one"}], [{"text": "two"}], record="/dev/full") as session:
+        assert (await session.prompt("go")).text == "one"
+        assert (await session.prompt("go")).text == "two"
+    warnings = [record.getMessage() for record in caplog.records if "the recording ends here" in record.getMessage()]
+    assert len(warnings) == 1

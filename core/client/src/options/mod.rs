@@ -405,13 +405,25 @@ impl SessionOptions {
     ///
     /// ```no_run
     /// # async fn example() -> kimi_agent::Result<()> {
+    /// let session = kimi_agent::Session::builder().record_to("run.jsonl").start().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn record_to(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record = Some(path.into());
+        self
+    }
+
+    /// Does the same as [`record_to`](Self::record_to), with the name that the option has in all languages.
+    ///
+    /// ```no_run
+    /// # async fn example() -> kimi_agent::Result<()> {
     /// let session = kimi_agent::Session::builder().record("run.jsonl").start().await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
-        self.record = Some(path.into());
-        self
+    pub fn record(self, path: impl Into<PathBuf>) -> Self {
+        self.record_to(path)
     }
 
     /// Adds patterns of secrets that are masked in the recording, as regular expressions without look-around. They

@@ -7,9 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use kimi_agent_protocol::recording::{Entry, GapEntry, Redactor};
+use kimi_agent_protocol::recording::{Entry, EntryWriter, GapEntry};
 use tokio::sync::oneshot;
 
 use super::tape::{self, Progress};
@@ -50,7 +50,9 @@ pub(super) struct Output {
     /// `None` after an error.
     pub(super) file: Option<File>,
     /// That of the last header.
-    pub(super) redactor: Option<Redactor>,
+    pub(super) writer: Option<EntryWriter>,
+    /// When the times of its entries begin.
+    pub(super) began: Option<Instant>,
     /// The text that waits until the session has opened, because it then replaces an old recording.
     pub(super) held: Option<Vec<u8>>,
 }
@@ -93,7 +95,7 @@ impl RecordingFile {
             path,
             attempt: AtomicU32::new(0),
             waiting: Mutex::default(),
-            output: Mutex::new(Output { file: Some(file), redactor: None, held }),
+            output: Mutex::new(Output { file: Some(file), writer: None, began: None, held }),
             progress: Arc::default(),
         }
     }

@@ -47,8 +47,10 @@ impl FileRecorder {
     /// Begins a recording, with its header. An earlier attempt to open the session is removed from the file.
     fn new(file: Arc<RecordingFile>, redactor: Redactor, header: HeaderEntry) -> Self {
         let attempt = file.begin();
-        let recorder = Self { file, attempt, began: Instant::now() };
-        recorder.push(Job::Header { header: Box::new(header), redactor: Box::new(redactor), is_first: attempt == 1 });
+        let began = Instant::now();
+        let recorder = Self { file, attempt, began };
+        let (header, redactor) = (Box::new(header), Box::new(redactor));
+        recorder.push(Job::Header { header, redactor, began, is_first: attempt == 1 });
         recorder
     }
 

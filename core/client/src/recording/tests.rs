@@ -72,3 +72,22 @@ fn omission_is_found_in_stderr() {
         assert_eq!(replayed::left_out(&other), None);
     }
 }
+
+#[tokio::test]
+async fn piece_waits_only_for_a_while() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = RecordingFile::create(&path, "id").unwrap();
+    let redactor = Redactor::new(&[], [Cow::Borrowed("canary-1")], &[]).unwrap();
+    let mut recorder = FileRecorder::new(Arc::clone(&file), redactor, SessionOptions::new().header("wire"));
+    file.complete().await;
+    recorder.message(Side::Agent, br#"{"method":"event","params":{"text":"a can"}}"#, true);
+    // The writer's thread releases it, without another entry.
+    while read(&path).entries.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    recorder.message(Side::Agent, br#"{"method":"event","params":{"text":"ary-1"}}"#, true);
+    file.complete().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("a can") && text.contains("***") && !text.contains("ary-1"), "{text}");
+}

@@ -4,15 +4,18 @@
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use kimi_agent_protocol::recording::{Entry, HeaderEntry, Redactor, Side, write_entry, write_header, write_message};
+use kimi_agent_protocol::recording::{Entry, EntryWriter, HeaderEntry, Redactor, Side};
 use tokio::sync::oneshot;
 
 use super::file::{Output, RecordingFile, lock};
 
 /// How long an entry may wait before it is written. A program that is killed loses what waits.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
+/// How long a piece of a text waits for the next one, if a secret may be in both. Together with the time above, this is
+/// less than the second that a program loses that is killed.
+const LONGEST_HOLD: Duration = Duration::from_millis(500);
 /// From this number of bytes on they are written at once.
 const MANY_BYTES: usize = 256 << 10;
 
@@ -26,6 +29,7 @@ pub(super) enum Job {
     Header {
         header: Box<HeaderEntry>,
         redactor: Box<Redactor>,
+        began: Instant,
         is_first: bool,
     },
     /// Writes a line between the SDK and the agent.
@@ -146,18 +150,34 @@ impl Writer {
     }
 
     fn run(&self) {
+        // The files of which pieces of texts wait.
+        let mut holding: Vec<Arc<RecordingFile>> = Vec::new();
         loop {
-            for file in self.wait() {
+            let files = self.wait(if holding.is_empty() { None } else { Some(LONGEST_HOLD / 2) });
+            for file in files {
                 write(&file, file.take());
                 file.written();
+                if !holding.iter().any(|held| Arc::ptr_eq(held, &file)) {
+                    holding.push(file);
+                }
             }
+            holding.retain(release);
         }
     }
 
-    /// Waits for files with jobs.
-    fn wait(&self) -> Vec<Arc<RecordingFile>> {
+    /// Waits for files with jobs, at most for this time.
+    fn wait(&self, limit: Option<Duration>) -> Vec<Arc<RecordingFile>> {
         let queue = lock(&self.queue);
-        let queue = self.wake.wait_while(queue, |queue| queue.files.is_empty()).unwrap_or_else(PoisonError::into_inner);
+        let is_empty = |queue: &mut Queue| queue.files.is_empty();
+        let queue = match limit {
+            None => self.wake.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                self.wake.wait_timeout_while(queue, limit, is_empty).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        if queue.files.is_empty() {
+            return Vec::new();
+        }
         let waited = self.wake.wait_timeout_while(queue, LONGEST_WAIT, |queue| !queue.is_urgent);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         queue.is_urgent = false;
@@ -168,7 +188,7 @@ impl Writer {
 /// Does the jobs of a file. Text is written when it is large, at the end, and before the end of a wait for it.
 fn write(file: &RecordingFile, batch: Batch) {
     let mut output = lock(&file.output);
-    let Output { file: target, redactor, held } = &mut *output;
+    let Output { file: target, writer, began: began_at, held } = &mut *output;
     let mut is_held = held.is_some();
     let mut text = held.take().unwrap_or_default();
     let mut lines = batch.lines.as_slice();
@@ -178,27 +198,30 @@ fn write(file: &RecordingFile, batch: Batch) {
         // Taken for every message, also for one that is not written.
         let (line, rest) = lines.split_at(job.line_length());
         lines = rest;
-        match (job, &*redactor) {
-            (Job::Header { header, redactor: of_header, is_first }, _) => {
+        match (job, &mut *writer) {
+            (Job::Header { header, redactor, began, is_first }, _) => {
                 text.clear();
                 // A pipe cannot be rewound, and a device not be cut.
                 if let Some(file) = target.as_mut().filter(|_| !is_first && !is_held) {
                     written = file.set_len(0).and_then(|()| file.rewind());
                 }
-                write_header(&mut text, *header, &of_header);
-                *redactor = Some(*of_header);
+                *writer = Some(EntryWriter::new(&mut text, *header, *redactor));
+                *began_at = Some(began);
             }
-            (Job::Message(message), Some(redactor)) => {
-                write_message(&mut text, message.time, message.from, line, message.is_json, redactor);
+            (Job::Message(message), Some(writer)) => {
+                writer.message(&mut text, message.time, message.from, line, message.is_json);
             }
-            (Job::Entry { time, entry }, Some(redactor)) => {
+            (Job::Entry { time, entry }, Some(writer)) => {
                 if is_held && matches!(*entry, Entry::Opened(_)) {
                     is_held = false;
                     written = target.as_ref().map_or(Ok(()), |file| file.set_len(0));
                 }
-                write_entry(&mut text, time, *entry, redactor);
+                writer.entry(&mut text, time, *entry);
             }
-            (Job::Complete(sender), _) => {
+            (Job::Complete(sender), writer) => {
+                if let Some(writer) = writer {
+                    writer.finish(&mut text);
+                }
                 if !is_held {
                     written = write_out(target, &mut text);
                 }
@@ -221,6 +244,22 @@ fn write(file: &RecordingFile, batch: Batch) {
     }
     let written = write_out(target, &mut text);
     end_after_error(file, target, written);
+}
+
+/// Writes the pieces of texts that have waited long enough. Returns whether others wait.
+fn release(file: &Arc<RecordingFile>) -> bool {
+    let mut output = lock(&file.output);
+    let Output { file: target, writer: Some(writer), began: Some(began), held } = &mut *output else { return false };
+    let mut text = Vec::new();
+    writer.pause(&mut text, (began.elapsed().as_secs_f64() - LONGEST_HOLD.as_secs_f64()).max(0.0));
+    match held {
+        Some(held) => held.extend(text),
+        None => {
+            let written = write_out(target, &mut text);
+            end_after_error(file, target, written);
+        }
+    }
+    writer.waits_since().is_some()
 }
 
 /// Writes text to the file, unless the recording has ended.

@@ -10,19 +10,72 @@ use serde_json::{Value, json};
 
 use super::with;
 
-/// The entries of a recording, without the header.
-fn entries(path: &Path) -> (Value, Vec<Value>) {
-    let text = std::fs::read_to_string(path).unwrap();
+/// Returns a function that checks an entry against the schema of recordings.
+fn schema() -> impl Fn(&Value) -> Result<(), String> {
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
     let schema = compiler.compile("../../docs/recording.schema.json", &mut schemas).unwrap();
-    for line in text.lines() {
-        let entry = serde_json::from_str(line).unwrap();
-        schemas.validate(&entry, schema).unwrap_or_else(|problem| panic!("{line}: {problem}"));
-    }
-    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    move |entry| schemas.validate(entry, schema).map_err(|problem| problem.to_string())
+}
+
+/// Checks each line of a recording against the schema. Returns the header, and the other entries.
+fn valid_entries(text: &str) -> (Value, Vec<Value>) {
+    let check = schema();
+    let mut lines = text.lines().map(|line| {
+        let entry = serde_json::from_str::<Value>(line).unwrap();
+        check(&entry).unwrap_or_else(|problem| panic!("{line}: {problem}"));
+        entry
+    });
     let header = lines.next().unwrap();
     assert_eq!(header["type"], "header");
     (header, lines.collect())
+}
+
+/// The entries of a recording, without the header.
+fn entries(path: &Path) -> (Value, Vec<Value>) {
+    valid_entries(&std::fs::read_to_string(path).unwrap())
+}
+
+#[test]
+fn committed_recordings_fit_schema() {
+    let mut recordings = vec![Path::new("../../docs/assets/repair.jsonl").to_owned()];
+    recordings.extend(files(Path::new("../../tests/recordings")));
+    recordings.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    assert!(recordings.len() >= 8, "{recordings:?}");
+    for file in recordings {
+        assert!(!entries(&file).1.is_empty(), "{}", file.display());
+    }
+    let specification = std::fs::read_to_string("../../docs/recording-format.md").unwrap();
+    let example = specification.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(valid_entries(example).1.last().unwrap()["type"], "end");
+    assert_eq!(Recording::read(example).unwrap().events().len(), 2);
+}
+
+#[test]
+fn malformed_entries_do_not_fit_schema() {
+    let check = schema();
+    let call = json!({"id": "t", "name": "Shell"});
+    for entry in [
+        json!({}),
+        json!([]),
+        json!({"type": "later", "time": 1}),
+        json!({"type": "end", "reason": "closed"}),
+        json!({"type": "end", "time": -1, "reason": "closed"}),
+        json!({"type": "end", "time": 1, "reason": "lost"}),
+        json!({"type": "end", "time": 1, "reason": "closed", "more": 1}),
+        json!({"type": "message", "time": 1, "from": "sdk"}),
+        json!({"type": "message", "time": 1, "from": "user", "message": {}}),
+        json!({"type": "message", "time": 1, "from": "sdk", "message": {}, "line": "x"}),
+        json!({"type": "call", "time": 1, "call": "run"}),
+        json!({"type": "turn", "time": 1, "turn": 0, "result": {}}),
+        json!({"type": "turn", "time": 1, "turn": 1}),
+        json!({"type": "policy", "time": 1, "tool_call": call}),
+        json!({"type": "policy", "time": 1, "tool_call": {"id": "t"}, "decision": "ask"}),
+        json!({"type": "policy", "time": 1, "tool_call": call, "decision": "maybe"}),
+        json!({"type": "gap", "time": 1, "entries": 0, "bytes": 1}),
+    ] {
+        assert!(check(&entry).is_err(), "{entry}");
+    }
+    assert_eq!(check(&json!({"type": "policy", "time": 1, "tool_call": call, "decision": "ask"})), Ok(()));
 }
 
 fn of_type<'a>(entries: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -113,6 +166,7 @@ async fn played(options: SessionOptions, file: &Path) -> Vec<(u64, Value)> {
 
 /// The events of a recording, without those outside turns.
 fn recorded(file: &Path) -> Vec<(u64, Value)> {
+    entries(file);
     let recording = Recording::read(&std::fs::read_to_string(file).unwrap()).unwrap();
     let events = recording.events().into_iter();
     events.filter_map(|recorded| Some((recorded.turn?, serde_json::to_value(recorded.event).unwrap()))).collect()
@@ -375,8 +429,150 @@ async fn readable_after_every_turn() {
     let file = folder.path().join("run.jsonl");
     let (options, _agent) = with(json!([[{"text": "one"}], [{"text": "two"}]]));
     let session = options.record(&file).start().await.unwrap();
-    session.prompt("go").unwrap().result().await.unwrap();
+    for (number, text) in [(1, "one"), (2, "two")] {
+        session.prompt("go").unwrap().result().await.unwrap();
+        let ended = json!({"number": number, "text": text});
+        until_file(&file, |entries| {
+            let turns = of_type(entries, "turn").into_iter();
+            turns.map(|turn| json!({"number": turn["turn"], "text": turn["result"]["text"]})).any(|turn| turn == ended)
+        })
+        .await;
+        assert!(std::fs::read_to_string(&file).unwrap().ends_with('\n'));
+    }
     session.close().await.unwrap();
-    let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.ends_with('\n'));
+}
+
+/// Waits until the entries of a recording that is being written fulfil a condition.
+async fn until_file(file: &Path, is_done: impl Fn(&[Value]) -> bool) {
+    let wait = async {
+        loop {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let entries: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+            if is_done(&entries) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.expect("the file has no such entries");
+}
+
+#[tokio::test]
+async fn entries_are_written_during_a_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let (options, _agent) =
+        with(json!([[{"text": "marker-1"}, {"text": "ends like a secret: cana"}, {"wait_cancel": true}]]));
+    let session = options.record(&file).env([("TOKEN", "canary-env-12345")]).start().await.unwrap();
+    let mut turn = session.prompt("go").unwrap();
+    until_file(&file, |entries| {
+        let text = json!(of_type(entries, "message")).to_string();
+        text.contains("marker-1") && text.contains("ends like a secret: ***")
+    })
+    .await;
+    turn.cancel().await.unwrap();
+    turn.result().await.unwrap();
+    session.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn secret_in_pieces_is_not_recorded() {
+    let pieces = ["is cana", "ry-env-", "12345."];
+    // The pieces of the arguments end after `can`, `ary-env-` and `12345`.
+    let arguments = r#"{"command": "canary-env-12345"}"#;
+    let call = json!({"tool_call": {"name": "Shell", "arguments": arguments, "split": 4, "result": "x"}});
+    let turns = json!([[{"think": pieces[0]}, {"think": pieces[1]}, {"think": pieces[2]}, {"text": pieces}, call]]);
+    for (script, dialect) in [
+        (json!({"wire": "1.10", "turns": turns}), Dialect::Auto),
+        (json!({"wire": "legacy", "turns": turns}), Dialect::Legacy),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::Acp),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::KimiWeb),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (options, _agent) = with(script);
+        let options = options.dialect(dialect).yolo(true).env([("TOKEN", "canary-env-12345")]);
+        let session = options.record(&file).start().await.unwrap();
+        let mut turn = session.prompt("go").unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = turn.next().await {
+            events.push(serde_json::to_value(event.unwrap()).unwrap());
+        }
+        session.close().await.unwrap();
+        let recorded: Vec<Value> = recorded(&file).into_iter().map(|(_, event)| event).collect();
+        // Over some protocols a piece without text is not an event.
+        let kinds = |events: &[Value]| {
+            let mut kinds: Vec<Value> = events.iter().map(|event| event["type"].clone()).collect();
+            if matches!(dialect, Dialect::Acp | Dialect::KimiWeb) {
+                kinds.dedup();
+            }
+            kinds
+        };
+        assert_eq!(kinds(&recorded), kinds(&events), "{dialect}");
+        for part in ["is cana", "ry-env", "12345"] {
+            let (original, recorded) = (json!(events).to_string(), json!(recorded).to_string());
+            assert!(original.contains(part) && !recorded.contains(part), "{dialect}: {recorded}");
+        }
+        assert!(!std::fs::read_to_string(&file).unwrap().contains("12345"), "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn policy_decisions_are_among_recorded_events() {
+    let call = |command: &str| json!({"tool_call": {"name": "Shell", "arguments": {"command": command}, "approve": true, "result": "x"}});
+    let turns = json!([[call("ls"), call("git push"), call("rm x"), call("make"), {"text": "Done"}]]);
+    let policy =
+        json!({"default": "ask", "deny": ["execute(rm *)"], "ask": ["execute(git push*)"], "allow": ["execute(ls)"]});
+    for (script, dialect) in [
+        (json!({"wire": "1.10", "turns": turns}), Dialect::Auto),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::Acp),
+        (json!({"release": "2.1.0", "turns": turns}), Dialect::KimiWeb),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (options, _agent) = with(script);
+        let options = options.dialect(dialect).policy(kimi_agent::Policy::from_value(&policy).unwrap());
+        let options = options.on_approval(|_| async { Ok(Approval::Approve) });
+        let session = options.record(&file).start().await.unwrap();
+        let mut turn = session.prompt("go").unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = turn.next().await {
+            events.push((1, serde_json::to_value(event.unwrap()).unwrap()));
+        }
+        session.close().await.unwrap();
+        assert_eq!(recorded(&file), events, "{dialect}");
+        let (_, entries) = entries(&file);
+        let shown = |entry: &&Value| (entry["decision"].clone(), entry["source"].clone());
+        let decisions: Vec<_> = of_type(&entries, "policy").iter().map(shown).collect();
+        let expected = [
+            (json!("allow"), json!("allow[0]")),
+            (json!("ask"), json!("ask[0]")),
+            (json!("deny"), json!("deny[0]")),
+            (json!("ask"), Value::Null),
+        ];
+        assert_eq!(decisions, expected, "{dialect}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_not_recorded_over_other_protocols() {
+    for dialect in [Dialect::Acp, Dialect::KimiWeb] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let work_dir = folder.path().canonicalize().unwrap();
+        let slug: String = work_dir.display().to_string().replace(['/', '.'], "-");
+        let text = json!({"text": format!("{{{{prompt}}}} sessions/{slug}/1")});
+        let (options, _agent) = with(json!({"release": "2.1.0", "turns": [[text]]}));
+        let options = options.work_dir(&work_dir).dialect(dialect).env([("TOKEN", "canary-env-1")]);
+        let session = options.record(&file).start().await.unwrap();
+        session.prompt("canary-env-1").unwrap().result().await.unwrap();
+        session.close().await.unwrap();
+        entries(&file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        for secret in ["canary-env-1", &slug, work_dir.to_str().unwrap()] {
+            assert!(!text.contains(secret), "{dialect}: {secret} in {text}");
+        }
+        assert!(text.contains("*** sessions/{{work_dir:slug}}/1"), "{dialect}: {text}");
+    }
 }

@@ -501,6 +501,11 @@ async fn tools_are_called_over_mcp() {
         let session = options(0).executable(&agent).record(&again).start().await.unwrap();
         assert_eq!(session.prompt("go").unwrap().result().await.unwrap().text, "3 and 7");
         session.close().await.unwrap();
+        // The address and the secret of the server with the tools are not in the file.
+        let sent = entries(&again);
+        let server = sent.iter().find_map(|entry| entry["message"]["params"]["mcpServers"].get(0)).unwrap();
+        assert_eq!((&server["url"], &server["headers"][0]["value"]), (&json!("***"), &json!("***")));
+        assert!(!json!(sent).to_string().contains("127.0.0.1"));
         let of_tools = |file: &Path| {
             let mut tools: Vec<_> = entries(file)
                 .iter()

@@ -9,7 +9,7 @@ use super::{Connection, Output, Scope};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::messages::{ApprovalRequest, Event, HandlerKind, HookRequest, PolicyDecision, PolicyOutcome, ToolCallInfo};
-use crate::recording::Decider;
+use crate::recording::{Decider, Entry, PolicyEntry};
 
 /// The id of the hook with which rules see calls that the agent does not ask about.
 pub const POLICY_HOOK: &str = "policy";
@@ -101,6 +101,11 @@ impl Connection {
     }
 
     fn report_decision(&mut self, decision: PolicyDecision, scope: Scope) {
+        self.record(|| {
+            let PolicyDecision { tool_call, decision, rule, source, .. } = decision.clone();
+            let turn = if let Scope::Turn(turn, _) = scope { Some(turn) } else { None };
+            Entry::Policy(Box::new(PolicyEntry { turn, tool_call, decision, rule, source }))
+        });
         let size = serde_json::to_string(&decision).map_or(0, |json| json.len());
         self.outputs.push_back(Output::Event { scope, event: Box::new(decision.into()), size });
     }

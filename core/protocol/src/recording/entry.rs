@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::messages::{PolicyOutcome, ToolCallInfo};
 use crate::turn_records::TurnReport;
 
 /// An entry with its time.
@@ -31,6 +32,8 @@ pub enum Entry {
     Call(CallEntry),
     /// A request of the agent was answered.
     Decision(Box<DecisionEntry>),
+    /// The policy decided about a tool call.
+    Policy(Box<PolicyEntry>),
     /// The agent called a tool of the program over the MCP server of the SDK.
     ToolCall(ToolCallEntry),
     /// The call of a tool was answered.
@@ -235,6 +238,24 @@ pub struct DecisionEntry {
     pub error: Option<String>,
     /// Seconds from the request to the answer.
     pub duration: f64,
+}
+
+/// The policy decided about a tool call. If it asks, a [`DecisionEntry`] of another source follows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PolicyEntry {
+    /// The number of the turn. `None` outside turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    /// The tool call.
+    pub tool_call: ToolCallInfo,
+    /// The decision.
+    pub decision: PolicyOutcome,
+    /// The rule. `None` if the default decided, or if a part of the call cannot be decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The place of the rule, for example `policy.toml:3` or `deny[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// The agent called a tool of the program over the MCP server of the SDK.

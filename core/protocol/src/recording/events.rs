@@ -11,19 +11,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::entry::{
-    CallEntry, CallKind, Decider, DecisionEntry, Entry, HeaderEntry, MessageEntry, Side, ToolCallEntry,
+    CallEntry, CallKind, Decider, DecisionEntry, Entry, HeaderEntry, MessageEntry, PolicyEntry, Side, ToolCallEntry,
 };
 use super::purpose::{Purpose, prompt_nonce};
 use super::read::Recording;
 use crate::answers::{Answers, Approval, HookDecision};
 use crate::connection::{
-    AnswerSource, AnswerSources, Connection, Output, RequestKey, Scope, Timing, TurnKey, TurnLimits,
+    AnswerSource, AnswerSources, Connection, Output, POLICY_HOOK, RequestKey, Scope, Timing, TurnKey, TurnLimits,
 };
 use crate::dialect::{
     Acp, Answer, Dialect, InitializeParams, KimiWeb, KimiWebParams, Legacy, Services, SessionParams, ToolOffer,
     ToolsEndpoint, Wire, WireVersion,
 };
-use crate::messages::{Content, Event, SteerInput, ToolCallRequest};
+use crate::messages::{Content, Event, PolicyDecision, SteerInput, ToolCallRequest};
 
 /// No deadline of the connection is reached.
 const NEVER: Duration = Duration::from_secs(1 << 30);
@@ -42,7 +42,7 @@ pub struct RecordedEvent {
 }
 
 impl Recording {
-    /// Returns the events, in order. Decisions of a policy are entries of the recording, and not among them.
+    /// Returns the events, in order.
     pub fn events(&self) -> Vec<RecordedEvent> {
         let mut player = Player::new(self);
         for (at, timed) in self.entries.iter().enumerate() {
@@ -123,6 +123,7 @@ impl Player {
             }
             Entry::Call(call) if call.call == CallKind::Steer => self.steer(input_of_call(call)),
             Entry::Decision(decision) => self.decide(decision),
+            Entry::Policy(policy) => self.policy(policy),
             Entry::ToolCall(call) => self.call_tool(call),
             Entry::Turn(turn) if turn.turn == self.last_turn() => self.give_up_cancelled_turn(),
             Entry::Records(records) => self.connection.handle_records(self.key, records.report.clone(), self.now),
@@ -244,6 +245,13 @@ impl Player {
         }
     }
 
+    fn policy(&mut self, entry: &PolicyEntry) {
+        let PolicyEntry { turn, tool_call, decision, rule, source } = entry.clone();
+        let step = self.events.last().filter(|last| last.turn == turn).map_or(0, |last| last.step);
+        let event = PolicyDecision { tool_call, decision, rule, source, extra: Default::default() }.into();
+        self.events.push(RecordedEvent { entry: self.entry, turn, step, event });
+    }
+
     fn call_tool(&mut self, call: &ToolCallEntry) {
         let arguments = call.arguments.as_ref().map(Value::to_string);
         let (id, name) = (call.id.clone(), call.name.clone());
@@ -260,6 +268,8 @@ impl Player {
         }
         while let Some(output) = self.connection.poll_output() {
             match output {
+                // The program does not see the hook of its policy.
+                Output::Event { event, .. } if is_of_policy(&event) => {}
                 Output::Event { scope, event, .. } => {
                     let (turn, step) = match scope {
                         Scope::Turn(key, step) => (self.turns.get(&key).copied(), step.index),
@@ -313,6 +323,10 @@ impl Player {
         };
         self.events.into_iter().enumerate().filter_map(joined).collect()
     }
+}
+
+fn is_of_policy(event: &Event) -> bool {
+    matches!(event, Event::HookRequest(hook) if hook.subscription_id == POLICY_HOOK)
 }
 
 /// The numbers of steps of a turn.

@@ -58,6 +58,47 @@ pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<std::ops::Range<us
     (end >= SHORTEST_KEY).then_some(0..end)
 }
 
+/// Returns whether a line may have a secret here, or the beginning of one at the end of a text.
+pub(super) fn may_begin(before: Option<u8>, rest: &[u8]) -> bool {
+    if before.is_some_and(is_of_word) {
+        return false;
+    }
+    let begins = |text: &[u8]| {
+        let same = text.iter().zip(rest).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count();
+        same == text.len() || rest.get(same).is_none_or(|byte| *byte == b'"')
+    };
+    [PEM_BEGIN, BEARER, JWT].into_iter().chain(PREFIXES.iter().map(|prefix| prefix.as_bytes())).any(begins)
+}
+
+/// Returns `Some` if a text is the beginning of a secret, or a secret that may go on: with the offset of the secret if a
+/// part of the secret itself is there.
+pub(super) fn growing(before: Option<u8>, text: &[u8]) -> Option<Option<usize>> {
+    if before.is_some_and(is_of_word) {
+        return None;
+    }
+    let is_begun = |beginning: &[u8]| beginning.starts_with(text);
+    let goes_on = |rest: &[u8], is_of: fn(u8) -> bool| rest.iter().all(|byte| is_of(*byte));
+    if is_begun(PEM_BEGIN) || text.len() <= BEARER.len() && BEARER[..text.len()].eq_ignore_ascii_case(text) {
+        return Some(None);
+    }
+    if let Some(rest) = text.strip_prefix(PEM_BEGIN) {
+        let Some(end) = memchr::memmem::find(rest, b"-----") else { return Some(None) };
+        let is_key = rest[..end + 5].ends_with(PEM_KEY);
+        return (is_key && memchr::memmem::find(&rest[end + 5..], PEM_END).is_none()).then_some(None);
+    }
+    if text.len() > BEARER.len() && text[..BEARER.len()].eq_ignore_ascii_case(BEARER) {
+        return goes_on(&text[BEARER.len()..], is_of_token).then_some(Some(BEARER.len()));
+    }
+    let tokens = [(JWT, is_of_token as fn(u8) -> bool)];
+    let words = PREFIXES.iter().map(|prefix| (prefix.as_bytes(), is_of_word as fn(u8) -> bool));
+    let state = |(prefix, is_of): (&[u8], fn(u8) -> bool)| match text.strip_prefix(prefix) {
+        Some([]) => Some(None),
+        Some(rest) => goes_on(rest, is_of).then_some(Some(0)),
+        None => prefix.starts_with(text).then_some(None),
+    };
+    tokens.into_iter().chain(words).find_map(state)
+}
+
 /// A private key in PEM, up to its end or the end of the text.
 fn private_key(text: &[u8]) -> Option<std::ops::Range<usize>> {
     let line_end = memchr::memmem::find(&text[PEM_BEGIN.len()..], b"-----")? + PEM_BEGIN.len() + 5;

@@ -4,12 +4,15 @@
 mod entry;
 mod events;
 mod keys;
+mod names;
+mod pieces;
 mod places;
 mod purpose;
 mod read;
 mod redact;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 use std::fmt;
 
@@ -18,14 +21,15 @@ use serde::de::IgnoredAny;
 
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,
-    HeaderEntry, MessageEntry, OpenedEntry, RecordsEntry, SdkName, Side, TimedEntry, ToolCallEntry, ToolOfProgram,
-    ToolResultEntry, TurnEntry,
+    HeaderEntry, MessageEntry, OpenedEntry, PolicyEntry, RecordsEntry, SdkName, Side, TimedEntry, ToolCallEntry,
+    ToolOfProgram, ToolResultEntry, TurnEntry,
 };
 pub use events::RecordedEvent;
 pub use places::Places;
 pub use purpose::{Purpose, prompt_nonce};
 pub use read::{InvalidRecording, Recording};
-pub use redact::{MASK, Place, Redactor, slug};
+pub use redact::{MASK, Place, Redactor};
+pub use writer::EntryWriter;
 
 /// The version of the format.
 pub const FORMAT: u32 = 1;
@@ -42,13 +46,10 @@ pub trait Recorder: fmt::Debug + Send {
     fn entry(&mut self, entry: Entry);
 }
 
-/// Writes the entry of a line between the SDK and the agent, with a line feed. `time` is in seconds. A line that is not
-/// known to be JSON is checked.
-pub fn write_message(out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool, redactor: &Redactor) {
-    let length = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-    let line = redactor.redacted(&line[..length]);
-    if !is_json && serde_json::from_slice::<IgnoredAny>(&line).is_err() {
-        let line = Some(String::from_utf8_lossy(&line).into_owned());
+/// Writes the entry of a line between the SDK and the agent, whose secrets are replaced, with a line feed.
+fn write_message(out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool) {
+    if !is_json && serde_json::from_slice::<IgnoredAny>(line).is_err() {
+        let line = Some(String::from_utf8_lossy(line).into_owned());
         let entry = Entry::Message(MessageEntry { from, message: None, line });
         return write_line(out, &TimedEntry { time, entry });
     }
@@ -60,19 +61,19 @@ pub fn write_message(out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_j
         Side::Sdk => b",\"type\":\"message\",\"from\":\"sdk\",\"message\":".as_slice(),
         Side::Agent => b",\"type\":\"message\",\"from\":\"agent\",\"message\":".as_slice(),
     });
-    out.extend_from_slice(&line);
+    out.extend_from_slice(line);
     out.extend_from_slice(b"}\n");
 }
 
 /// Writes the first entry, with a line feed. Secrets are replaced in its JSON.
-pub fn write_header(out: &mut Vec<u8>, header: HeaderEntry, redactor: &Redactor) {
+fn write_header(out: &mut Vec<u8>, header: HeaderEntry, redactor: &Redactor) {
     let mut line = Vec::new();
     write_line(&mut line, &Entry::Header(Box::new(header)));
     out.extend_from_slice(&redactor.redacted(&line));
 }
 
 /// Writes an entry, with a line feed. Secrets are replaced in its JSON.
-pub fn write_entry(out: &mut Vec<u8>, time: f64, entry: Entry, redactor: &Redactor) {
+fn write_entry(out: &mut Vec<u8>, time: f64, entry: Entry, redactor: &Redactor) {
     let mut line = Vec::new();
     write_line(&mut line, &TimedEntry { time, entry });
     out.extend_from_slice(&redactor.redacted(&line));

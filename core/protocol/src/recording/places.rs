@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::redact::slug;
+use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_id, percent_encoded, slug};
 
 /// The names of placeholders, each with a directory of this machine.
 #[derive(Clone, Debug)]
@@ -49,13 +49,19 @@ impl Places {
     /// Returns a text with these directories instead of its placeholders.
     pub fn fill_text(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for (name, path) in &self.paths {
-            let (whole, short) = (format!("{{{{{name}}}}}"), format!("{{{{{name}:slug}}}}"));
-            if text.contains(&whole) {
-                text = text.replace(&whole, path.trim_end_matches(['/', '\\']));
+        let mut fill = |placeholder: &str, form: &dyn Fn() -> String| {
+            if text.contains(placeholder) {
+                text = text.replace(placeholder, &form());
             }
-            if text.contains(&short) {
-                text = text.replace(&short, &slug(path.trim_end_matches(['/', '\\'])));
+        };
+        for (name, path) in &self.paths {
+            let path = path.trim_end_matches(['/', '\\']);
+            fill(&format!("{{{{{name}}}}}"), &|| path.to_owned());
+            fill(&format!("{{{{{name}:slug}}}}"), &|| slug(path));
+            fill(&format!("{{{{{name}:ascii-slug}}}}"), &|| ascii_slug(path));
+            fill(&format!("{{{{{name}:url}}}}"), &|| percent_encoded(path, KEPT_IN_URLS));
+            if *name == "work_dir" {
+                fill(FOLDER_PLACEHOLDER, &|| folder_id(path));
             }
         }
         text
@@ -99,7 +105,44 @@ impl Places {
 mod tests {
     use serde_json::json;
 
+    use super::super::redact::{Place, Redactor};
     use super::*;
+
+    #[test]
+    fn forms_of_directories_are_filled() {
+        let path = "/Müller & 𝄞/app";
+        let places = Places::new([("work_dir", PathBuf::from(path))]);
+        let redactor = Redactor::of_places(&[Place { name: "work_dir", path: path.to_owned() }]);
+        for (text, recorded) in [
+            ("a/-Müller-----app/b", "a/{{work_dir:slug}}/b"),
+            ("a/-M-ller------app/b", "a/{{work_dir:ascii-slug}}/b"),
+            ("file:///M%C3%BCller%20&%20%F0%9D%84%9E/app/b", "file://{{work_dir:url}}/b"),
+        ] {
+            assert_eq!(redactor.redacted(text.as_bytes()), recorded.as_bytes());
+            assert_eq!(places.fill_text(recorded), text);
+        }
+        let strict = "file:///M%C3%BCller%20%26%20%F0%9D%84%9E/app";
+        assert_eq!(redactor.redacted(strict.as_bytes()), b"file://{{work_dir:url}}".as_slice());
+        let id = places.fill_text("/s/{{work_dir:id}}/t");
+        assert!(id.starts_with("/s/wd_app_") && id.len() == "/s/wd_app_/t".len() + 12, "{id}");
+        for text in [&id, "/s/wd_app_089caa4c9705/t"] {
+            assert_eq!(redactor.redacted(text.as_bytes()), b"/s/{{work_dir:id}}/t".as_slice());
+        }
+        for text in ["wd_app_089caa4c970", "wd_app_089caa4c97055", "wd_apple_089caa4c9705"] {
+            assert_eq!(redactor.redacted(text.as_bytes()), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn slug_with_one_dash_is_name_of_folder() {
+        let places = [Place { name: "work_dir", path: "/work".to_owned() }];
+        let redactor = Redactor::of_places(&places);
+        assert_eq!(redactor.redacted(b"projects/-work/a"), b"projects/{{work_dir:slug}}/a".as_slice());
+        assert_eq!(redactor.redacted(b"projects/-work"), b"projects/{{work_dir:slug}}".as_slice());
+        for text in ["rm -work", "home-work", "/-workers/a", "-work"] {
+            assert_eq!(redactor.redacted(text.as_bytes()), text.as_bytes());
+        }
+    }
 
     #[test]
     fn placeholders_become_directories() {

@@ -84,6 +84,7 @@ fn read_entry(line: &str) -> Result<TimedEntry, String> {
         "opened" => Entry::Opened(parse(line)?),
         "call" => Entry::Call(parse(line)?),
         "decision" => Entry::Decision(parse(line)?),
+        "policy" => Entry::Policy(parse(line)?),
         "tool_call" => Entry::ToolCall(parse(line)?),
         "tool_result" => Entry::ToolResult(parse(line)?),
         "records" => Entry::Records(parse(line)?),

@@ -2,13 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use regex_lite::Regex;
 
 use super::keys;
+use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_name, percent_encoded, slug};
 
 /// Shorter secrets, such as `true` or `kimi`, are too common.
 const SHORTEST: usize = 6;
+/// Shorter beginnings of secrets are not replaced by themselves.
+const SHORTEST_PART: usize = 4;
 /// The replacement for a secret.
 pub const MASK: &str = "***";
 
@@ -21,7 +25,12 @@ pub struct Place {
     pub path: String,
 }
 
-/// A literal begins with the byte.
+/// The name of the placeholder for the working directory.
+const WORK_DIR: &str = "work_dir";
+/// The digits at the end of the names that Kimi Code gives the folders of a working directory.
+const DIGEST_DIGITS: usize = 12;
+
+/// A literal or the name of a folder begins with the byte.
 const LITERAL: u8 = 1;
 /// A key begins with the byte.
 const KEY: u8 = 2;
@@ -29,7 +38,37 @@ const KEY: u8 = 2;
 struct Literal {
     text: Box<[u8]>,
     replacement: Box<str>,
-    is_path: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Secret,
+    /// A path, or its form in names of folders, which is not a part of a longer name.
+    Path,
+    /// The whole name of a folder between separators. A shorter condition would find it in ordinary text.
+    Folder,
+}
+
+/// A place in a text where something is replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Match<'a> {
+    /// Where it is recognized from, for example the word `Bearer` in front of a token.
+    pub(super) begin: usize,
+    pub(super) range: Range<usize>,
+    pub(super) replacement: &'a str,
+}
+
+/// The places in a text where something is replaced, and what the end of the text may be the beginning of.
+#[derive(Debug, Default)]
+pub(super) struct Scan<'a> {
+    pub(super) matches: Vec<Match<'a>>,
+    /// The beginning of something that more text can complete or extend.
+    pub(super) growing: Option<usize>,
+    /// The same, for secrets only.
+    pub(super) growing_secret: Option<usize>,
+    /// The beginning of a part of a secret that is long enough to be replaced by itself.
+    pub(super) partial: Option<usize>,
 }
 
 /// Replaces secrets and directories in lines of JSON.
@@ -38,6 +77,8 @@ pub struct Redactor {
     literals: Vec<Literal>,
     /// Whether something begins with this byte: [`LITERAL`], [`KEY`], or both.
     begins: [u8; 256],
+    /// The beginnings of the names that Kimi Code gives the folders of the working directory.
+    folder_names: Vec<Box<[u8]>>,
     patterns: Vec<Regex>,
 }
 
@@ -68,18 +109,19 @@ impl Redactor {
     }
 
     fn made<'a>(places: &[Place], secrets: impl IntoIterator<Item = Cow<'a, str>>, patterns: Vec<Regex>) -> Self {
-        let mut redactor = Self { literals: Vec::new(), begins: [0; 256], patterns };
+        let mut redactor = Self { literals: Vec::new(), begins: [0; 256], folder_names: Vec::new(), patterns };
         // Directories first: one that is a secret, too, such as a value of `env`, becomes a placeholder.
         for Place { name, path } in places {
             redactor.add_place(name, path);
         }
         for secret in secrets {
             if secret.len() >= SHORTEST {
-                redactor.add(&secret, MASK, false);
+                redactor.add(&secret, MASK, Kind::Secret);
             }
         }
         redactor.literals.sort_by_key(|literal| std::cmp::Reverse(literal.text.len()));
-        for first in redactor.literals.iter().filter_map(|literal| literal.text.first()) {
+        let texts = redactor.literals.iter().map(|literal| &literal.text).chain(&redactor.folder_names);
+        for first in texts.filter_map(|text| text.first()) {
             redactor.begins[usize::from(*first)] |= LITERAL;
         }
         for first in keys::first_bytes() {
@@ -93,45 +135,68 @@ impl Redactor {
         if path.len() < 2 {
             return;
         }
-        let placeholder = format!("{{{{{name}}}}}");
-        self.add(path, &placeholder, true);
+        let placeholder = |form: &str| format!("{{{{{name}{form}}}}}");
+        self.add(path, &placeholder(""), Kind::Path);
         if path.contains('\\') {
-            self.add(&path.replace('\\', "/"), &placeholder, true);
+            self.add(&path.replace('\\', "/"), &placeholder(""), Kind::Path);
         }
-        let slug = slug(path);
-        if slug.matches('-').count() >= 2 {
-            self.add(&slug, &format!("{{{{{name}:slug}}}}"), true);
+        for encoded in [percent_encoded(path, ""), percent_encoded(path, KEPT_IN_URLS)] {
+            if encoded.contains('%') {
+                self.add(&encoded, &placeholder(":url"), Kind::Path);
+            }
+        }
+        let (slug, ascii) = (slug(path), ascii_slug(path));
+        // `-tmp` is also an argument, and the end of other names.
+        let kind = if slug.matches('-').count() >= 2 { Kind::Path } else { Kind::Folder };
+        if ascii != slug {
+            self.add(&ascii, &placeholder(":ascii-slug"), kind);
+        }
+        self.add(&slug, &placeholder(":slug"), kind);
+        if name == WORK_DIR {
+            self.folder_names.push(folder_name(path).into_bytes().into());
         }
     }
 
     /// Adds a text in the ways in which JSON spells it: also as text in a text, and with escapes for what is not ASCII.
-    fn add(&mut self, text: &str, replacement: &str, is_path: bool) {
+    fn add(&mut self, text: &str, replacement: &str, kind: Kind) {
         let once = escaped(text);
         let mut forms = vec![text.to_owned(), escaped(&once), escaped_ascii(&once), once];
         forms.sort();
         forms.dedup();
         for form in forms {
             let (text, replacement) = (form.into_bytes().into(), replacement.into());
-            self.literals.push(Literal { text, replacement, is_path });
+            self.literals.push(Literal { text, replacement, kind });
         }
     }
 
     /// Returns a line with the secrets and directories replaced. Only text changes in a line of JSON, so that it stays
     /// JSON.
     pub fn redacted<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        if !self.may_match(line) {
-            return Cow::Borrowed(line);
-        }
+        if self.may_match(line) { self.redacted_match(line) } else { Cow::Borrowed(line) }
+    }
+
+    /// Does the same for a line in which something may match.
+    pub(super) fn redacted_match<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
         if !line.trim_ascii_start().starts_with(b"{") && !line.trim_ascii_start().starts_with(b"[") {
             return self.text(line);
         }
+        self.json(line, |range| self.text(&line[range]))
+    }
+
+    /// Returns a line of JSON with its texts as `text` has them, and with numbers that are secrets replaced. `text` gets
+    /// the place of each text in the line.
+    pub(super) fn json<'a>(
+        &self,
+        line: &'a [u8],
+        mut text: impl FnMut(Range<usize>) -> Cow<'a, [u8]>,
+    ) -> Cow<'a, [u8]> {
         let mut out = Vec::new();
         let (mut copied, mut rest) = (0, 0);
         while let Some(open) = memchr::memchr(b'"', &line[rest..]) {
             self.numbers(line, rest..rest + open, &mut copied, &mut out);
             let start = rest + open + 1;
             let end = end_of_text(line, start);
-            if let Cow::Owned(replaced) = self.text(&line[start..end]) {
+            if let Cow::Owned(replaced) = text(start..end) {
                 out.extend_from_slice(&line[copied..start]);
                 out.extend_from_slice(&replaced);
                 copied = end;
@@ -146,24 +211,36 @@ impl Redactor {
         Cow::Owned(out)
     }
 
-    /// Returns whether something may have to be replaced: `false` for most lines, in one pass.
-    fn may_match(&self, line: &[u8]) -> bool {
-        let begins_something = |(at, byte): (usize, &u8)| {
-            let begins = self.begins[usize::from(*byte)];
-            begins & LITERAL != 0 && self.literals.iter().any(|literal| line[at..].starts_with(&literal.text))
-                || begins & KEY != 0 && keys::find(before(line, at), &line[at..]).is_some()
+    /// Returns whether something may have to be replaced, or may begin at the end of a text: `false` for most lines, in
+    /// one pass.
+    pub(super) fn may_match(&self, line: &[u8]) -> bool {
+        // A quotation mark ends the text.
+        let begins = |text: &[u8], rest: &[u8]| {
+            let same = text.iter().zip(rest).take_while(|(one, other)| one == other).count();
+            same == text.len() || rest.get(same).is_none_or(|byte| *byte == b'"')
         };
-        !self.patterns.is_empty() || line.iter().enumerate().any(begins_something)
+        let begins_something = |(at, byte): (usize, &u8)| {
+            let (known, rest) = (self.begins[usize::from(*byte)], &line[at..]);
+            known & LITERAL != 0
+                && (self.literals.iter().any(|literal| begins(&literal.text, rest))
+                    || self.folder_names.iter().any(|name| begins(name, rest)))
+                || known & KEY != 0 && keys::may_begin(before(line, at), rest)
+        };
+        self.has_patterns() || line.iter().enumerate().any(begins_something)
+    }
+
+    pub(super) fn has_patterns(&self) -> bool {
+        !self.patterns.is_empty()
     }
 
     /// Replaces numbers that are secrets by texts.
-    fn numbers(&self, line: &[u8], range: std::ops::Range<usize>, copied: &mut usize, out: &mut Vec<u8>) {
+    fn numbers(&self, line: &[u8], range: Range<usize>, copied: &mut usize, out: &mut Vec<u8>) {
         let is_of_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
         let mut at = range.start;
         while let Some(start) = line[at..range.end].iter().position(u8::is_ascii_digit).map(|found| at + found) {
             let end =
                 line[start..range.end].iter().position(|byte| !is_of_number(byte)).map_or(range.end, |n| start + n);
-            if self.literals.iter().any(|literal| !literal.is_path && *literal.text == line[start..end]) {
+            if self.literals.iter().any(|literal| literal.kind == Kind::Secret && *literal.text == line[start..end]) {
                 out.extend_from_slice(&line[*copied..start]);
                 out.extend_from_slice(b"\"***\"");
                 *copied = end;
@@ -173,60 +250,176 @@ impl Redactor {
     }
 
     /// Returns a text with the secrets and directories replaced.
-    fn text<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(matched) = self.without_patterns(text) else { return self.without_literals(text) };
-        match self.without_literals(matched.as_bytes()) {
-            Cow::Borrowed(_) => Cow::Owned(matched.into_bytes()),
-            Cow::Owned(replaced) => Cow::Owned(replaced),
-        }
+    pub(super) fn text<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        let readable = match String::from_utf8_lossy(text) {
+            Cow::Owned(readable) if self.has_patterns() => Cow::Owned(readable.into_bytes()),
+            _ => Cow::Borrowed(text),
+        };
+        let matches = self.matches(&readable, 0);
+        if matches.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(&readable, &matches)) }
     }
 
-    /// Returns `None` if no pattern matches.
-    fn without_patterns(&self, text: &[u8]) -> Option<String> {
-        let mut matched: Option<String> = None;
-        for pattern in &self.patterns {
-            let current = matched.as_deref().map_or_else(|| String::from_utf8_lossy(text), Cow::Borrowed);
-            if let Cow::Owned(replaced) = pattern.replace_all(&current, regex_lite::NoExpand(MASK)) {
-                matched = Some(replaced);
-            }
-        }
-        matched
+    /// Returns the places from `start` on where something is replaced, in order.
+    fn matches<'a>(&'a self, text: &[u8], start: usize) -> Vec<Match<'a>> {
+        self.scan(text, start, None).matches
     }
 
-    fn without_literals<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let mut out = Vec::new();
-        let (mut copied, mut at) = (0, 0);
+    /// Finds what is replaced in a text from `start` on. With the ends of the `pieces` that make a streamed text, finds
+    /// also what its end may be the beginning of, except of a pattern. A path may end with a piece: the next one can be
+    /// the beginning of another text.
+    pub(super) fn scan<'a>(&'a self, text: &[u8], start: usize, pieces: Option<&[usize]>) -> Scan<'a> {
+        let mut scan = Scan { matches: self.pattern_matches(text, start), ..Scan::default() };
+        let has_patterns_matched = !scan.matches.is_empty();
+        let mut at = start;
         while at < text.len() {
-            if self.begins[usize::from(text[at])] != 0
-                && let Some((range, replacement)) = self.match_at(text, at)
-            {
-                out.extend_from_slice(&text[copied..range.start]);
-                out.extend_from_slice(replacement.as_bytes());
-                copied = range.end;
-                at = range.end;
-            } else {
+            if self.begins[usize::from(text[at])] == 0 {
                 at += 1;
+                continue;
             }
+            let growth = pieces.and_then(|_| self.growth(before(text, at), &text[at..]));
+            if let Some(growth) = &growth {
+                scan.growing.get_or_insert(at);
+                if growth.is_secret {
+                    scan.growing_secret.get_or_insert(at);
+                }
+            }
+            if let Some((range, replacement)) = self.match_at(text, at, pieces.unwrap_or_default()) {
+                let begin = std::mem::replace(&mut at, range.end);
+                scan.matches.push(Match { begin, range, replacement });
+                continue;
+            }
+            if let Some(part) = growth.and_then(|growth| growth.part) {
+                scan.partial.get_or_insert(at + part);
+            }
+            at += 1;
         }
-        if copied == 0 {
-            return Cow::Borrowed(text);
+        if has_patterns_matched {
+            scan.matches = united(scan.matches);
         }
-        out.extend_from_slice(&text[copied..]);
-        Cow::Owned(out)
+        scan
     }
 
-    fn match_at(&self, text: &[u8], at: usize) -> Option<(std::ops::Range<usize>, &str)> {
+    fn pattern_matches<'a>(&'a self, text: &[u8], start: usize) -> Vec<Match<'a>> {
+        let Ok(text) = std::str::from_utf8(&text[start..]) else { return Vec::new() };
+        let found = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text)).filter(|found| !found.is_empty());
+        let matched = |found: regex_lite::Match<'_>| {
+            let range = start + found.start()..start + found.end();
+            Match { begin: range.start, range, replacement: MASK }
+        };
+        found.map(matched).collect()
+    }
+
+    fn match_at(&self, text: &[u8], at: usize, ends: &[usize]) -> Option<(Range<usize>, &str)> {
         let (before, rest) = (before(text, at), &text[at..]);
         let fits = |literal: &&Literal| {
+            let end = literal.text.len();
             rest.starts_with(&literal.text)
-                && (!literal.is_path || is_whole(before, &rest[literal.text.len()..], literal.text[0]))
+                && literal.may_follow(before)
+                && (literal.may_end(&rest[end..]) || ends.binary_search(&(at + end)).is_ok())
         };
         if let Some(literal) = self.literals.iter().find(fits) {
             return Some((at..at + literal.text.len(), &literal.replacement));
         }
+        if let Some(name) = self.folder_names.iter().find(|name| rest.starts_with(name))
+            && !before.is_some_and(is_of_name)
+            && digits(&rest[name.len()..]) == DIGEST_DIGITS
+        {
+            return Some((at..at + name.len() + DIGEST_DIGITS, FOLDER_PLACEHOLDER));
+        }
         let key = keys::find(before, rest).filter(|key| !key.is_empty())?;
         Some((at + key.start..at + key.end, MASK))
     }
+
+    /// Returns what a text is the beginning of. More text can complete it, extend it, or show that it is something else.
+    fn growth(&self, before: Option<u8>, text: &[u8]) -> Option<Growth> {
+        if let Some(key) = keys::growing(before, text) {
+            return Some(Growth { is_secret: true, part: key });
+        }
+        let is_of_secret = |literal: &Literal| {
+            literal.kind == Kind::Secret && text.len() < literal.text.len() && literal.text.starts_with(text)
+        };
+        if self.literals.iter().any(is_of_secret) {
+            return Some(Growth { is_secret: true, part: (text.len() >= SHORTEST_PART).then_some(0) });
+        }
+        let is_of_path = |literal: &Literal| {
+            let whole = text.strip_suffix(b".").unwrap_or(text);
+            literal.kind != Kind::Secret
+                && (literal.text.starts_with(text) || *literal.text == *whole)
+                && literal.may_follow(before)
+        };
+        let is_of_folder = |name: &[u8]| {
+            name.starts_with(text)
+                || text.strip_prefix(name).is_some_and(|rest| rest.len() <= DIGEST_DIGITS && digits(rest) == rest.len())
+        };
+        let is_place = self.literals.iter().any(is_of_path) || self.folder_names.iter().any(|name| is_of_folder(name));
+        is_place.then_some(Growth { is_secret: false, part: None })
+    }
+}
+
+/// The end of a text, which may be the beginning of something.
+struct Growth {
+    is_secret: bool,
+    /// The offset of a part of the secret that is long enough to be replaced by itself.
+    part: Option<usize>,
+}
+
+impl Literal {
+    fn may_follow(&self, before: Option<u8>) -> bool {
+        match self.kind {
+            Kind::Secret => true,
+            Kind::Folder => before.is_some_and(|byte| matches!(byte, b'/' | b'\\')),
+            Kind::Path => self.text[0] == b'-' || before.is_none_or(|byte| !is_of_name(byte) && byte != b'.'),
+        }
+    }
+
+    /// Returns whether the text ends in front of `after`: `/home/u` is a part of `/home/user`.
+    fn may_end(&self, after: &[u8]) -> bool {
+        match (self.kind, after) {
+            (Kind::Secret, _) | (_, []) => true,
+            (Kind::Folder, [next, ..]) => matches!(next, b'/' | b'\\'),
+            (Kind::Path, [b'.', next, ..]) => !is_of_name(*next),
+            (Kind::Path, [next, ..]) => !is_of_name(*next) || self.text[0] == b'-' && *next == b'-',
+        }
+    }
+}
+
+/// Makes one match of matches that overlap.
+fn united(mut matches: Vec<Match<'_>>) -> Vec<Match<'_>> {
+    matches.sort_by_key(|one| one.range.start);
+    let mut all: Vec<Match<'_>> = Vec::with_capacity(matches.len());
+    for one in matches {
+        match all.last_mut().filter(|last| one.range.start < last.range.end) {
+            Some(last) => {
+                last.begin = last.begin.min(one.begin);
+                last.range.end = last.range.end.max(one.range.end);
+                last.replacement = MASK;
+            }
+            None => all.push(one),
+        }
+    }
+    all
+}
+
+/// Returns a text with these places replaced.
+fn replaced(text: &[u8], matches: &[Match<'_>]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut copied = 0;
+    for Match { range, replacement, .. } in matches {
+        out.extend_from_slice(&text[copied..range.start]);
+        out.extend_from_slice(replacement.as_bytes());
+        copied = range.end;
+    }
+    out.extend_from_slice(&text[copied..]);
+    out
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// Returns the number of hexadecimal digits at the beginning of a text.
+fn digits(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count()
 }
 
 /// Returns the byte in front of a place in a text of JSON, unless it is the end of an escape such as `\n`.
@@ -236,26 +429,8 @@ fn before(text: &[u8], at: usize) -> Option<u8> {
     Some(byte).filter(|_| !is_escape)
 }
 
-/// Returns whether a path is not a part of a longer name, as `/home/u` is of `/home/user`.
-fn is_whole(before: Option<u8>, after: &[u8], first: u8) -> bool {
-    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    let is_slug = first == b'-';
-    let begins = is_slug || before.is_none_or(|byte| !is_of_name(byte) && byte != b'.');
-    let ends = match after {
-        [b'.', next, ..] => !is_of_name(*next),
-        [next, ..] => !is_of_name(*next) || is_slug && *next == b'-',
-        [] => true,
-    };
-    begins && ends
-}
-
-/// Returns a path as agents put it into names of folders: each character but letters and digits is a `-`.
-pub fn slug(path: &str) -> String {
-    path.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '-' }).collect()
-}
-
 /// Returns the index of the quotation mark that ends a text, or the length of the line.
-fn end_of_text(line: &[u8], mut at: usize) -> usize {
+pub(super) fn end_of_text(line: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr::memchr2(b'"', b'\\', line.get(at..).unwrap_or_default()) {
         match line[at + found] {
             b'"' => return at + found,

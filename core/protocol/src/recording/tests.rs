@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod streams;
+
 const HEADER: &str = r#"{"type":"header","format":1,"started":"2026-01-01T00:00:00Z","sdk":{"name":"kimi-agent","version":"0.1.0","language":"rust"},"dialect":"wire","executable":["kimi"],"options":{}}"#;
 
 fn redactor(secrets: &[&str], patterns: &[&str]) -> Redactor {
@@ -12,6 +14,12 @@ fn redactor(secrets: &[&str], patterns: &[&str]) -> Redactor {
     let places = [place("work_dir", "/home/ada/src/app"), place("home", "/home/ada"), place("temp", "/tmp")];
     let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
     Redactor::new(&places, secrets.iter().map(|secret| Cow::Borrowed(*secret)), &patterns).unwrap()
+}
+
+fn writer(redactor: Redactor) -> (EntryWriter, Vec<u8>) {
+    let mut out = Vec::new();
+    let header = serde_json::from_str(HEADER).unwrap();
+    (EntryWriter::new(&mut out, header, redactor), out)
 }
 
 fn shown(redactor: &Redactor, line: &str) -> String {
@@ -100,18 +108,12 @@ fn invalid_pattern_is_refused() {
 #[test]
 fn written_entries_are_read() {
     let redactor = redactor(&["canary-1"], &[]);
-    let mut file = format!("{HEADER}\n").into_bytes();
-    write_message(
-        &mut file,
-        0.5,
-        Side::Sdk,
-        b"{\"id\":\"1\",\"big\":123456789012345678901234567890}\n",
-        true,
-        &redactor,
-    );
-    write_message(&mut file, 0.75, Side::Agent, b"no JSON canary-1\r\n", false, &redactor);
+    let (mut writer, mut file) = writer(redactor);
+    let big = b"{\"id\":\"1\",\"big\":123456789012345678901234567890}\n";
+    writer.message(&mut file, 0.5, Side::Sdk, big, true);
+    writer.message(&mut file, 0.75, Side::Agent, b"no JSON canary-1\r\n", false);
     let call = CallEntry { call: CallKind::Cancel, turn: Some(1), arguments: Default::default() };
-    write_entry(&mut file, 1.0, Entry::Call(call), &redactor);
+    writer.entry(&mut file, 1.0, Entry::Call(call));
     file.extend_from_slice(b"{\"type\":\"later\",\"time\":2}\n{\"type\":\"end\",\"ti");
     let recording = Recording::read(std::str::from_utf8(&file).unwrap()).unwrap();
     assert_eq!(recording.header.sdk.language, "rust");

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use kimi_agent_protocol::recording::MASK;
 use tokio::io::AsyncRead;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,8 +24,6 @@ use crate::jsonrpc::framing::LineBuffer;
 /// The limit of pending calls. More calls wait in the pipe.
 const MAX_CALLS: usize = 128;
 const CHUNK: usize = 16 << 10;
-/// Replaces the secret if the server sends it.
-const HIDDEN: &[u8] = b"[secret]";
 
 enum Link {
     Up(Box<Socket>),
@@ -246,7 +245,7 @@ impl<'a, R: AsyncRead + Unpin> Relay<'a, R> {
     /// Passes a line to the driver, without the secret.
     fn push(&self, mut line: Vec<u8>) -> Result<()> {
         while let Some(at) = memchr::memmem::find(&line, self.secret.as_bytes()) {
-            line.splice(at..at + self.secret.len(), HIDDEN.iter().copied());
+            line.splice(at..at + self.secret.len(), MASK.bytes());
         }
         self.outbox.push(&line)
     }

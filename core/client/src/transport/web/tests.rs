@@ -421,8 +421,8 @@ async fn frames_before_process_exit_are_delivered() {
 async fn secret_sent_by_server_is_replaced() {
     let (mut driver, mut fake, mut socket) = connected(limits()).await;
     send(&mut socket, &json!({"type": "tool.result", "output": format!("A={SECRET} B={SECRET}")})).await;
-    assert_eq!(driver.read().await["params"]["output"], "A=[secret] B=[secret]");
+    assert_eq!(driver.read().await["params"]["output"], "A=*** B=***");
     driver.write(1, "GET /api/v1/config", None).await;
     fake.calls.recv().await.unwrap().answer(&json!({"code": 50001, "msg": format!("bad {SECRET}")}));
-    assert_eq!(driver.read().await["error"]["message"], "bad [secret]");
+    assert_eq!(driver.read().await["error"]["message"], "bad ***");
 }
