@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub(super) struct ToolsServer {
     headers: Vec<(String, String)>,
     /// The id of the MCP session, once it is open.
     session: Arc<Mutex<Option<String>>>,
+    /// The number of requests. Calls at the same time need different ids: the server finds the answers by them.
+    requests: Arc<AtomicU64>,
 }
 
 impl PartialEq for ToolsServer {
@@ -45,6 +48,7 @@ impl ToolsServer {
             url: server["url"].as_str()?.to_owned(),
             headers: headers.iter().filter_map(header).collect(),
             session: Arc::default(),
+            requests: Arc::default(),
         })
     }
 
@@ -52,7 +56,7 @@ impl ToolsServer {
     pub(super) fn call(&self, name: &str, arguments: Option<Value>, line: &Line) -> ToolAnswer {
         let params = json!({"name": name, "arguments": arguments.unwrap_or_else(|| json!({}))});
         let called = self.open().and_then(|session| {
-            let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
+            let call = json!({"jsonrpc": "2.0", "id": self.next_id(), "method": "tools/call", "params": params});
             self.post(&call, Some(&session), line)
         });
         match called.map(|(answer, _)| answer) {
@@ -65,6 +69,10 @@ impl ToolsServer {
         }
     }
 
+    fn next_id(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Opens the MCP session, unless it is open. Returns its id.
     fn open(&self) -> io::Result<String> {
         let mut known = self.session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +81,7 @@ impl ToolsServer {
         }
         let client = json!({"name": "kimi-scripted-agent", "version": env!("CARGO_PKG_VERSION")});
         let params = json!({"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client});
-        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let call = json!({"jsonrpc": "2.0", "id": self.next_id(), "method": "initialize", "params": params});
         let (_, session) = self.post(&call, None, &Line::default())?;
         let session = session.ok_or_else(|| io::Error::other("the program's tools have opened no session"))?;
         let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
