@@ -69,7 +69,7 @@ class Job:
             file.touch()
         for place in (self.folder / "temp", self.folder / "bin", self.clone):
             place.mkdir()
-        # Where a developer keeps what is compiled is not for a fresh clone.
+        # A fresh clone does not share the build products of a developer.
         own = {name: value for name, value in os.environ.items() if name not in ("CARGO_TARGET_DIR", "VIRTUAL_ENV")}
         paths = {"GITHUB_WORKSPACE": self.clone, "RUNNER_TEMP": self.folder / "temp", **files}
         path = f"{self.folder / 'bin'}{os.pathsep}{own['PATH']}"

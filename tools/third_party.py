@@ -62,7 +62,7 @@ class Part:
     version: str
     license: str
     purl: str
-    # Where its source is, for a part that comes without the text of its licence.
+    # The address of the source, for a part that comes without the text of its licence.
     source: str
     texts: list[str] = field(default_factory=list)
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import advisories  # noqa: E402
 
-# What each program writes to stdout and stderr, with its exit code.
+# The stdout, the stderr and the exit code of each program.
 CLEAN: dict[str, tuple[Any, str, int]] = {
     "cargo-deny": ("", "advisories ok", 0),
     "npm": ({"auditReportVersion": 2, "vulnerabilities": {}}, "", 0),
@@ -73,7 +73,7 @@ def test_weakness_and_broken_audit_fail(
     ("program", "answer"),
     [*UNREACHABLE.items(), ("pip-audit", (PACKAGES_ONLY, "", 0))],
 )
-def test_unreachable_database_fails_only_if_strict(
+def test_unreachable_database_fails_if_strict(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -86,7 +86,7 @@ def test_unreachable_database_fails_only_if_strict(
     assert audit(tmp_path, monkeypatch, answers, "--strict") == 1
 
 
-def test_lock_files_of_all_that_is_shipped_are_audited(
+def test_shipped_lock_files_are_audited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     audit(tmp_path, monkeypatch, CLEAN)

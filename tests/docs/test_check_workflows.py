@@ -78,7 +78,7 @@ def test_known_names_bring_no_complaint(tree: Path) -> None:
     assert check(tree) == []
 
 
-def test_variable_that_make_would_take_is_reported(tree: Path) -> None:
+def test_variable_of_makefile_is_reported(tree: Path) -> None:
     write(tree, WORKFLOW.replace("WANTED", "TARGETS"))
     assert check(tree) == ["ci.yml, nightly: make would take the variable TARGETS"]
 

@@ -19,7 +19,7 @@ pub(super) fn is_safe(_parent: &Path) -> bool {
     true
 }
 
-/// Returns whether this is a folder that belongs to this user, and that nobody else can read. A link is not.
+/// Returns whether this is a folder of this user that no other user can read. Returns false for a link.
 ///
 /// # Errors
 /// Returns the error of the system if the folder does not exist or cannot be checked.

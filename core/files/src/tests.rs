@@ -142,7 +142,7 @@ fn private_files_are_readable_by_user_only() {
 }
 
 #[test]
-fn opened_file_is_private_if_new_and_keeps_its_content() {
+fn open_private_keeps_content() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("journal");
     let mut file = open_private(&path, OpenOptions::new().read(true).write(true)).unwrap();

@@ -39,7 +39,7 @@ fn create_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<()> {
 pub(super) fn create_file(path: &Path) -> io::Result<File> {
     let (path, private) = (verbatim(path)?, Descriptor::private(&user()?)?);
     let share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-    // SAFETY: as above. The handle is new, and nobody else closes it.
+    // SAFETY: the name and the attributes live longer than the call. The handle is new, and only the file closes it.
     unsafe {
         let attributes = private.attributes();
         CreateFileW(&path, GENERIC_WRITE.0, share, Some(&attributes), CREATE_NEW, FILE_ATTRIBUTE_NORMAL, None)
@@ -48,8 +48,8 @@ pub(super) fn create_file(path: &Path) -> io::Result<File> {
     .map_err(os_error)
 }
 
-/// Returns whether this is a folder of this user, to which the access list admits nobody but this user, the system and
-/// administrators. A link is not.
+/// Returns whether this is a folder of this user, and its access list admits only this user, the system and administrators.
+/// Returns false for a link.
 pub(super) fn is_private_dir(path: &Path) -> io::Result<bool> {
     let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
     let file = OpenOptions::new().access_mode(READ_CONTROL.0 | READ_ATTRIBUTES).custom_flags(flags.0).open(path)?;
@@ -222,7 +222,7 @@ pub(super) fn create_open_dir(path: &Path) {
     create_dir_with(path, &open).unwrap();
 }
 
-/// What the system says about a file or a folder.
+/// Returns the owner and the access list of a file or a folder as text.
 #[cfg(test)]
 fn text_of(path: &Path) -> String {
     let flags = FILE_FLAG_BACKUP_SEMANTICS.0;

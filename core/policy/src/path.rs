@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_windows_reads_differently_is_strange() {
+    fn path_special_on_windows_is_strange() {
         for text in [
             "C:notes.txt",
             "c:",

@@ -51,9 +51,9 @@ pub(crate) type Source = Pin<Box<dyn Jobs + Send>>;
 
 /// A running batch: a stream of results, in the order in which the jobs end.
 ///
-/// At most twice as many results as jobs that run at once wait for the program; then the batch starts no more jobs. Dropping the batch cancels it in the
-/// background: running jobs are cancelled, and the journal gets their results. Before a program exits, for example after Ctrl-C,
-/// [`cancel`](Self::cancel) waits for that.
+/// If twice as many results wait as jobs run at once, the batch starts no more jobs until the program reads one. Dropping the
+/// batch cancels it in the background: running jobs are cancelled, and the journal gets their results. Before a program
+/// exits, for example after Ctrl-C, [`cancel`](Self::cancel) waits for that.
 ///
 /// # Examples
 /// ```
@@ -89,7 +89,7 @@ pub struct Control {
     taken: Notify,
 }
 
-/// The batches of this process, for its end. Those that have ended are removed when the next one starts.
+/// The batches of this process, which are cancelled at its end. Starting a batch removes the entries of ended batches.
 static BATCHES: Mutex<Vec<Weak<Control>>> = Mutex::new(Vec::new());
 
 /// Returns the batches of this process that have not ended.

@@ -49,9 +49,9 @@ struct Waiting {
 pub(super) struct Output {
     /// `None` after an error.
     pub(super) file: Option<File>,
-    /// That of the last header.
+    /// The writer that the last header made.
     pub(super) writer: Option<EntryWriter>,
-    /// When the times of its entries begin.
+    /// The start of the times of its entries.
     pub(super) began: Option<Instant>,
     /// The text that waits until the session has opened, because it then replaces an old recording.
     pub(super) held: Option<Vec<u8>>,

@@ -163,7 +163,7 @@ async fn interrupt_agent_and_other() -> (bool, bool) {
 }
 
 #[tokio::test]
-async fn agent_and_helper_have_a_console_without_window() {
+async fn agent_and_helper_get_no_console_window() {
     let mut agent = spawn(launch("reports_console", this(), &[]), None).await.unwrap();
     let mut helper = super::super::helper(this());
     helper.args(RUN_ROLE).env(ROLE, "reports_console").stdin(Stdio::null());
@@ -186,7 +186,7 @@ async fn ctrl_c_does_not_reach_agent() {
 ///
 /// Only on Windows: the `cmd` of Wine 8 ignores the variable.
 #[tokio::test]
-async fn batch_file_starts_no_program_of_the_working_directory() {
+async fn batch_file_ignores_programs_of_working_directory() {
     if is_wine() {
         return;
     }

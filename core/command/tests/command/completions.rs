@@ -44,7 +44,7 @@ fn bash_completes() {
         return;
     }
     for (line, expected) in CASES {
-        // What readline sets for a function of `complete -F`.
+        // These variables are set for a function of `complete -F`.
         let complete = r#"
             source "$1"
             COMP_LINE=$2 COMP_POINT=${#2}

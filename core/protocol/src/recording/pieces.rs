@@ -19,7 +19,7 @@ pub(super) struct Text {
 
 struct Frame {
     path: u64,
-    /// Where the arguments of a tool call belong to: a function is a part of its call.
+    /// The path of the tool call that arguments belong to: a function is a part of its call.
     call: u64,
     is_object: bool,
     name: Range<usize>,

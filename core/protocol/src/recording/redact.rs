@@ -53,7 +53,7 @@ enum Kind {
 /// A place in a text where something is replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Match<'a> {
-    /// Where it is recognized from, for example the word `Bearer` in front of a token.
+    /// The offset of the text that identifies the match, for example of the word `Bearer` in front of a token.
     pub(super) begin: usize,
     pub(super) range: Range<usize>,
     pub(super) replacement: &'a str,

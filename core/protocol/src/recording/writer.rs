@@ -67,7 +67,7 @@ struct WaitingPiece {
 struct Stream {
     /// The text in front of the pieces that is written already.
     context: Vec<u8>,
-    /// Where something can begin in it.
+    /// The offset from which a match can begin in the context.
     start: usize,
     /// Whether the end of the context was replaced.
     is_replaced: bool,
@@ -89,9 +89,9 @@ struct Piece {
     is_repetition: bool,
     /// The directories in a repetition.
     places: Vec<(Range<usize>, String)>,
-    /// What is replaced only if the text is repeated.
+    /// The parts that are replaced only if the text is repeated.
     if_repeated: Vec<Range<usize>>,
-    /// What is replaced apart from the pieces around it: in the piece itself, and in repetitions.
+    /// The parts that are replaced regardless of the pieces around: they match in this piece alone, or in a repetition.
     cuts: Vec<(Range<usize>, String)>,
 }
 
@@ -402,7 +402,7 @@ impl Stream {
 
     /// Makes this text the context, in which something can begin from this place on.
     fn begin_at(&mut self, text: &[u8], from: usize) {
-        // What begins depends on the character before.
+        // The character before decides whether a match begins.
         let kept = from.saturating_sub(2);
         self.context = text[kept..].to_vec();
         self.start = from - kept;

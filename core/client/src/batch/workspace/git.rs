@@ -12,10 +12,6 @@ use crate::transport::helper;
 const FOREIGN: [&str; 6] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"];
 
-/// The flag of `CreateProcess` for a group of its own.
-#[cfg(windows)]
-const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
-
 /// How often git is called if another call of git disturbs it, and the delay between two attempts.
 const ATTEMPTS: u32 = 20;
 const DELAY: Duration = Duration::from_millis(10);
@@ -74,10 +70,9 @@ fn command<A: AsRef<OsStr>>(dir: &Path, args: &[A]) -> Command {
         command.env_remove(name);
     }
     // Ctrl-C in a terminal reaches the whole group of processes, and git must not end before the directories are removed.
+    // On Windows a helper has a console of its own, which Ctrl-C does not reach.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    #[cfg(windows)]
-    std::os::windows::process::CommandExt::creation_flags(&mut command, CREATE_NEW_PROCESS_GROUP);
     command
 }
 
