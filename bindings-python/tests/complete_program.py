@@ -1,6 +1,6 @@
 """The complete program of docs/guides/run-many-prompts.md, its repository, and the checks of its results.
 
-The tests of this folder run it on one machine, those of tests/ray on a cluster.
+The tests of this folder run it on one machine, those of tests/ray on a cluster, and tests/kills at random moments.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = [
     "check_left",
     "check_report",
     "check_results",
+    "git",
     "journal",
     "make_repository",
 ]
@@ -57,14 +58,15 @@ def blocks() -> tuple[str, str]:
 
 
 def git(folder: Path, *arguments: str) -> str:
+    """Runs git in a folder."""
     command = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.com", *arguments]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
-def make_repository(folder: Path) -> None:
+def make_repository(folder: Path, jobs: int = JOBS) -> None:
     """Makes a repository with a file for each job."""
     git(folder, "init", "--quiet")
-    for number in range(JOBS):
+    for number in range(jobs):
         (folder / f"m{number}.py").write_text(f"n = {number}\n", "utf-8")
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "--message", "Begin")

@@ -15,18 +15,19 @@ import contextlib
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from kimi_agent.testing import scripted_agent
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/run-many-prompts.md"
+sys.path.insert(0, str(Path(__file__).parents[2] / "bindings-python" / "tests"))
+
+from complete_program import SCRIPT, blocks, git, make_repository
+
 JOBS = 40
 KILLS = 4
 # Far beyond what a run takes on a loaded machine: one that takes longer hangs.
@@ -43,25 +44,10 @@ if [ "${*#*"$KILL_CALL"}" != "$*" ]; then
 fi
 exec "$REAL_GIT" "$@"
 """
-WRITE: dict[str, Any] = {
-    "name": "WriteFile",
-    "arguments": {"path": "test_new.py", "content": "def test(): ..."},
-    "approve": {"action": "edit file", "description": "Write `test_new.py`"},
-    "effect": {"write_file": "test_new.py", "content": "def test(): ...\n"},
-    "result": "written",
-}
-REPORT: dict[str, Any] = {"id": "t1", "name": "final_result", "arguments": {"summary": "All cases", "tests": 3}}
-SCRIPT: list[Any] = [[{"tool_call": WRITE}, {"external_tool": REPORT}, {"text": "Done"}]]
 
 
 class Failure(Exception):
     """Something is left, or missing."""
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Runs git."""
-    command = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.com", *arguments]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
 class Round:
@@ -73,7 +59,7 @@ class Round:
             path.mkdir()
         (self.tools / "git").write_text(GIT, "utf-8")
         (self.tools / "git").chmod(0o755)
-        [code] = re.findall(r"## A complete program.*?```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        code, _ = blocks()
         (folder / "program.py").write_text(code.replace("telemetry=True", "telemetry=False"), "utf-8")
         self.folder = folder
         self.env = {
@@ -83,11 +69,7 @@ class Round:
             "REAL_GIT": shutil.which("git") or "git",
             "TMPDIR": str(self.temp),
         }
-        git(self.repository, "init", "--quiet")
-        for number in range(JOBS):
-            (self.repository / f"m{number}.py").write_text(f"n = {number}\n", "utf-8")
-        git(self.repository, "add", ".")
-        git(self.repository, "commit", "--quiet", "--message", "Begin")
+        make_repository(self.repository, JOBS)
 
     def start(self, call: str = "never", number: int = 0) -> subprocess.Popen[str]:
         """Starts the program. It is killed when git is called in this way for the time with this number."""

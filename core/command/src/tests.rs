@@ -37,6 +37,16 @@ fn arguments_are_consistent() {
 }
 
 #[test]
+fn completions_have_commands() {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let script = completions(shell);
+        for word in ["run", "batch", "report", "doctor", "verify", "inspect", "output-schema", "work-dir", "atif"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
 fn reference_lists_options() {
     let reference = include_str!("../../../docs/reference/command.md");
     for command in Arguments::command().get_subcommands() {
