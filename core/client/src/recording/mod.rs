@@ -41,6 +41,8 @@ pub(crate) struct FileRecorder {
     /// The number of this attempt to open the session.
     attempt: u32,
     began: Instant,
+    /// The time of the last entry, and that time in seconds since the beginning.
+    last: (Instant, f64),
 }
 
 impl FileRecorder {
@@ -48,7 +50,7 @@ impl FileRecorder {
     fn new(file: Arc<RecordingFile>, redactor: Redactor, header: HeaderEntry) -> Self {
         let attempt = file.begin();
         let began = Instant::now();
-        let recorder = Self { file, attempt, began };
+        let recorder = Self { file, attempt, began, last: (began, 0.0) };
         let (header, redactor) = (Box::new(header), Box::new(redactor));
         recorder.push(Job::Header { header, redactor, began, is_first: attempt == 1 });
         recorder
@@ -58,20 +60,30 @@ impl FileRecorder {
         self.file.push(self.attempt, job);
     }
 
-    fn time(&self) -> f64 {
+    /// Returns the seconds since the beginning. They never decrease, although lines that were read at once have the time
+    /// of the reading.
+    fn seconds(&mut self, now: Instant) -> f64 {
+        let (last, seconds) = self.last;
+        if now <= last {
+            return seconds;
+        }
         // Microseconds are enough, and take less space.
-        self.began.elapsed().as_micros() as f64 / 1e6
+        let seconds = now.duration_since(self.began).as_micros() as f64 / 1e6;
+        self.last = (now, seconds);
+        seconds
     }
 }
 
 impl Recorder for FileRecorder {
-    fn message(&mut self, from: Side, line: &[u8], is_json: bool) {
-        self.file.push_line(self.attempt, Message { time: self.time(), from, is_json, length: line.len() }, line);
+    fn message(&mut self, now: Instant, from: Side, line: &[u8], is_json: bool) {
+        let time = self.seconds(now);
+        self.file.push_line(self.attempt, Message { time, from, is_json, length: line.len() }, line);
     }
 
     fn entry(&mut self, entry: Entry) {
         let is_end = matches!(entry, Entry::End(_));
-        self.push(Job::Entry { time: self.time(), entry: Box::new(entry) });
+        let time = self.seconds(Instant::now());
+        self.push(Job::Entry { time, entry: Box::new(entry) });
         if is_end {
             self.file.end(self.attempt);
         }

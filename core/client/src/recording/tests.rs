@@ -23,10 +23,10 @@ async fn slow_disk_leaves_gap() {
     {
         // The writer waits for this lock as it would for a disk.
         let _slow = lock(&file.output);
-        (0..70).for_each(|_| recorder.message(Side::Agent, &line, false));
+        (0..70).for_each(|_| recorder.message(Instant::now(), Side::Agent, &line, false));
     }
     file.complete().await;
-    recorder.message(Side::Sdk, b"{}", true);
+    recorder.message(Instant::now(), Side::Sdk, b"{}", true);
     file.complete().await;
     let entries = read(&path).entries;
     let written = entries.iter().filter(|entry| matches!(entry.entry, Entry::Message(_))).count();
@@ -42,10 +42,10 @@ async fn second_attempt_replaces_first() {
     let path = folder.path().join("run.jsonl");
     let file = RecordingFile::create(&path, "id").unwrap();
     let mut first = started(&file);
-    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#, true);
+    first.message(Instant::now(), Side::Sdk, br#"{"of":"the first attempt"}"#, true);
     let mut second = started(&file);
-    first.message(Side::Sdk, br#"{"of":"the first attempt"}"#, true);
-    second.message(Side::Sdk, br#"{"of":"the second attempt"}"#, true);
+    first.message(Instant::now(), Side::Sdk, br#"{"of":"the first attempt"}"#, true);
+    second.message(Instant::now(), Side::Sdk, br#"{"of":"the second attempt"}"#, true);
     file.complete().await;
     let entries = read(&path).entries;
     assert_eq!(entries.len(), 1, "{entries:?}");
@@ -81,12 +81,12 @@ async fn piece_waits_only_for_a_while() {
     let redactor = Redactor::new(&[], [Cow::Borrowed("canary-1")], &[]).unwrap();
     let mut recorder = FileRecorder::new(Arc::clone(&file), redactor, SessionOptions::new().header("wire"));
     file.complete().await;
-    recorder.message(Side::Agent, br#"{"method":"event","params":{"text":"a can"}}"#, true);
+    recorder.message(Instant::now(), Side::Agent, br#"{"method":"event","params":{"text":"a can"}}"#, true);
     // The writer's thread releases it, without another entry.
     while read(&path).entries.is_empty() {
         tokio::task::yield_now().await;
     }
-    recorder.message(Side::Agent, br#"{"method":"event","params":{"text":"ary-1"}}"#, true);
+    recorder.message(Instant::now(), Side::Agent, br#"{"method":"event","params":{"text":"ary-1"}}"#, true);
     file.complete().await;
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains("a can") && text.contains("***") && !text.contains("ary-1"), "{text}");

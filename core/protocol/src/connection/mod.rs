@@ -362,7 +362,7 @@ impl Connection {
         if let Some(recorder) = &mut self.recorder {
             // A mark of the byte order before the object is not JSON.
             let is_json = line.starts_with(b"{") && !matches!(message, Message::Invalid(_));
-            recorder.message(Side::Agent, line, is_json);
+            recorder.message(now, Side::Agent, line, is_json);
         }
         let incoming = self.dialect.read(message);
         self.handle_incoming(incoming, line, now);

@@ -57,8 +57,9 @@ impl Connection {
 
     pub(super) fn record_sent(&mut self, lines: &[u8]) {
         if let Some(recorder) = &mut self.recorder {
+            let now = Instant::now();
             for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                recorder.message(Side::Sdk, line, true);
+                recorder.message(now, Side::Sdk, line, true);
             }
         }
     }

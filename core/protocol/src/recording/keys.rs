@@ -29,15 +29,15 @@ const PEM_BEGIN: &[u8] = b"-----BEGIN ";
 const PEM_END: &[u8] = b"-----END ";
 const PEM_KEY: &[u8] = b"PRIVATE KEY-----";
 
-/// Returns the first bytes of all that [`find`] finds.
-pub(super) fn first_bytes() -> impl Iterator<Item = u8> {
-    let prefixes = PREFIXES.iter().filter_map(|prefix| prefix.bytes().next());
-    prefixes.chain([b'e', b'b', b'B', b'-'])
+/// Returns the beginnings of all that [`find`] finds: of each two bytes, in all their spellings.
+pub(super) fn beginnings() -> impl Iterator<Item = [u8; 2]> {
+    let prefixes = PREFIXES.iter().map(|prefix| prefix.as_bytes()).chain([JWT, PEM_BEGIN]);
+    prefixes.map(|prefix| [prefix[0], prefix[1]]).chain([*b"be", *b"bE", *b"Be", *b"BE"])
 }
 
 /// Returns the range of a secret in a text that begins with one. `before` is the byte in front of the text.
 pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<std::ops::Range<usize>> {
-    if before.is_some_and(is_of_word) {
+    if !may_follow(before) {
         return None;
     }
     if text.starts_with(PEM_BEGIN) {
@@ -58,9 +58,14 @@ pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<std::ops::Range<us
     (end >= SHORTEST_KEY).then_some(0..end)
 }
 
+/// Returns whether a secret may follow this byte: it is not a part of a longer word.
+pub(super) fn may_follow(before: Option<u8>) -> bool {
+    !before.is_some_and(is_of_word)
+}
+
 /// Returns whether a line may have a secret here, or the beginning of one at the end of a text.
 pub(super) fn may_begin(before: Option<u8>, rest: &[u8]) -> bool {
-    if before.is_some_and(is_of_word) {
+    if !may_follow(before) {
         return false;
     }
     let begins = |text: &[u8]| {
@@ -73,7 +78,7 @@ pub(super) fn may_begin(before: Option<u8>, rest: &[u8]) -> bool {
 /// Returns `Some` if a text is the beginning of a secret, or a secret that may go on: with the offset of the secret if a
 /// part of the secret itself is there.
 pub(super) fn growing(before: Option<u8>, text: &[u8]) -> Option<Option<usize>> {
-    if before.is_some_and(is_of_word) {
+    if !may_follow(before) {
         return None;
     }
     let is_begun = |beginning: &[u8]| beginning.starts_with(text);

@@ -1,6 +1,7 @@
 //! Recordings of sessions, without I/O: the entries of a file, the reading of its lines, and the replacement of secrets
 //! and of the machine's directories. docs/recording-format.md specifies the format.
 
+mod clean;
 mod entry;
 mod events;
 mod keys;
@@ -15,6 +16,7 @@ mod tests;
 mod writer;
 
 use std::fmt;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
@@ -38,31 +40,53 @@ pub const PROGRAM_DIFFERS: &str = "the program differs from the recording: ";
 /// A part of such a report if the program has left out something.
 pub const PROGRAM_NEVER: &str = "the program never ";
 
-/// Receives the entries of a recording as they happen. It adds the time, and must not block.
+/// The end of an entry of a message.
+const END: &[u8] = b"}\n";
+
+/// Receives the entries of a recording as they happen. It must not block.
 pub trait Recorder: fmt::Debug + Send {
-    /// Takes a line between the SDK and the agent. `is_json` if it is known to be an object of JSON.
-    fn message(&mut self, from: Side, line: &[u8], is_json: bool);
+    /// Takes a line between the SDK and the agent, and its time. `is_json` if it is known to be an object of JSON.
+    fn message(&mut self, now: Instant, from: Side, line: &[u8], is_json: bool);
     /// Takes another entry.
     fn entry(&mut self, entry: Entry);
 }
 
-/// Writes the entry of a line between the SDK and the agent, whose secrets are replaced, with a line feed.
-fn write_message(out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool) {
-    if !is_json && serde_json::from_slice::<IgnoredAny>(line).is_err() {
-        let line = Some(String::from_utf8_lossy(line).into_owned());
-        let entry = Entry::Message(MessageEntry { from, message: None, line });
-        return write_line(out, &TimedEntry { time, entry });
+/// The beginning of the last entry of a message, which the next one has, too, if it came at the same time.
+#[derive(Debug, Default)]
+struct Head {
+    of: Option<(f64, Side)>,
+    text: Vec<u8>,
+}
+
+impl Head {
+    /// Writes the entry of a line between the SDK and the agent, whose secrets are replaced, with a line feed.
+    fn write_message(&mut self, out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool) {
+        if !is_json && serde_json::from_slice::<IgnoredAny>(line).is_err() {
+            let line = Some(String::from_utf8_lossy(line).into_owned());
+            let entry = Entry::Message(MessageEntry { from, message: None, line });
+            return write_line(out, &TimedEntry { time, entry });
+        }
+        if self.of != Some((time, from)) {
+            self.set(time, from);
+        }
+        // Most of a recording are these lines: the message is copied once, and not encoded again.
+        out.reserve(self.text.len() + line.len() + END.len());
+        for part in [&self.text, line, END] {
+            out.extend_from_slice(part);
+        }
     }
-    // Most of a recording are these lines: the message is copied once, and not encoded again.
-    out.extend_from_slice(b"{\"time\":");
-    // A number cannot fail to be encoded.
-    serde_json::to_writer(&mut *out, &time).ok();
-    out.extend_from_slice(match from {
-        Side::Sdk => b",\"type\":\"message\",\"from\":\"sdk\",\"message\":".as_slice(),
-        Side::Agent => b",\"type\":\"message\",\"from\":\"agent\",\"message\":".as_slice(),
-    });
-    out.extend_from_slice(line);
-    out.extend_from_slice(b"}\n");
+
+    fn set(&mut self, time: f64, from: Side) {
+        self.of = Some((time, from));
+        self.text.clear();
+        self.text.extend_from_slice(b"{\"time\":");
+        // A number cannot fail to be encoded.
+        serde_json::to_writer(&mut self.text, &time).ok();
+        self.text.extend_from_slice(match from {
+            Side::Sdk => b",\"type\":\"message\",\"from\":\"sdk\",\"message\":".as_slice(),
+            Side::Agent => b",\"type\":\"message\",\"from\":\"agent\",\"message\":".as_slice(),
+        });
+    }
 }
 
 /// Writes the first entry, with a line feed. Secrets are replaced in its JSON.

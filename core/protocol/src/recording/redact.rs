@@ -71,15 +71,55 @@ pub(super) struct Scan<'a> {
     pub(super) partial: Option<usize>,
 }
 
+/// Something in a line may have to be replaced.
+#[derive(Debug)]
+pub(super) struct MayMatch;
+
 /// Replaces secrets and directories in lines of JSON.
 pub struct Redactor {
     /// The longest first.
     literals: Vec<Literal>,
     /// Whether something begins with this byte: [`LITERAL`], [`KEY`], or both.
     begins: [u8; 256],
+    pairs: Pairs,
     /// The beginnings of the names that Kimi Code gives the folders of the working directory.
     folder_names: Vec<Box<[u8]>>,
     patterns: Vec<Regex>,
+}
+
+/// The pairs of bytes with which something begins. All first bytes share eight bits: a pair in which the two bytes have a
+/// bit in common may be one of them.
+struct Pairs {
+    first: [u8; 256],
+    second: [u8; 256],
+}
+
+impl Pairs {
+    const NONE: Self = Self { first: [0; 256], second: [0; 256] };
+
+    /// Adds the pair that a text begins with, and the pair for a text that ends after its first byte.
+    fn add(&mut self, text: &[u8]) {
+        let [first, rest @ ..] = text else { return };
+        let bit = 1 << (first % 8);
+        self.first[usize::from(*first)] |= bit;
+        match rest {
+            [] => self.second.iter_mut().for_each(|bits| *bits |= bit),
+            [second, ..] => [*second, b'"'].iter().for_each(|byte| self.second[usize::from(*byte)] |= bit),
+        }
+    }
+
+    /// Returns whether `begins` is true for a place in a line, from `start` on, where one of the pairs may be, or for its
+    /// last byte.
+    fn any(&self, line: &[u8], start: usize, mut begins: impl FnMut(usize) -> bool) -> bool {
+        let mut before = 0;
+        for (at, byte) in line[start..].iter().enumerate() {
+            if before & self.second[usize::from(*byte)] != 0 && begins(start + at - 1) {
+                return true;
+            }
+            before = self.first[usize::from(*byte)];
+        }
+        before != 0 && begins(line.len() - 1)
+    }
 }
 
 impl fmt::Debug for Redactor {
@@ -109,7 +149,8 @@ impl Redactor {
     }
 
     fn made<'a>(places: &[Place], secrets: impl IntoIterator<Item = Cow<'a, str>>, patterns: Vec<Regex>) -> Self {
-        let mut redactor = Self { literals: Vec::new(), begins: [0; 256], folder_names: Vec::new(), patterns };
+        let mut redactor =
+            Self { literals: Vec::new(), begins: [0; 256], pairs: Pairs::NONE, folder_names: Vec::new(), patterns };
         // Directories first: one that is a secret, too, such as a value of `env`, becomes a placeholder.
         for Place { name, path } in places {
             redactor.add_place(name, path);
@@ -121,11 +162,15 @@ impl Redactor {
         }
         redactor.literals.sort_by_key(|literal| std::cmp::Reverse(literal.text.len()));
         let texts = redactor.literals.iter().map(|literal| &literal.text).chain(&redactor.folder_names);
-        for first in texts.filter_map(|text| text.first()) {
-            redactor.begins[usize::from(*first)] |= LITERAL;
+        for text in texts {
+            if let Some(first) = text.first() {
+                redactor.begins[usize::from(*first)] |= LITERAL;
+            }
+            redactor.pairs.add(text);
         }
-        for first in keys::first_bytes() {
-            redactor.begins[usize::from(first)] |= KEY;
+        for beginning in keys::beginnings() {
+            redactor.begins[usize::from(beginning[0])] |= KEY;
+            redactor.pairs.add(&beginning);
         }
         redactor
     }
@@ -177,8 +222,8 @@ impl Redactor {
 
     /// Does the same for a line in which something may match.
     pub(super) fn redacted_match<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        if !line.trim_ascii_start().starts_with(b"{") && !line.trim_ascii_start().starts_with(b"[") {
-            return self.text(line);
+        if !is_json(line) {
+            return self.replaced_in(line, false);
         }
         self.json(line, |range| self.text(&line[range]))
     }
@@ -213,20 +258,33 @@ impl Redactor {
 
     /// Returns whether something may have to be replaced, or may begin at the end of a text: `false` for most lines, in
     /// one pass.
-    pub(super) fn may_match(&self, line: &[u8]) -> bool {
+    fn may_match(&self, line: &[u8]) -> bool {
+        self.may_match_from(line, 0).is_err()
+    }
+
+    /// Does the same for the part of a line from `start` on, and for what begins there. If nothing may match, it returns
+    /// the first place that later bytes decided about.
+    pub(super) fn may_match_from(&self, line: &[u8], start: usize) -> Result<usize, MayMatch> {
         // A quotation mark ends the text.
         let begins = |text: &[u8], rest: &[u8]| {
             let same = text.iter().zip(rest).take_while(|(one, other)| one == other).count();
             same == text.len() || rest.get(same).is_none_or(|byte| *byte == b'"')
         };
-        let begins_something = |(at, byte): (usize, &u8)| {
-            let (known, rest) = (self.begins[usize::from(*byte)], &line[at..]);
-            known & LITERAL != 0
+        let mut first = line.len();
+        let begins_something = |at: usize| {
+            let (known, before) = (self.begins[usize::from(line[at])], before(line, at));
+            if known & LITERAL == 0 && !keys::may_follow(before) {
+                return false;
+            }
+            first = first.min(at);
+            let rest = &line[at..];
+            let is_beginning = known & LITERAL != 0
                 && (self.literals.iter().any(|literal| begins(&literal.text, rest))
                     || self.folder_names.iter().any(|name| begins(name, rest)))
-                || known & KEY != 0 && keys::may_begin(before(line, at), rest)
+                || known & KEY != 0 && keys::may_begin(before, rest);
+            is_beginning && !(is_json(line) && escape_around(line, at).is_some())
         };
-        self.has_patterns() || line.iter().enumerate().any(begins_something)
+        if self.has_patterns() || self.pairs.any(line, start, begins_something) { Err(MayMatch) } else { Ok(first) }
     }
 
     pub(super) fn has_patterns(&self) -> bool {
@@ -249,30 +307,36 @@ impl Redactor {
         }
     }
 
-    /// Returns a text with the secrets and directories replaced.
+    /// Returns a text of JSON with the secrets and directories replaced.
     pub(super) fn text<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        self.replaced_in(text, true)
+    }
+
+    fn replaced_in<'a>(&self, text: &'a [u8], is_json: bool) -> Cow<'a, [u8]> {
         let readable = match String::from_utf8_lossy(text) {
             Cow::Owned(readable) if self.has_patterns() => Cow::Owned(readable.into_bytes()),
             _ => Cow::Borrowed(text),
         };
-        let matches = self.matches(&readable, 0);
+        let matches = self.search(&readable, 0, None, is_json).matches;
         if matches.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(&readable, &matches)) }
     }
 
-    /// Returns the places from `start` on where something is replaced, in order.
-    fn matches<'a>(&'a self, text: &[u8], start: usize) -> Vec<Match<'a>> {
-        self.scan(text, start, None).matches
+    /// Finds what is replaced in a text of JSON from `start` on. With the ends of the `pieces` that make a streamed text,
+    /// finds also what its end may be the beginning of, except of a pattern. A path may end with a piece: the next one
+    /// can be the beginning of another text.
+    pub(super) fn scan<'a>(&'a self, text: &[u8], start: usize, pieces: Option<&[usize]>) -> Scan<'a> {
+        self.search(text, start, pieces, true)
     }
 
-    /// Finds what is replaced in a text from `start` on. With the ends of the `pieces` that make a streamed text, finds
-    /// also what its end may be the beginning of, except of a pattern. A path may end with a piece: the next one can be
-    /// the beginning of another text.
-    pub(super) fn scan<'a>(&'a self, text: &[u8], start: usize, pieces: Option<&[usize]>) -> Scan<'a> {
+    fn search<'a>(&'a self, text: &[u8], start: usize, pieces: Option<&[usize]>, is_json: bool) -> Scan<'a> {
         let mut scan = Scan { matches: self.pattern_matches(text, start), ..Scan::default() };
+        if is_json {
+            scan.matches.iter_mut().for_each(|one| with_whole_escapes(one, text));
+        }
         let has_patterns_matched = !scan.matches.is_empty();
         let mut at = start;
         while at < text.len() {
-            if self.begins[usize::from(text[at])] == 0 {
+            if self.begins[usize::from(text[at])] == 0 || is_json && escape_around(text, at).is_some() {
                 at += 1;
                 continue;
             }
@@ -283,7 +347,7 @@ impl Redactor {
                     scan.growing_secret.get_or_insert(at);
                 }
             }
-            if let Some((range, replacement)) = self.match_at(text, at, pieces.unwrap_or_default()) {
+            if let Some((range, replacement)) = self.match_at(text, at, pieces.unwrap_or_default(), is_json) {
                 let begin = std::mem::replace(&mut at, range.end);
                 scan.matches.push(Match { begin, range, replacement });
                 continue;
@@ -309,13 +373,14 @@ impl Redactor {
         found.map(matched).collect()
     }
 
-    fn match_at(&self, text: &[u8], at: usize, ends: &[usize]) -> Option<(Range<usize>, &str)> {
+    fn match_at(&self, text: &[u8], at: usize, ends: &[usize], is_json: bool) -> Option<(Range<usize>, &str)> {
         let (before, rest) = (before(text, at), &text[at..]);
         let fits = |literal: &&Literal| {
             let end = literal.text.len();
             rest.starts_with(&literal.text)
                 && literal.may_follow(before)
                 && (literal.may_end(&rest[end..]) || ends.binary_search(&(at + end)).is_ok())
+                && !(is_json && escape_around(text, at + end).is_some())
         };
         if let Some(literal) = self.literals.iter().find(fits) {
             return Some((at..at + literal.text.len(), &literal.replacement));
@@ -422,11 +487,42 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count()
 }
 
+/// Returns whether a line looks like JSON. Others are texts.
+fn is_json(line: &[u8]) -> bool {
+    matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
 /// Returns the byte in front of a place in a text of JSON, unless it is the end of an escape such as `\n`.
 fn before(text: &[u8], at: usize) -> Option<u8> {
     let byte = text[at.checked_sub(1)?];
     let is_escape = at >= 2 && text[at - 2] == b'\\' && matches!(byte, b'b' | b'f' | b'n' | b'r' | b't');
     Some(byte).filter(|_| !is_escape)
+}
+
+/// Returns the beginning of the escape that a place in a text of JSON is within: after its first byte.
+fn escape_around(text: &[u8], at: usize) -> Option<usize> {
+    let is_escape = |start: usize| {
+        let backslashes = text[..=start].iter().rev().take_while(|byte| **byte == b'\\').count();
+        backslashes % 2 == 1
+    };
+    if at.checked_sub(1).is_some_and(is_escape) {
+        return Some(at - 1);
+    }
+    // `\u` and four digits.
+    let digits = text[..at].iter().rev().take(3).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    (2..=digits + 2).filter_map(|back| at.checked_sub(back)).find(|start| text[start + 1] == b'u' && is_escape(*start))
+}
+
+/// Extends the match of a pattern to the escapes that it begins or ends within. The rest of one would not be JSON.
+fn with_whole_escapes(found: &mut Match<'_>, text: &[u8]) {
+    if let Some(start) = escape_around(text, found.range.start) {
+        found.range.start = start;
+        found.begin = found.begin.min(start);
+    }
+    if let Some(start) = escape_around(text, found.range.end) {
+        let length = if text[start + 1] == b'u' { 6 } else { 2 };
+        found.range.end = text.len().min(start + length);
+    }
 }
 
 /// Returns the index of the quotation mark that ends a text, or the length of the line.

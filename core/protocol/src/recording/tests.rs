@@ -190,3 +190,32 @@ fn prompt_ends_unfinished_cancelled_turn() {
     let shown: Vec<_> = events.iter().map(|event| (event.turn, event.event.type_name())).collect();
     assert_eq!(shown, [(Some(1), "TurnEnd"), (Some(2), "TurnEnd")]);
 }
+
+#[test]
+fn part_of_escape_is_not_part_of_secret() {
+    let redactor = redactor(&["nabcdef", "00e9abc", "secret\\"], &[]);
+    for line in [
+        r#"{"a":"x\nabcdef"}"#,
+        r#"{"a":"\u00e9abc"}"#,
+        r#"{"a":"secret\""}"#,
+        r#"{"a":"x\npm_0123456789abcdef"}"#,
+        r#"{"a":"\bearer 0123456789"}"#,
+    ] {
+        assert_eq!(shown(&redactor, line), line);
+    }
+    assert_eq!(shown(&redactor, r#"{"a":"x\\nabcdef \n\nabcdef nabcdef"}"#), r#"{"a":"x\\*** \n\nabcdef ***"}"#);
+    assert_eq!(shown(&redactor, r"not JSON: C:\nabcdef"), r"not JSON: C:\***");
+}
+
+#[test]
+fn pattern_takes_whole_escapes() {
+    for (pattern, line, expected) in [
+        ("n+", r#"{"a":"x\ny"}"#, r#"{"a":"x***y"}"#),
+        ("ab.", r#"{"a":"ab\"c"}"#, r#"{"a":"***c"}"#),
+        ("ab..", r#"{"a":"ab\u00e9c"}"#, r#"{"a":"***c"}"#),
+        ("0e", r#"{"a":"ab\u00e9c"}"#, r#"{"a":"ab***c"}"#),
+        ("9", r#"{"a":"ab\u00e9\\u00e9"}"#, r#"{"a":"ab***\\u00e***"}"#),
+    ] {
+        assert_eq!(shown(&redactor(&[], &[pattern]), line), expected, "{pattern}");
+    }
+}

@@ -10,22 +10,27 @@ use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
+use super::clean::CleanLine;
 use super::entry::{Entry, HeaderEntry, Side};
 use super::pieces::{self, Text};
 use super::redact::{MASK, Match, Redactor, Scan};
-use super::{write_entry, write_header, write_message};
+use super::{Head, write_entry, write_header};
 
 /// The length of the matches of patterns that are found in several pieces, in bytes.
 const PATTERN_REACH: usize = 1 << 10;
 /// The limit of a text that waits. Longer secrets in pieces are not found.
 const MAX_TEXT: usize = 64 << 10;
+/// The length of `\u00e9`.
+const LONGEST_ESCAPE: usize = 6;
 /// The limit of all that waits.
 const MAX_HELD: usize = 1 << 20;
 
-/// Writes entries without secrets.
+/// Writes entries with secrets replaced.
 #[derive(Debug)]
 pub struct EntryWriter {
     redactor: Redactor,
+    clean: CleanLine,
+    head: Head,
     streams: HashMap<u64, Stream>,
     queue: Queue,
 }
@@ -99,7 +104,8 @@ impl EntryWriter {
     /// Writes the header to `out`, with a line feed.
     pub fn new(out: &mut Vec<u8>, header: HeaderEntry, redactor: Redactor) -> Self {
         write_header(out, header, &redactor);
-        Self { redactor, streams: HashMap::new(), queue: Queue::default() }
+        let (clean, head) = (CleanLine::default(), Head::default());
+        Self { redactor, clean, head, streams: HashMap::new(), queue: Queue::default() }
     }
 
     /// Writes a line between the SDK and the agent, or keeps it for now. `time` is in seconds. A line that is not known to
@@ -107,14 +113,14 @@ impl EntryWriter {
     pub fn message(&mut self, out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool) {
         let length = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
         let line = &line[..length];
-        let may_match = self.redactor.may_match(line);
+        let may_match = self.clean.may_match(&self.redactor, line);
         if from == Side::Agent && (may_match || !self.streams.is_empty()) && self.hold(time, line, is_json) {
             self.queue.drain(out, &self.redactor);
             return self.limit(out);
         }
-        self.push(out, |out, redactor| {
-            let line = if may_match { redactor.redacted_match(line) } else { Cow::Borrowed(line) };
-            write_message(out, time, from, &line, is_json);
+        self.push(out, |this, out| {
+            let line = if may_match { this.redactor.redacted_match(line) } else { Cow::Borrowed(line) };
+            this.head.write_message(out, time, from, &line, is_json);
         });
     }
 
@@ -123,7 +129,7 @@ impl EntryWriter {
         if matches!(entry, Entry::Turn(_) | Entry::End(_)) {
             self.finish(out);
         }
-        self.push(out, |out, redactor| write_entry(out, time, entry, redactor));
+        self.push(out, |this, out| write_entry(out, time, entry, &this.redactor));
     }
 
     /// Writes what is kept since before this time, although a secret may go on. A part of a secret is replaced then.
@@ -150,12 +156,12 @@ impl EntryWriter {
         }
     }
 
-    fn push(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>, &Redactor)) {
+    fn push(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Self, &mut Vec<u8>)) {
         if self.queue.entries.is_empty() {
-            return write(out, &self.redactor);
+            return write(self, out);
         }
         let mut text = Vec::new();
-        write(&mut text, &self.redactor);
+        write(self, &mut text);
         self.queue.push(Queued::Written(text));
         self.limit(out);
     }
@@ -379,7 +385,7 @@ impl Waiting {
             let text = piece.and_then(|piece| piece.text.take());
             text.map_or_else(|| redactor.text(&line[range]), Cow::Owned)
         };
-        write_message(out, self.time, Side::Agent, &redactor.json(&line, text), true);
+        Head::default().write_message(out, self.time, Side::Agent, &redactor.json(&line, text), true);
     }
 }
 
@@ -402,8 +408,9 @@ impl Stream {
 
     /// Makes this text the context, in which something can begin from this place on.
     fn begin_at(&mut self, text: &[u8], from: usize) {
-        // The character before decides whether a match begins.
-        let kept = from.saturating_sub(2);
+        // The character before, which can be an escape, decides whether a match begins.
+        let kept = from.saturating_sub(LONGEST_ESCAPE);
+        let kept = text[..kept].iter().rposition(|byte| *byte != b'\\').map_or(0, |other| other + 1);
         self.context = text[kept..].to_vec();
         self.start = from - kept;
     }
