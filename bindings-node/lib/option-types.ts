@@ -172,10 +172,10 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    */
   telemetry?: boolean | TelemetryOptions | undefined;
   /**
-   * The file into which each message, decision and call of the session is written, without secrets. A file of this name
-   * is replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory,
-   * which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
-   * else no recording.
+   * The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
+   * replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name
+   * `NAME-2`. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
+   * Default: `$KIMI_AGENT_RECORD`, else no recording.
    */
   record?: string | undefined;
   /**

@@ -229,10 +229,10 @@ class SessionSettings(AgentSessionSettings, total=False):
     dialect: Dialect | None
     """The protocol to speak. `"auto"` finds out what the agent speaks. Default: "auto"."""
     record: StrPath | None
-    """The file into which each message, decision and call of the session is written, without secrets. A file of this
-    name is replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory,
-    which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
-    else no recording."""
+    """The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
+    replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name
+    `NAME-2`. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
+    Default: `$KIMI_AGENT_RECORD`, else no recording."""
     redact: Sequence[str] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""
@@ -447,10 +447,10 @@ class AgentOptions(TypedDict, total=False):
     """The time for a process that sessions share to exit, before it gets SIGTERM. Sessions have their own. In seconds.
     Default: 10."""
     record: StrPath | None
-    """The file into which each message, decision and call of the session is written, without secrets. A file of this
-    name is replaced. If this program writes to the file already, the recording gets the name `NAME-2`. In a directory,
-    which exists or whose path ends with a slash, each session gets a file of its own. Default: `$KIMI_AGENT_RECORD`,
-    else no recording."""
+    """The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
+    replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name
+    `NAME-2`. In a directory, which exists or whose path ends with a slash, each session gets a file of its own.
+    Default: `$KIMI_AGENT_RECORD`, else no recording."""
     redact: Sequence[str] | None
     """Regular expressions of further secrets, which a recording shows as `***`. They match in each text of a message;
     look-around is not supported. Default: only what the SDK knows as secret."""

@@ -399,9 +399,9 @@ impl SessionOptions {
         self
     }
 
-    /// Records the session: every message, decision and call is written into this file, without secrets. If the path is a
-    /// directory, or ends with a slash, the file gets a name of its own there. Default: `$KIMI_AGENT_RECORD`, else no
-    /// recording.
+    /// Records the session: every message, decision and call is written into this file. Secrets that the SDK knows are
+    /// replaced. If the path is a directory, or ends with a slash, the file gets a name of its own there. Default:
+    /// `$KIMI_AGENT_RECORD`, else no recording.
     ///
     /// ```no_run
     /// # async fn example() -> kimi_agent::Result<()> {
