@@ -54,24 +54,35 @@ test("variable names the path", async () => {
   assert.equal(types(join(directory, file)).at(-1), "end");
 });
 
-test("secrets are masked", async () => {
-  const dir = folder();
-  const record = join(dir, "run.jsonl");
-  const secrets = ["canary-env", "canary-config", "canary-mcp", "ACME-17", "sk-proj-abcdefgh12345678"];
-  const session = await createSession({
-    executable: scriptedAgent([[{ text: "{{prompt}}" }]]),
-    workDir: dir,
-    record,
-    redact: ["ACME-\\d+"],
-    env: { TOKEN: secrets[0] },
-    config: { key: secrets[1] },
-    mcpConfigs: [{ mcpServers: { docs: { headers: { Key: secrets[2] } } } }],
+const ECHO = [[{ text: "{{prompt}}" }]];
+for (const [name, script, more] of [
+  ["wire", ECHO, { config: { key: "canary-config" } }],
+  ["acp", { release: "2.1.0", turns: ECHO }, {}],
+  ["kimi-web", { release: "2.1.0", turns: ECHO }, { dialect: "kimi-web" }],
+]) {
+  test(`secrets are masked: ${name}`, async () => {
+    const dir = folder();
+    const record = join(dir, "run.jsonl");
+    const secrets = ["canary-env", "canary-mcp", "ACME-17", "sk-proj-abcdefgh12345678"];
+    const session = await createSession({
+      executable: scriptedAgent(script),
+      workDir: dir,
+      record,
+      redact: ["ACME-\\d+"],
+      env: { TOKEN: secrets[0] },
+      mcpConfigs: [{ mcpServers: { docs: { url: "http://x", headers: { Key: secrets[1] } } } }],
+      ...more,
+    });
+    if (more.config) secrets.push(more.config.key);
+    const result = await session.prompt([...secrets, dir].join(" ")).result();
+    await session.close();
+    // The program gets what the agent said.
+    for (const secret of secrets) assert.ok(result.text.includes(secret), secret);
+    const text = readFileSync(record, "utf8");
+    assert.ok(text.includes("***"));
+    for (const secret of [...secrets, dir]) assert.ok(!text.includes(secret), secret);
   });
-  await session.prompt([...secrets, dir].join(" ")).result();
-  await session.close();
-  const text = readFileSync(record, "utf8");
-  for (const secret of [...secrets, dir]) assert.ok(!text.includes(secret), secret);
-});
+}
 
 test("wrong paths are refused", async () => {
   const executable = scriptedAgent([]);

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import DEADLINE, open_session, program
 
-from kimi_agent import InvalidOption, open_agent, sync
+from kimi_agent import InvalidOption, create_session, open_agent, sync
 from kimi_agent.testing import scripted_agent
 
 Entry = dict[str, Any]
@@ -69,20 +69,37 @@ async def test_variable_names_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(tmp_path.glob("*.jsonl"))) == 1
 
 
-async def test_secrets_are_masked(tmp_path: Path) -> None:
+SECRETS = ("canary-env", "canary-mcp", "ACME-17", "sk-proj-abcdefgh12345678")
+ECHO = [[{"text": "{{prompt}}"}]]
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        (ECHO, {"config": {"key": "canary-config"}}),
+        ({"release": "2.1.0", "turns": ECHO}, {}),
+        ({"release": "2.1.0", "turns": ECHO}, {"dialect": "kimi-web"}),
+    ],
+    ids=["wire", "acp", "kimi-web"],
+)
+async def test_secrets_are_masked(tmp_path: Path, script: Any, options: dict[str, Any]) -> None:
     file = tmp_path / "run.jsonl"
-    secrets = ["canary-env", "canary-config", "canary-mcp", "ACME-17", "sk-proj-abcdefgh12345678"]
-    options: dict[str, Any] = {
+    options = {
+        "executable": scripted_agent(script),
         "work_dir": tmp_path,
         "record": file,
         "redact": [r"ACME-\d+"],
-        "env": {"TOKEN": secrets[0]},
-        "config": {"key": secrets[1]},
-        "mcp_configs": [{"mcpServers": {"docs": {"headers": {"Key": secrets[2]}}}}],
+        "env": {"TOKEN": SECRETS[0]},
+        "mcp_configs": [{"mcpServers": {"docs": {"url": "http://x", "headers": {"Key": SECRETS[1]}}}}],
+        **options,
     }
-    async with open_session([{"text": "{{prompt}}"}], **options) as session:
-        await session.prompt(f"{' '.join(secrets)} {tmp_path}")
+    secrets = [*SECRETS, *(["canary-config"] if "config" in options else [])]
+    async with await create_session(**options) as session:
+        result = await session.prompt(f"{' '.join(secrets)} {tmp_path}")
+    # The program gets what the agent said.
+    assert all(secret in result.text for secret in secrets)
     text = file.read_text()
+    assert "***" in text
     for secret in [*secrets, str(tmp_path)]:
         assert secret not in text
 

@@ -76,7 +76,7 @@ export class Recorder {
     return this.entry("message", { from: "sdk", message: { jsonrpc: "2.0", id: request, result: response } });
   }
 
-  /** The event of a policy, which the SDK makes. */
+  /** A decision of the policy, and the event that the SDK makes of it. */
   policy(decision: string, call: Members, rule?: string, source?: string): this {
     const payload: Members = {
       tool_call: call,
@@ -84,10 +84,8 @@ export class Recorder {
       ...(rule === undefined ? {} : { rule }),
       ...(source === undefined ? {} : { source }),
     };
-    const last = this.entries.at(-1) ?? {};
-    const before = Array.isArray(last.events) ? last.events : [];
-    last.events = [...before, ...this.#events("PolicyDecision", payload)];
-    return this;
+    const turn: Members = this.#turn === 0 ? {} : { turn: this.#turn };
+    return this.entry("policy", { ...turn, ...payload, events: this.#events("PolicyDecision", payload) });
   }
 
   open(agent = "kimi-cli", version = "1.49.0"): this {
