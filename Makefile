@@ -152,7 +152,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-bundles test-next test-registry test-sdist
 	@$(MAKE) test-ray test-telemetry-all
 	@$(MAKE) test-crates test-features test-msrv test-minimal-versions
-	@$(MAKE) test-cross test-wine
+	@$(MAKE) lint-systems test-cross test-wine
 	@$(MAKE) test-acp-all
 	@$(MAKE) test-real
 	@$(MAKE) test-mutants
@@ -384,6 +384,11 @@ test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, whi
 cross: ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
 	$(call say,Building the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py $(TARGETS)
+
+.PHONY: lint-systems
+lint-systems: $(INSPECTOR) ## Clippy on the Rust code for macOS and for Windows with MSVC, which cannot be linked here; TARGETS names some.
+	$(call say,Linting the code of other systems)
+	@"$(PYTHON)" tools/cross/lint.py $(TARGETS)
 
 .PHONY: test-cross
 test-cross: tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
