@@ -69,15 +69,16 @@ async def test_variable_names_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(tmp_path.glob("*.jsonl"))) == 1
 
 
-SECRETS = ("canary-env", "canary-mcp", "ACME-17", "sk-proj-abcdefgh12345678")
+SECRETS = ["canary-env", "ACME-17", "sk-proj-abcdefgh12345678"]
+SERVERS = {"mcpServers": {"docs": {"command": "docs-server", "env": {"KEY": "canary-mcp"}}}}
 ECHO = [[{"text": "{{prompt}}"}]]
 
 
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        (ECHO, {"config": {"key": "canary-config"}}),
-        ({"release": "2.1.0", "turns": ECHO}, {}),
+        (ECHO, {"config": {"key": "canary-config"}, "mcp_configs": [SERVERS]}),
+        ({"release": "2.1.0", "turns": ECHO}, {"mcp_configs": [SERVERS]}),
         ({"release": "2.1.0", "turns": ECHO}, {"dialect": "kimi-web"}),
     ],
     ids=["wire", "acp", "kimi-web"],
@@ -90,10 +91,10 @@ async def test_secrets_are_masked(tmp_path: Path, script: Any, options: dict[str
         "record": file,
         "redact": [r"ACME-\d+"],
         "env": {"TOKEN": SECRETS[0]},
-        "mcp_configs": [{"mcpServers": {"docs": {"url": "http://x", "headers": {"Key": SECRETS[1]}}}}],
         **options,
     }
-    secrets = [*SECRETS, *(["canary-config"] if "config" in options else [])]
+    canaries = {"config": "canary-config", "mcp_configs": "canary-mcp"}
+    secrets = [*SECRETS, *(canary for name, canary in canaries.items() if name in options)]
     async with await create_session(**options) as session:
         result = await session.prompt(f"{' '.join(secrets)} {tmp_path}")
     # The program gets what the agent said.
