@@ -21,11 +21,11 @@ pub(super) struct CleanLine {
 
 impl CleanLine {
     /// Returns whether something in a line may have to be replaced, or may begin at the end of a text.
-    pub(super) fn may_match(&mut self, redactor: &Redactor, line: &[u8]) -> bool {
+    pub(super) fn may_match(&mut self, redactor: &Redactor, line: &[u8], is_json: bool) -> bool {
         let known = if line.starts_with(&self.beginning[..self.same]) { self.same } else { 0 };
         let same = (known + common_length(&self.beginning[known..], &line[known..])).min(self.decided);
         // The last byte that is the same can begin something with the next one.
-        match redactor.may_match_from(line, same.saturating_sub(1)) {
+        match redactor.may_match_from(line, same.saturating_sub(1), is_json) {
             Ok(decided) => {
                 (self.decided, self.same) = (decided, same);
                 self.beginning.truncate(same);
@@ -98,15 +98,16 @@ mod tests {
         fn line_is_searched_as_if_it_were_the_first(
             beginning in prop::collection::vec(prop::sample::select(WORDS), 0..8),
             ends in prop::collection::vec(prop::collection::vec(prop::sample::select(WORDS), 0..4), 1..6),
+            is_json in any::<bool>(),
         ) {
             let redactor = redactor();
             let mut clean = CleanLine::default();
             for end in ends {
                 let line = format!("{}{}", beginning.concat(), end.concat());
-                let may_match = CleanLine::default().may_match(&redactor, line.as_bytes());
-                prop_assert_eq!(clean.may_match(&redactor, line.as_bytes()), may_match, "{}", line);
+                let may_match = CleanLine::default().may_match(&redactor, line.as_bytes(), is_json);
+                prop_assert_eq!(clean.may_match(&redactor, line.as_bytes(), is_json), may_match, "{}", line);
                 let is_replaced = matches!(redactor.redacted_match(line.as_bytes()), Cow::Owned(_));
-                prop_assert!(may_match || !is_replaced, "{}", line);
+                prop_assert!(may_match || is_json || !is_replaced, "{}", line);
             }
         }
     }
@@ -116,10 +117,10 @@ mod tests {
         let redactor = redactor();
         let mut clean = CleanLine::default();
         let beginning = "x".repeat(LONGEST - 1);
-        assert!(!clean.may_match(&redactor, format!("{beginning} is clean").as_bytes()));
+        assert!(!clean.may_match(&redactor, format!("{beginning} is clean").as_bytes(), true));
         for end in [" canary-1", "  canary-1", "/tmp", " s"] {
-            assert!(clean.may_match(&redactor, format!("{beginning}{end}").as_bytes()), "{end}");
+            assert!(clean.may_match(&redactor, format!("{beginning}{end}").as_bytes(), true), "{end}");
         }
-        assert!(!clean.may_match(&redactor, beginning.as_bytes()));
+        assert!(!clean.may_match(&redactor, beginning.as_bytes(), true));
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<std::ops::Range<us
     if text.starts_with(JWT) {
         let end = text.iter().position(|byte| !is_of_token(*byte)).unwrap_or(text.len());
         let dots = text[..end].iter().filter(|byte| **byte == b'.').count();
-        return (dots == 2 && end >= SHORTEST_KEY).then_some(0..end);
+        return (dots >= 2 && end >= SHORTEST_KEY).then_some(0..end);
     }
     PREFIXES.iter().find(|prefix| text.starts_with(prefix.as_bytes()))?;
     let end = text.iter().position(|byte| !is_of_word(*byte)).unwrap_or(text.len());

@@ -20,6 +20,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,
@@ -89,18 +90,52 @@ impl Head {
     }
 }
 
-/// Writes the first entry, with a line feed. Secrets are replaced in its JSON.
+/// Writes the first entry, with a line feed. Secrets are replaced in it.
 fn write_header(out: &mut Vec<u8>, header: HeaderEntry, redactor: &Redactor) {
-    let mut line = Vec::new();
-    write_line(&mut line, &Entry::Header(Box::new(header)));
-    out.extend_from_slice(&redactor.redacted(&line));
+    write_redacted(out, &Entry::Header(Box::new(header)), redactor);
 }
 
-/// Writes an entry, with a line feed. Secrets are replaced in its JSON.
+/// Writes an entry, with a line feed. Secrets are replaced in it.
 fn write_entry(out: &mut Vec<u8>, time: f64, entry: Entry, redactor: &Redactor) {
-    let mut line = Vec::new();
-    write_line(&mut line, &TimedEntry { time, entry });
-    out.extend_from_slice(&redactor.redacted(&line));
+    write_redacted(out, &TimedEntry { time, entry }, redactor);
+}
+
+/// Members of entries whose values are the SDK's own. A value of an option can be the same word.
+const FIXED: &[&str] = &[
+    "by",
+    "bytes",
+    "call",
+    "decision",
+    "dialect",
+    "duration",
+    "entries",
+    "exit_code",
+    "format",
+    "kind",
+    "reason",
+    "sdk",
+    "signal",
+    "started",
+    "time",
+    "turn",
+    "type",
+];
+
+fn write_redacted(out: &mut Vec<u8>, entry: &impl Serialize, redactor: &Redactor) {
+    // The entries are maps with text as keys, so they cannot fail to be encoded.
+    let Ok(Value::Object(members)) = serde_json::to_value(entry) else { return };
+    for (at, (name, value)) in members.into_iter().enumerate() {
+        out.push(if at == 0 { b'{' } else { b',' });
+        let value = value.to_string();
+        let is_fixed = FIXED.contains(&name.as_str());
+        out.extend_from_slice(Value::String(name).to_string().as_bytes());
+        out.push(b':');
+        match is_fixed {
+            true => out.extend_from_slice(value.as_bytes()),
+            false => out.extend_from_slice(&redactor.redacted_json(value.as_bytes())),
+        }
+    }
+    out.extend_from_slice(END);
 }
 
 fn write_line(out: &mut Vec<u8>, entry: &impl Serialize) {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use regex_lite::Regex;
+use serde::de::IgnoredAny;
 
 use super::keys;
 use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_name, percent_encoded, slug};
@@ -13,6 +14,8 @@ use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_name, pe
 const SHORTEST: usize = 6;
 /// Shorter beginnings of secrets are not replaced by themselves.
 const SHORTEST_PART: usize = 4;
+/// The beginning of a command to a terminal.
+const ESCAPE: &[u8] = b"\\u001b[";
 /// The replacement for a secret.
 pub const MASK: &str = "***";
 
@@ -202,10 +205,17 @@ impl Redactor {
         }
     }
 
-    /// Adds a text in the ways in which JSON spells it: also as text in a text, and with escapes for what is not ASCII.
+    /// Adds a text in the ways in which JSON spells it, also as text in a text.
     fn add(&mut self, text: &str, replacement: &str, kind: Kind) {
         let once = escaped(text);
-        let mut forms = vec![text.to_owned(), escaped(&once), escaped_ascii(&once), once];
+        let spelled = |text: &str| {
+            let html = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+            [escaped_ascii(text, false), escaped_ascii(text, true), text.replace('/', "\\/"), html]
+        };
+        let mut forms: Vec<String> = spelled(&once).into_iter().chain([once]).collect();
+        let twice: Vec<String> = forms.iter().map(|form| escaped(form)).collect();
+        forms.extend(twice.iter().map(|form| escaped_ascii(form, false)));
+        forms.extend(twice.into_iter().chain([text.to_owned()]));
         forms.sort();
         forms.dedup();
         for form in forms {
@@ -217,15 +227,22 @@ impl Redactor {
     /// Returns a line with the secrets and directories replaced. Only text changes in a line of JSON, so that it stays
     /// JSON.
     pub fn redacted<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.may_match(line) { self.redacted_match(line) } else { Cow::Borrowed(line) }
+        let may_match = self.may_match_from(line, 0, false).is_err();
+        if may_match { self.redacted_match(line) } else { Cow::Borrowed(line) }
     }
 
     /// Does the same for a line in which something may match.
     pub(super) fn redacted_match<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        if !is_json(line) {
+        // A line of a log can begin like JSON.
+        if serde_json::from_slice::<IgnoredAny>(line).is_err() {
             return self.replaced_in(line, false);
         }
-        self.json(line, |range| self.text(&line[range]))
+        self.redacted_json(line)
+    }
+
+    /// Does the same for a value of JSON.
+    pub(super) fn redacted_json<'a>(&self, value: &'a [u8]) -> Cow<'a, [u8]> {
+        self.json(value, |range| self.text(&value[range]))
     }
 
     /// Returns a line of JSON with its texts as `text` has them, and with numbers that are secrets replaced. `text` gets
@@ -256,15 +273,10 @@ impl Redactor {
         Cow::Owned(out)
     }
 
-    /// Returns whether something may have to be replaced, or may begin at the end of a text: `false` for most lines, in
-    /// one pass.
-    fn may_match(&self, line: &[u8]) -> bool {
-        self.may_match_from(line, 0).is_err()
-    }
-
-    /// Does the same for the part of a line from `start` on, and for what begins there. If nothing may match, it returns
-    /// the first place that later bytes decided about.
-    pub(super) fn may_match_from(&self, line: &[u8], start: usize) -> Result<usize, MayMatch> {
+    /// Searches the part of a line from `start` on, and what begins there, in one pass. Fails if something may have to be
+    /// replaced, or may begin at the end of a text, which is rare. If not, it returns the first place that later bytes
+    /// decided about.
+    pub(super) fn may_match_from(&self, line: &[u8], start: usize, is_json: bool) -> Result<usize, MayMatch> {
         // A quotation mark ends the text.
         let begins = |text: &[u8], rest: &[u8]| {
             let same = text.iter().zip(rest).take_while(|(one, other)| one == other).count();
@@ -282,7 +294,7 @@ impl Redactor {
                 && (self.literals.iter().any(|literal| begins(&literal.text, rest))
                     || self.folder_names.iter().any(|name| begins(name, rest)))
                 || known & KEY != 0 && keys::may_begin(before, rest);
-            is_beginning && !(is_json(line) && escape_around(line, at).is_some())
+            is_beginning && !(is_json && escape_around(line, at).is_some())
         };
         if self.has_patterns() || self.pairs.any(line, start, begins_something) { Err(MayMatch) } else { Ok(first) }
     }
@@ -295,10 +307,12 @@ impl Redactor {
     fn numbers(&self, line: &[u8], range: Range<usize>, copied: &mut usize, out: &mut Vec<u8>) {
         let is_of_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
         let mut at = range.start;
-        while let Some(start) = line[at..range.end].iter().position(u8::is_ascii_digit).map(|found| at + found) {
+        while let Some(digit) = line[at..range.end].iter().position(u8::is_ascii_digit).map(|found| at + found) {
             let end =
-                line[start..range.end].iter().position(|byte| !is_of_number(byte)).map_or(range.end, |n| start + n);
-            if self.literals.iter().any(|literal| literal.kind == Kind::Secret && *literal.text == line[start..end]) {
+                line[digit..range.end].iter().position(|byte| !is_of_number(byte)).map_or(range.end, |n| digit + n);
+            let start = if line[at..digit].ends_with(b"-") { digit - 1 } else { digit };
+            let is_number = |literal: &Literal| *literal.text == line[start..end] || *literal.text == line[digit..end];
+            if self.literals.iter().any(|literal| literal.kind == Kind::Secret && is_number(literal)) {
                 out.extend_from_slice(&line[*copied..start]);
                 out.extend_from_slice(b"\"***\"");
                 *copied = end;
@@ -364,6 +378,7 @@ impl Redactor {
     }
 
     fn pattern_matches<'a>(&'a self, text: &[u8], start: usize) -> Vec<Match<'a>> {
+        let start = (start..text.len()).find(|at| is_boundary(text, *at)).unwrap_or(text.len());
         let Ok(text) = std::str::from_utf8(&text[start..]) else { return Vec::new() };
         let found = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text)).filter(|found| !found.is_empty());
         let matched = |found: regex_lite::Match<'_>| {
@@ -382,8 +397,12 @@ impl Redactor {
                 && (literal.may_end(&rest[end..]) || ends.binary_search(&(at + end)).is_ok())
                 && !(is_json && escape_around(text, at + end).is_some())
         };
+        let key = keys::find(before, rest).filter(|key| !key.is_empty());
         if let Some(literal) = self.literals.iter().find(fits) {
-            return Some((at..at + literal.text.len(), &literal.replacement));
+            let length = literal.text.len();
+            // The secret can be the beginning of a key.
+            let longer = key.filter(|key| key.end > length);
+            return Some(longer.map_or((at..at + length, &literal.replacement), |key| (at..at + key.end, MASK)));
         }
         if let Some(name) = self.folder_names.iter().find(|name| rest.starts_with(name))
             && !before.is_some_and(is_of_name)
@@ -391,8 +410,7 @@ impl Redactor {
         {
             return Some((at..at + name.len() + DIGEST_DIGITS, FOLDER_PLACEHOLDER));
         }
-        let key = keys::find(before, rest).filter(|key| !key.is_empty())?;
-        Some((at + key.start..at + key.end, MASK))
+        key.map(|key| (at + key.start..at + key.end, MASK))
     }
 
     /// Returns what a text is the beginning of. More text can complete it, extend it, or show that it is something else.
@@ -487,20 +505,32 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count()
 }
 
-/// Returns whether a line looks like JSON. Others are texts.
-fn is_json(line: &[u8]) -> bool {
-    matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
+/// Returns the byte in front of a place in a text of JSON, unless it is the end of an escape such as `\n` or of a colour
+/// of a terminal. What an escape with a number stands for counts, if it is a byte of ASCII.
+fn before(text: &[u8], at: usize) -> Option<u8> {
+    let (byte, rest) = text[..at].split_last()?;
+    if rest.ends_with(b"\\") && matches!(byte, b'b' | b'f' | b'n' | b'r' | b't') {
+        return None;
+    }
+    if let Some([b'\\', b'u', digits @ ..]) = text[..at].last_chunk::<6>()
+        && digits.iter().all(u8::is_ascii_hexdigit)
+    {
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, 16).ok())?;
+        return u8::try_from(number).ok().filter(u8::is_ascii);
+    }
+    let parameters = rest.iter().rev().take_while(|byte| matches!(byte, b'0'..=b'9' | b';')).count();
+    let is_colour = *byte == b'm'
+        && rest[..rest.len() - parameters].last_chunk::<7>().is_some_and(|found| found.eq_ignore_ascii_case(ESCAPE));
+    Some(*byte).filter(|_| !is_colour)
 }
 
-/// Returns the byte in front of a place in a text of JSON, unless it is the end of an escape such as `\n`.
-fn before(text: &[u8], at: usize) -> Option<u8> {
-    let byte = text[at.checked_sub(1)?];
-    let is_escape = at >= 2 && text[at - 2] == b'\\' && matches!(byte, b'b' | b'f' | b'n' | b'r' | b't');
-    Some(byte).filter(|_| !is_escape)
+/// Returns whether no character is around a place in a text.
+pub(super) fn is_boundary(text: &[u8], at: usize) -> bool {
+    text.get(at).is_none_or(|byte| byte & 0xC0 != 0x80)
 }
 
 /// Returns the beginning of the escape that a place in a text of JSON is within: after its first byte.
-fn escape_around(text: &[u8], at: usize) -> Option<usize> {
+pub(super) fn escape_around(text: &[u8], at: usize) -> Option<usize> {
     let is_escape = |start: usize| {
         let backslashes = text[..=start].iter().rev().take_while(|byte| **byte == b'\\').count();
         backslashes % 2 == 1
@@ -513,16 +543,30 @@ fn escape_around(text: &[u8], at: usize) -> Option<usize> {
     (2..=digits + 2).filter_map(|back| at.checked_sub(back)).find(|start| text[start + 1] == b'u' && is_escape(*start))
 }
 
-/// Extends the match of a pattern to the escapes that it begins or ends within. The rest of one would not be JSON.
+/// Extends the match of a pattern to the escapes that it begins or ends within, also if two escapes are one character.
+/// The rest of one would not be JSON.
 fn with_whole_escapes(found: &mut Match<'_>, text: &[u8]) {
-    if let Some(start) = escape_around(text, found.range.start) {
-        found.range.start = start;
-        found.begin = found.begin.min(start);
+    let range = &mut found.range;
+    if let Some(start) = escape_around(text, range.start) {
+        range.start = start;
     }
-    if let Some(start) = escape_around(text, found.range.end) {
+    if let Some(start) = escape_around(text, range.end) {
         let length = if text[start + 1] == b'u' { 6 } else { 2 };
-        found.range.end = text.len().min(start + length);
+        range.end = text.len().min(start + length);
     }
+    if is_surrogate(&text[range.start..], b"cdef") && is_surrogate(&text[range.start.saturating_sub(6)..], b"89ab") {
+        range.start -= 6;
+    }
+    if is_surrogate(&text[range.end..], b"cdef") && is_surrogate(&text[range.end.saturating_sub(6)..], b"89ab") {
+        range.end += 6;
+    }
+    found.begin = found.begin.min(found.range.start);
+}
+
+/// Returns whether a text begins with the escape of a half of a character: the first one has a digit of `89ab`, the
+/// second one of `cdef`.
+fn is_surrogate(text: &[u8], digits: &[u8]) -> bool {
+    matches!(text, [b'\\', b'u', b'd' | b'D', digit, _, _, ..] if digits.contains(&digit.to_ascii_lowercase()))
 }
 
 /// Returns the index of the quotation mark that ends a text, or the length of the line.
@@ -541,15 +585,17 @@ fn escaped(text: &str) -> String {
     json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_owned()
 }
 
-/// Escapes everything that is not ASCII, as Python does.
-fn escaped_ascii(text: &str) -> String {
+/// Escapes everything that is not ASCII, as Python does, or with capital letters.
+fn escaped_ascii(text: &str, is_upper: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter.is_ascii() {
             out.push(letter);
-        } else {
-            let mut units = [0; 2];
-            letter.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+            continue;
+        }
+        let mut units = [0; 2];
+        for unit in letter.encode_utf16(&mut units) {
+            out.push_str(&if is_upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") });
         }
     }
     out

@@ -214,8 +214,55 @@ fn pattern_takes_whole_escapes() {
         ("ab.", r#"{"a":"ab\"c"}"#, r#"{"a":"***c"}"#),
         ("ab..", r#"{"a":"ab\u00e9c"}"#, r#"{"a":"***c"}"#),
         ("0e", r#"{"a":"ab\u00e9c"}"#, r#"{"a":"ab***c"}"#),
+        ("ab.{4}", r#"{"a":"ab\ud83d\ude00c"}"#, r#"{"a":"***c"}"#),
+        (".ude", r#"{"a":"ab\ud83d\ude00c"}"#, r#"{"a":"ab***c"}"#),
+        ("0c", r#"{"a":"ab\ud83d\ude00c"}"#, r#"{"a":"ab***"}"#),
         ("9", r#"{"a":"ab\u00e9\\u00e9"}"#, r#"{"a":"ab***\\u00e***"}"#),
     ] {
         assert_eq!(shown(&redactor(&[], &[pattern]), line), expected, "{pattern}");
     }
+}
+
+#[test]
+fn further_spellings_of_secrets_are_masked() {
+    let redactor = redactor(&["höflich-1", "a<b>&c/d-1", "123456", "Bearer", "sk-012"], &[]);
+    let key = "sk-0123456789abcdefgh";
+    for (line, expected) in [
+        // Lines that begin like JSON.
+        (format!("[INFO] token höflich-1 key {key} in /home/ada/x"), "[INFO] token *** key *** in {{home}}/x"),
+        (format!("{{'python': 'höflich-1', {key}"), "{'python': '***', ***"),
+        (r#"{"n":-123456}"#.to_owned(), r#"{"n":"***"}"#),
+        (
+            r#"{"a":"h\u00F6flich-1 h\\u00f6flich-1 a\u003cb\u003e\u0026c/d-1 a<b>&c\/d-1 \/home\/ada\/x"}"#.to_owned(),
+            r#"{"a":"*** *** *** *** {{home}}\/x"}"#,
+        ),
+        (
+            format!(r#"{{"a":"\u0000{key} \u0000/home/ada/x \u8def/home/ada/x \u0061/home/ada"}}"#),
+            r#"{"a":"\u0000*** \u0000{{home}}/x \u8def{{home}}/x \u0061/home/ada"}"#,
+        ),
+        (
+            format!(r#"{{"a":"\u001b[1;31m/home/ada\u001b[0m \u001B[32m{key} ml/home/ada"}}"#),
+            r#"{"a":"\u001b[1;31m{{home}}\u001b[0m \u001B[32m*** ml/home/ada"}"#,
+        ),
+        (
+            r#"{"a":"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-DEF_1... Bearer abcdef0123456789"}"#.to_owned(),
+            r#"{"a":"*** ***"}"#,
+        ),
+        (format!(r#"{{"a":"{key}"}}"#), r#"{"a":"***"}"#),
+    ] {
+        assert_eq!(shown(&redactor, &line), expected, "{line}");
+    }
+}
+
+#[test]
+fn entries_keep_their_own_words() {
+    let words = ["header", "prompt", "12.125", "finished", "closed"];
+    let (mut writer, mut file) = writer(redactor(&words, &[]));
+    let arguments = serde_json::from_value(json!({"input": "a prompt"})).unwrap();
+    writer.entry(&mut file, 12.125, Entry::Call(CallEntry { call: CallKind::Prompt, turn: Some(1), arguments }));
+    let end = EndEntry { reason: EndReason::Closed, error: None, exit_code: None, signal: None };
+    writer.entry(&mut file, 13.0, Entry::End(end));
+    let recording = Recording::read(std::str::from_utf8(&file).unwrap()).unwrap();
+    let Entry::Call(call) = &recording.entries[0].entry else { panic!("{:?}", recording.entries) };
+    assert_eq!((call.call, &call.arguments["input"]), (CallKind::Prompt, &json!("a ***")));
 }

@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use super::clean::CleanLine;
 use super::entry::{Entry, HeaderEntry, Side};
 use super::pieces::{self, Text};
-use super::redact::{MASK, Match, Redactor, Scan};
+use super::redact::{MASK, Redactor, Scan, escape_around, is_boundary};
 use super::{Head, write_entry, write_header};
 
 /// The length of the matches of patterns that are found in several pieces, in bytes.
@@ -92,10 +92,6 @@ struct Piece {
     partial: Option<usize>,
     /// Whether the text may be the one before with more.
     is_repetition: bool,
-    /// The directories in a repetition.
-    places: Vec<(Range<usize>, String)>,
-    /// The parts that are replaced only if the text is repeated.
-    if_repeated: Vec<Range<usize>>,
     /// The parts that are replaced regardless of the pieces around: they match in this piece alone, or in a repetition.
     cuts: Vec<(Range<usize>, String)>,
 }
@@ -113,7 +109,7 @@ impl EntryWriter {
     pub fn message(&mut self, out: &mut Vec<u8>, time: f64, from: Side, line: &[u8], is_json: bool) {
         let length = line.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
         let line = &line[..length];
-        let may_match = self.clean.may_match(&self.redactor, line);
+        let may_match = self.clean.may_match(&self.redactor, line, is_json);
         if from == Side::Agent && (may_match || !self.streams.is_empty()) && self.hold(time, line, is_json) {
             self.queue.drain(out, &self.redactor);
             return self.limit(out);
@@ -207,26 +203,10 @@ impl EntryWriter {
         for piece in &mut stream.pieces {
             is_repetition |= piece.compare(&text, &own);
         }
-        // A secret in one piece is replaced, also if the pieces around it make something else of it.
-        let secrets = own.matches.iter().filter(|one| one.replacement == MASK);
-        let is_certain = |one: &&Match<'_>| is_repetition || own.growing.is_none_or(|growing| one.begin < growing);
-        let (cuts, if_repeated): (Vec<_>, Vec<_>) = secrets.partition(is_certain);
-        let if_repeated = if_repeated.into_iter().map(|one| one.range.clone()).collect();
-        let cuts = cuts.into_iter().map(|one| (one.range.clone(), MASK.to_owned())).collect();
-        let places = own.matches.iter().filter(|one| is_repetition && one.replacement != MASK);
-        let places = places.map(|one| (one.range.clone(), one.replacement.to_owned())).collect();
+        // What is whole in one piece is replaced, also if the pieces around it make something else of it.
+        let cuts = own.matches.iter().map(|one| (one.range.clone(), one.replacement.to_owned())).collect();
         let (growing, partial) = (own.growing, own.partial);
-        stream.pieces.push_back(Piece {
-            entry,
-            index,
-            text,
-            growing,
-            partial,
-            is_repetition,
-            cuts,
-            if_repeated,
-            places,
-        });
+        stream.pieces.push_back(Piece { entry, index, text, growing, partial, is_repetition, cuts });
         let whole = stream.whole();
         // A pattern can match from anywhere on. It does not run for each piece, but for several at once.
         if self.redactor.has_patterns() && whole.len() - stream.context.len() < 2 * PATTERN_REACH {
@@ -282,6 +262,8 @@ fn scan<'a>(redactor: &'a Redactor, text: &[u8], start: usize, ends: &[usize]) -
     let mut scan = redactor.scan(text, start, Some(ends));
     if redactor.has_patterns() {
         let reach = text.len().saturating_sub(PATTERN_REACH);
+        let reach = (0..=reach).rev().find(|at| is_boundary(text, *at)).unwrap_or(0);
+        let reach = escape_around(text, reach).unwrap_or(reach);
         let reach = scan.matches.iter().find(|one| one.range.contains(&reach)).map_or(reach, |one| one.range.start);
         scan.growing = Some(scan.growing.map_or(reach, |growing| growing.min(reach)));
         scan.growing_secret = Some(scan.growing_secret.map_or(reach, |growing| growing.min(reach)));
@@ -330,13 +312,17 @@ impl Queue {
             let own = piece.partial.filter(|_| is_cut && piece.growing.is_some());
             let found = scan.matches.iter().map(|one| (one.range.clone(), one.replacement)).chain(partial);
             let found = found.filter(|(found, _)| found.start < range.end && range.start < found.end);
-            let cuts = found.map(|(found, replacement)| cut(found, replacement));
+            let mut cuts: Vec<_> = found.map(|(found, replacement)| cut(found, replacement)).collect();
             let own = own.map(|partial| (partial..piece.text.len(), MASK.to_owned()));
             let apart = piece.cuts.into_iter().chain(own);
-            // The first one of those that begin at the same place counts.
-            let mut cuts: Vec<_> =
-                if piece.is_repetition { apart.chain(cuts).collect() } else { cuts.chain(apart).collect() };
-            cuts.extend(piece.places);
+            // In the joined text, what begins at the same place can end elsewhere.
+            if piece.is_repetition {
+                cuts.splice(0..0, apart);
+            } else {
+                let others: Vec<_> =
+                    apart.filter(|(own, _)| cuts.iter().all(|(cut, _)| cut.start != own.start)).collect();
+                cuts.extend(others);
+            }
             let index = usize::try_from(piece.entry - self.first).unwrap_or(usize::MAX);
             if let Some(Queued::Message(message)) = self.entries.get_mut(index) {
                 message.pieces[piece.index].text = Some(without(&piece.text, cuts));
@@ -424,7 +410,6 @@ impl Piece {
         if self.text.is_empty() || !next.starts_with(&self.text) {
             return false;
         }
-        self.cuts.extend(self.if_repeated.drain(..).map(|range| (range, MASK.to_owned())));
         match scan.matches.iter().find(|one| one.range.start < end && end < one.range.end) {
             Some(found) => self.cuts.push((found.range.start..end, found.replacement.to_owned())),
             None => self.growing = scan.growing.filter(|start| *start <= growing).map(|_| growing),

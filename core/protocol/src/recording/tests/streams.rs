@@ -189,6 +189,32 @@ fn streams_are_separate() {
 }
 
 #[test]
+fn whole_secret_in_piece_is_masked_after_any_piece() {
+    let key = "sk-0123456789abcdefgh";
+    for (first, patterns) in [("eyJ", &[][..]), ("Bear", &[]), ("a\nx", &[]), ("a s", &[]), ("done", &["ZZZ"])] {
+        for second in [key.to_owned(), format!("{key} and"), "/home/ada/x and".to_owned()] {
+            let found = streamed(Form::Text, &[first, &second], patterns);
+            assert!(!found[1].contains(key) && !found[1].contains("/home/ada"), "{first} {second}: {found:?}");
+        }
+    }
+    assert_eq!(streamed(Form::Text, &["hello", "ACME-12"], &[r"^ACME-\d+$"]), ["hello", "***"]);
+}
+
+#[test]
+fn pattern_matches_after_pause_in_wide_characters() {
+    for length in 1020..1030 {
+        let (mut writer, mut file) = writer(secrets(&[r"ACME-\d+"]));
+        let before = format!("{}{}", "a".repeat(length % 3), "\u{8def}".repeat(length / 3 + 40));
+        for text in [before.as_str(), " key ACME-123 here"] {
+            writer.message(&mut file, 0.0, Side::Agent, Form::Text.message(text, 0).to_string().as_bytes(), true);
+            writer.pause(&mut file, 1.0);
+        }
+        writer.finish(&mut file);
+        assert_eq!(Form::Text.text(&messages(&file)[1]), " key *** here", "{length}");
+    }
+}
+
+#[test]
 fn order_stays_while_piece_waits() {
     let (mut writer, mut file) = writer(secrets(&[]));
     let header = file.len();
