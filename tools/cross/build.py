@@ -61,7 +61,7 @@ def compiler(name: str, quick: bool) -> Compiler:
 
 
 def build(cargo: Compiler, out: Path) -> None:
-    """Builds the wheel into `out`, and the native file of the npm package into `out/native`."""
+    """Builds the native file of the npm package into `out/native`, and the wheel into `out` if there is one."""
     target = TARGETS[cargo.name]
     gnu = "windows-gnu" in cargo.name
 
@@ -71,6 +71,8 @@ def build(cargo: Compiler, out: Path) -> None:
     native.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(library, native / f"kimi-agent.{target.npm}.node")
 
+    if not target.has_wheel:
+        return
     wheel = ["maturin", "build", "--release", "--locked", "--sbom-include=sbom.cdx.json", "--out", str(out), *cargo.std]
     wheel += ["--target", cargo.name, *(["--zig"] if cargo.has_zig else [])]
     wheel += ["--compatibility", target.compatibility] if "linux" in cargo.name else []

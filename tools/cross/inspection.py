@@ -20,9 +20,9 @@ LARGEST_NATIVE = 11 * MEGABYTE
 PAGE = b"require-trusted-types-for"
 
 
-def complaints(name: str, target: Target, wheel: Path, native: Path, published: bool) -> list[str]:
+def complaints(name: str, target: Target, wheel: Path | None, native: Path, published: bool) -> list[str]:
     """What is wrong with the packages. The limits of sizes are for packages that are built to be published."""
-    found = complaints_of_audits(name, wheel)
+    found = complaints_of_audits(name, wheel) if wheel else []
     if "gnu" in name and "linux" in name:
         versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", native.read_bytes())
         newest = max((int(major), int(minor)) for major, minor in versions)
@@ -30,7 +30,7 @@ def complaints(name: str, target: Target, wheel: Path, native: Path, published: 
             found.append(f"{native.name} needs glibc {newest[0]}.{newest[1]}")
     if PAGE not in native.read_bytes():
         found.append(f"{native.name} has no page of the inspector")
-    sizes = ((wheel, LARGEST_WHEEL), (native, LARGEST_NATIVE))
+    sizes = [*([(wheel, LARGEST_WHEEL)] if wheel else []), (native, LARGEST_NATIVE)]
     print(f"        {name}: {', '.join(f'{path.name} {path.stat().st_size / MEGABYTE:.1f} MB' for path, _ in sizes)}")
     if published:
         found += [f"{path.name} is larger than {most} bytes" for path, most in sizes if path.stat().st_size > most]

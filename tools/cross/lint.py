@@ -3,8 +3,8 @@
 
     tools/cross/lint.py [TARGET…]
 
-Clippy needs the standard library of a target, which rustup installs. Where rustup has none, the library is compiled from
-Debian's sources with the compiler of the same version, and `cargo check` takes the place of clippy.
+Clippy needs the standard library of a target, which rustup installs. Where rustup has none, the library is compiled
+from Debian's sources with the compiler of the same version, and `cargo check` takes the place of clippy.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ def lint(target: str) -> bool:
     """Whether clippy finds nothing, in the tests and examples, too."""
     env = {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "lint")}
     library = std.provide(target, env, CACHE)
-    command = ["cargo", "check" if library else "clippy", "--locked", "--workspace", "--all-targets", "--target", target]
-    command += ["--features=kimi-agent/mcp,kimi-agent/testing,kimi-agent/otel,kimi-agent/kimi-web", *library]
+    command = ["cargo", "check" if library else "clippy", "--locked", "--workspace", "--all-targets"]
+    command += ["--target", target, "--features=kimi-agent/mcp,kimi-agent/testing,kimi-agent/otel,kimi-agent/kimi-web"]
+    denied = [] if library else ["--", "-D", "warnings"]
     print(f"{target}: cargo {command[1]}", flush=True)
-    return subprocess.run([*command, "--quiet", "--", "-D", "warnings"], cwd=ROOT, env=env, check=False).returncode == 0
+    return subprocess.run([*command, *library, "--quiet", *denied], cwd=ROOT, env=env, check=False).returncode == 0
 
 
 def main() -> int:

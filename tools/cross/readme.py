@@ -59,8 +59,9 @@ def works(what: str, command: list[Path], folder: Path) -> bool:
 def install_packages(name: str, registries: Registries, folder: Path) -> None:
     """Installs the packages of Python and Node by their name, as pip and npm of that system would."""
     target = TARGETS[name]
-    pip = [*PIP, "--no-deps", "--no-cache-dir", *target.pip_options, "--target", folder]
-    subprocess.run([*pip, "--index-url", registries.pip, "kimi-agent"], check=True)
+    if target.has_wheel:
+        pip = [*PIP, "--no-deps", "--no-cache-dir", *target.pip_options, "--target", folder]
+        subprocess.run([*pip, "--index-url", registries.pip, "kimi-agent"], check=True)
     (folder / "package.json").write_text('{"private": true}', "utf-8")
     npm = [shutil.which("npm") or "npm", "install", "--silent", "--no-audit", "--no-fund", *target.npm_options]
     settings = {"npm_config_registry": registries.npm, "npm_config_cache": str(folder / "npm-cache")}

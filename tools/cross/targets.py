@@ -30,6 +30,9 @@ class Target:
     glibc: str = ""
     # Whether zig links for it on Linux. It exports all symbols of a DLL, of which there are too many; MinGW does not.
     has_zig: bool = True
+    # Whether maturin makes a wheel. With gnullvm it exports a function with a dot in its name, which does not exist:
+    # https://github.com/PyO3/maturin/issues/3274
+    has_wheel: bool = True
     # The system that has the linker, as in sys.platform. Linux has zig, with which it links for the others.
     linker: str = "linux"
 
@@ -78,7 +81,7 @@ TARGETS = {
     "aarch64-apple-darwin": Target("macosx_11_0_arm64", "darwin-arm64"),
     # For tests only: the published packages of Windows are built with MSVC, on Windows.
     "x86_64-pc-windows-gnu": Target("win_amd64", "win32-x64-msvc", runners.wine, has_zig=False),
-    "aarch64-pc-windows-gnullvm": Target("win_arm64", "win32-arm64-msvc"),
+    "aarch64-pc-windows-gnullvm": Target("win_arm64", "win32-arm64-msvc", has_wheel=False),
     "x86_64-pc-windows-msvc": Target("win_amd64", "win32-x64-msvc", linker="win32"),
     "aarch64-pc-windows-msvc": Target("win_arm64", "win32-arm64-msvc", linker="win32"),
 }

@@ -38,11 +38,13 @@ def try_packages(name: str, target: Target, system: System | None, out: Path, fo
     return all(results) and not found
 
 
-def install(target: Target, out: Path, folder: Path) -> tuple[Path, Path]:
-    """Installs the packages next to the programs, as on that system. Returns the wheel and the native file."""
-    [wheel] = out.glob(target.wheel_pattern)
-    pip = [*PIP, "--no-index", "--no-deps", "--target", folder, wheel]
-    subprocess.run([*pip, *target.pip_options], check=True)
+def install(target: Target, out: Path, folder: Path) -> tuple[Path | None, Path]:
+    """Installs the packages next to the programs, as on that system. Returns the wheel, if any, and the native file."""
+    wheel = None
+    if target.has_wheel:
+        [wheel] = out.glob(target.wheel_pattern)
+        pip = [*PIP, "--no-index", "--no-deps", "--target", folder, wheel]
+        subprocess.run([*pip, *target.pip_options], check=True)
     [main] = out.glob("kimi-agent-[0-9]*.tgz")
     [native] = out.glob(f"kimi-agent-{target.npm}-[0-9]*.tgz")
     (folder / "package.json").write_text('{"private": true}', "utf-8")
