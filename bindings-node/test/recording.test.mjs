@@ -56,34 +56,37 @@ test("variable names the path", async () => {
 
 const ECHO = [[{ text: "{{prompt}}" }]];
 const mcpConfigs = [{ mcpServers: { docs: { command: "docs-server", env: { KEY: "canary-mcp" } } } }];
-for (const [name, script, more] of [
-  ["wire", ECHO, { config: { key: "canary-config" }, mcpConfigs }],
-  ["acp", { release: "2.1.0", turns: ECHO }, { mcpConfigs }],
-  ["kimi-web", { release: "2.1.0", turns: ECHO }, { dialect: "kimi-web" }],
-]) {
-  test(`secrets are masked: ${name}`, async () => {
-    const dir = folder();
-    const record = join(dir, "run.jsonl");
-    const secrets = ["canary-env", "ACME-17", "sk-proj-abcdefgh12345678"];
-    if (more.config) secrets.push("canary-config");
-    if (more.mcpConfigs) secrets.push("canary-mcp");
-    const session = await createSession({
-      executable: scriptedAgent(script),
-      workDir: dir,
-      record,
-      redact: ["ACME-\\d+"],
-      env: { TOKEN: secrets[0] },
-      ...more,
+
+test("secrets are masked", async (context) => {
+  for (const [name, script, more] of [
+    ["wire", ECHO, { config: { key: "canary-config" }, mcpConfigs }],
+    ["acp", { release: "2.1.0", turns: ECHO }, { mcpConfigs }],
+    ["kimi-web", { release: "2.1.0", turns: ECHO }, { dialect: "kimi-web" }],
+  ]) {
+    await context.test(name, async () => {
+      const dir = folder();
+      const record = join(dir, "run.jsonl");
+      const secrets = ["canary-env", "ACME-17", "sk-proj-abcdefgh12345678"];
+      if (more.config) secrets.push("canary-config");
+      if (more.mcpConfigs) secrets.push("canary-mcp");
+      const session = await createSession({
+        executable: scriptedAgent(script),
+        workDir: dir,
+        record,
+        redact: ["ACME-\\d+"],
+        env: { TOKEN: secrets[0] },
+        ...more,
+      });
+      const result = await session.prompt([...secrets, dir].join(" ")).result();
+      await session.close();
+      // The program gets what the agent said.
+      for (const secret of secrets) assert.ok(result.text.includes(secret), secret);
+      const text = readFileSync(record, "utf8");
+      assert.ok(text.includes("***"));
+      for (const secret of [...secrets, dir]) assert.ok(!text.includes(secret), secret);
     });
-    const result = await session.prompt([...secrets, dir].join(" ")).result();
-    await session.close();
-    // The program gets what the agent said.
-    for (const secret of secrets) assert.ok(result.text.includes(secret), secret);
-    const text = readFileSync(record, "utf8");
-    assert.ok(text.includes("***"));
-    for (const secret of [...secrets, dir]) assert.ok(!text.includes(secret), secret);
-  });
-}
+  }
+});
 
 test("wrong paths are refused", async () => {
   const executable = scriptedAgent([]);
