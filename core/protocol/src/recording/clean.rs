@@ -2,7 +2,7 @@
 //!
 //! The messages of an agent differ in a few words: what is the same as in the line before need not be looked at again.
 
-use super::redact::{MayMatch, Redactor};
+use super::redact::Redactor;
 
 /// Longer beginnings are not compared.
 const LONGEST: usize = 256;
@@ -13,8 +13,9 @@ const STEP: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct CleanLine {
     beginning: Vec<u8>,
-    /// The first place that later bytes decided about. What is before it is clean in every line that begins like this.
-    decided: usize,
+    /// The first place where something could begin with other bytes behind it. Lines that begin like this one need no
+    /// search up to there.
+    clean: usize,
     /// The length that was the same in the two lines before.
     same: usize,
 }
@@ -23,17 +24,13 @@ impl CleanLine {
     /// Returns whether something in a line may have to be replaced, or may begin at the end of a text.
     pub(super) fn may_match(&mut self, redactor: &Redactor, line: &[u8], is_json: bool) -> bool {
         let known = if line.starts_with(&self.beginning[..self.same]) { self.same } else { 0 };
-        let same = (known + common_length(&self.beginning[known..], &line[known..])).min(self.decided);
+        let same = (known + common_length(&self.beginning[known..], &line[known..])).min(self.clean);
         // The last byte that is the same can begin something with the next one.
-        match redactor.may_match_from(line, same.saturating_sub(1), is_json) {
-            Ok(decided) => {
-                (self.decided, self.same) = (decided, same);
-                self.beginning.truncate(same);
-                self.beginning.extend_from_slice(&line[same..line.len().min(LONGEST)]);
-                false
-            }
-            Err(MayMatch) => true,
-        }
+        let Some(clean) = redactor.clean_from(line, same.saturating_sub(1), is_json) else { return true };
+        (self.clean, self.same) = (clean, same);
+        self.beginning.truncate(same);
+        self.beginning.extend_from_slice(&line[same..line.len().min(LONGEST)]);
+        false
     }
 }
 
@@ -113,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_searched_beyond_what_is_compared() {
+    fn end_of_long_line() {
         let redactor = redactor();
         let mut clean = CleanLine::default();
         let beginning = "x".repeat(LONGEST - 1);

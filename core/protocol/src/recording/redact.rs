@@ -74,10 +74,6 @@ pub(super) struct Scan<'a> {
     pub(super) partial: Option<usize>,
 }
 
-/// Something in a line may have to be replaced.
-#[derive(Debug)]
-pub(super) struct MayMatch;
-
 /// Replaces secrets and directories in lines of JSON.
 pub struct Redactor {
     /// The longest first.
@@ -227,8 +223,7 @@ impl Redactor {
     /// Returns a line with the secrets and directories replaced. Only text changes in a line of JSON, so that it stays
     /// JSON.
     pub fn redacted<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
-        let may_match = self.may_match_from(line, 0, false).is_err();
-        if may_match { self.redacted_match(line) } else { Cow::Borrowed(line) }
+        if self.clean_from(line, 0, false).is_some() { Cow::Borrowed(line) } else { self.redacted_match(line) }
     }
 
     /// Does the same for a line in which something may match.
@@ -273,10 +268,9 @@ impl Redactor {
         Cow::Owned(out)
     }
 
-    /// Searches the part of a line from `start` on, and what begins there, in one pass. Fails if something may have to be
-    /// replaced, or may begin at the end of a text, which is rare. If not, it returns the first place that later bytes
-    /// decided about.
-    pub(super) fn may_match_from(&self, line: &[u8], start: usize, is_json: bool) -> Result<usize, MayMatch> {
+    /// Searches a line from `start` on. Returns `None` if something may have to be replaced, or may begin at the end of a
+    /// text, which is rare. Otherwise it returns the first place where something could begin with other bytes behind it.
+    pub(super) fn clean_from(&self, line: &[u8], start: usize, is_json: bool) -> Option<usize> {
         // A quotation mark ends the text.
         let begins = |text: &[u8], rest: &[u8]| {
             let same = text.iter().zip(rest).take_while(|(one, other)| one == other).count();
@@ -296,7 +290,8 @@ impl Redactor {
                 || known & KEY != 0 && keys::may_begin(before, rest);
             is_beginning && !(is_json && escape_around(line, at).is_some())
         };
-        if self.has_patterns() || self.pairs.any(line, start, begins_something) { Err(MayMatch) } else { Ok(first) }
+        let may_match = self.has_patterns() || self.pairs.any(line, start, begins_something);
+        (!may_match).then_some(first)
     }
 
     pub(super) fn has_patterns(&self) -> bool {
@@ -506,7 +501,7 @@ fn digits(text: &[u8]) -> usize {
 }
 
 /// Returns the byte in front of a place in a text of JSON, unless it is the end of an escape such as `\n` or of a colour
-/// of a terminal. What an escape with a number stands for counts, if it is a byte of ASCII.
+/// of a terminal. For `\u` and a number it returns the character of ASCII with this number, if there is one.
 fn before(text: &[u8], at: usize) -> Option<u8> {
     let (byte, rest) = text[..at].split_last()?;
     if rest.ends_with(b"\\") && matches!(byte, b'b' | b'f' | b'n' | b'r' | b't') {

@@ -203,7 +203,7 @@ impl EntryWriter {
         for piece in &mut stream.pieces {
             is_repetition |= piece.compare(&text, &own);
         }
-        // What is whole in one piece is replaced, also if the pieces around it make something else of it.
+        // A secret or directory in one piece is replaced, whatever the pieces around it are.
         let cuts = own.matches.iter().map(|one| (one.range.clone(), one.replacement.to_owned())).collect();
         let (growing, partial) = (own.growing, own.partial);
         stream.pieces.push_back(Piece { entry, index, text, growing, partial, is_repetition, cuts });
