@@ -155,10 +155,10 @@ impl RecordingFile {
         }
     }
 
-    /// Takes what waits. [`written`](Self::written) follows.
-    pub(super) fn take(&self) -> Batch {
+    /// Takes what waits, and leaves this empty batch. [`written`](Self::written) follows.
+    pub(super) fn take(&self, empty: Batch) -> Batch {
         let mut waiting = lock(&self.waiting);
-        let batch = std::mem::take(&mut waiting.batch);
+        let batch = std::mem::replace(&mut waiting.batch, empty);
         waiting.taken = batch.bytes();
         batch
     }

@@ -114,6 +114,20 @@ impl Batch {
     pub(super) fn is_urgent(&self) -> bool {
         self.is_urgent
     }
+
+    /// Makes it empty for the next jobs. Memory is kept, unless it is much.
+    fn clear(&mut self) {
+        self.jobs.clear();
+        self.jobs.shrink_to(MANY_BYTES / size_of::<Job>());
+        clear(&mut self.lines);
+        (self.bytes, self.is_urgent) = (0, false);
+    }
+}
+
+/// Makes a text empty for the next one. Memory is kept, unless it is much.
+fn clear(text: &mut Vec<u8>) {
+    text.clear();
+    text.shrink_to(2 * MANY_BYTES);
 }
 
 #[derive(Debug, Default)]
@@ -152,11 +166,16 @@ impl Writer {
     fn run(&self) {
         // The files of which pieces of texts wait.
         let mut holding: Vec<Arc<RecordingFile>> = Vec::new();
+        // New memory for each batch would cost more than all of the rest.
+        let (mut batch, mut text) = (Batch::default(), Vec::new());
         loop {
             let files = self.wait(if holding.is_empty() { None } else { Some(LONGEST_HOLD / 2) });
             for file in files {
-                write(&file, file.take());
+                batch = file.take(batch);
+                write(&file, &mut batch, &mut text);
                 file.written();
+                batch.clear();
+                clear(&mut text);
                 if !holding.iter().any(|held| Arc::ptr_eq(held, &file)) {
                     holding.push(file);
                 }
@@ -186,13 +205,13 @@ impl Writer {
 }
 
 /// Does the jobs of a file. Text is written when it is large, at the end, and before the end of a wait for it.
-fn write(file: &RecordingFile, batch: Batch) {
+fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) {
     let mut output = lock(&file.output);
     let Output { file: target, writer, began: began_at, held } = &mut *output;
     let mut is_held = held.is_some();
-    let mut text = held.take().unwrap_or_default();
+    text.extend(held.take().unwrap_or_default());
     let mut lines = batch.lines.as_slice();
-    for job in batch.jobs {
+    for job in batch.jobs.drain(..) {
         let mut written = Ok(());
         let mut done = None;
         // Taken for every message, also for one that is not written.
@@ -205,25 +224,25 @@ fn write(file: &RecordingFile, batch: Batch) {
                 if let Some(file) = target.as_mut().filter(|_| !is_first && !is_held) {
                     written = file.set_len(0).and_then(|()| file.rewind());
                 }
-                *writer = Some(EntryWriter::new(&mut text, *header, *redactor));
+                *writer = Some(EntryWriter::new(text, *header, *redactor));
                 *began_at = Some(began);
             }
             (Job::Message(message), Some(writer)) => {
-                writer.message(&mut text, message.time, message.from, line, message.is_json);
+                writer.message(text, message.time, message.from, line, message.is_json);
             }
             (Job::Entry { time, entry }, Some(writer)) => {
                 if is_held && matches!(*entry, Entry::Opened(_)) {
                     is_held = false;
                     written = target.as_ref().map_or(Ok(()), |file| file.set_len(0));
                 }
-                writer.entry(&mut text, time, *entry);
+                writer.entry(text, time, *entry);
             }
             (Job::Complete(sender), writer) => {
                 if let Some(writer) = writer {
-                    writer.finish(&mut text);
+                    writer.finish(text);
                 }
                 if !is_held {
-                    written = write_out(target, &mut text);
+                    written = write_out(target, text);
                 }
                 done = Some(sender);
             }
@@ -231,7 +250,7 @@ fn write(file: &RecordingFile, batch: Batch) {
             (Job::Message(_) | Job::Entry { .. }, None) => {}
         }
         if text.len() >= MANY_BYTES && !is_held {
-            written = written.and_then(|()| write_out(target, &mut text));
+            written = written.and_then(|()| write_out(target, text));
         }
         end_after_error(file, target, written);
         if let Some(done) = done {
@@ -239,10 +258,10 @@ fn write(file: &RecordingFile, batch: Batch) {
         }
     }
     if is_held {
-        *held = Some(text);
+        *held = Some(std::mem::take(text));
         return;
     }
-    let written = write_out(target, &mut text);
+    let written = write_out(target, text);
     end_after_error(file, target, written);
 }
 

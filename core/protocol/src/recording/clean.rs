@@ -110,6 +110,22 @@ mod tests {
     }
 
     #[test]
+    fn escaped_quotation_mark_does_not_end_text() {
+        let place = Place { name: "temp", path: "/tmp".to_owned() };
+        let redactor = Redactor::new(&[place], [Cow::Borrowed("canary\\1")], &[]).unwrap();
+        // With `\/`, which is also `/`, directories begin with a backslash.
+        for (line, expected) in [
+            (r#"{"a":"{\"b\":\"\"}"}"#, false),
+            (r#"{"a":"\/"}"#, true),
+            (r#"{"a":"canary"}"#, true),
+            (r#"{"a":"canary\" z"}"#, false),
+            (r#"{"a":"canary\\"}"#, true),
+        ] {
+            assert_eq!(CleanLine::default().may_match(&redactor, line.as_bytes(), true), expected, "{line}");
+        }
+    }
+
+    #[test]
     fn end_of_long_line() {
         let redactor = redactor();
         let mut clean = CleanLine::default();

@@ -103,6 +103,8 @@ impl Pairs {
         self.first[usize::from(*first)] |= bit;
         match rest {
             [] => self.second.iter_mut().for_each(|bits| *bits |= bit),
+            // No text ends between a backslash and a quotation mark.
+            [second, ..] if *first == b'\\' => self.second[usize::from(*second)] |= bit,
             [second, ..] => [*second, b'"'].iter().for_each(|byte| self.second[usize::from(*byte)] |= bit),
         }
     }
@@ -271,10 +273,11 @@ impl Redactor {
     /// Searches a line from `start` on. Returns `None` if something may have to be replaced, or may begin at the end of a
     /// text, which is rare. Otherwise it returns the first place where something could begin with other bytes behind it.
     pub(super) fn clean_from(&self, line: &[u8], start: usize, is_json: bool) -> Option<usize> {
-        // A quotation mark ends the text.
+        // A quotation mark ends the text, unless it is escaped.
         let begins = |text: &[u8], rest: &[u8]| {
             let same = text.iter().zip(rest).take_while(|(one, other)| one == other).count();
-            same == text.len() || rest.get(same).is_none_or(|byte| *byte == b'"')
+            let is_escaped = || text[..same].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
+            same == text.len() || rest.get(same).is_none_or(|byte| *byte == b'"' && !is_escaped())
         };
         let mut first = line.len();
         let begins_something = |at: usize| {
