@@ -109,6 +109,12 @@ impl Pairs {
         }
     }
 
+    /// Returns whether one of the pairs may be at a place in a text, or the first byte of one at its end.
+    fn may_be_at(&self, text: &[u8], at: usize) -> bool {
+        let first = self.first[usize::from(text[at])];
+        first != 0 && text.get(at + 1).is_none_or(|second| first & self.second[usize::from(*second)] != 0)
+    }
+
     /// Returns whether `begins` is true for a place in a line, from `start` on, where one of the pairs may be, or for its
     /// last byte.
     fn any(&self, line: &[u8], start: usize, mut begins: impl FnMut(usize) -> bool) -> bool {
@@ -348,7 +354,7 @@ impl Redactor {
         let has_patterns_matched = !scan.matches.is_empty();
         let mut at = start;
         while at < text.len() {
-            if self.begins[usize::from(text[at])] == 0 || is_json && escape_around(text, at).is_some() {
+            if !self.pairs.may_be_at(text, at) || is_json && escape_around(text, at).is_some() {
                 at += 1;
                 continue;
             }
