@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kimi_agent_protocol::recording::{Entry, Recording};
+use kimi_agent_protocol::recording::{Entry, Recording, TurnEntry};
 use serde_json::{Value, json};
 
 /// Returns a list with the turns, decisions and end of each recording.
@@ -25,7 +25,7 @@ fn one(name: &str, recording: &Recording) -> Value {
             }
             Entry::Turn(turn) => {
                 let duration = began.get(&turn.turn).map(|began| rounded(timed.time - began));
-                turns.push(summarised(turn.turn, turn.result.as_ref(), json!(turn.error), duration));
+                turns.push(summarised(turn, duration));
             }
             Entry::End(ended) => end = json!({"reason": ended.reason, "error": ended.error, "time": timed.time}),
             _ => {}
@@ -44,13 +44,14 @@ fn one(name: &str, recording: &Recording) -> Value {
     })
 }
 
-fn summarised(turn: u64, result: Option<&Value>, error: Value, duration: Option<f64>) -> Value {
-    let of = |name: &str| result.and_then(|result| result.get(name)).cloned().unwrap_or_default();
+fn summarised(turn: &TurnEntry, duration: Option<f64>) -> Value {
+    let result = turn.result_value();
+    let of = |name: &str| result.get(name).cloned().unwrap_or_default();
     let count = |name: &str| of(name).as_array().map(Vec::len);
     json!({
-        "turn": turn,
+        "turn": turn.turn,
         "status": of("status"),
-        "error": error,
+        "error": turn.error,
         "duration": duration,
         "steps": of("steps"),
         "usage": of("usage"),

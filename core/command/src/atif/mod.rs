@@ -93,7 +93,8 @@ struct Outcomes {
 
 impl Outcomes {
     fn add(&mut self, turn: &TurnEntry) {
-        let of = |name: &str| turn.result.as_ref().and_then(|result| result.get(name));
+        let result = turn.result_value();
+        let of = |name: &str| result.get(name);
         self.turns.push(json!({"turn": turn.turn, "status": of("status"), "error": turn.error}));
         let usage = of("usage").and_then(|usage| serde_json::from_value::<TokenUsage>(usage.clone()).ok());
         if let Some(usage) = usage {

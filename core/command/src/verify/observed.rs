@@ -46,7 +46,8 @@ pub(super) fn turns(recording: &Recording) -> BTreeMap<u64, Observed> {
     for timed in &recording.entries {
         let Entry::Turn(ended) = &timed.entry else { continue };
         let turn = turns.entry(ended.turn).or_default();
-        let of = |name: &str| ended.result.as_ref().and_then(|result| result.get(name));
+        let result = ended.result_value();
+        let of = |name: &str| result.get(name);
         let code = ended.error.as_ref().map(|error| error.code.as_str());
         turn.status = code.or_else(|| of("status")?.as_str()).map(str::to_owned);
         turn.text = of("text").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -170,7 +170,7 @@ impl Connection {
             }),
             Output::TurnEnded { turn, outcome } => self.record(|| {
                 let (result, error) = match outcome {
-                    Ok(result) => (serde_json::to_value(result).ok(), None),
+                    Ok(result) => (serde_json::value::to_raw_value(result).ok(), None),
                     Err(error) => (None, Some(error_text(error))),
                 };
                 Entry::Turn(Box::new(TurnEntry { turn: *turn, result, error }))

@@ -297,10 +297,17 @@ pub struct TurnEntry {
     pub turn: u64,
     /// The result, if the turn did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<Value>,
+    pub result: Option<Box<RawValue>>,
     /// The error, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorText>,
+}
+
+impl TurnEntry {
+    /// Returns the parsed result. `Value::Null` if there is none, or if it has something that a [`Value`] cannot hold.
+    pub fn result_value(&self) -> Value {
+        self.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()).unwrap_or_default()
+    }
 }
 
 /// An error, with its code.

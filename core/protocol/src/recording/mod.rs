@@ -15,12 +15,12 @@ mod redact;
 mod tests;
 mod writer;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,
@@ -33,6 +33,8 @@ pub use purpose::{Purpose, prompt_nonce};
 pub use read::{InvalidRecording, Recording};
 pub use redact::{MASK, Place, Redactor};
 pub use writer::EntryWriter;
+
+use crate::json::scan::for_each_member;
 
 /// The version of the format.
 pub const FORMAT: u32 = 1;
@@ -123,18 +125,20 @@ const FIXED: &[&str] = &[
 
 fn write_redacted(out: &mut Vec<u8>, entry: &impl Serialize, redactor: &Redactor) {
     // The entries are maps with text as keys, so they cannot fail to be encoded.
-    let Ok(Value::Object(members)) = serde_json::to_value(entry) else { return };
-    for (at, (name, value)) in members.into_iter().enumerate() {
-        out.push(if at == 0 { b'{' } else { b',' });
-        let value = value.to_string();
-        let is_fixed = FIXED.contains(&name.as_str());
-        out.extend_from_slice(Value::String(name).to_string().as_bytes());
-        out.push(b':');
-        match is_fixed {
-            true => out.extend_from_slice(value.as_bytes()),
-            false => out.extend_from_slice(&redactor.redacted_json(value.as_bytes())),
+    let Ok(json) = serde_json::to_string(entry) else { return };
+    let mut begin = "{\"";
+    let written = for_each_member(&json, |name, value| {
+        let value = match FIXED.contains(&name.written()) {
+            true => Cow::Borrowed(value.as_bytes()),
+            false => redactor.redacted_json(value.as_bytes()),
+        };
+        for part in [begin.as_bytes(), name.written().as_bytes(), b"\":", &value] {
+            out.extend_from_slice(part);
         }
-    }
+        begin = ",\"";
+        Ok(())
+    });
+    debug_assert!(written.is_ok(), "an entry is an object");
     out.extend_from_slice(END);
 }
 

@@ -331,8 +331,9 @@ impl Redactor {
     }
 
     fn replaced_in<'a>(&self, text: &'a [u8], is_json: bool) -> Cow<'a, [u8]> {
-        let readable = match String::from_utf8_lossy(text) {
-            Cow::Owned(readable) if self.has_patterns() => Cow::Owned(readable.into_bytes()),
+        // Patterns are for characters.
+        let readable = match self.has_patterns().then(|| String::from_utf8_lossy(text)) {
+            Some(Cow::Owned(readable)) => Cow::Owned(readable.into_bytes()),
             _ => Cow::Borrowed(text),
         };
         let matches = self.search(&readable, 0, None, is_json).matches;

@@ -233,7 +233,7 @@ fn order_stays_while_piece_waits() {
 #[test]
 fn end_of_turn_ends_wait() {
     for entry in [
-        Entry::Turn(Box::new(TurnEntry { turn: 1, result: Some(json!({})), error: None })),
+        Entry::Turn(Box::new(TurnEntry { turn: 1, result: None, error: None })),
         Entry::End(EndEntry { reason: EndReason::Closed, error: None, exit_code: None, signal: None }),
     ] {
         let (mut writer, mut file) = writer(secrets(&[]));
