@@ -102,7 +102,7 @@ fn write_entry(out: &mut Vec<u8>, time: f64, entry: Entry, redactor: &Redactor) 
     write_redacted(out, &TimedEntry { time, entry }, redactor);
 }
 
-/// Members of entries whose values are the SDK's own. A value of an option can be the same word.
+/// Members of entries whose values are the SDK's own, also such as are not words. A value of an option can be the same.
 const FIXED: &[&str] = &[
     "by",
     "bytes",

@@ -33,6 +33,22 @@ const WORK_DIR: &str = "work_dir";
 /// The digits at the end of the names that Kimi Code gives the folders of a working directory.
 const DIGEST_DIGITS: usize = 12;
 
+/// Members whose values are words of the protocols: without them, a recording cannot be played.
+const WORDS: &[&[u8]] = &[
+    b"decision",
+    b"kind",
+    b"method",
+    b"outcome",
+    b"reason",
+    b"response",
+    b"role",
+    b"sessionUpdate",
+    b"state",
+    b"status",
+    b"stopReason",
+    b"type",
+];
+
 /// A literal or the name of a folder begins with the byte.
 const LITERAL: u8 = 1;
 /// A key begins with the byte.
@@ -249,7 +265,7 @@ impl Redactor {
     }
 
     /// Returns a line of JSON with its texts as `text` has them, and with numbers that are secrets replaced. `text` gets
-    /// the place of each text in the line.
+    /// the place of each text in the line, except of the words of the protocols.
     pub(super) fn json<'a>(
         &self,
         line: &'a [u8],
@@ -257,11 +273,18 @@ impl Redactor {
     ) -> Cow<'a, [u8]> {
         let mut out = Vec::new();
         let (mut copied, mut rest) = (0, 0);
+        let mut name: &[u8] = &[];
         while let Some(open) = memchr::memchr(b'"', &line[rest..]) {
             self.numbers(line, rest..rest + open, &mut copied, &mut out);
+            // Between a name and its value is nothing else.
+            let is_value = line[rest..rest + open].iter().all(|byte| matches!(byte, b':' | b' ' | b'\t'));
             let start = rest + open + 1;
             let end = end_of_text(line, start);
-            if let Cow::Owned(replaced) = text(start..end) {
+            let found = &line[start..end];
+            let is_name = line[end..].iter().skip(1).find(|byte| !matches!(byte, b' ' | b'\t')) == Some(&b':');
+            let is_word = is_plain_word(found) && (is_name || is_value && WORDS.contains(&name));
+            name = if is_name { found } else { &[] };
+            if !is_word && let Cow::Owned(replaced) = text(start..end) {
                 out.extend_from_slice(&line[copied..start]);
                 out.extend_from_slice(&replaced);
                 copied = end;
@@ -499,6 +522,11 @@ fn replaced(text: &[u8], matches: &[Match<'_>]) -> Vec<u8> {
     }
     out.extend_from_slice(&text[copied..]);
     out
+}
+
+/// Returns whether a text is like the names of members and methods.
+fn is_plain_word(text: &[u8]) -> bool {
+    text.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'/' | b'$'))
 }
 
 fn is_of_name(byte: u8) -> bool {

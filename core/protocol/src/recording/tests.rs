@@ -44,6 +44,25 @@ fn secrets_are_masked_in_every_spelling() {
 }
 
 #[test]
+fn words_of_protocols_stay() {
+    let redactor = redactor(&["prompt", "version", "finished", "session/prompt"], &["[A-Za-z_]{6,}"]);
+    for line in [
+        r#"{"jsonrpc":"2.0","id":"1","method":"prompt","params":{}}"#,
+        r#"{"method": "session/prompt", "params": {"agent": {"version": "1"}}}"#,
+        r#"{"result":{"status":"finished","protocol_version":"1"}}"#,
+    ] {
+        assert_eq!(shown(&redactor, line), line);
+    }
+    for (line, expected) in [
+        (r#"{"text":"finished","status":["finished"]}"#, r#"{"text":"***","status":["***"]}"#),
+        (r#"{"status":"finished: 1","my version":1}"#, r#"{"status":"***: 1","my ***":1}"#),
+        (r#"{"method":"prompt","text":"prompt"}"#, r#"{"method":"prompt","text":"***"}"#),
+    ] {
+        assert_eq!(shown(&redactor, line), expected);
+    }
+}
+
+#[test]
 fn keys_are_masked() {
     let redactor = redactor(&[], &[]);
     let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-DEF_1";
