@@ -112,6 +112,23 @@ def test_failed_test_keeps_no_recording(tests: str, program: pytest.Pytester) ->
     assert names(folder) == []
 
 
+@pytest.mark.parametrize("mode", ["once", "rewrite"])
+def test_recording_without_session_is_error(mode: str, program: pytest.Pytester) -> None:
+    write(program, "def test_sum(kimi_cassette): pass")
+    result = program.runpytest(f"--kimi-record={mode}")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*nothing was recorded: the test has not opened and closed a session*"])
+
+
+def test_expected_failure_keeps_recording(program: pytest.Pytester) -> None:
+    folder = write(program, f"@pytest.mark.xfail(strict=True){TEST.replace('4', '5')}")
+    for arguments in ([], ["--kimi-record=once"], []):
+        program.runpytest(*arguments).assert_outcomes(xfailed=1)
+    assert names(folder) == ["test_sum.jsonl"]
+    write(program)
+    program.runpytest().assert_outcomes(passed=1)
+
+
 def test_interrupt_keeps_no_recording(program: pytest.Pytester) -> None:
     folder = write(program, "def test_sum(kimi_cassette):\n    ask(kimi_cassette)\n    raise KeyboardInterrupt")
     program.runpytest_subprocess("--kimi-record=once")
@@ -156,6 +173,7 @@ def test_marked(kimi_cassette):
     [
         ("'a', 'b'", "*the marker kimi_cassette has wrong arguments: *"),
         ("3", "*the marker kimi_cassette has wrong arguments: the name must be a text, not 3*"),
+        ("'../up'", "*wrong arguments: the name must be a file in the directory of the cassettes, not '../up'*"),
         ("names='a'", "*the marker kimi_cassette has wrong arguments: *unexpected keyword argument 'names'*"),
         ("mode='none'", '*is missing; record it: remove mode="none" from its marker, then run pytest *'),
         ("mode='x'", '*invalid option `mode`: expected "once", "none", "all" or "rewrite", got "x"*'),

@@ -37,6 +37,8 @@ class _Outcome:
         self.old: bytes | None = None
         self.report: Path | None = None
         self.has_passed = False
+        # Whether it has failed as its marker `xfail` says.
+        self.has_xfailed = False
 
     def difference(self) -> str | None:
         """The difference between the test and its recording, with the remedy."""
@@ -55,8 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MODE",
         choices=MODES,
         help=(
-            "when tests record their kimi_cassette: none = never, once = if the file is missing, all = always, "
-            "rewrite = always, and delete the file first (default: $KIMI_RECORD, or none)"
+            "when tests record their kimi_cassette: none = never, once = if the file is missing or incomplete, "
+            "all and rewrite = always (default: $KIMI_RECORD, or none)"
         ),
     )
 
@@ -84,7 +86,7 @@ def kimi_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """The options of a session that plays the recording of this test, or records it: `create_session(**kimi_cassette)`.
 
     The marker `kimi_cassette` has the name of the recording, `executable`, `mode` and `verify`. The option
-    `--kimi-record` says when to record. A recording is deleted if its test does not pass.
+    `--kimi-record` says when to record. A recording is deleted if its test does not pass, unless that is expected.
     """
     from kimi_agent import InvalidOption
     from kimi_agent.testing._cassette import open_cassette
@@ -110,8 +112,10 @@ def _recording(
     outcome.recorded = cassette.path
     outcome.old = _content(cassette.path)
     yield cassette._with_agent(executable)
-    if not outcome.has_passed:
+    if not outcome.has_passed and not outcome.has_xfailed:
         _delete(outcome)
+    elif outcome.has_passed and _content(cassette.path) == outcome.old:
+        raise _failure(f"nothing was recorded: the test has not opened and closed a session with the fixture {MARKER}")
 
 
 def _playing(cassette: Cassette, outcome: _Outcome) -> Iterator[Cassette]:
@@ -134,7 +138,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.warn(pytest.PytestWarning(text))
 
 
-@pytest.hookimpl(hookwrapper=True)
+# First, so that the report is that of an expected failure already.
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Notes whether a test has passed, and shows its difference from the recording.
 
@@ -147,6 +152,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = hook.get_result()  # type: ignore[attr-defined]
     if report.when == "call":
         outcome.has_passed = report.passed
+        outcome.has_xfailed = report.skipped and hasattr(report, "wasxfail")
         difference = outcome.difference()
         if report.failed and difference is not None:
             report.sections.append((MARKER, difference))
@@ -174,6 +180,8 @@ class _Marker:
             made = cls(*marker.args, **marker.kwargs)
             if made.name is not None and not isinstance(made.name, str):
                 raise TypeError(f"the name must be a text, not {made.name!r}")
+            if made.name is not None and (Path(made.name).is_absolute() or ".." in Path(made.name).parts):
+                raise TypeError(f"the name must be a file in the directory of the cassettes, not {made.name!r}")
             return made
         except TypeError as error:
             reason = str(error).replace("_Marker.", "").replace("__init__()", "it")
