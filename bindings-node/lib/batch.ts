@@ -298,8 +298,9 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
    * jobs with the same key, for a journal that cannot be used, and for jobs that cannot be read (if the iterable failed, `cause`
    * is its error); {@link Timeout} if the batch took longer than `timeout`.
    */
-  [Symbol.asyncIterator](): AsyncIterableIterator<JobResult<Value>, undefined> {
-    const iterator: AsyncIterableIterator<JobResult<Value>, undefined> = {
+  [Symbol.asyncIterator](): AsyncIterator<JobResult<Value>, undefined> & AsyncIterable<JobResult<Value>> {
+    // Not an `AsyncIterableIterator`, which has no parameter for `undefined` before TypeScript 5.6.
+    const iterator: AsyncIterator<JobResult<Value>, undefined> & AsyncIterable<JobResult<Value>> = {
       next: () => this.#next(callSite()),
       return: async () => {
         await this.cancel();
