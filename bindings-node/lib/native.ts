@@ -1,6 +1,7 @@
 /** Finds the files of the installed package, and loads the addon. The addon's types are in addon.ts. */
 
 import { KimiAgentError, SpawnError } from "./errors.js";
+import { ERRORS_PAGE } from "./errors-page.js";
 import { fs, nodeModule, path } from "./node.js";
 import { type Platform, platformFile, platformName, platformPackage, PLATFORMS } from "./platforms.js";
 import { VERSION } from "./version.js";
@@ -81,6 +82,9 @@ const EXTERNAL =
   "`externals: { \"kimi-agent\": \"commonjs kimi-agent\" }` (webpack), `ssr: { external: [\"kimi-agent\"] }` (Vite) or " +
   "`serverExternalPackages: [\"kimi-agent\"]` (Next.js); and install it where the bundle runs.";
 
+/** The section of the documentation about a native file that is missing. */
+const HELP = new URL("../troubleshooting.md#kimi-agent-cannot-find-its-native-module", ERRORS_PAGE).href;
+
 /** The folder of this file, or in a bundle that of the bundle. Bundlers put a constant here, or nothing at all. */
 const here = typeof __dirname === "string" ? __dirname : undefined;
 
@@ -96,14 +100,22 @@ export function findNative(host: Host): string {
   if (local !== undefined) return local;
 
   let other: string | undefined;
+  let incomplete: string | undefined;
   for (const { folder, version } of installed(platformPackage(name), host.main)) {
     const file = path.join(folder, platformFile(name));
     if (version === VERSION && fs.existsSync(file)) return file;
-    if (version !== VERSION) other ??= version;
+    if (version === VERSION) incomplete ??= file;
+    else other ??= version;
   }
-  throw new KimiAgentError(
-    `kimi-agent cannot find its native module for ${name}: ${cause(host, name, other)}. ${missing(places)}. ${EXTERNAL}`,
-  );
+  const problem = incomplete === undefined ? cause(host, name, other) : incompletePackage(name, incomplete);
+  const error = new KimiAgentError(`kimi-agent cannot find its native module for ${name}: ${problem}. ${missing(places)}. ${EXTERNAL}`);
+  throw Object.assign(error, { help: HELP });
+}
+
+function incompletePackage(name: string, file: string): string {
+  const [folder, base] = [path.dirname(file), path.basename(file)];
+  const problem = `the file ${base} of the package ${platformPackage(name)} ${VERSION} is missing in ${folder}`;
+  return `${problem}. Delete node_modules, and run \`npm install kimi-agent\``;
 }
 
 /** Says why the package for this system is not there, as far as can be seen, and what to do. */

@@ -48,6 +48,7 @@ function failure(search) {
   } catch (error) {
     assert.equal(error.name, "KimiAgentError");
     assert.equal(error.code, "internal_error");
+    assert.match(error.help, /\/docs\/troubleshooting\.md#kimi-agent-cannot-find-its-native-module$/);
     return error.message;
   }
   throw new assert.AssertionError({ message: "it found something" });
@@ -144,6 +145,18 @@ for (const [host, there, libc] of [
     assert.ok(message.includes(expected), message);
   });
 }
+
+test("package without its file is named with the folder", () => {
+  const { modules, find } = installed(["linux-x64-gnu"]);
+  const folder = join(modules, "@kimi-agent/linux-x64-gnu");
+  rmSync(join(folder, platformFile("linux-x64-gnu")));
+  const message = failure(() => find("linux-x64-gnu"));
+  const file = platformFile("linux-x64-gnu");
+  const expected = `linux-x64-gnu: the file ${file} of the package @kimi-agent/linux-x64-gnu ${VERSION} is missing in ${folder}. `;
+  assert.ok(message.includes(expected), message);
+  assert.ok(message.includes("Delete node_modules, and run `npm install kimi-agent`"), message);
+  assert.doesNotMatch(message, /is not installed/);
+});
 
 test("a package of another version is not loaded", () => {
   const { find } = installed(["linux-x64-gnu", "9.8.7"]);

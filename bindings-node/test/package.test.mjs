@@ -36,6 +36,13 @@ test("missing native module is an error with platform, file and remedy", () => {
   }
 });
 
+test("command without its native module writes one line", () => {
+  const program = join(folder, "dist/command.cjs");
+  const { status, stdout, stderr } = spawnSync(process.execPath, [program, "--version"], { encoding: "utf8" });
+  assert.deepEqual([status, stdout], [1, ""], stderr);
+  assert.match(stderr, /^kimi-agent cannot find its native module for [^\n]* See https:[^\n]*\/troubleshooting\.md#[a-z-]+\n$/);
+});
+
 test("version of the package matches package.json", () => {
   assert.equal(version.VERSION, JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version);
 });
