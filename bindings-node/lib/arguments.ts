@@ -46,8 +46,11 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 
-/** The JSON of an option's value. */
+/** The JSON of an option's value. Refuses a URL, of which JSON would make a text that is no path. */
 export function optionJson(option: string, value: unknown): string {
+  if (value instanceof URL) {
+    throw wrongOption(option, "expected a path, got a URL; pass `fileURLToPath(url)` of the module node:url");
+  }
   try {
     return toJson(value, onlyFinite);
   } catch (error) {

@@ -6,11 +6,13 @@ import type { NativeBatch } from "./addon.js";
 import { checkedOptions, kindOf, toJson, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
+import { isCassetteFile } from "./cassette-files.js";
 import type { UserInput } from "./content.js";
 import { callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
-import { Handlers, isThenable } from "./handlers.js";
+import { errorText, Handlers, isThenable } from "./handlers.js";
 import { unwatchInterrupts, watchInterrupts } from "./interrupts.js";
 import { readSource, type Source } from "./job.js";
+import { log } from "./log.js";
 import { type Usage, withTotal } from "./messages.js";
 import type { BatchOptions, JobSettings } from "./option-types.js";
 import { prepareOptions } from "./options.js";
@@ -271,7 +273,8 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   /** @internal */
   static open<Value>(bridge: Bridge, jobs: JobSource, options: BatchOptions): Batch<Value> {
     const { signal: given, output: givenOutput, onProgress, progress, ...rest } = options;
-    if ("total" in rest) throw wrongOption("total", "unknown option");
+    refuseForeign(rest);
+    refuseCassette(rest.record);
     const signal = takeSignal(given);
     const source = readSource(jobs);
     const display = readDisplay(progress);
@@ -296,7 +299,8 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
    *
    * @returns An iterator. Its `next()` throws the error that ended the batch, after the results: {@link InvalidOption} for two
    * jobs with the same key, for a journal that cannot be used, and for jobs that cannot be read (if the iterable failed, `cause`
-   * is its error); {@link Timeout} if the batch took longer than `timeout`.
+   * is its error); {@link SpawnError} if the program of the option `executable` does not exist or cannot be executed;
+   * {@link Timeout} if the batch took longer than `timeout`.
    */
   [Symbol.asyncIterator](): AsyncIterator<JobResult<Value>, undefined> & AsyncIterable<JobResult<Value>> {
     // Not an `AsyncIterableIterator`, which has no parameter for `undefined` before TypeScript 5.6.
@@ -396,6 +400,19 @@ function nextJob(source: Source, state: State): () => Promise<unknown> {
   };
 }
 
+/** Refuses options that the core takes from a binding, and a program in Node may not set. */
+function refuseForeign(options: object): void {
+  if ("total" in options) throw wrongOption("total", "unknown option");
+  if ("on" in options) throw wrongOption("on", "unknown option; only a program in Python can run a batch on other machines");
+}
+
+/** Refuses the path of a cassette, which the core would take as the name of a directory. */
+function refuseCassette(record: unknown): void {
+  if (typeof record !== "string" || !isCassetteFile(record)) return;
+  const reason = "a cassette is the recording of one session, and a batch has a session for each job";
+  throw wrongOption("record", `${reason}; set the path of a directory instead`);
+}
+
 function readDisplay(progress: unknown): ProgressDisplay | undefined {
   if (progress === undefined || progress === null || progress === false) return undefined;
   if (progress === true) return progressDisplay();
@@ -412,10 +429,28 @@ function readProgress(
     throw wrongOption("onProgress", `expected a function, got ${kindOf(onProgress)}`);
   }
   if (!isSet && display === undefined) return undefined;
-  const report = isSet ? oneAtATime(onProgress as (progress: Progress) => unknown) : undefined;
+  const report = isSet ? oneAtATime(logged(onProgress as (progress: Progress) => unknown)) : undefined;
   return (progress) => {
     display?.update(progress);
     return report?.(progress);
+  };
+}
+
+/** Returns a handler that never fails. Its failures are logged, the first one of the batch as a warning. */
+function logged(handler: (progress: Progress) => unknown): (progress: Progress) => unknown {
+  let hasFailed = false;
+  const onFailure = (thrown: unknown): void => {
+    log.progressFailed(thrown, errorText(thrown), hasFailed);
+    hasFailed = true;
+  };
+  return (progress) => {
+    try {
+      const returned = handler(progress);
+      return isThenable(returned) ? Promise.resolve(returned).catch(onFailure) : undefined;
+    } catch (thrown) {
+      onFailure(thrown);
+      return undefined;
+    }
   };
 }
 
@@ -451,10 +486,14 @@ function oneAtATime(handler: (progress: Progress) => unknown): (progress: Progre
  *
  * On Ctrl-C the running jobs are cancelled, and then the process exits with code 130, unless the program listens to `SIGINT`.
  *
+ * If the option `signal` is aborted while the batch runs, the batch is cancelled as {@link Batch.cancel} does it: the results
+ * have the status `cancelled`, and nothing is thrown. If it is aborted before the call, the call throws and no job runs.
+ *
  * @param jobs - An iterable or async iterable of texts, or of objects with a `prompt`; see {@link Job}.
  * @param options - The options of the batch, and those of the session of each job; see {@link BatchOptions}. Default: none.
  * @returns The batch, which runs already.
  * @throws {InvalidOption} if an option is wrong.
+ * @throws the reason of `signal`, an `AbortError` by default, if it is aborted already.
  *
  * @example
  * ```ts

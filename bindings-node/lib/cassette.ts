@@ -1,6 +1,7 @@
 /** Cassettes: recordings of sessions as tests. The core decides whether a test records. */
 
 import { checkedOptions, refuseOtherOptions, show, wrongOption } from "./arguments.js";
+import { addCassetteFile } from "./cassette-files.js";
 import { callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
@@ -43,7 +44,9 @@ export interface Cassette {
  * Returns options of a session that records a test with a real agent once, and plays the recording from then on. A cassette is
  * the recording of one session. Whether to record is decided when this function is called.
  *
- * A recording is incomplete if its session was never opened or never closed, for example because the program was killed.
+ * A recording is incomplete if its session was never opened or never closed, for example because the program was killed. Close
+ * the session before the test ends. The one-shot `prompt()` closes its session in the background, after its result, so a test
+ * that plays the recording immediately can find it incomplete.
  *
  * @param name - The name of the recording, or its path or file URL. A name without a directory and without `.jsonl` is the
  * file `cassettes/NAME.jsonl` below the current directory.
@@ -66,6 +69,7 @@ export function cassette(name: string | URL, options: CassetteOptions = {}): Cas
   const modeText: unknown = mode ?? undefined;
   if (modeText !== undefined && typeof modeText !== "string") throw wrongMode(modeText);
   const { path, isRecording } = callNative(() => loadNative().openCassette(fileName(name), modeText));
+  if (isRecording) addCassetteFile(path);
   const chosen: Pick<Cassette, "executable" | "record"> = isRecording
     ? { record: path, ...(executable == null ? {} : { executable }) }
     : { executable: replayedAgent(path, { mode: verify ? "verify" : "replay" }) };

@@ -26,6 +26,7 @@ export function unwatchInterrupts(key: number): void {
 }
 
 function interrupted(): void {
+  // The exit closes all sessions: the addon kills the agents that have not ended after 7 seconds.
   if (isDraining) process.exit(EXIT_CODE);
   if (hasOwnListener()) return;
   isDraining = true;

@@ -90,6 +90,18 @@ class Log {
     if (this.logger === undefined && thrown instanceof Error) this.#warnings.thrown(thrown);
   }
 
+  /** The handler `onProgress` has thrown this. The core has no record of it, because a batch does not wait for the handler. */
+  progressFailed(thrown: unknown, text: string, again: boolean): void {
+    const fields = `handler="progress" error=${JSON.stringify(text)}`;
+    if (again) {
+      this.write({ level: "debug", target: HANDLERS, message: `a handler failed again ${fields}` });
+      return;
+    }
+    this.handlerThrew(thrown);
+    const message = `a handler failed; the batch continues. Further failures are records of the level debug ${fields}`;
+    this.write({ level: "warn", target: HANDLERS, message });
+  }
+
   /** An error of the logger becomes a warning: it must not end the program. */
   write(record: LogRecord): void {
     if (this.logger === undefined) {

@@ -8,7 +8,7 @@ import { test } from "node:test";
 
 import { z } from "zod";
 
-import { InvalidOption, LlmServiceError, runBatch, Timeout, tool, TurnCancelled } from "../dist/index.mjs";
+import { InvalidOption, LlmServiceError, runBatch, setLogger, Timeout, tool, TurnCancelled } from "../dist/index.mjs";
 import { scriptedAgent } from "../dist/testing.mjs";
 import { dist, start } from "./programs.mjs";
 
@@ -138,6 +138,29 @@ test("slow onProgress gets the newest progress", async () => {
   assert.ok(reports.length <= 3);
 });
 
+for (const [kind, fail] of [
+  ["throws", (error) => { throw error; }],
+  ["rejects", (error) => Promise.reject(error)],
+]) {
+  test(`onProgress that ${kind} is logged, and the batch continues`, async () => {
+    const records = [];
+    setLogger((record) => records.push(record), "debug");
+    try {
+      const onProgress = ({ done }) => fail(new Error(`no "disk" ${done}`));
+      assert.deepEqual(textsOf(await collect(runBatch(["a", "b"], { executable, onProgress, concurrency: 1 }))), ["a!", "b!"]);
+    } finally {
+      setLogger(null);
+    }
+    const [first, ...further] = records.filter(({ target }) => target === "kimi_agent.handlers");
+    assert.equal(first.level, "warn");
+    assert.match(first.message, /^a handler failed; the batch continues\..* handler="progress" error="no \\"disk\\" 0"$/);
+    assert.ok(further.length > 0);
+    for (const { level, message } of further) {
+      assert.deepEqual([level, message.replace(/\d/, "N")], ["debug", 'a handler failed again handler="progress" error="no \\"disk\\" N"']);
+    }
+  });
+}
+
 test("wrong job is not retried", async () => {
   const results = await collect(runBatch([{ prompt: "a", modle: "m" }, "b"], { executable, concurrency: 1 }));
   assert.ok(results[0].error instanceof InvalidOption);
@@ -149,6 +172,9 @@ for (const [options, words] of [
   [{ concurency: 3 }, /did you mean `concurrency`/],
   [{ modle: "m" }, /did you mean `model`/],
   [{ total: 3 }, /`total`: unknown option/],
+  [{ on: "ray" }, /`on`: unknown option; only a program in Python/],
+  [{ on: true }, /`on`: unknown option/],
+  [{ record: new URL("file:///tmp/runs") }, /`record`: expected a path, got a URL; pass `fileURLToPath/],
   [{ retry: { attemps: 3 } }, /did you mean `attempts`/],
   [{ concurrency: 0 }, /`concurrency`/],
   [{ workspace: "clone" }, /`workspace`/],
@@ -268,7 +294,7 @@ test("cancel ends running jobs", async () => {
   assert.throws(() => results[0].raiseForStatus(), TurnCancelled);
 });
 
-test("signal cancels the batch", async () => {
+test("signal cancels the batch, and if aborted before the call, the call throws", async () => {
   const controller = new AbortController();
   const { results: read } = await runningBatch({ signal: controller.signal });
   controller.abort();

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, afterEach, beforeEach, describe, test } from "node:test";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-import { createSession, InvalidOption, openAgent, tool } from "kimi-agent";
+import { createSession, InvalidOption, openAgent, runBatch, tool } from "kimi-agent";
 import { cassette, replayedAgent, scriptedAgent } from "kimi-agent/testing";
 
 // `rewrite` records the cassette of Node anew; see tests/recordings/record.py.
@@ -126,6 +126,14 @@ describe("cassette", () => {
     delete process.env.KIMI_RECORD;
     process.env.CI = "false";
     assert.equal(cassette(file).isRecording, true);
+  });
+
+  test("batch is refused with the cassette that records", async () => {
+    const file = newFile();
+    const message = /a cassette is the recording of one session, and a batch has a session for each job/;
+    const options = { ...cassette(file, { executable: agent() }) };
+    assert.throws(() => runBatch(["a"], options), { name: "InvalidOption", option: "record", message });
+    assert.ok(!existsSync(file));
   });
 
   test("file URL is taken", async () => {

@@ -37,6 +37,13 @@ test("single_tool_or_hook_is_refused_with_the_form_of_a_list", () => {
   }
 });
 
+test("URL as the value of a path is refused", () => {
+  for (const option of ["record", "workDir", "configFile"]) {
+    const message = /expected a path, got a URL; pass `fileURLToPath\(url\)`/;
+    assert.throws(() => prepare({ [option]: new URL("file:///tmp/run.jsonl") }), { name: "InvalidOption", option, message });
+  }
+});
+
 test("options that are set are passed on under their names", () => {
   assert.deepEqual(prepare({}).options, {});
   assert.deepEqual(prepare({ thinking: undefined, model: "k" }).options, { model: "k" });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { run } from "./programs.mjs";
+import { dist, run } from "./programs.mjs";
 
 const ASKING = `[[{ request: { type: "ApprovalRequest", payload: { id: "a", tool_call_id: "t", sender: "Shell", action: "run command", description: "ls", display: [] } } }]]`;
 
@@ -35,6 +35,24 @@ test("failed handler causes one warning with its stack", async () => {
   assert.deepEqual([name, code], ["KimiAgentWarning", "KIMI_AGENT_HANDLER"]);
   assert.match(message, /^a handler failed;.*handler="approval".*the \\"approver\\" is out/);
   assert.match(detail, /^Error: the "approver" is out\n\s+at .*decide/);
+});
+
+test("failed onProgress causes one warning with its stack", async () => {
+  const { status, stdout, stderr } = await run(`
+    const { runBatch } = await import(${dist("index.mjs")});
+    const warnings = [];
+    process.on("warning", ({ name, code, message, detail }) => warnings.push({ name, code, message, detail }));
+    const onProgress = async function report() { throw new Error("no disk"); };
+    for await (const _ of runBatch(["a", "b"], { executable: scriptedAgent([[{ text: "x" }]]), onProgress }));
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(warnings));
+  `, ["--no-warnings"]);
+  assert.equal(status, 0, stderr);
+  const [{ name, code, message, detail }, ...others] = JSON.parse(stdout);
+  assert.deepEqual(others, []);
+  assert.deepEqual([name, code], ["KimiAgentWarning", "KIMI_AGENT_HANDLER"]);
+  assert.match(message, /^a handler failed;.*handler="progress" error="no disk"$/);
+  assert.match(detail, /^Error: no disk\n\s+at report/);
 });
 
 test("wrong result of a handler causes a warning", async () => {
