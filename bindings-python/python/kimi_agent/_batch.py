@@ -410,6 +410,8 @@ def run_batch(
         InvalidOption: An option is wrong. Reading the batch raises this error, too: for two jobs with the same key, for
             a journal that cannot be used, and for jobs that cannot be read. If the iterable itself failed, `__cause__`
             is its exception.
+        SpawnError: Reading the batch raises it if the program of the option `executable` does not exist or cannot be
+            executed.
 
     >>> prompts = ["What is in this directory?", "What is it for?"]
     >>> async for result in run_batch(prompts, concurrency=2, work_dir="."):

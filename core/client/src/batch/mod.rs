@@ -127,7 +127,8 @@ impl Batch {
     ///
     /// # Errors
     /// The error that ended the whole batch, once, after all results: [`Error::InvalidOption`] for a wrong option, for two jobs
-    /// with the same key, or for a journal that cannot be written; [`Error::Timeout`] if the batch took longer than its limit.
+    /// with the same key, or for a journal that cannot be written; [`Error::Spawn`] if the program of the option `executable`
+    /// does not exist or cannot be executed; [`Error::Timeout`] if the batch took longer than its limit.
     ///
     /// # Examples
     /// ```no_run
