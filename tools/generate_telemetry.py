@@ -35,7 +35,9 @@ children of their turn. Spans of a subagent are children of the tool call that s
 
 %(spans)s
 
-The span of a turn that fails has the status "error". A turn that is cancelled or reaches its limit of steps is not an error.
+The span of a turn that fails has the status "error". The steps and tool calls that are open when the turn fails have this status too. A
+turn that is cancelled or reaches its limit of steps is not an error. An open step of a cancelled turn is not an error, but a tool call
+without result is an error.
 
 ## Attributes
 

@@ -252,6 +252,19 @@ async fn failures_end_their_spans() {
 }
 
 #[tokio::test]
+async fn open_step_has_error_of_turn() {
+    let sdk = Sdk::new();
+    let (options, _agent) = with(json!([[{"text": "Half"}, {"error": {"code": -32003, "message": "down"}}]]));
+    let session = options.telemetry(sdk.telemetry()).start().await.unwrap();
+    assert_eq!(session.prompt("go").unwrap().result().await.unwrap_err().code(), "llm_service_error");
+    session.close().await.unwrap();
+    let chat = sdk.span("chat");
+    assert_eq!(attribute(&chat, "error.type").as_deref(), Some("llm_service_error"));
+    assert_eq!(attribute(&chat, "gen_ai.response.finish_reasons"), None);
+    assert!(matches!(chat.status, Status::Error { .. }));
+}
+
+#[tokio::test]
 async fn failed_start_ends_one_shot() {
     let sdk = Sdk::new();
     let options = SessionOptions::new().executable("/no/such/kimi").telemetry(sdk.telemetry());

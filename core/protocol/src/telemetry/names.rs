@@ -79,7 +79,7 @@ names! {
     OUTPUT_TYPE = "gen_ai.output.type", on "`invoke_agent`": "`json` if the prompt has the option `output`.";
     RESPONSE_ID = "gen_ai.response.id", on "`chat`": "The id of the message of the model.";
     FINISH_REASONS = "gen_ai.response.finish_reasons", on "`invoke_agent`, `chat`":
-        "A step: `stop` or `tool_calls`. A turn: `stop`, `cancelled` or `max_steps_reached`.";
+        "A step: `stop`, `tool_calls` or `cancelled`. A turn: `stop`, `cancelled` or `max_steps_reached`. Absent after an error.";
     TIME_TO_FIRST_CHUNK = "gen_ai.response.time_to_first_chunk", on "`chat`":
         "The time from the start of the step to its first piece of text, in seconds.";
     INPUT_TOKENS = "gen_ai.usage.input_tokens", on "`invoke_agent`, `chat`": "All input tokens, cached or not.";
@@ -96,8 +96,9 @@ names! {
     TOOL_TYPE = "gen_ai.tool.type", on "`execute_tool`":
         "`function` for a tool of the program, `extension` for a tool of the agent.";
     ERROR_TYPE = "error.type", on "all spans, `kimi_agent.step_retry`, `gen_ai.client.operation.duration`, `kimi_agent.tool_calls`":
-        "The code of the error of a turn. `tool_error` for a tool that failed. `cancelled` for a tool call without result in a \
-         turn that was cancelled.";
+        "The code of the error of a turn, also for steps and tool calls that were open when the turn failed. `tool_error` for a \
+         tool that failed. `cancelled` for a tool call without result in a turn that was cancelled. `step_interrupted` for a \
+         step that the agent interrupted in a turn that continued.";
     STATUS = "kimi_agent.turn.status", on "`invoke_agent`": "The status of the result.";
     STEPS = "kimi_agent.turn.steps", on "`invoke_agent`": "The number of steps.";
     APPROVAL = "kimi_agent.approval.decision", on "`kimi_agent.approval`":

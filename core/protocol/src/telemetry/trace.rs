@@ -38,6 +38,8 @@ struct Chat {
     began: u64,
     first_output: Option<u64>,
     last_output: u64,
+    /// The time at which the agent interrupted the step. The outcome of the turn says why.
+    interrupted: Option<u64>,
     calls_tools: bool,
     text: String,
     calls: Vec<serde_json::Value>,
@@ -61,6 +63,23 @@ pub(super) struct Scribe {
     pub(super) ops: Vec<Op>,
 }
 
+/// The end of a call of the model.
+#[derive(Debug, Default)]
+enum ChatEnd {
+    #[default]
+    Finished,
+    Cancelled,
+    Failed(SpanError),
+}
+
+/// The end of the spans that are open when the turn ends.
+#[derive(Debug, Default)]
+struct OpenEnd {
+    chat: ChatEnd,
+    /// The error of tool calls.
+    tool: Option<SpanError>,
+}
+
 /// The end of a tool call.
 #[derive(Default)]
 struct ToolEnd {
@@ -72,6 +91,31 @@ struct ToolEnd {
 impl SpanError {
     fn of_tool() -> Self {
         Self { kind: "tool_error".to_owned(), message: "the tool failed".to_owned() }
+    }
+
+    fn of_cancel() -> Self {
+        Self { kind: "cancelled".to_owned(), message: "the turn was cancelled".to_owned() }
+    }
+
+    fn of_interruption() -> Self {
+        Self { kind: "step_interrupted".to_owned(), message: "the agent interrupted the step".to_owned() }
+    }
+}
+
+impl OpenEnd {
+    fn of(outcome: &Result<PromptResult>) -> Self {
+        let tool = match outcome {
+            Ok(result) if result.status == TurnStatus::Cancelled => Some(SpanError::of_cancel()),
+            Ok(_) => None,
+            Err(error) => Some(SpanError::of(error)),
+        };
+        let chat = match (outcome, result_of(outcome).map(|result| result.status)) {
+            // A turn can also fail after the agent has finished it, for example with an invalid output.
+            (_, Some(TurnStatus::Finished | TurnStatus::MaxStepsReached)) => ChatEnd::Finished,
+            (Err(error), _) => ChatEnd::Failed(SpanError::of(error)),
+            (Ok(_), _) => ChatEnd::Cancelled,
+        };
+        Self { chat, tool }
     }
 }
 
@@ -86,7 +130,11 @@ impl TurnTrace {
     pub(super) fn observe(&mut self, agent: &str, event: &Event, scribe: &mut Scribe) {
         match event {
             Event::StepBegin(step) => self.begin_step(agent, step, scribe),
-            Event::StepInterrupted(_) => self.end_chat(agent, None, scribe),
+            Event::StepInterrupted(_) => {
+                if let Some(chat) = self.chat(agent) {
+                    chat.interrupted.get_or_insert_with(|| scribe.sink.now());
+                }
+            }
             Event::StepRetry(retry) => self.retry(agent, retry, scribe),
             Event::ContentPart(part) => {
                 if let Some(chat) = self.chat(agent) {
@@ -100,8 +148,7 @@ impl TurnTrace {
             }
             Event::StatusUpdate(update) => {
                 if let Some(usage) = &update.token_usage {
-                    let details = (usage, update.message_id.as_deref());
-                    self.end_chat(agent, Some(details), scribe);
+                    self.finish_chat(agent, usage, update.message_id.as_deref(), scribe);
                 }
             }
             Event::ToolCall(call) => self.begin_call(agent, call, scribe),
@@ -160,11 +207,13 @@ impl TurnTrace {
     }
 
     fn begin_step(&mut self, agent: &str, step: &StepBegin, scribe: &mut Scribe) {
-        self.end_chat(agent, None, scribe);
+        let Some(stream) = self.streams.get_mut(agent) else { return };
+        if let Some(former) = stream.chat.take() {
+            former.end_without_report(&ChatEnd::Finished, scribe.sink.now(), scribe);
+        }
         if step.is_synthesized() {
             return;
         }
-        let Some(stream) = self.streams.get_mut(agent) else { return };
         let (began, identity) = (scribe.sink.now(), &scribe.identity);
         let attributes =
             identity.of_operation(names::CHAT).maybe(names::CONVERSATION, identity.conversation.as_deref());
@@ -175,6 +224,7 @@ impl TurnTrace {
             began,
             first_output: None,
             last_output: began,
+            interrupted: None,
             calls_tools: false,
             text: String::new(),
             calls: Vec::new(),
@@ -191,11 +241,13 @@ impl TurnTrace {
         scribe.event(span, names::RETRY_EVENT, attributes);
     }
 
-    /// Ends the call of the model, if one is open. Its details are known if the agent has reported its tokens.
-    fn end_chat(&mut self, agent: &str, details: Option<(&TokenUsage, Option<&str>)>, scribe: &mut Scribe) {
-        let Some(chat) = self.streams.get_mut(agent).and_then(|stream| stream.chat.take()) else { return };
-        let time = if details.is_some() { scribe.sink.now() } else { chat.last_output };
-        chat.end(details, time, scribe);
+    /// Ends the call of the model whose tokens the agent reports, unless it was interrupted.
+    fn finish_chat(&mut self, agent: &str, usage: &TokenUsage, message: Option<&str>, scribe: &mut Scribe) {
+        let Some(stream) = self.streams.get_mut(agent) else { return };
+        if let Some(chat) = stream.chat.take_if(|chat| chat.interrupted.is_none()) {
+            let time = scribe.sink.now();
+            chat.end(&ChatEnd::Finished, Some((usage, message)), time, scribe);
+        }
     }
 
     fn begin_call(&mut self, agent: &str, call: &ToolCall, scribe: &mut Scribe) {
@@ -228,7 +280,7 @@ impl TurnTrace {
         let Some(stream) = self.streams.get_mut(agent) else { return };
         let Some(tool) = stream.tools.remove(&result.tool_call_id) else { return };
         let time = scribe.sink.now();
-        self.end_streams_of(tool.span, None, time, scribe);
+        self.end_streams_of(tool.span, &OpenEnd::default(), time, scribe);
         let value = &result.return_value;
         let call = result.tool_call.get().filter(|_| scribe.captures_content);
         let arguments = call.and_then(|call| serde_json::to_string(call.arguments.as_ref()?).ok());
@@ -260,24 +312,23 @@ impl TurnTrace {
     }
 
     /// Ends what subagents have open below a tool call that ends.
-    fn end_streams_of(&mut self, parent: u64, error: Option<&SpanError>, time: u64, scribe: &mut Scribe) {
+    fn end_streams_of(&mut self, parent: u64, end: &OpenEnd, time: u64, scribe: &mut Scribe) {
         let is_below = |(id, stream): &(&String, &Stream)| !id.is_empty() && stream.parent == parent;
         let below: Vec<_> = self.streams.iter().filter(is_below).map(|(id, _)| id.clone()).collect();
         for id in below {
             if let Some(stream) = self.streams.remove(&id) {
-                self.end_stream(stream, error, time, scribe);
+                self.end_stream(stream, end, time, scribe);
             }
         }
     }
 
-    fn end_stream(&mut self, stream: Stream, error: Option<&SpanError>, time: u64, scribe: &mut Scribe) {
+    fn end_stream(&mut self, stream: Stream, end: &OpenEnd, time: u64, scribe: &mut Scribe) {
         if let Some(chat) = stream.chat {
-            let last = chat.last_output;
-            chat.end(None, last, scribe);
+            chat.end_without_report(&end.chat, time, scribe);
         }
         for tool in stream.tools.into_values() {
-            self.end_streams_of(tool.span, error, time, scribe);
-            let end = ToolEnd { error: error.cloned(), ..ToolEnd::default() };
+            self.end_streams_of(tool.span, end, time, scribe);
+            let end = ToolEnd { error: end.tool.clone(), ..ToolEnd::default() };
             tool.end(end, time, &scribe.identity, &mut scribe.ops);
         }
     }
@@ -285,18 +336,14 @@ impl TurnTrace {
     /// Ends all spans of the turn.
     pub(super) fn end(&mut self, outcome: &Result<PromptResult>, time: u64, scribe: &mut Scribe) {
         let error = outcome.as_ref().err().map(SpanError::of);
-        let cancelled = || SpanError { kind: "cancelled".to_owned(), message: "the turn was cancelled".to_owned() };
-        let unfinished = match outcome {
-            Ok(result) if result.status == TurnStatus::Cancelled => Some(cancelled()),
-            _ => error.clone(),
-        };
+        let open = OpenEnd::of(outcome);
         let own = self.streams.remove("").unwrap_or_default();
-        self.end_stream(own, unfinished.as_ref(), time, scribe);
+        self.end_stream(own, &open, time, scribe);
         while let Some((_, stream)) = self.streams.pop_first() {
-            self.end_stream(stream, unfinished.as_ref(), time, scribe);
+            self.end_stream(stream, &open, time, scribe);
         }
         for tool in std::mem::take(&mut self.requests).into_values() {
-            let end = ToolEnd { error: unfinished.clone(), ..ToolEnd::default() };
+            let end = ToolEnd { error: open.tool.clone(), ..ToolEnd::default() };
             tool.end(end, time, &scribe.identity, &mut scribe.ops);
         }
         let result = result_of(outcome);
@@ -334,11 +381,31 @@ impl Chat {
         }
     }
 
-    fn end(mut self, details: Option<(&TokenUsage, Option<&str>)>, time: u64, scribe: &mut Scribe) {
-        let reason = if self.calls_tools { "tool_calls" } else { "stop" };
+    /// Ends the call of the model without a report of its tokens. `now` is its end if it was open until now.
+    fn end_without_report(self, end: &ChatEnd, now: u64, scribe: &mut Scribe) {
+        match (self.interrupted, end) {
+            (Some(at), ChatEnd::Finished) => {
+                self.end(&ChatEnd::Failed(SpanError::of_interruption()), None, at, scribe);
+            }
+            (Some(at), end) => self.end(end, None, at, scribe),
+            (None, ChatEnd::Finished) => {
+                let last = self.last_output;
+                self.end(end, None, last, scribe);
+            }
+            (None, end) => self.end(end, None, now, scribe),
+        }
+    }
+
+    fn end(mut self, end: &ChatEnd, details: Option<(&TokenUsage, Option<&str>)>, time: u64, scribe: &mut Scribe) {
+        let (reason, error) = match end {
+            ChatEnd::Finished if self.calls_tools => ("tool_calls", None),
+            ChatEnd::Finished => ("stop", None),
+            ChatEnd::Cancelled => (TurnStatus::Cancelled.as_str(), None),
+            ChatEnd::Failed(error) => ("error", Some(error)),
+        };
         let first = self.first_output.map(|first| seconds(self.began, first));
         let mut attributes = Attributes::default()
-            .with(names::FINISH_REASONS, Value::Texts(vec![reason.to_owned()]))
+            .maybe(names::FINISH_REASONS, error.is_none().then(|| Value::Texts(vec![reason.to_owned()])))
             .maybe(names::TIME_TO_FIRST_CHUNK, first);
         if let Some((usage, message)) = details {
             attributes = with_usage(attributes, usage).maybe(names::RESPONSE_ID, message);
@@ -355,8 +422,9 @@ impl Chat {
             scribe.ops.push(Op::Record { metric, value, attributes: of_metric() });
         }
         let value = seconds(self.began, time).into();
-        scribe.ops.push(Op::Record { metric: names::DURATION, value, attributes: of_metric() });
-        scribe.ops.push(Op::End { span: self.span, time, error: None });
+        let attributes = of_metric().maybe(names::ERROR_TYPE, error.map(|error| error.kind.as_str()));
+        scribe.ops.push(Op::Record { metric: names::DURATION, value, attributes });
+        scribe.ops.push(Op::End { span: self.span, time, error: error.cloned() });
     }
 }
 
