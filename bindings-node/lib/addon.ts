@@ -369,6 +369,9 @@ export declare function imageBytesJson(bytes: Uint8Array): string;
 /** Makes a content part from an image file. Returns JSON. */
 export declare function imageFileJson(path: string): string;
 
+/** Kills every agent of the process. */
+export declare function killAgents(): void;
+
 /** Opens a cassette with this name or path. `mode` is that of the program. */
 export declare function openCassette(name: string, mode?: string | undefined | null): CassetteFile;
 

@@ -1,5 +1,6 @@
 /** Ctrl-C while batches run: their jobs are cancelled before the process exits. */
 
+import { loadNative } from "./native.js";
 import { workerThreads } from "./node.js";
 
 /** Cancels a batch. The promise ends when all its jobs have ended. */
@@ -26,8 +27,11 @@ export function unwatchInterrupts(key: number): void {
 }
 
 function interrupted(): void {
-  // The exit closes all sessions: the addon kills the agents that have not ended after 7 seconds.
-  if (isDraining) process.exit(EXIT_CODE);
+  if (isDraining) {
+    // The exit waits for the agents.
+    loadNative().killAgents();
+    process.exit(EXIT_CODE);
+  }
   if (hasOwnListener()) return;
   isDraining = true;
   const ended = Array.from(batches.values(), (cancel) => cancel());

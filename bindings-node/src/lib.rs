@@ -57,6 +57,14 @@ pub fn shutdown() {
     }
 }
 
+/// Kills every agent of the process.
+#[napi]
+pub fn kill_agents() {
+    if RUNTIME.get().is_some() {
+        kimi_agent_bridge::kill_all();
+    }
+}
+
 /// A folder of files that only this user can read. It is made with its first file.
 #[napi]
 #[derive(Default)]

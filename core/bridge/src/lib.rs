@@ -80,6 +80,11 @@ pub async fn close_all(grace: Duration) {
     drop(tokio::time::timeout(DRAIN_TIMEOUT, all_ended(&batches)).await);
 }
 
+/// Kills every agent of this process.
+pub fn kill_all() {
+    kimi_agent_client::host::LIVE.kill_all();
+}
+
 async fn all_ended(batches: &[Arc<BatchControl>]) {
     for batch in batches {
         batch.ended().await;
