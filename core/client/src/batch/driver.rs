@@ -106,8 +106,7 @@ impl Driver {
     ) -> Result<Self> {
         options.validate()?;
         options.session.turn_timeout = options.job_timeout.or(options.session.turn_timeout);
-        // A trailing slash makes it a directory, in which each session has a file of its own.
-        options.session.record = options.session.record.take().map(|path| path.join(""));
+        options.session.record = options.recordings();
         let batch = uuid::Uuid::new_v4().simple().to_string()[..12].to_owned();
         let journal = match options.journal.clone() {
             None => None,

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::options::{SessionOptions, duration_problem};
+use crate::recording::recording_variable;
 
 /// The default of `concurrency`.
 const CONCURRENCY: usize = 4;
@@ -286,8 +287,8 @@ impl BatchOptions {
         self
     }
 
-    /// Sets the options of the sessions. `record` means a directory, in which each job has a recording of its own. Default: all
-    /// defaults.
+    /// Sets the options of the sessions. `record`, or `$KIMI_AGENT_RECORD`, means a directory, in which each job has a recording of
+    /// its own. Default: all defaults.
     ///
     /// # Examples
     /// ```
@@ -334,6 +335,28 @@ impl BatchOptions {
             let reason = "nothing reads the turns of a batch, so it cannot be manual; set a function";
             return Err(self.session.invalid(option, reason));
         }
-        self.session.validate()
+        self.session.validate()?;
+        self.check_recordings()
+    }
+
+    /// Returns the directory of the recordings: that of the option `record`, else of the environment variable. A runner records
+    /// with the variable of its own machine.
+    pub(super) fn recordings(&self) -> Option<PathBuf> {
+        let variable = || recording_variable().filter(|_| self.runner.is_none());
+        // A trailing slash makes it a directory, in which each session has a file of its own.
+        self.session.record.clone().or_else(variable).map(|path| path.join(""))
+    }
+
+    /// Checks that no file exists in the place of the directory of the recordings.
+    fn check_recordings(&self) -> Result<()> {
+        let Some(path) = self.recordings().filter(|_| self.runner.is_none()) else { return Ok(()) };
+        // Without the trailing slash, because a file is not found with it.
+        let path: PathBuf = path.components().collect();
+        if path.metadata().is_err() || path.is_dir() {
+            return Ok(());
+        }
+        let name = if self.session.record.is_some() { "it" } else { "$KIMI_AGENT_RECORD" };
+        let reason = format!("{} is not a directory; in a batch {name} means a directory", path.display());
+        Err(self.session.invalid("record", reason))
     }
 }

@@ -93,8 +93,7 @@ impl Recorder for FileRecorder {
 impl SessionOptions {
     /// Makes the file of the recording, if the session is recorded. `id` is the id of the session.
     pub(crate) fn recording_file(&self, id: &str) -> Result<Option<Arc<RecordingFile>>> {
-        let variable = || std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let Some(path) = self.record.clone().or_else(variable) else { return Ok(None) };
+        let Some(path) = self.record.clone().or_else(recording_variable) else { return Ok(None) };
         let path = self
             .absolute("record", &path)
             .map(|absolute| if is_folder(&path) { absolute.join("") } else { absolute })?;
@@ -199,6 +198,11 @@ impl SessionOptions {
         }
         texts
     }
+}
+
+/// Returns the path of the environment variable, which records sessions without the option `record`.
+pub(crate) fn recording_variable() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// Checks the patterns of the option `redact`.

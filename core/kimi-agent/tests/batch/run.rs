@@ -256,6 +256,33 @@ async fn each_job_has_a_recording() {
     }
 }
 
+#[test]
+fn variable_names_directory_of_recordings() {
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, runs) = (folder.path().join("batch.jsonl"), folder.path().join("runs"));
+    let variables = [("KIMI_BATCH_JOURNAL", journal.as_os_str()), ("KIMI_AGENT_RECORD", runs.as_os_str())];
+    let child = super::child::Child::start(&variables);
+    assert_eq!(child.lines().count(), 20);
+    assert_eq!(std::fs::read_dir(&runs).unwrap().count(), 20);
+    child.kill();
+}
+
+#[tokio::test]
+async fn recordings_in_a_file_end_the_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs");
+    std::fs::write(&path, "notes").unwrap();
+    let agent = scripted_agent(json!([[{"text": "x"}]]));
+    for given in [path.clone(), path.join("")] {
+        let session = SessionOptions::new().executable(&agent).record(given);
+        let mut batch = run_batch(["a", "b"], BatchOptions::new().session(session));
+        let error = batch.next().await.unwrap().unwrap_err().to_string();
+        assert!(error.starts_with("invalid option `record`: ") && error.contains("is not a directory"), "{error}");
+        assert!(batch.next().await.is_none());
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn sessions_over_acp_share_a_process() {
