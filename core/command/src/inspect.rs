@@ -62,7 +62,7 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
 /// Reads a recording. Returns it with the name of its file.
 pub(crate) fn read(path: &Path) -> Result<(String, Recording), Failure> {
     let failed = |reason: String| Failure::Because(format!("{}: {reason}", path.display()));
-    let text = fs::read(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
+    let text = kimi_agent_files::read_file(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
     let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok((name, recording))

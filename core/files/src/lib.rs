@@ -59,6 +59,22 @@ pub fn known_folders(work_dir: &Path) -> Vec<(&'static str, PathBuf)> {
     std::iter::once(("work_dir", work_dir.to_owned())).chain(others).collect()
 }
 
+/// Reads a file completely. Pipes are read to their end.
+///
+/// # Errors
+/// An error of the system, or an error for a device such as `/dev/zero`, whose content can have no end.
+pub fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kind = std::fs::metadata(path)?.file_type();
+        if kind.is_char_device() || kind.is_block_device() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device; expected a file"));
+        }
+    }
+    std::fs::read(path)
+}
+
 /// Returns a path as it is given, and as the system spells it without links if that differs.
 pub fn spellings(path: &Path) -> Vec<String> {
     let given = path.to_string_lossy().into_owned();

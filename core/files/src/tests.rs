@@ -15,6 +15,12 @@ fn kept_folder_is_not_swept() {
     assert_eq!(names(&path), ["result"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn device_is_not_read() {
+    assert!(read_file(Path::new("/dev/zero")).unwrap_err().to_string().contains("it is a device"));
+}
+
 #[test]
 fn deleted_folder_is_gone_at_once() {
     let parent = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ mod verify;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::Shutdown;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::{env, fs, thread};
@@ -60,7 +60,7 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
 }
 
 fn read(path: &str) -> Result<Plan, String> {
-    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let text = kimi_agent_files::read_file(Path::new(path)).map_err(|error| error.to_string())?;
     let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| error.to_string())?;
     Plan::new(recording)
 }

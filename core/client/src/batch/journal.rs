@@ -52,6 +52,7 @@ impl Journal {
     pub(super) fn open(path: &Path, redactor: Redactor, batch: &str) -> Result<Self> {
         let wrong = |reason: String| invalid_option("journal", reason);
         let failed = |error: io::Error| wrong(format!("can't write {}: {error}", path.display()));
+        check_kind(path)?;
         let is_new = !path.exists();
         let opened = kimi_agent_files::open_private(path, OpenOptions::new().read(true).write(true));
         let file = opened.map_err(failed)?;
@@ -142,6 +143,17 @@ impl Journal {
     }
 }
 
+/// Checks that the path is free or names a regular file. Reading a device can have no end, and opening a pipe can wait forever.
+fn check_kind(path: &Path) -> Result<()> {
+    match path.metadata() {
+        Ok(data) if !data.is_file() => {
+            let reason = "it is not a regular file, so it cannot be a journal; choose another path";
+            Err(invalid_option("journal", format!("{}: {reason}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Calls `found` for each result in the file, with the place of its line. A later line replaces an earlier one. Returns the end
 /// of the last complete line.
 fn scan(path: &Path, file: &File, mut found: impl FnMut(Hash, JobStatus, u64)) -> Result<u64> {
@@ -206,6 +218,7 @@ fn read_at(file: &mut File, place: u64) -> io::Result<StoredResult> {
 /// `InvalidOption` if the file cannot be read, or is not a journal.
 pub fn read_journal(path: &Path, mut take: impl FnMut(JobResult)) -> Result<()> {
     let failed = |error: io::Error| invalid_option("journal", format!("can't read {}: {error}", path.display()));
+    check_kind(path)?;
     let mut file = File::open(path).map_err(failed)?;
     let mut known = HashMap::new();
     let end = scan(path, &file, |hash, _, place| {
@@ -393,6 +406,22 @@ mod tests {
         for text in ["", "notes", "notes\n"] {
             fs::write(&path, text).unwrap();
             assert!(read_journal(&path, |_| {}).unwrap_err().to_string().contains("not the journal"));
+        }
+    }
+
+    #[test]
+    fn other_kinds_of_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut paths = vec![folder.path().to_owned()];
+        #[cfg(unix)]
+        {
+            let pipe = folder.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            paths.extend([pipe, "/dev/zero".into()]);
+        }
+        for path in paths {
+            assert!(open(&path).unwrap_err().to_string().contains("not a regular file"), "{path:?}");
+            assert!(read_journal(&path, |_| {}).unwrap_err().to_string().contains("not a regular file"), "{path:?}");
         }
     }
 

@@ -81,7 +81,7 @@ fn path_after_flag(args: &[OsString]) -> Option<PathBuf> {
 impl Replayed {
     /// Reads a recording, and checks whether the agent can play it.
     fn read(path: &Path) -> std::result::Result<Self, String> {
-        let text = std::fs::read(path).map_err(|error| error.to_string())?;
+        let text = kimi_agent_files::read_file(path).map_err(|error| error.to_string())?;
         let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| error.to_string())?;
         let dialect = dialect(&recording.header)?;
         let mut reports = BTreeMap::new();
