@@ -3,8 +3,6 @@
 import { optionJson, show, wrongOption } from "./arguments.js";
 import type { Job, JobSource } from "./batch.js";
 import { contentJson } from "./content.js";
-import { callNative } from "./errors.js";
-import { loadNative } from "./native.js";
 
 /** The jobs of a program, one by one. */
 export interface Source {
@@ -64,10 +62,8 @@ function encodeJob(job: unknown): unknown {
   for (const [name, value] of Object.entries(job as Job) as [string, unknown][]) {
     if (value === undefined) continue;
     if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint") {
-      callNative(() => {
-        loadNative().wrongType(name, show(value));
-      });
-      throw wrongOption(name, `in a job it must have a JSON form, and it is a ${typeof value}`);
+      found["$mistake"] = { option: name, reason: `in a job it must have a JSON form, and it is a ${typeof value}` };
+      continue;
     }
     found[name] = JSON.parse(name === "prompt" ? contentJson(value as Job["prompt"]) : optionJson(name, value));
   }

@@ -211,9 +211,24 @@ for (const kind of ["iterable", "async iterable"]) {
   });
 }
 
-for (const job of [5, null, undefined, { prompt: "a", data: () => 1 }, { prompt: undefined, data: 5n }]) {
+for (const job of [5, null, undefined]) {
   test(`${typeof job} is not a job`, async () => {
     await assert.rejects(collect(runBatch([job], { executable })), InvalidOption);
+  });
+}
+
+for (const [job, words] of [
+  [{ prompt: "a", data: () => 1 }, /`data`: in a job it must have a JSON form, and it is a function/],
+  [{ prompt: "a", data: 5n }, /`data`: .*it is a bigint/],
+  [{ prompt: "a", onApproval: () => "approve" }, /`onApproval`: a job cannot set it; set it for the batch/],
+  [{ prompt: "a", tools: [] }, /`tools`: a job cannot set it; set it for the batch/],
+  [{ prompt: "a", sessionId: "one" }, /`sessionId`: a job cannot set it/],
+  [{ promt: "a" }, /`promt`: unknown option; did you mean `prompt`/],
+]) {
+  test(`mistake in ${Object.keys(job).join(" and ")} fails one job`, async () => {
+    const found = await collect(runBatch([job, "b"], { executable, concurrency: 1 }));
+    assert.match(found[0].error.message, words);
+    assert.equal(found[1].text, "b!");
   });
 }
 

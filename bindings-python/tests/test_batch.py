@@ -214,6 +214,9 @@ async def test_failing_async_iterable_ends_batch() -> None:
         ({"prompt": 5}, "`prompt`: .*got 5"),
         ({"prompt": "a", "model": object()}, "`model`: in a job it must have a JSON form"),
         ({"prompt": "a", "telemetry": True}, "`telemetry`: a job cannot set it"),
+        ({"prompt": "a", "on_approval": print}, "`on_approval`: a job cannot set it; set it for the batch"),
+        ({"prompt": "a", "session_id": "one"}, "`session_id`: a job cannot set it"),
+        ({"promt": "a"}, "`promt`: unknown option; did you mean `prompt`"),
     ],
 )
 async def test_mistake_fails_one_job(job: Any, words: str) -> None:

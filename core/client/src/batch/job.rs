@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kimi_agent_protocol::options::{OPTIONS, Scope, find};
+use kimi_agent_protocol::output::OUTPUT_KEYS;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::error::invalid_option;
 use crate::messages::Content;
 use crate::naming::Naming;
-use crate::options::{PromptOptions, SessionOptions, kind_of, parse_content, prompt_options};
+use crate::options::{PromptOptions, SessionOptions, kind_of, parse_content, prompt_options, unknown};
 use crate::{Error, Result};
 
 /// The number of bytes that identify a job in memory.
@@ -19,8 +20,23 @@ pub(super) type Hash = [u8; 16];
 /// The options of one prompt that a job may have, too.
 const OF_PROMPT: [&str; 2] = ["timeout", "budget"];
 
+/// The fields of a job that are not options of its session.
+const OF_JOB: [&str; 6] = ["prompt", "key", "work_dir", "data", "timeout", "budget"];
+
 /// Options of a session that are the same for all jobs.
-const OF_ALL_JOBS: [&str; 2] = ["record", "telemetry"];
+const OF_ALL_JOBS: [&str; 11] = [
+    "record",
+    "telemetry",
+    "tools",
+    "hooks",
+    "on_approval",
+    "on_question",
+    "on_read_file",
+    "on_write_file",
+    "on_terminal",
+    "on_event",
+    "on_stderr",
+];
 
 /// A prompt of a batch, with options of its own. Text and content parts become jobs automatically.
 ///
@@ -91,12 +107,16 @@ impl Job {
 
     /// Makes a job that fails with this error, in place of one that cannot be read.
     pub(crate) fn unreadable(problem: Error) -> Self {
-        Self::new("").failing(problem)
+        Self { problem: Some(problem), ..Self::new("") }
     }
 
-    /// Lets the job fail with this error.
+    /// Lets the job fail with this error. A wrong name of the option has precedence over its value.
     pub(crate) fn failing(mut self, problem: Error) -> Self {
-        self.problem = Some(problem);
+        let of_name = match &problem {
+            Error::InvalidOption { option, .. } => name_problem(option, self.naming),
+            _ => None,
+        };
+        self.problem = Some(of_name.unwrap_or(problem));
         self
     }
 
@@ -120,6 +140,10 @@ impl Job {
             Some(other) => return Err(invalid_option("key", format!("expected text, got {}", kind_of(&other)))),
         }
         let Some(prompt) = fields.remove("prompt") else {
+            // The name of the prompt can be misspelled.
+            if let Some(problem) = fields.keys().find_map(|name| name_problem(name, self.naming)) {
+                return Err(problem);
+            }
             return Err(invalid_option("prompt", "the job has none; expected an object with a `prompt`"));
         };
         self.prompt = parse_content(prompt)?;
@@ -215,10 +239,13 @@ impl Job {
         session.naming = self.naming;
         let mut of_prompt = Map::new();
         for (name, value) in &self.options {
+            if let Some(problem) = name_problem(name, self.naming) {
+                return Err(problem);
+            }
             if OF_PROMPT.contains(&name.as_str()) {
                 of_prompt.insert(name.clone(), value.clone());
-            } else if OF_ALL_JOBS.contains(&name.as_str()) {
-                return Err(invalid_option(name.as_str(), "a job cannot set it; set it for the batch"));
+            } else if name == "output" {
+                session.set_named(name, output_of(value.clone()))?;
             } else {
                 session.set_named(name, value.clone())?;
             }
@@ -267,6 +294,31 @@ impl<T: Into<Content>> From<T> for Job {
     fn from(prompt: T) -> Self {
         Self::new(prompt)
     }
+}
+
+/// Returns the error for a name that a job cannot have.
+fn name_problem(given: &str, naming: Naming) -> Option<Error> {
+    if OF_JOB.iter().any(|name| naming.name(name) == given) {
+        return None;
+    }
+    match find(OPTIONS, given, naming) {
+        Some(option) if option.name == "session_id" => {
+            Some(invalid_option(given, "a job cannot set it, because each job has a session of its own; leave it out"))
+        }
+        Some(option) if OF_ALL_JOBS.contains(&option.name) => {
+            Some(invalid_option(given, "a job cannot set it; set it for the batch"))
+        }
+        Some(_) => None,
+        None => Some(unknown(given, naming, &OF_JOB)),
+    }
+}
+
+/// Returns the option `output` in its full form. A JSON Schema alone is the `schema` of it.
+fn output_of(given: Value) -> Value {
+    let is_schema = given.as_object().is_some_and(|fields| {
+        !fields.contains_key("schema") && fields.keys().any(|name| !OUTPUT_KEYS.contains(&name.as_str()))
+    });
+    if is_schema { json!({"schema": given}) } else { given }
 }
 
 /// Returns the hash of a key that a job has set.
@@ -338,7 +390,46 @@ mod tests {
         assert!(problem(json!({"prompt": "p", "modle": "m"})).contains("did you mean `model`"));
         assert!(problem(json!({"prompt": "p", "record": "r/"})).contains("set it for the batch"));
         assert!(problem(json!({"prompt": "p", "telemetry": true})).contains("set it for the batch"));
+        assert!(problem(json!({"prompt": "p", "on_approval": "manual"})).contains("set it for the batch"));
+        assert!(problem(json!({"prompt": "p", "tools": []})).contains("set it for the batch"));
+        assert!(problem(json!({"prompt": "p", "session_id": "one"})).contains("a job cannot set it"));
+        assert!(problem(json!({"promt": "p"})).contains("`promt`: unknown option; did you mean `prompt`"));
+        assert!(problem(json!({"prompt": "p", "dta": 5})).contains("did you mean `data`"));
         assert!(problem(json!({"prompt": "p", "timeout": "x"})).contains("`timeout`"));
+    }
+
+    #[test]
+    fn mistake_has_names_of_binding() {
+        let problem = |value| {
+            let job = Job::from_json_named(value, Naming::Camel);
+            job.configured(&SessionOptions::new()).unwrap_err().to_string()
+        };
+        assert!(problem(json!({"prompt": "p", "sessionId": "one"})).starts_with("invalid option `sessionId`: a job"));
+        assert!(problem(json!({"prompt": "p", "workdir": "."})).contains("did you mean `workDir`"));
+    }
+
+    #[test]
+    fn wrong_name_precedes_wrong_value() {
+        let problem = |option: &str| {
+            let job = Job::new("p").failing(invalid_option(option, "expected text"));
+            job.configured(&SessionOptions::new()).unwrap_err().to_string()
+        };
+        assert!(problem("on_event").contains("set it for the batch"));
+        assert!(problem("promt").contains("did you mean `prompt`"));
+        assert!(problem("model").contains("expected text") && problem("prompt").contains("expected text"));
+    }
+
+    #[test]
+    fn output_is_schema_or_object() {
+        let schema = json!({"type": "object", "description": "d"});
+        let read = |output: Value| {
+            let job = Job::from_json(json!({"prompt": "p", "output": output}));
+            let configured = job.configured(&SessionOptions::new());
+            configured.map(|(session, _)| session.output.unwrap().plan().unwrap().spec().schema.clone())
+        };
+        assert_eq!(read(schema.clone()).unwrap(), schema);
+        assert_eq!(read(json!({"schema": schema, "retries": 1})).unwrap(), schema);
+        assert!(read(json!({"retries": 1})).unwrap_err().to_string().contains("it has no `schema`"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn session_options(map: Map<String, Value>, naming: Naming) -> Result<Sessio
 impl SessionOptions {
     /// Sets an option by its name in the caller's naming. Null leaves it as it is.
     pub(crate) fn set_named(&mut self, given: &str, value: Value) -> Result<()> {
-        let option = find(OPTIONS, given, self.naming).ok_or_else(|| unknown(given, self.naming))?;
+        let option = find(OPTIONS, given, self.naming).ok_or_else(|| unknown(given, self.naming, &[]))?;
         if value.is_null() { Ok(()) } else { self.set(option, value) }
     }
 
@@ -249,14 +249,14 @@ impl Field<'_> {
 /// `InvalidOption` names the first unknown option, with a suggestion.
 pub fn check_names<'a>(given: impl IntoIterator<Item = &'a str>, naming: Naming) -> Result<()> {
     let mut given = given.into_iter();
-    given.find(|given| find(OPTIONS, given, naming).is_none()).map_or(Ok(()), |given| Err(unknown(given, naming)))
+    given.find(|given| find(OPTIONS, given, naming).is_none()).map_or(Ok(()), |given| Err(unknown(given, naming, &[])))
 }
 
 /// Makes the error for a value without a JSON form, which a binding cannot pass on. `got` is its type.
 pub fn wrong_type(option: &str, got: &str, naming: Naming) -> Error {
     match find(OPTIONS, option, naming) {
         Some(found) => invalid_option(option, format!("expected {}, got {got}", found.kind.expected(naming))),
-        None => unknown(option, naming),
+        None => unknown(option, naming, &[]),
     }
 }
 
@@ -269,8 +269,10 @@ pub fn close_timeout(value: &Value, naming: Naming) -> Result<Option<Duration>> 
     if value.is_null() { Ok(None) } else { field.duration_or_zero(value).map(Some) }
 }
 
-fn unknown(given: &str, naming: Naming) -> Error {
-    match suggestion(given, OPTIONS) {
+/// Makes the error for an unknown option. It suggests an option or one of the other names.
+pub(crate) fn unknown(given: &str, naming: Naming, others: &[&'static str]) -> Error {
+    let others = others.iter().map(|name| (*name, *name));
+    match nearest(given, spellings(OPTIONS).chain(others)) {
         Some(name) => invalid_option(given, format!("unknown option; did you mean `{}`?", naming.name(name))),
         None => invalid_option(given, "unknown option"),
     }
@@ -278,9 +280,13 @@ fn unknown(given: &str, naming: Naming) -> Error {
 
 /// Returns the option that may have been meant: the one whose name or alias has the most similar spelling.
 pub(super) fn suggestion(given: &str, options: &'static [OptionInfo]) -> Option<&'static str> {
-    let spellings = options.iter().flat_map(|option| {
+    nearest(given, spellings(options))
+}
+
+/// Returns pairs of a spelling of an option and its name.
+fn spellings(options: &'static [OptionInfo]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    options.iter().flat_map(|option| {
         let aliases = option.aliases.iter().map(|alias| (*alias, option.name));
         aliases.chain([(option.name, option.name)])
-    });
-    nearest(given, spellings)
+    })
 }

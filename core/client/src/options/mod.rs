@@ -41,6 +41,7 @@ pub(crate) use content::check_content;
 pub use content_json::parse_content;
 pub use dialect::Dialect;
 pub use executable::Executable;
+pub(crate) use json::unknown;
 pub use json::{check_names, close_timeout, session_options, wrong_type};
 pub use prompt::{PromptOptions, prompt_options};
 pub use spec::{HookSpec, ToolSpec, parse_hook, parse_tool};

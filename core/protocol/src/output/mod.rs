@@ -16,7 +16,7 @@ mod spec;
 pub use error::{OutputError, OutputInvalid, parse_violations};
 pub use plan::OutputPlan;
 pub(crate) use run::OutputRun;
-pub use spec::{DEFAULT_NAME, DEFAULT_RETRIES, OutputMode, OutputSpec, parse_output};
+pub use spec::{DEFAULT_NAME, DEFAULT_RETRIES, OUTPUT_KEYS, OutputMode, OutputSpec, parse_output};
 
 /// The limit of errors that the model and the program get.
 const MAX_ERRORS: usize = 20;

@@ -8,7 +8,8 @@ pub const DEFAULT_NAME: &str = "final_result";
 /// The default number of retries.
 pub const DEFAULT_RETRIES: u32 = 2;
 
-const KEYS: [&str; 5] = ["schema", "name", "description", "mode", "retries"];
+/// The fields of the option.
+pub const OUTPUT_KEYS: [&str; 5] = ["schema", "name", "description", "mode", "retries"];
 /// Set by a binding if the program checks values itself.
 const CHECKED: &str = "checked";
 
@@ -88,8 +89,8 @@ impl OutputSpec {
 /// Returns the problem of the value. The schema itself is checked by [`OutputPlan::new`](super::OutputPlan::new).
 pub fn parse_output(mut given: Map<String, Value>) -> Result<OutputSpec, String> {
     let is_checked = given.remove(CHECKED) == Some(Value::Bool(true));
-    if let Some(unknown) = given.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        let keys = KEYS.map(|key| format!("`{key}`"));
+    if let Some(unknown) = given.keys().find(|key| !OUTPUT_KEYS.contains(&key.as_str())) {
+        let keys = OUTPUT_KEYS.map(|key| format!("`{key}`"));
         return Err(format!("it has no {unknown:?}; expected some of {}", keys.join(", ")));
     }
     let mut spec = match given.remove("schema") {
