@@ -135,7 +135,7 @@ pub(crate) async fn run(arguments: BatchArguments) -> Result<i32, Failure> {
     let status = Arc::new(Status::new(arguments.quiet));
     let shown = Arc::clone(&status);
     let options = options.on_progress(move |progress| shown.show(&progress));
-    let mut page = arguments.html.as_deref().map(Page::new);
+    let mut page = arguments.html.as_deref().map(Page::open).transpose()?;
     let batch = start_batch(jobs, options, Handle::current());
     let ended = follow(batch, &mut interrupts, &status, |result| {
         if let Some(page) = &mut page {

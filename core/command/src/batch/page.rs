@@ -45,6 +45,16 @@ impl Page {
         Self { path: path.to_owned(), rows: Vec::new() }
     }
 
+    /// Makes the page of a batch, and checks that its file can be written. An earlier page stays until the end.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let opened = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        opened.map_err(|error| Failure::wrong("--html", format!("{}: {error}", path.display())))?;
+        Ok(Self::new(path))
+    }
+
     /// Adds a job.
     pub(super) fn add(&mut self, result: &JobResult) {
         self.rows.push(Row {
@@ -163,7 +173,7 @@ fn seconds(duration: Duration) -> String {
 }
 
 /// Returns the beginning of a text, in one line and without control characters.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     let begin: String = text.chars().take(LONGEST).collect();
     let end = if begin.len() < text.len() { "…" } else { "" };
     format!("{}{end}", printable_line(&begin))

@@ -8,6 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kimi_agent_client::batch::{JobResult, Progress};
 use kimi_agent_protocol::printable::printable_line;
 
+use super::page::short;
+
 /// Shows the progress.
 pub(super) struct Status {
     bar: Option<ProgressBar>,
@@ -45,7 +47,8 @@ impl Status {
         }
         let progress = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let error = result.error.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
-        let text = format!("{}: {}{error}", result.key, result.status.as_str());
+        let reason = result.error.as_ref().map(|error| format!(": {}", short(&error.to_string()))).unwrap_or_default();
+        let text = format!("{}: {}{error}{reason}", result.key, result.status.as_str());
         if self.bar.is_some() {
             return self.note(&text);
         }

@@ -69,6 +69,8 @@ fn failed_job_sets_exit_code() {
     let message = lines[1]["error"]["message"].as_str().unwrap();
     assert!(message.contains("line 2 of the jobs is not JSON"), "{message}");
     assert!(lines[2]["error"]["message"].as_str().unwrap().contains("did you mean `model`"));
+    let line = ran.err.lines().find(|line| line.contains("failed (invalid_option): ") && line.contains("line 2 of"));
+    assert!(line.is_some_and(|line| line.ends_with(" tokens")), "{}", ran.err);
 }
 
 #[test]
@@ -166,6 +168,7 @@ fn wrong_arguments_are_refused() {
         (&["batch", "-", "-c", "0"], "concurrency"),
         (&["batch", "-", "--timeout", "-1"], "--timeout"),
         (&["batch", "-", "--out", "/no/such/folder/x"], "--out"),
+        (&["batch", "-", "--html", "/no/such/folder/x"], "--html"),
         (&["batch", "-", "--session-id", "x"], "the jobs of a batch cannot share a session"),
     ] {
         let ran = ran(&agent, arguments);
