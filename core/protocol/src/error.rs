@@ -305,7 +305,8 @@ impl Error {
     /// the agent exited, a deadline was exceeded, or another turn was running. Do not retry after other errors.
     ///
     /// An agent that exits by itself before it has opened the session would do so again. The same holds for a model's
-    /// service that refuses the request itself, with an HTTP status such as 401.
+    /// service that refuses the request itself, with an HTTP status such as 401. The agent reports it as a number in the data of the
+    /// error (`status`, `status_code` or `statusCode`), or in the message as `Error code: 401` or `status code 401`.
     ///
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
@@ -319,7 +320,7 @@ impl Error {
             Self::AgentExited(exit) => exit.hint.is_none() || exit.exit_code.is_none(),
             Self::Rpc(error) => match error.kind {
                 RpcErrorKind::TurnInProgress => true,
-                RpcErrorKind::LlmServiceError => !http_status(&error.message).is_some_and(is_final),
+                RpcErrorKind::LlmServiceError => !http_status(error).is_some_and(is_final),
                 _ => false,
             },
             _ => false,
@@ -363,8 +364,15 @@ pub fn local_error(kind: RpcErrorKind, message: &str) -> Error {
     Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
 }
 
-/// Returns the HTTP status that an agent quotes from the model's service, for example in `Error code: 429 - {…}`.
-fn http_status(message: &str) -> Option<u16> {
+/// Returns the HTTP status of the model's service that the agent reports: a number in the data, for example `{"status": 429}`, or in
+/// the message, for example in `Error code: 429 - {…}`.
+fn http_status(error: &RpcError) -> Option<u16> {
+    let data = error.data.as_ref().map(Json::to_value).unwrap_or_default();
+    let of_data = ["status", "status_code", "statusCode"].iter().find_map(|name| data.get(name)?.as_u64());
+    of_data.and_then(|status| u16::try_from(status).ok()).or_else(|| quoted_status(&error.message))
+}
+
+fn quoted_status(message: &str) -> Option<u16> {
     let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().ok()
@@ -390,5 +398,20 @@ mod tests {
         };
         assert!(error("the model is overloaded") && error("Error code: 429 - {}") && error("Error code: 503"));
         assert!(!error("Error code: 401 - {'error': …}") && !error("status code 403"));
+    }
+
+    #[test]
+    fn service_error_has_status_in_its_data() {
+        let is_retryable = |message: &str, data: Value| {
+            let data = serde_json::from_value(data).unwrap();
+            let kind = RpcErrorKind::LlmServiceError;
+            Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data, hint: None }).is_retryable()
+        };
+        for name in ["status", "status_code", "statusCode"] {
+            assert!(!is_retryable("down", json!({name: 401})) && is_retryable("down", json!({name: 500})), "{name}");
+        }
+        assert!(is_retryable("Error code: 401", json!({"status": 429})), "the data has precedence");
+        assert!(!is_retryable("Error code: 401", json!({"status": "500"})), "a text is no status");
+        assert!(is_retryable("down", json!([401])) && is_retryable("down", json!({"status": 70_000})));
     }
 }
