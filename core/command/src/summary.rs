@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kimi_agent_protocol::recording::{Entry, Recording, TurnEntry};
+use kimi_agent_protocol::messages::Event;
+use kimi_agent_protocol::recording::{CallKind, Entry, Recording, TurnEntry};
 use serde_json::{Value, json};
 
 /// Returns a list with the turns, decisions and end of each recording.
@@ -30,6 +31,9 @@ fn one(name: &str, recording: &Recording) -> Value {
             Entry::End(ended) => end = json!({"reason": ended.reason, "error": ended.error, "time": timed.time}),
             _ => {}
         }
+    }
+    if end.is_null() {
+        turns.extend(unfinished(recording, &began));
     }
     json!({
         "name": name,
@@ -59,6 +63,39 @@ fn summarised(turn: &TurnEntry, duration: Option<f64>) -> Value {
         "rejected": count("rejected"),
         "text": of("text"),
     })
+}
+
+/// Returns the turns that ran when the recording ended, for example because the program was killed.
+fn unfinished(recording: &Recording, began: &BTreeMap<u64, f64>) -> Vec<Value> {
+    let mut running: Vec<u64> = Vec::new();
+    for timed in &recording.entries {
+        match &timed.entry {
+            Entry::Call(call) if call.call == CallKind::Prompt => running.extend(call.turn),
+            Entry::Turn(ended) => running.retain(|turn| *turn != ended.turn),
+            _ => {}
+        }
+    }
+    if running.is_empty() {
+        return Vec::new();
+    }
+    let last = recording.entries.last().map_or(0.0, |timed| timed.time);
+    let events = recording.events();
+    let summarised = |turn: u64| {
+        let of_turn = events.iter().filter(|recorded| recorded.turn == Some(turn));
+        let count = |is: fn(&Event) -> bool| of_turn.clone().filter(|recorded| is(&recorded.event)).count();
+        json!({
+            "turn": turn,
+            "status": null,
+            "error": null,
+            "duration": began.get(&turn).map(|began| rounded(last - began)),
+            "steps": count(|event| matches!(event, Event::StepBegin(_))),
+            "usage": null,
+            "tool_calls": count(|event| matches!(event, Event::ToolCall(_))),
+            "rejected": null,
+            "text": null,
+        })
+    };
+    running.into_iter().map(summarised).collect()
 }
 
 fn rounded(seconds: f64) -> f64 {

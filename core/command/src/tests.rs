@@ -118,6 +118,27 @@ fn summary_counts_turns() {
 }
 
 #[test]
+fn summary_has_unfinished_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, output) = (folder.path().join("run.jsonl"), folder.path().join("summary.json"));
+    let killed = RECORDING.split_once(r#"{"time":1.5"#).unwrap().0;
+    fs::write(&file, format!("{killed}{{\"time\":1.5")).unwrap();
+    assert_eq!(ran(&["inspect", "--json", file.to_str().unwrap(), "-o", output.to_str().unwrap()]), 0);
+    let summary: Value = serde_json::from_str(&fs::read_to_string(output).unwrap()).unwrap();
+    assert_eq!((&summary[0]["is_cut"], &summary[0]["end"]), (&true.into(), &Value::Null));
+    let turn = &summary[0]["turns"][0];
+    assert_eq!((&turn["turn"], &turn["status"], &turn["error"]), (&1.into(), &Value::Null, &Value::Null));
+    assert_eq!((&turn["duration"], &turn["tool_calls"]), (&0.2.into(), &0.into()));
+}
+
+#[cfg(unix)]
+#[test]
+fn device_is_no_recording() {
+    assert_eq!(ran(&["inspect", "/dev/zero"]), 1);
+    assert_eq!(ran(&["report", "/dev/zero"]), 2);
+}
+
+#[test]
 fn problems_have_exit_codes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
