@@ -95,6 +95,12 @@ pub(super) fn unknown_flag(release: Release, arguments: &[String]) -> Option<&st
     })
 }
 
+/// Returns whether an argument is a flag of any release of kimi-cli.
+pub(super) fn is_known_flag(argument: &str) -> bool {
+    let flag = argument.split_once('=').map_or(argument, |(flag, _)| flag);
+    ALWAYS.contains(&flag) || SINCE.iter().any(|(name, _)| *name == flag)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,9 +28,11 @@ use std::{env, fs, thread};
 
 use kimi_agent_files::known_folders;
 use kimi_agent_protocol::recording::{Places, Recording};
+use kimi_agent_protocol::spelling::nearest;
 use serde_json::Value;
 
 use super::io::{Io, read_standard};
+use super::release::is_known_flag;
 use super::turn::raise;
 use mcp::{Line, ToolsServer};
 use plan::{Exit, Plan};
@@ -38,17 +40,24 @@ use player::{Action, Mode, Player, ToolAnswer};
 
 /// The exit code for a recording that cannot be played.
 const UNUSABLE: i32 = 2;
+const MISSING: &str = "--play-recording: a path is missing";
+/// The arguments of this agent after the path.
+const FLAGS: [&str; 3] = ["--verify", "--stub", "--report"];
+/// The first argument that a program passes to an agent.
+const OF_PROGRAM: [&str; 4] = ["--wire", "acp", "--acp", "web"];
 
 /// Plays a recording until the client has closed its end, or the recording ends the process. `arguments` begin with the
 /// path. Returns the exit code.
 pub(crate) fn main(arguments: &[String]) -> i32 {
     let Some((path, rest)) = arguments.split_first() else {
-        return complain("--play-recording needs the path of a recording", UNUSABLE);
+        return complain(MISSING, UNUSABLE);
     };
-    let mode = match rest.first().map(String::as_str) {
-        Some("--verify") => Mode::Verify,
-        Some("--stub") => Mode::Stub,
-        _ => Mode::Replay,
+    if path.starts_with('-') {
+        return complain(&format!("{MISSING} before {path}"), UNUSABLE);
+    }
+    let mode = match mode(rest) {
+        Ok(mode) => mode,
+        Err(reason) => return complain(&reason, UNUSABLE),
     };
     let work_dir = rest.iter().find_map(|argument| argument.strip_prefix("--work-dir="));
     let work_dir = work_dir.map(PathBuf::from).or_else(|| env::current_dir().ok()).unwrap_or_default();
@@ -57,6 +66,32 @@ pub(crate) fn main(arguments: &[String]) -> i32 {
         Ok(plan) => play(Player::new(plan, mode, Places::new(known_folders(&work_dir))), report),
         Err(reason) => complain(&format!("the recording {path} cannot be played: {reason}"), UNUSABLE),
     }
+}
+
+/// Reads the arguments after the path. Arguments that a program passes to each agent are ignored.
+fn mode(arguments: &[String]) -> Result<Mode, String> {
+    let end = arguments.iter().position(|argument| OF_PROGRAM.contains(&argument.as_str()));
+    let mut mode = Mode::Replay;
+    let mut is_value = false;
+    for argument in &arguments[..end.unwrap_or(arguments.len())] {
+        let is_known = is_known_flag(argument);
+        match argument.as_str() {
+            "--verify" => mode = Mode::Verify,
+            "--stub" => mode = Mode::Stub,
+            report if report.starts_with("--report=") => {}
+            _ if is_known || is_value => {}
+            other => {
+                let meant = nearest(other, FLAGS.map(|flag| (flag, flag)));
+                // Without a mark, it can be an argument of the program for an agent of ACP.
+                if end.is_some() || meant.is_some() {
+                    let hint = meant.map(|flag| format!("; did you mean {flag}?")).unwrap_or_default();
+                    return Err(format!("unknown argument {other} after the path of the recording{hint}"));
+                }
+            }
+        }
+        is_value = is_known && !argument.contains('=');
+    }
+    Ok(mode)
 }
 
 fn read(path: &str) -> Result<Plan, String> {

@@ -590,3 +590,22 @@ fn stub_distinguishes_equal_results() {
     ];
     assert_eq!(sent[3..], expected);
 }
+
+#[test]
+fn arguments_after_path_are_checked() {
+    let read = |words: &[&str]| super::mode(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+    assert_eq!(read(&["--wire", "--work-dir=/", "--new"]), Ok(Mode::Replay));
+    assert_eq!(read(&["--report=x", "--verify", "--wire"]), Ok(Mode::Verify));
+    assert_eq!(read(&["--model", "m", "--stub", "acp"]), Ok(Mode::Stub));
+    assert_eq!(read(&["--sandbox"]), Ok(Mode::Replay));
+    for words in [&["--verfy", "--wire"][..], &["--verfy"], &["verify", "--wire"], &["other.jsonl", "--wire"]] {
+        assert!(read(words).unwrap_err().contains(&format!("unknown argument {}", words[0])), "{words:?}");
+    }
+    assert!(read(&["--verfy"]).unwrap_err().contains("did you mean --verify?"));
+}
+
+#[test]
+fn missing_path_is_an_error() {
+    assert_eq!(super::main(&[]), 2);
+    assert_eq!(super::main(&["--verify".to_owned()]), 2);
+}
