@@ -376,7 +376,10 @@ SIGNAL = (
 
 BATCH_HEAD = "/** The options of {@link runBatch}: its own, and those of the session of each job. */"
 
-BATCH_SIGNAL = "Cancels the batch when it is aborted, as {@link Batch.cancel} does. Default: none."
+BATCH_SIGNAL = (
+    "Cancels the batch when it is aborted, as {@link Batch.cancel} does. If it is aborted already, `runBatch()` "
+    "throws its reason. Default: none."
+)
 
 
 def sized(size: int) -> str:

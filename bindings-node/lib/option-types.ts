@@ -240,7 +240,10 @@ export interface BatchOptions<S extends OutputSchema | undefined = OutputSchema 
    * draws the bar if it is installed. Default: `false`.
    */
   progress?: boolean | undefined;
-  /** Cancels the batch when it is aborted, as {@link Batch.cancel} does. Default: none. */
+  /**
+   * Cancels the batch when it is aborted, as {@link Batch.cancel} does. If it is aborted already, `runBatch()` throws
+   * its reason. Default: none.
+   */
   signal?: AbortSignal | undefined;
 }
 
