@@ -124,7 +124,7 @@ FIGURES = {
     "server, approval, CPU": ("µs", "client CPU an approval over Kimi Code's server, both on one CPU"),
     "server, sessions": ("ms", "client CPU a session of one process of Kimi Code's server, with a turn, and kept open"),
     "server, memory a session": ("KB", "growth of the client's process for such a session, at its peak"),
-    "batch": ("ms", "client CPU a job of a batch, 32 at once, each with a session and a turn of its own"),
+    "batch": ("ms", "client CPU a job of a batch, 32 concurrently, each with a session and a turn of its own"),
     "batch, memory": ("MB", "peak memory of the client's process in such a batch"),
     "slow reader": ("MB", "growth of the process while 200,000 events wait for a slow reader, by default options"),
     "idle session": ("KB", "memory for each of 199 idle sessions"),
