@@ -6,7 +6,6 @@ import type { NativeBatch } from "./addon.js";
 import { checkedOptions, kindOf, toJson, wrongOption } from "./arguments.js";
 import { Bridge } from "./bridge.js";
 import type { Budget } from "./budget.js";
-import { isCassetteFile } from "./cassette-files.js";
 import type { UserInput } from "./content.js";
 import { callNative, type CallSite, callSite, InvalidOption, type KimiAgentError, TurnCancelled } from "./errors.js";
 import { errorText, Handlers, isThenable } from "./handlers.js";
@@ -274,7 +273,6 @@ export class Batch<Value = unknown> implements AsyncIterable<JobResult<Value>>, 
   static open<Value>(bridge: Bridge, jobs: JobSource, options: BatchOptions): Batch<Value> {
     const { signal: given, output: givenOutput, onProgress, progress, ...rest } = options;
     refuseForeign(rest);
-    refuseCassette(rest.record);
     const signal = takeSignal(given);
     const source = readSource(jobs);
     const display = readDisplay(progress);
@@ -404,13 +402,6 @@ function nextJob(source: Source, state: State): () => Promise<unknown> {
 function refuseForeign(options: object): void {
   if ("total" in options) throw wrongOption("total", "unknown option");
   if ("on" in options) throw wrongOption("on", "unknown option; only a program in Python can run a batch on other machines");
-}
-
-/** Refuses the path of a cassette, which the core would take as the name of a directory. */
-function refuseCassette(record: unknown): void {
-  if (typeof record !== "string" || !isCassetteFile(record)) return;
-  const reason = "a cassette is the recording of one session, and a batch has a session for each job";
-  throw wrongOption("record", `${reason}; set the path of a directory instead`);
 }
 
 function readDisplay(progress: unknown): ProgressDisplay | undefined {

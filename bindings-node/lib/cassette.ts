@@ -1,7 +1,6 @@
 /** Cassettes: recordings of sessions as tests. The core decides whether a test records. */
 
 import { checkedOptions, refuseOtherOptions, show, wrongOption } from "./arguments.js";
-import { addCassetteFile } from "./cassette-files.js";
 import { callNative, type InvalidOption } from "./errors.js";
 import { loadNative } from "./native.js";
 import { nodeUrl } from "./node.js";
@@ -69,7 +68,6 @@ export function cassette(name: string | URL, options: CassetteOptions = {}): Cas
   const modeText: unknown = mode ?? undefined;
   if (modeText !== undefined && typeof modeText !== "string") throw wrongMode(modeText);
   const { path, isRecording } = callNative(() => loadNative().openCassette(fileName(name), modeText));
-  if (isRecording) addCassetteFile(path);
   const chosen: Pick<Cassette, "executable" | "record"> = isRecording
     ? { record: path, ...(executable == null ? {} : { executable }) }
     : { executable: replayedAgent(path, { mode: verify ? "verify" : "replay" }) };

@@ -190,3 +190,10 @@ async def test_stub_uses_present_tools(tmp_path: Path) -> None:
 def test_wrong_types_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidOption, match=f"invalid option `{name}`: expected .*, got {value!r}"):
         cassette("sum", **{name: value})
+
+
+def test_batch_refuses_cassette_that_records(tmp_path: Path) -> None:
+    options = cassette(tmp_path / "tape.jsonl", scripted_agent([[{"text": "4"}]]), mode="once")
+    with pytest.raises(InvalidOption, match="a cassette is the recording of one session") as caught:
+        list(kimi_agent.sync.run_batch(["a"], **options))
+    assert caught.value.option == "record"

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::error::invalid_option;
 use crate::handler::Responder;
 use crate::options::{SessionOptions, duration_problem};
-use crate::recording::recording_variable;
+use crate::recording::{is_cassette, recording_variable};
 
 /// The default of `concurrency`.
 const CONCURRENCY: usize = 4;
@@ -347,11 +347,16 @@ impl BatchOptions {
         self.session.record.clone().or_else(variable).map(|path| path.join(""))
     }
 
-    /// Checks that no file exists in the place of the directory of the recordings.
+    /// Checks that the recordings have a directory: no file is in its place, and it is not the path of a cassette.
     fn check_recordings(&self) -> Result<()> {
         let Some(path) = self.recordings().filter(|_| self.runner.is_none()) else { return Ok(()) };
         // Without the trailing slash, because a file is not found with it.
         let path: PathBuf = path.components().collect();
+        if is_cassette(&path) {
+            let reason =
+                "a cassette is the recording of one session, and a batch has a session for each job; set a directory";
+            return Err(self.session.invalid("record", reason));
+        }
         if path.metadata().is_err() || path.is_dir() {
             return Ok(());
         }

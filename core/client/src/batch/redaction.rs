@@ -68,7 +68,7 @@ mod tests {
                 "status": "finished",
                 "text": "It has the *** ***",
                 "output": {"***": "***"},
-                "tool_calls": [{"name": "Find", "arguments": {"***": "***"}, "output": [{"type": "text", "text": "***"}]}],
+                "tool_calls": [{"name": "Find", "arguments": {"status": "***"}, "output": [{"type": "text", "text": "***"}]}],
                 "handler_failures": [{"handler": "approval", "message": "no ***"}],
             },
         });

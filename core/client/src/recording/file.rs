@@ -155,10 +155,11 @@ impl RecordingFile {
         }
     }
 
-    /// Takes what waits, and leaves this empty batch. [`written`](Self::written) follows.
-    pub(super) fn take(&self, empty: Batch) -> Batch {
+    /// Takes what waits. If it is much, its place gets the memory of this empty batch. [`written`](Self::written) follows.
+    pub(super) fn take(&self, empty: &mut Batch) -> Batch {
         let mut waiting = lock(&self.waiting);
-        let batch = std::mem::replace(&mut waiting.batch, empty);
+        let next = if waiting.batch.is_much() { std::mem::take(empty) } else { Batch::default() };
+        let batch = std::mem::replace(&mut waiting.batch, next);
         waiting.taken = batch.bytes();
         batch
     }

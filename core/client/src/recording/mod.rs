@@ -26,9 +26,9 @@ use crate::error::Result;
 use crate::options::{SessionOptions, Setting};
 pub(crate) use file::RecordingFile;
 pub(crate) use replayed::Replayed;
-pub(crate) use tape::Opening;
 #[cfg(feature = "testing")]
 pub(crate) use tape::add_cassette;
+pub(crate) use tape::{Opening, is_cassette};
 use writer::{Job, Message};
 
 /// The environment variable with the path of recordings.

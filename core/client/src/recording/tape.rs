@@ -79,6 +79,11 @@ pub(crate) fn add_cassette(path: &Path) {
     }
 }
 
+/// Returns whether this program records a cassette to this path.
+pub(crate) fn is_cassette(path: &Path) -> bool {
+    lock(&TAPES).contains_key(path)
+}
+
 /// Opens the file of a cassette for a session. Returns `None` if the path is not that of a cassette.
 pub(super) fn open(path: &Path) -> Option<io::Result<Arc<RecordingFile>>> {
     lock(&TAPES).get_mut(path).map(|tape| tape.open(path))

@@ -96,7 +96,7 @@ impl Batch {
     /// Adds a job. `line` is that of a message, otherwise it is empty.
     pub(super) fn push(&mut self, job: Job, line: &[u8]) {
         self.bytes += job.size();
-        self.is_urgent |= job.is_urgent() || self.bytes >= MANY_BYTES;
+        self.is_urgent |= job.is_urgent() || self.is_much();
         self.jobs.push(job);
         self.lines.extend_from_slice(line);
     }
@@ -115,7 +115,12 @@ impl Batch {
         self.is_urgent
     }
 
-    /// Makes it empty for the next jobs. Memory is kept, unless it is much.
+    /// Returns whether so much waits that more follows soon.
+    pub(super) fn is_much(&self) -> bool {
+        self.bytes >= MANY_BYTES
+    }
+
+    /// Makes it empty for the next jobs. Memory is kept, up to some hundred kilobytes.
     fn clear(&mut self) {
         self.jobs.clear();
         self.jobs.shrink_to(MANY_BYTES / size_of::<Job>());
@@ -124,7 +129,7 @@ impl Batch {
     }
 }
 
-/// Makes a text empty for the next one. Memory is kept, unless it is much.
+/// Makes a text empty for the next one. Memory is kept, up to some hundred kilobytes.
 fn clear(text: &mut Vec<u8>) {
     text.clear();
     text.shrink_to(2 * MANY_BYTES);
@@ -166,16 +171,19 @@ impl Writer {
     fn run(&self) {
         // The files of which pieces of texts wait.
         let mut holding: Vec<Arc<RecordingFile>> = Vec::new();
-        // New memory for each batch would cost more than all of the rest.
-        let (mut batch, mut text) = (Batch::default(), Vec::new());
+        // New memory for each batch of a busy session would cost more than all of the rest.
+        let (mut empty, mut text) = (Batch::default(), Vec::new());
         loop {
             let files = self.wait(if holding.is_empty() { None } else { Some(LONGEST_HOLD / 2) });
             for file in files {
-                batch = file.take(batch);
+                let mut batch = file.take(&mut empty);
                 write(&file, &mut batch, &mut text);
                 file.written();
-                batch.clear();
                 clear(&mut text);
+                if batch.is_much() {
+                    batch.clear();
+                    empty = batch;
+                }
                 if !holding.iter().any(|held| Arc::ptr_eq(held, &file)) {
                     holding.push(file);
                 }
