@@ -478,13 +478,13 @@ function oneAtATime(handler: (progress: Progress) => unknown): (progress: Progre
  * On Ctrl-C the running jobs are cancelled, and then the process exits with code 130, unless the program listens to `SIGINT`.
  *
  * If the option `signal` is aborted while the batch runs, the batch is cancelled as {@link Batch.cancel} does it: the results
- * have the status `cancelled`, and nothing is thrown. If it is aborted before the call, the call throws and no job runs.
+ * have the status `cancelled`, and nothing is thrown. If it is aborted before the call, the call throws the reason of the
+ * signal, an `AbortError` by default, and no job runs.
  *
  * @param jobs - An iterable or async iterable of texts, or of objects with a `prompt`; see {@link Job}.
  * @param options - The options of the batch, and those of the session of each job; see {@link BatchOptions}. Default: none.
  * @returns The batch, which runs already.
  * @throws {InvalidOption} if an option is wrong.
- * @throws the reason of `signal`, an `AbortError` by default, if it is aborted already.
  *
  * @example
  * ```ts
