@@ -46,7 +46,7 @@ export function toJson(value: unknown, replacer?: (key: string, value: unknown) 
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 
-/** The JSON of an option's value. Refuses a URL, of which JSON would make a text that is no path. */
+/** The JSON of an option's value. A URL is refused: its text is not a path. */
 export function optionJson(option: string, value: unknown): string {
   if (value instanceof URL) {
     throw wrongOption(option, "expected a path, got a URL; pass `fileURLToPath(url)` of the module node:url");

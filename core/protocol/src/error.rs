@@ -411,7 +411,7 @@ mod tests {
             assert!(!is_retryable("down", json!({name: 401})) && is_retryable("down", json!({name: 500})), "{name}");
         }
         assert!(is_retryable("Error code: 401", json!({"status": 429})), "the data has precedence");
-        assert!(!is_retryable("Error code: 401", json!({"status": "500"})), "a text is no status");
+        assert!(!is_retryable("Error code: 401", json!({"status": "500"})), "the status is a text");
         assert!(is_retryable("down", json!([401])) && is_retryable("down", json!({"status": 70_000})));
     }
 }

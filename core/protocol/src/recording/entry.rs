@@ -304,7 +304,7 @@ pub struct TurnEntry {
 }
 
 impl TurnEntry {
-    /// Returns the parsed result. `Value::Null` if there is none, or if it has something that a [`Value`] cannot hold.
+    /// Returns the parsed result. `Value::Null` if there is none, or if a [`Value`] cannot contain it.
     pub fn result_value(&self) -> Value {
         self.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()).unwrap_or_default()
     }

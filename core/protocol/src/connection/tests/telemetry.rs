@@ -435,7 +435,7 @@ fn ended_steps_keep_reason_in_failed_turn() {
 }
 
 #[test]
-fn interrupted_step_is_error_in_turn_that_continues() {
+fn interrupted_step_in_turn_that_continues() {
     let mut traced = Traced::open(AnswerSources::default());
     traced.begin_step();
     traced.peer.event("StepInterrupted", &json!({}));
