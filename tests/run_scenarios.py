@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 import time
@@ -133,8 +134,9 @@ class Report:
             print("  " + complaint.replace("\n", "\n  "))
 
     def add_traced(self, one: play.Play) -> None:
-        """Judges whether all languages have recorded the same spans and metrics."""
-        one.scenario.data["expect"] = one.outcomes[self.chosen.languages[0]].lines
+        """Judges whether all languages that play this have recorded the same spans and metrics."""
+        languages = [language for language in self.chosen.languages if language not in one.skips]
+        one.scenario.data["expect"] = one.outcomes[languages[0]].lines
         self.add(one)
 
     def add_replayed(self, one: play.Play, reasons: cassettes.Reasons) -> None:
@@ -230,6 +232,15 @@ def play_over(
     return plays
 
 
+def traceable(scenarios: list[Scenario]) -> list[Scenario]:
+    """The scenarios whose spans can be compared, with the languages that do not play them."""
+    declared = json.loads((TESTS / "harness/telemetry.json").read_text("utf-8"))
+    comparable = [one for one in scenarios if one.name not in declared["races"]]
+    for pattern, skips in declared["skip"].items():
+        comparable = [one.skipping(skips) if re.fullmatch(pattern, one.name) else one for one in comparable]
+    return comparable
+
+
 def play_cassettes(
     over: Over | None,
     chosen: argparse.Namespace,
@@ -278,8 +289,7 @@ def main() -> int:
             over = WEB if chosen.web else ACP if chosen.acp else None
             plays = play_cassettes(over, chosen, scenarios, commands, scratch, report)
         elif chosen.telemetry:
-            races = json.loads((TESTS / "harness/telemetry.json").read_text("utf-8"))["races"]
-            scenarios = [one for one in scenarios if one.name not in races]
+            scenarios = traceable(scenarios)
             plays = play.play_scripted(scenarios, commands, scratch, say, telemetry=True)
             for one in plays:
                 report.add_traced(one)

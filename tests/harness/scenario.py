@@ -79,6 +79,10 @@ class Scenario:
             return str(declared[language])
         return None
 
+    def skipping(self, reasons: Mapping[str, str]) -> Scenario:
+        """With reasons not to run this, by language, added to its own."""
+        return replace(self, data={**self.data, "skip": {**self.data.get("skip", {}), **reasons}})
+
     @property
     def needs(self) -> frozenset[str]:
         """Features that a real agent must have."""

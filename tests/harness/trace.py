@@ -42,9 +42,14 @@ def compact(value: Any) -> str:
 
 
 def telemetry(lines: Iterable[Line]) -> list[Line]:
-    """The spans of the sessions as trees, a line each, and their metrics. Texts of errors differ between languages."""
+    """The spans of the sessions as trees, a line each, and their metrics, after what a runner could not do.
+
+    Texts of errors differ between languages.
+    """
+    lines = list(lines)
+    broken = [line for line in lines if str(line.get("error")).startswith("runner_")]
     recorded = [comparable(line["recorded"]) for line in lines if "recorded" in line]
-    return [item for one in recorded for item in [*map(_without_message, one["spans"]), *one["metrics"]]]
+    return broken + [item for one in recorded for item in [*map(_without_message, one["spans"]), *one["metrics"]]]
 
 
 def _without_message(span: Line) -> Line:
