@@ -11,7 +11,7 @@ use super::options::{BatchOptions, Workspace};
 use crate::Result;
 use crate::error::invalid_option;
 use crate::naming::Naming;
-use crate::options::kind_of;
+use crate::options::{duration_problem, kind_of};
 
 /// The fields of the option `retry`.
 const OF_RETRY: [&str; 4] = ["attempts", "initial_delay", "max_delay", "multiplier"];
@@ -63,6 +63,9 @@ pub fn take_batch_options(map: &mut Map<String, Value>, naming: Naming) -> Resul
         let other = naming.name("turn_timeout");
         if map.get(&other).is_some_and(|value| !value.is_null()) {
             return Err(field.wrong(format!("it means the same as `{other}`; leave one of the two out")));
+        }
+        if let Some(problem) = duration_problem(field.duration(&value)?) {
+            return Err(field.wrong(problem));
         }
         map.insert(other, value);
     }
@@ -197,6 +200,8 @@ mod tests {
             (json!({"journal": ""}), "`journal`: expected a path"),
             (json!({"timeout": -1}), "`timeout`: expected a number of seconds"),
             (json!({"job_timeout": 1, "turn_timeout": 2}), "leave one of the two out"),
+            (json!({"job_timeout": "1"}), "`job_timeout`: expected a number of seconds"),
+            (json!({"job_timeout": 0}), "`job_timeout`: expected a duration longer than 0"),
         ] {
             let error = read(value, Naming::Snake).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

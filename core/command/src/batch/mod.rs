@@ -56,7 +56,14 @@ pub(crate) struct BatchArguments {
     #[arg(short, long, value_name = "FILE", default_value = "-", help_heading = "Batch")]
     out: PathBuf,
     /// How many jobs run at once.
-    #[arg(short, long, value_name = "NUMBER", default_value_t = 4, help_heading = "Batch")]
+    #[arg(
+        short,
+        long,
+        value_name = "NUMBER",
+        default_value_t = 4,
+        allow_negative_numbers = true,
+        help_heading = "Batch"
+    )]
     concurrency: usize,
     /// The file that makes the batch resumable. Jobs with a result in it do not run again.
     #[arg(long, value_name = "FILE", help_heading = "Batch")]
@@ -68,7 +75,7 @@ pub(crate) struct BatchArguments {
     #[arg(long, help_heading = "Batch")]
     keep_failed: bool,
     /// How often a job is retried after its first attempt, if its error is retryable, such as an overloaded model.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, help_heading = "Batch")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2, allow_negative_numbers = true, help_heading = "Batch")]
     retries: u32,
     /// The time for one attempt of a job, in seconds. Default: no limit.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, help_heading = "Batch")]

@@ -166,6 +166,8 @@ fn wrong_arguments_are_refused() {
     for (arguments, words) in [
         (&["batch", "/no/such/jobs.jsonl"][..], "invalid value of JOBS"),
         (&["batch", "-", "-c", "0"], "concurrency"),
+        (&["batch", "-", "-c", "-1"], "'--concurrency <NUMBER>'"),
+        (&["batch", "-", "--retries", "-1"], "'--retries <NUMBER>'"),
         (&["batch", "-", "--timeout", "-1"], "--timeout"),
         (&["batch", "-", "--out", "/no/such/folder/x"], "--out"),
         (&["batch", "-", "--html", "/no/such/folder/x"], "--html"),

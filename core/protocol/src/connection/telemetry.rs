@@ -11,7 +11,8 @@ use crate::telemetry::{Decision, Tracker, TurnSpan};
 impl Connection {
     /// Passes the outputs and decisions of this connection to the tracker.
     pub fn set_telemetry(&mut self, mut tracker: Tracker) {
-        tracker.set_tools(self.sources.tools.clone());
+        let output_tool = self.sources.output_tool.as_ref().map(|tool| tool.name.clone());
+        tracker.set_tools(self.sources.tools.iter().cloned().chain(output_tool).collect());
         self.telemetry = Some(Box::new(tracker));
     }
 

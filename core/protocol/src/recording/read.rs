@@ -56,7 +56,7 @@ fn read_header(line: &str) -> Result<HeaderEntry, String> {
         kind: String,
         format: u32,
     }
-    let not = |error: serde_json::Error| format!("it is not the header of a recording: {error}");
+    let not = |error: serde_json::Error| format!("it is not the header of a recording: {}", in_line(&error));
     // The problem of another file, for example an image, would not help.
     let kind: Kind = serde_json::from_str(line).map_err(|_| "it is not the header of a recording".to_owned())?;
     if kind.kind != "header" {
@@ -97,5 +97,12 @@ fn read_entry(line: &str) -> Result<TimedEntry, String> {
 }
 
 fn parse<T: DeserializeOwned>(line: &str) -> Result<T, String> {
-    serde_json::from_str(line).map_err(|error| format!("it cannot be read: {error}"))
+    serde_json::from_str(line.trim_end()).map_err(|error| format!("it cannot be read: {}", in_line(&error)))
+}
+
+/// Describes a problem of JSON by its column. The text of the parser counts lines from the start of the entry.
+fn in_line(error: &serde_json::Error) -> String {
+    let (text, column) = (error.to_string(), error.column());
+    let reason = text.strip_suffix(&format!(" at line {} column {column}", error.line()));
+    reason.map_or(text.clone(), |reason| format!("{reason}, at column {column}"))
 }

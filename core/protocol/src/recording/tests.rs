@@ -154,7 +154,7 @@ fn problems_name_their_line() {
         ("{}\n", 1, "it is not the header of a recording"),
         (r#"{"type":"message","format":1}"#, 1, "but an entry `message`"),
         (r#"{"type":"header","format":2}"#, 1, "newer"),
-        (&format!("{HEADER}\n{{\n{HEADER}\n"), 2, "it cannot be read"),
+        (&format!("{HEADER}\n{{\n{HEADER}\n"), 2, "it cannot be read: EOF while parsing an object, at column 1"),
         (&format!("{HEADER}\n{{\"type\":\"turn\",\"time\":1}}\n"), 2, "missing field `turn`"),
     ] {
         let problem = Recording::read(text).unwrap_err();

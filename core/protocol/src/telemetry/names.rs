@@ -94,7 +94,7 @@ names! {
     TOOL_CALL_ID = "gen_ai.tool.call.id", on "`execute_tool`, `kimi_agent.approval`, `kimi_agent.policy`":
         "The id of the tool call.";
     TOOL_TYPE = "gen_ai.tool.type", on "`execute_tool`":
-        "`function` for a tool of the program, `extension` for a tool of the agent.";
+        "`function` for a tool of the program and for the one that takes a structured answer, `extension` for a tool of the agent.";
     ERROR_TYPE = "error.type", on "all spans, `kimi_agent.step_retry`, `gen_ai.client.operation.duration`, `kimi_agent.tool_calls`":
         "The code of the error of a turn, also for steps and tool calls that were open when the turn failed. `tool_error` for a \
          tool that failed. `cancelled` for a tool call without result in a turn that was cancelled. `step_interrupted` for a \

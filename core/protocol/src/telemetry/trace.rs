@@ -58,7 +58,7 @@ pub(super) struct Scribe {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) identity: Identity,
     pub(super) captures_content: bool,
-    /// The names of the program's tools.
+    /// The names of the tools that the program or the SDK executes.
     pub(super) tools: BTreeSet<String>,
     pub(super) ops: Vec<Op>,
 }

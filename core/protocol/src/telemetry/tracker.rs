@@ -47,7 +47,7 @@ impl Tracker {
         }
     }
 
-    /// Sets the names of the program's tools.
+    /// Sets the names of the tools that the program or the SDK executes.
     pub(crate) fn set_tools(&mut self, tools: BTreeSet<String>) {
         self.scribe.tools = tools;
     }
