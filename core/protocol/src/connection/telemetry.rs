@@ -61,11 +61,7 @@ impl Connection {
             Some(Answer::Approval(Approval::Reject { .. })) => Some("reject"),
             _ => None,
         };
-        let has_failed = match decided.answer {
-            Some(Answer::Tool(result)) => result.is_error,
-            Some(_) => false,
-            None => true,
-        };
+        let has_failed = decided.answer.map(|answer| matches!(answer, Answer::Tool(result) if result.is_error));
         let decision = Decision {
             turn: self.turn.as_ref().map(|turn| turn.key),
             request: decided.request.to_owned(),

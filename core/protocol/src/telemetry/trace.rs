@@ -19,6 +19,8 @@ pub(super) struct TurnTrace {
     streams: BTreeMap<String, Stream>,
     /// The calls of external tools that have a span of their own, by the id of the request.
     requests: BTreeMap<String, ToolSpan>,
+    /// The ids of the announced calls that requests execute, by the id of the request.
+    claimed: BTreeMap<String, String>,
     pub(super) usage: TokenUsage,
 }
 
@@ -50,6 +52,8 @@ pub(super) struct ToolSpan {
     pub(super) span: u64,
     began: u64,
     name: String,
+    /// The time at which the request for it was withdrawn. The outcome of the turn says why.
+    withdrawn: Option<u64>,
 }
 
 /// The place where turns write their operations.
@@ -97,6 +101,10 @@ impl SpanError {
         Self { kind: "cancelled".to_owned(), message: "the turn was cancelled".to_owned() }
     }
 
+    fn of_withdrawal() -> Self {
+        Self { kind: "cancelled".to_owned(), message: "the agent cancelled the call".to_owned() }
+    }
+
     fn of_interruption() -> Self {
         Self { kind: "step_interrupted".to_owned(), message: "the agent interrupted the step".to_owned() }
     }
@@ -123,7 +131,13 @@ impl TurnTrace {
     /// Makes the spans of a turn that begins.
     pub(super) fn new(span: TurnSpan) -> Self {
         let own = Stream { parent: span.span, ..Stream::default() };
-        Self { span, streams: [(String::new(), own)].into(), requests: BTreeMap::new(), usage: TokenUsage::default() }
+        Self {
+            span,
+            streams: [(String::new(), own)].into(),
+            requests: BTreeMap::new(),
+            claimed: BTreeMap::new(),
+            usage: TokenUsage::default(),
+        }
     }
 
     /// Takes an event. `agent` is the subagent that sent it; empty for the turn's own agent.
@@ -191,19 +205,21 @@ impl TurnTrace {
         open.or_else(|| self.requests.get(id)).map_or(self.span.span, |tool| tool.span)
     }
 
-    /// Returns the span of a call of one of the program's tools: the call with the id of the request, or the only open call of
-    /// this tool, because agents over ACP call it with an id of its own.
-    pub(super) fn program_tool(&self, call: &ToolCallRequest) -> Option<&ToolSpan> {
-        if let Some(own) = self.requests.get(&call.id) {
-            return Some(own);
-        }
+    /// Returns the span of a call of one of the program's tools.
+    pub(super) fn program_tool(&self, request: &ToolCallRequest) -> Option<&ToolSpan> {
+        self.requests.get(&request.id).or_else(|| self.announced(request).map(|(_, tool)| tool))
+    }
+
+    /// Returns the open call that a request executes: the call with the id of the request, or the oldest call of this tool
+    /// without a request, because agents over ACP request it with another id.
+    fn announced(&self, request: &ToolCallRequest) -> Option<(&String, &ToolSpan)> {
         let open = || self.streams.values().flat_map(|stream| &stream.tools);
-        if let Some((_, tool)) = open().find(|(id, _)| **id == call.id) {
-            return Some(tool);
-        }
-        let mut named = open().filter(|(_, tool)| is_name_of(&tool.name, &call.name));
-        let (_, only) = named.next()?;
-        named.next().is_none().then_some(only)
+        let id = self.claimed.get(&request.id).unwrap_or(&request.id);
+        open().find(|(open, _)| *open == id).or_else(|| {
+            let is_free = |id: &String| !self.claimed.values().any(|claimed| claimed == id);
+            let fits = |(id, tool): &(&String, &ToolSpan)| is_free(id) && is_name_of(&tool.name, &request.name);
+            open().filter(fits).min_by_key(|(_, tool)| tool.span)
+        })
     }
 
     fn begin_step(&mut self, agent: &str, step: &StepBegin, scribe: &mut Scribe) {
@@ -279,6 +295,7 @@ impl TurnTrace {
     fn end_call(&mut self, agent: &str, result: &ToolResult, scribe: &mut Scribe) {
         let Some(stream) = self.streams.get_mut(agent) else { return };
         let Some(tool) = stream.tools.remove(&result.tool_call_id) else { return };
+        self.claimed.retain(|_, claimed| *claimed != result.tool_call_id);
         let time = scribe.sink.now();
         self.end_streams_of(tool.span, &OpenEnd::default(), time, scribe);
         let value = &result.return_value;
@@ -295,12 +312,14 @@ impl TurnTrace {
     }
 
     /// Begins the span of a call of the program's tool, unless the agent has announced the call.
-    fn begin_request(&mut self, call: &ToolCallRequest, scribe: &mut Scribe) {
-        if self.program_tool(call).is_none() {
-            let time = scribe.sink.now();
-            let tool = scribe.start_tool(self.span.span, &call.id, &call.name, "function", time);
-            self.requests.insert(call.id.clone(), tool);
+    fn begin_request(&mut self, request: &ToolCallRequest, scribe: &mut Scribe) {
+        if let Some((call, _)) = self.announced(request) {
+            self.claimed.insert(request.id.clone(), call.clone());
+            return;
         }
+        let time = scribe.sink.now();
+        let tool = scribe.start_tool(self.span.span, &request.id, &request.name, "function", time);
+        self.requests.insert(request.id.clone(), tool);
     }
 
     /// Ends the span of a call of the program's tool, if the call has a span of its own.
@@ -308,6 +327,13 @@ impl TurnTrace {
         if let Some(tool) = self.requests.remove(request) {
             let error = has_failed.then(SpanError::of_tool);
             tool.end(ToolEnd { error, ..ToolEnd::default() }, time, &scribe.identity, &mut scribe.ops);
+        }
+    }
+
+    /// Notes that a request for a call was withdrawn, if the call has a span of its own.
+    pub(super) fn withdraw_request(&mut self, request: &str, time: u64) {
+        if let Some(tool) = self.requests.get_mut(request) {
+            tool.withdrawn = Some(time);
         }
     }
 
@@ -343,8 +369,9 @@ impl TurnTrace {
             self.end_stream(stream, &open, time, scribe);
         }
         for tool in std::mem::take(&mut self.requests).into_values() {
-            let end = ToolEnd { error: open.tool.clone(), ..ToolEnd::default() };
-            tool.end(end, time, &scribe.identity, &mut scribe.ops);
+            let error = open.tool.clone().or_else(|| tool.withdrawn.map(|_| SpanError::of_withdrawal()));
+            let time = tool.withdrawn.unwrap_or(time);
+            tool.end(ToolEnd { error, ..ToolEnd::default() }, time, &scribe.identity, &mut scribe.ops);
         }
         let result = result_of(outcome);
         let usage = result.map_or(&self.usage, |result| &result.usage);
@@ -461,7 +488,7 @@ impl Scribe {
             .maybe(names::CONVERSATION, self.identity.conversation.as_deref());
         let title = named(names::EXECUTE_TOOL, Some(name));
         let span = self.start(parent, title, SpanKind::Internal, began, attributes);
-        ToolSpan { span, began, name: name.to_owned() }
+        ToolSpan { span, began, name: name.to_owned(), withdrawn: None }
     }
 
     fn event(&mut self, span: u64, name: &'static str, attributes: Attributes) {

@@ -21,7 +21,8 @@ pub(crate) struct Decision {
     /// The word for the answer to an approval. `None` if the request was withdrawn.
     pub(crate) approval: Option<&'static str>,
     pub(crate) tool_call: Option<String>,
-    pub(crate) has_failed: bool,
+    /// Whether the tool failed. `None` if the request was withdrawn.
+    pub(crate) has_failed: Option<bool>,
     pub(crate) seconds: f64,
 }
 
@@ -141,7 +142,10 @@ impl Tracker {
             return;
         }
         if let Some(trace) = trace {
-            trace.end_request(&decision.request, decision.has_failed, time, &mut self.scribe);
+            match decision.has_failed {
+                Some(has_failed) => trace.end_request(&decision.request, has_failed, time, &mut self.scribe),
+                None => trace.withdraw_request(&decision.request, time),
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::content::input_messages;
+use super::content::{cut, input_messages};
 use super::{
     Attributes, Identity, Op, Sink, SpanError, SpanKind, SpanStart, TraceContext, Value, names, next_span, seconds,
 };
@@ -112,8 +112,14 @@ impl Drop for TurnSpan {
 }
 
 impl SpanError {
-    /// The error of a turn.
+    /// The error of a turn. Its text has neither the stderr of the agent nor parts of an output, because spans without content
+    /// have an error, too.
     pub(super) fn of(error: &Error) -> Self {
-        Self { kind: error.code().to_owned(), message: error.to_string() }
+        let message = match error {
+            Error::AgentExited(exit) => exit.manner(),
+            Error::OutputInvalid(invalid) => format!("no valid output (attempts: {})", invalid.attempts),
+            other => other.to_string(),
+        };
+        Self { kind: error.code().to_owned(), message: cut(&message).to_owned() }
     }
 }

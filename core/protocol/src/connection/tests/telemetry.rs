@@ -1,6 +1,6 @@
 //! The operations on spans and metrics that a connection's tracker makes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use super::*;
@@ -94,6 +94,16 @@ impl Memory {
 
     fn span(&self, name: &str) -> Seen {
         self.spans().into_values().find(|span| span.name == name).unwrap_or_else(|| panic!("no span {name}"))
+    }
+
+    /// The texts of the errors of spans.
+    fn descriptions(&self) -> Vec<String> {
+        let ops = self.ops.lock().expect("no panic");
+        let described = ops.iter().filter_map(|op| match op {
+            Op::End { error, .. } => error.as_ref(),
+            _ => None,
+        });
+        described.map(|error| error.message.clone()).collect()
     }
 
     fn recorded(&self, wanted: &str) -> Vec<(Value, Value)> {
@@ -309,6 +319,53 @@ fn program_tool_runs_in_own_span() {
 }
 
 #[test]
+fn parallel_calls_of_program_tool_have_one_span_each() {
+    let sources = AnswerSources { tools: ["add".to_owned()].into(), ..AnswerSources::default() };
+    let mut traced = Traced::open(sources);
+    traced.prompt();
+    traced.call("a", "mcp__add");
+    traced.call("b", "mcp__add");
+    let mut spans = BTreeSet::new();
+    for id in ["mcp-1", "mcp-2"] {
+        traced.peer.request(id, "ToolCallRequest", &json!({"id": id, "name": "add", "arguments": "{}"}));
+        let asked = std::iter::from_fn(|| traced.peer.next_output()).find_map(|output| match output {
+            Output::Ask { key, scope, request, .. } => Some((key, scope, request)),
+            _ => None,
+        });
+        let (key, scope, request) = asked.expect("a request");
+        spans.insert(traced.peer.connection.span_of(scope, &request).expect("a span"));
+        let result = crate::messages::ToolReturnValue::ok("3");
+        traced.peer.connection.answer(key, &Answer::Tool(result), traced.peer.now);
+    }
+    traced.result("a", false);
+    traced.result("b", false);
+    traced.peer.finish();
+    traced.drain();
+    let tree = ["invoke_agent Kimi: ok", "  execute_tool mcp__add: ok", "  execute_tool mcp__add: ok"];
+    assert_eq!((traced.memory.tree(), spans.len()), (tree.map(str::to_owned).to_vec(), 2));
+    assert_eq!(traced.memory.recorded(names::TOOL_CALLS).len(), 2);
+}
+
+#[test]
+fn withdrawn_call_has_error_of_turn() {
+    for (cancelled, error) in [(true, "cancelled"), (false, "agent_exited")] {
+        let sources = AnswerSources { tools: ["add".to_owned()].into(), ..AnswerSources::default() };
+        let mut traced = Traced::open(sources);
+        traced.prompt();
+        traced.peer.request("r", "ToolCallRequest", &json!({"id": "other", "name": "add", "arguments": "{}"}));
+        traced.peer.asked();
+        if cancelled {
+            traced.peer.cancel(1);
+            traced.peer.answer("prompt", &json!({"status": "cancelled"}));
+        } else {
+            traced.peer.connection.close(&Error::AgentExited(AgentExit::default()));
+        }
+        traced.drain();
+        assert_eq!(traced.memory.span("execute_tool add").end.as_deref(), Some(error));
+    }
+}
+
+#[test]
 fn unannounced_call_gets_span() {
     let sources = AnswerSources { tools: ["add".to_owned()].into(), ..AnswerSources::default() };
     let mut traced = Traced::open(sources);
@@ -345,9 +402,10 @@ fn death_ends_all_spans() {
     traced.prompt();
     traced.peer.event("StepBegin", &json!({"n": 1}));
     traced.call("tc", "Shell");
-    let exit = AgentExit { exit_code: Some(1), ..AgentExit::default() };
+    let exit = AgentExit { exit_code: Some(1), stderr: "private".to_owned(), ..AgentExit::default() };
     traced.peer.connection.close(&Error::AgentExited(exit));
     traced.drain();
+    assert_eq!(traced.memory.descriptions(), ["the agent exited with code 1"; 3]);
     let tree = ["invoke_agent Kimi: agent_exited", "  chat k2: agent_exited", "  execute_tool Shell: agent_exited"];
     assert_eq!(traced.memory.tree(), tree);
 }
@@ -471,6 +529,7 @@ fn step_without_valid_output_is_no_error() {
     traced.peer.finish();
     assert_eq!(traced.steps(), [ended("stop")]);
     assert_eq!(traced.memory.span("invoke_agent Kimi").end.as_deref(), Some("output_invalid"));
+    assert_eq!(traced.memory.descriptions(), ["no valid output (attempts: 1)"]);
 }
 
 #[test]
