@@ -47,7 +47,8 @@ impl Recording {
         let mut player = Player::new(self);
         for (at, timed) in self.entries.iter().enumerate() {
             player.entry = at;
-            player.now = player.began + Duration::try_from_secs_f64(timed.time).unwrap_or_default();
+            let time = Duration::try_from_secs_f64(timed.time).unwrap_or_default();
+            player.now = player.began.checked_add(time).unwrap_or(player.began);
             player.play(&timed.entry);
         }
         player.joined()

@@ -49,6 +49,34 @@ const WORDS: &[&[u8]] = &[
     b"type",
 ];
 
+/// Members whose numbers the protocols define. A limit of tokens in `config` is no secret in a report of the agent.
+const NUMBERS: &[&[u8]] = &[
+    b"cachedReadTokens",
+    b"cachedWriteTokens",
+    b"code",
+    b"contextTokens",
+    b"context_tokens",
+    b"exitCode",
+    b"exit_code",
+    b"id",
+    b"inputCacheCreation",
+    b"inputCacheRead",
+    b"inputOther",
+    b"inputTokens",
+    b"input_cache_creation",
+    b"input_cache_read",
+    b"input_other",
+    b"maxContextTokens",
+    b"max_context_tokens",
+    b"output",
+    b"outputTokens",
+    b"seq",
+    b"size",
+    b"thoughtTokens",
+    b"totalTokens",
+    b"used",
+];
+
 /// A literal or the name of a folder begins with the byte.
 const LITERAL: u8 = 1;
 /// A key begins with the byte.
@@ -275,7 +303,7 @@ impl Redactor {
         let (mut copied, mut rest) = (0, 0);
         let mut name: &[u8] = &[];
         while let Some(open) = memchr::memchr(b'"', &line[rest..]) {
-            self.numbers(line, rest..rest + open, &mut copied, &mut out);
+            self.numbers(line, rest..rest + open, name, &mut copied, &mut out);
             // Between a name and its value is nothing else.
             let is_value = line[rest..rest + open].iter().all(|byte| matches!(byte, b':' | b' ' | b'\t'));
             let start = rest + open + 1;
@@ -291,7 +319,7 @@ impl Redactor {
             }
             rest = (end + 1).min(line.len());
         }
-        self.numbers(line, rest..line.len(), &mut copied, &mut out);
+        self.numbers(line, rest..line.len(), name, &mut copied, &mut out);
         if copied == 0 {
             return Cow::Borrowed(line);
         }
@@ -330,8 +358,9 @@ impl Redactor {
         !self.patterns.is_empty()
     }
 
-    /// Replaces numbers that are secrets by texts.
-    fn numbers(&self, line: &[u8], range: Range<usize>, copied: &mut usize, out: &mut Vec<u8>) {
+    /// Replaces numbers that are secrets by texts. `name` is that of the member whose value begins with the range.
+    fn numbers(&self, line: &[u8], range: Range<usize>, name: &[u8], copied: &mut usize, out: &mut Vec<u8>) {
+        let is_value = |start: usize| line[range.start..start].iter().all(|byte| matches!(byte, b':' | b' ' | b'\t'));
         let is_of_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
         let mut at = range.start;
         while let Some(digit) = line[at..range.end].iter().position(u8::is_ascii_digit).map(|found| at + found) {
@@ -339,7 +368,8 @@ impl Redactor {
                 line[digit..range.end].iter().position(|byte| !is_of_number(byte)).map_or(range.end, |n| digit + n);
             let start = if line[at..digit].ends_with(b"-") { digit - 1 } else { digit };
             let is_number = |literal: &Literal| *literal.text == line[start..end] || *literal.text == line[digit..end];
-            if self.literals.iter().any(|literal| literal.kind == Kind::Secret && is_number(literal)) {
+            let is_secret = self.literals.iter().any(|literal| literal.kind == Kind::Secret && is_number(literal));
+            if is_secret && !(is_value(start) && NUMBERS.contains(&name)) {
                 out.extend_from_slice(&line[*copied..start]);
                 out.extend_from_slice(b"\"***\"");
                 *copied = end;

@@ -44,6 +44,19 @@ fn secrets_are_masked_in_every_spelling() {
 }
 
 #[test]
+fn numbers_of_protocols_stay() {
+    let redactor = redactor(&["131072", "262144"], &[]);
+    for line in [
+        r#"{"payload":{"max_context_tokens":131072,"token_usage":{"input_other": 262144,"output":131072}}}"#,
+        r#"{"sessionUpdate":"usage_update","used":131072,"size":262144}"#,
+    ] {
+        assert_eq!(shown(&redactor, line), line);
+    }
+    let line = r#"{"size":[131072],"pin":131072,"output":"131072"}"#;
+    assert_eq!(shown(&redactor, line), r#"{"size":["***"],"pin":"***","output":"***"}"#);
+}
+
+#[test]
 fn words_of_protocols_stay() {
     let redactor = redactor(&["prompt", "version", "finished", "session/prompt"], &["[A-Za-z_]{6,}"]);
     for line in [
@@ -208,6 +221,12 @@ fn prompt_ends_unfinished_cancelled_turn() {
     let events = Recording::read(&format!("{HEADER}\n{text}")).unwrap().events();
     let shown: Vec<_> = events.iter().map(|event| (event.turn, event.event.type_name())).collect();
     assert_eq!(shown, [(Some(1), "TurnEnd"), (Some(2), "TurnEnd")]);
+}
+
+#[test]
+fn time_that_no_clock_has_is_ignored() {
+    let entry = json!({"type": "call", "time": 1e19, "call": "close"});
+    assert!(Recording::read(&format!("{HEADER}\n{entry}\n")).unwrap().events().is_empty());
 }
 
 #[test]
