@@ -16,7 +16,14 @@ export interface Host extends Platform {
 
 function thisHost(): Host {
   const { platform: os, arch: cpu } = process;
-  return { os, cpu, ...(os === "linux" && { libc: usesMusl() ? "musl" : "glibc" }), main: process.argv[1] };
+  return { os, cpu, ...(os === "linux" && { libc: usesMusl() ? "musl" : "glibc" }), main: mainProgram() };
+}
+
+/** The main program. With `node -e` or `node -`, the first argument is not a program. */
+function mainProgram(): string | undefined {
+  const given = process.argv[1];
+  const hasNone = process.execArgv.some((option) => /^(-e|-p|-pe|--eval|--print)(=|$)/.test(option));
+  return given === undefined || hasNone || !path.isAbsolute(given) ? undefined : given;
 }
 
 /** The name of the addon's file for the machine that this runs on. */
@@ -89,15 +96,18 @@ const HELP = new URL("../troubleshooting.md#kimi-agent-cannot-find-its-native-mo
 const here = typeof __dirname === "string" ? __dirname : undefined;
 
 /**
- * Finds the native file: in a folder that may hold files of the package, then in the package for this system.
+ * Finds the native file: in a folder that may hold files of the package, then in the package for this system, then next to
+ * the main program, which in an Electron application can be a document.
  *
  * @throws {@link KimiAgentError} with the system, its package, and what to do.
  */
 export function findNative(host: Host): string {
   const name = platformName(host);
-  const places = [...folders(host.main)].map((folder) => path.join(folder, platformFile(name)));
-  const local = places.find((place) => fs.existsSync(place));
-  if (local !== undefined) return local;
+  const inFolder = (folder: string): string => path.join(folder, platformFile(name));
+  const exists = (place: string): boolean => fs.existsSync(place);
+  const local = [...folders(host.main)].map(inFolder);
+  const found = local.find(exists);
+  if (found !== undefined) return found;
 
   let other: string | undefined;
   let incomplete: string | undefined;
@@ -107,8 +117,11 @@ export function findNative(host: Host): string {
     if (version === VERSION) incomplete ??= file;
     else other ??= version;
   }
+  const beside = besideMain(host.main).map(inFolder);
+  const last = beside.find(exists);
+  if (last !== undefined) return last;
   const problem = incomplete === undefined ? cause(host, name, other) : incompletePackage(name, incomplete);
-  const error = new KimiAgentError(`kimi-agent cannot find its native module for ${name}: ${problem}. ${missing(places)}. ${EXTERNAL}`);
+  const error = new KimiAgentError(`kimi-agent cannot find its native module for ${name}: ${problem}. ${missing([...local, ...beside])}. ${EXTERNAL}`);
   throw Object.assign(error, { help: HELP });
 }
 
@@ -153,7 +166,8 @@ function cause(host: Host, name: string, otherVersion: string | undefined): stri
  * @throws {KimiAgentError} with the places that were searched, and how a bundler is told to leave the package alone.
  */
 export function installedFile(name: string, what: string): string {
-  const places = [...folders(process.argv[1])].map((folder) => path.join(folder, name));
+  const main = mainProgram();
+  const places = [...folders(main), ...besideMain(main)].map((folder) => path.join(folder, name));
   const file = places.find((place) => fs.existsSync(place));
   if (file !== undefined) return file;
   throw new KimiAgentError(
@@ -172,13 +186,17 @@ function list(items: string[]): string {
 
 /**
  * Folders that may hold the package's files: the package, if this code is not in a bundle; the package that the main program
- * finds; the folders of the bundle and of the main program. Never the current directory, because it may contain files of strangers.
+ * finds; the folder of the bundle. Never the current directory, because it may contain files of strangers.
  */
 function* folders(main: string | undefined): Generator<string> {
   if (here !== undefined) yield path.join(here, "..");
   if (main !== undefined) yield* packageOf(main);
   if (here !== undefined) yield here;
-  if (main !== undefined) yield path.dirname(main);
+}
+
+/** The folder of the main program, for bundles that do not know their own. */
+function besideMain(main: string | undefined): string[] {
+  return main === undefined ? [] : [path.dirname(main)];
 }
 
 /** The folder of kimi-agent in this version, as a file resolves it. */
@@ -205,7 +223,8 @@ function* installed(name: string, main: string | undefined): Generator<Installed
 /** Loads a package of the program, for this file or for the main program. Undefined if it is not installed. */
 export function requireInstalled(name: string): unknown {
   const files = here === undefined ? [] : [path.join(here, "native.js")];
-  if (process.argv[1] !== undefined) files.push(process.argv[1]);
+  const main = mainProgram();
+  if (main !== undefined) files.push(main);
   for (const file of files) {
     try {
       // Not a plain `require`, which bundlers replace.

@@ -1,6 +1,7 @@
 // Where the loader finds the native file, and what it says if it does not: with other systems than this, in folders that are
 // laid out as package managers do it.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -100,6 +101,29 @@ test("a package that only kimi-agent sees, as pnpm lays it out, is found", (t) =
   const main = join(dirname(modules), "main.js");
   writeFileSync(main, "");
   assert.equal(bundle.find("linux-x64-gnu", main), file);
+});
+
+test("a file next to the main program, which can be a document, comes last", () => {
+  const { modules, find } = installed(["linux-x64-gnu"]);
+  const folder = join(scratch, "letters");
+  const [document, stranger] = [join(folder, "letter.txt"), join(folder, platformFile("linux-x64-gnu"))];
+  mkdirSync(folder);
+  writeFileSync(stranger, "");
+  assert.equal(find("linux-x64-gnu", document), join(modules, "@kimi-agent/linux-x64-gnu", platformFile("linux-x64-gnu")));
+  assert.equal(installed().find("linux-x64-gnu", document), stranger);
+});
+
+test("an argument of code without a file is no main program", () => {
+  const { modules } = installed();
+  const code = "try { require(process.argv[2]).installedFile('none', 'it') } catch (error) { console.log(error.message) }";
+  const document = join(scratch, "documents", "letter.txt");
+  const text = (argv, input) => spawnSync(process.execPath, argv, { input, encoding: "utf8", cwd: scratch }).stdout;
+  const file = join(modules, "kimi-agent/dist/native.js");
+  for (const said of [text(["-e", code, document, file]), text(["-", file], code)]) {
+    assert.match(said, /cannot find it: .*kimi-agent.*none.* missing/);
+    assert.doesNotMatch(said, /documents/);
+    assert.ok(!said.includes(join(scratch, "none")), said);
+  }
 });
 
 test("a package that is installed for the main program of a bundle is found", () => {
