@@ -354,6 +354,8 @@ CRATES := -p kimi-agent-protocol -p kimi-agent-policy -p kimi-agent-files -p kim
 test-crates: $(INSPECTOR) ## The crates as cargo would publish them: each compiled from its package, a program with them, their documentation.
 	$(call say,Building the crates from their packages)
 	@cargo publish --dry-run --locked --allow-dirty $(CRATES)
+	@# `cargo publish` leaves its files in another folder. These are the same as those of tools/publish.sh.
+	@cargo package -q --locked --allow-dirty --no-verify $(CRATES)
 	@tests/packages/crates.sh "$(TARGET)/package"
 	$(call say,Building the documentation of the crates as docs.rs does)
 	@CARGO_TARGET_DIR=$(CACHE)/docs.rs tools/check_crates.py docs $(filter-out -p,$(CRATES))

@@ -36,6 +36,9 @@ PLACES = (
     ("bindings-node/package.json", r'(^{\s+"name": "kimi-agent",\s+"version": ")([^"]+)(")'),
     ("bindings-node/package-lock.json", r'("name": "kimi-agent",\s+"version": ")([^"]+)(")'),
     ("bindings-node/lib/version.ts", r'(VERSION = ")([^"]+)(")'),
+    ("tests/programs/node/electron/package.json", r'("kimi-agent": "\^)([^"]+)(")'),
+    ("tests/programs/python/docker/Dockerfile", r"(kimi-agent==)([\d.]+)()"),
+    ("tests/programs/python/review.yml", r"(kimi-agent==)([\d.]+)()"),
     ("bindings-python/python/kimi_agent/__init__.py", r'(?m)(^__version__ = ")([^"]+)(")'),
 )
 
@@ -94,12 +97,17 @@ def packages(root: Path, folder: Path) -> list[str]:
 
 
 def change(root: Path, version: str) -> list[str]:
-    if not re.fullmatch(r"\d+\.\d+\.\d+(-[\w.]+)?", version):
-        return [f"{version} is not a version"]
+    # The registries spell versions with more parts differently.
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        return [f"{version} is not a version of three numbers"]
     for name, pattern in PLACES:
         path = root / name
         path.write_text(re.sub(pattern, rf"\g<1>{version}\g<3>", path.read_text("utf-8")), "utf-8")
-    subprocess.run(["cargo", "update", "--quiet", "--workspace", "--offline"], cwd=root, check=True)
+    for lock in subprocess.check_output(["git", "ls-files", "*Cargo.lock"], cwd=root, text=True).split():
+        manifest = root / lock.replace("Cargo.lock", "Cargo.toml")
+        subprocess.run(
+            ["cargo", "update", "--quiet", "--workspace", f"--manifest-path={manifest}"], cwd=root, check=True
+        )
     return []
 
 

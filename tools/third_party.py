@@ -14,6 +14,7 @@ import html
 import json
 import re
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,19 +39,14 @@ _TEXT = re.compile(r"^(licen[cs]e|copying|copyright|notice|unlicense)", re.IGNOR
 
 
 def dependencies(metadata: dict[str, Any], root: str) -> list[dict[str, Any]]:
-    """Crates of registries that a package is linked with, on any system, by name and version."""
-    packages = {package["id"]: package for package in metadata["packages"]}
-    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    queue = [package["id"] for package in packages.values() if package["name"] == root]
-    seen = set(queue)
-    while queue:
-        for dependency in nodes[queue.pop()]["deps"]:
-            linked = any(kind["kind"] is None for kind in dependency["dep_kinds"])
-            macro = any("proc-macro" in target["kind"] for target in packages[dependency["pkg"]]["targets"])
-            if linked and not macro and dependency["pkg"] not in seen:
-                seen.add(dependency["pkg"])
-                queue.append(dependency["pkg"])
-    found = [packages[each] for each in seen if packages[each]["source"]]
+    """Crates of registries that a package is linked with, on any system, by name and version.
+
+    `cargo tree` knows them: the metadata unite the features that all packages of the workspace ask for.
+    """
+    tree = ["cargo", "tree", "--locked", f"--package={root}", "--edges=normal,no-proc-macro", "--target=all"]
+    linked = set(output(*tree, "--prefix=none", "--format={p}").replace(" (*)", "").splitlines())
+    crates = [package for package in metadata["packages"] if package["source"]]
+    found = [package for package in crates if f"{package['name']} v{package['version']}" in linked]
     return sorted(found, key=lambda package: (package["name"], package["version"]))
 
 
@@ -107,19 +103,13 @@ def of_toolchain() -> list[Part]:
 
     own = [mit.replace("<year> <copyright holders>", HOLDERS) for mit in text("MIT")]
     version = output("rustc", "--version").split()[1]
-    zig = re.findall(r"(?m)^ziglang==(\S+)", ZIG.read_text("utf-8"))[0]
-    return [
-        Part("rust-std", version, "MIT OR Apache-2.0", f"pkg:generic/rust-std@{version}", RUST, own),
-        Part(
-            "libunwind of zig",
-            zig,
-            LLVM,
-            f"pkg:pypi/ziglang@{zig}",
-            "https://ziglang.org",
-            [*text("Apache-2.0"), *text("LLVM-exception")],
-        ),
-        *(of_notices(documents / "COPYRIGHT-library.html")),
-    ]
+    parts = [Part("rust-std", version, "MIT OR Apache-2.0", f"pkg:generic/rust-std@{version}", RUST, own)]
+    # The packages that are made on Linux are linked with zig.
+    if sys.platform == "linux":
+        zig = re.findall(r"(?m)^ziglang==(\S+)", ZIG.read_text("utf-8"))[0]
+        texts = [*text("Apache-2.0"), *text("LLVM-exception")]
+        parts.append(Part("libunwind of zig", zig, LLVM, f"pkg:pypi/ziglang@{zig}", "https://ziglang.org", texts))
+    return [*parts, *of_notices(documents / "COPYRIGHT-library.html")]
 
 
 def of_notices(page: Path) -> list[Part]:

@@ -73,7 +73,9 @@ def build(cargo: Compiler, out: Path) -> None:
 
     if not target.has_wheel:
         return
-    wheel = ["maturin", "build", "--release", "--locked", "--sbom-include=sbom.cdx.json", "--out", str(out), *cargo.std]
+    # With its path, because Windows searches for programs in the PATH of this process.
+    wheel = [str(programs("build") / "maturin"), "build", "--release", "--locked", "--sbom-include=sbom.cdx.json"]
+    wheel += ["--out", str(out), *cargo.std]
     wheel += ["--target", cargo.name, *(["--zig"] if cargo.has_zig else [])]
     wheel += ["--compatibility", target.compatibility] if "linux" in cargo.name else []
     wheel += ["--features", "pyo3/generate-import-lib"] if gnu else []

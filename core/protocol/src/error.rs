@@ -115,6 +115,9 @@ pub struct AgentExit {
     pub hint: Option<String>,
 }
 
+/// What stands before the stderr of the agent in the text of an error.
+pub(crate) const STDERR: &str = "the end of its stderr:";
+
 impl std::error::Error for AgentExit {}
 
 impl AgentExit {
@@ -143,7 +146,7 @@ impl fmt::Display for AgentExit {
             write!(f, " {hint}")?;
         }
         let stderr = self.stderr.trim();
-        if stderr.is_empty() { Ok(()) } else { write!(f, "; the end of its stderr:\n{}", printable(stderr)) }
+        if stderr.is_empty() { Ok(()) } else { write!(f, "; {STDERR}\n{}", printable(stderr)) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::calls::{PendingCall, Prepared};
 use super::{Connection, Output, Phase};
 use crate::dialect::{Call, Dialect, Handshake, InitializeParams, OpeningSession, echo_error};
-use crate::error::{AgentExit, Error, Result};
+use crate::error::{AgentExit, Error, Result, STDERR};
 use crate::jsonrpc::RpcFailure;
 
 impl Connection {
@@ -131,7 +131,7 @@ impl Connection {
             return Error::AgentExited(AgentExit { hint: Some(hint), ..exit });
         }
         let stderr = exit.stderr.trim();
-        let stderr = if stderr.is_empty() { String::new() } else { format!("\nthe end of its stderr:\n{stderr}") };
+        let stderr = if stderr.is_empty() { String::new() } else { format!("\n{STDERR}\n{stderr}") };
         Error::Handshake(format!(
             "the executable does not speak {}, and {}; check that `executable` names an agent, {other}{}{stderr}",
             self.dialect.protocol_name(),

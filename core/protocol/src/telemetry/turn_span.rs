@@ -7,7 +7,7 @@ use super::{
     Attributes, Identity, Op, Sink, SpanError, SpanKind, SpanStart, TraceContext, Value, names, next_span, seconds,
 };
 use crate::connection::TurnStatus;
-use crate::error::Error;
+use crate::error::{Error, STDERR};
 use crate::messages::Content;
 
 /// The span of a turn that has been started. If it is dropped before a connection takes it, it ends with an error.
@@ -115,11 +115,11 @@ impl SpanError {
     /// The error of a turn. Its text has neither the stderr of the agent nor parts of an output, because spans without content
     /// have an error, too.
     pub(super) fn of(error: &Error) -> Self {
-        let message = match error {
-            Error::AgentExited(exit) => exit.manner(),
+        let text = match error {
             Error::OutputInvalid(invalid) => format!("no valid output (attempts: {})", invalid.attempts),
             other => other.to_string(),
         };
-        Self { kind: error.code().to_owned(), message: cut(&message).to_owned() }
+        let message = text.split(STDERR).next().unwrap_or_default().trim_end_matches([';', ' ', '\n']);
+        Self { kind: error.code().to_owned(), message: cut(message).to_owned() }
     }
 }
