@@ -134,11 +134,20 @@ impl Process {
             if let Some(code) = self.act() {
                 return code;
             }
-            match self.events.recv() {
-                Ok(Event::Line(line)) => self.player.receive(&line),
-                Ok(Event::ToolAnswered(id, answer)) => self.player.tool_answered(id, answer),
-                Ok(Event::Eof) | Err(_) => self.player.end_of_input(),
+            let event = self.events.recv().unwrap_or(Event::Eof);
+            self.receive(event);
+        }
+    }
+
+    fn receive(&mut self, event: Event) {
+        match event {
+            Event::Line(line) => self.player.receive(&line),
+            Event::ToolAnswered(id, answer) => {
+                // The entry keeps the connection of the call open.
+                self.calls.remove(&id);
+                self.player.tool_answered(id, answer);
             }
+            Event::Eof => self.player.end_of_input(),
         }
     }
 

@@ -453,8 +453,8 @@ impl Player {
             StepKind::Call(call) => {
                 let difference = difference(&value(&call.params), &Value::Null);
                 let shown = difference.map_or_else(String::new, |found| found.to_string());
-                let shown = shown.trim_end_matches(", got null").replace("expected ", "");
-                Some((at, format!("{PROGRAM_NEVER}called `{}`: expected {shown}", call.method)))
+                let shown = shown.strip_suffix(", got null").unwrap_or(&shown);
+                Some((at, format!("{PROGRAM_NEVER}called `{}`: {shown}", call.method)))
             }
             StepKind::Answer { .. } if self.cancelled == Some(self.turn_of(Some(at))) => None,
             StepKind::Answer { name, .. } => Some((at, format!("{PROGRAM_NEVER}answered `{name}`"))),

@@ -1,10 +1,15 @@
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use kimi_agent_protocol::recording::{Places, Recording};
 use serde_json::{Value, json};
 
+use super::mcp::Line;
 use super::plan::{Exit, Plan};
 use super::player::{Action, Mode, Player, ToolAnswer};
+use super::{Event, Io, Process};
 
 fn sdk(message: Value) -> Value {
     json!({"time": 0, "type": "message", "from": "sdk", "message": message})
@@ -191,6 +196,27 @@ fn verify_finds_missing_answer() {
     played.end();
     assert!(played.complaints[0].ends_with("turn 1: the program never answered `ApprovalRequest`"));
     assert_eq!(played.exit, Some(Exit::Code(1)));
+}
+
+#[test]
+fn missing_call_is_quoted_unchanged() {
+    let prompt = "compare expected , got null";
+    let mut played = Played::new(Mode::Verify, &[opened(), turn(1), sdk(call("p", "prompt", json!(prompt))), close()]);
+    played.end();
+    let expected = format!("turn 1: the program never called `prompt`: expected \"{prompt}\"");
+    assert!(played.complaints[0].ends_with(&expected), "{}", played.complaints[0]);
+}
+
+#[test]
+fn answered_tool_releases_its_connection() {
+    let (sender, events) = channel();
+    let player = Player::new(plan("wire", &two_turns()).unwrap(), Mode::Replay, places(&[]));
+    let io = Io::fed().0;
+    let mut process = Process { player, report: None, io, events, sender, calls: HashMap::new() };
+    let line = Line::default();
+    process.calls.insert("t".to_owned(), line.clone());
+    process.receive(Event::ToolAnswered("t".to_owned(), ToolAnswer::Failed("broken".to_owned())));
+    assert_eq!(Arc::strong_count(&line), 1);
 }
 
 /// A turn that is cancelled after its first text.
