@@ -120,6 +120,52 @@ def test_recording_without_session_is_error(mode: str, program: pytest.Pytester)
     result.stdout.fnmatch_lines(["*nothing was recorded: the test has not opened and closed a session*"])
 
 
+@pytest.mark.parametrize(
+    ("tests", "problem"),
+    [
+        (
+            "import sys\n"
+            "import kimi_agent\n"
+            "def test_sum(kimi_cassette):\n"
+            "    with pytest.raises(kimi_agent.KimiAgentError):\n"
+            "        create_session(**{**kimi_cassette, 'executable': [sys.executable, '-c', 'pass']})",
+            "its session was never opened",
+        ),
+        (
+            "sessions = []\n"
+            "def test_sum(kimi_cassette):\n"
+            "    sessions.append(create_session(**kimi_cassette))\n"
+            "    assert sessions[0].prompt('2 + 2?').result().text == '4'\n"
+            "def test_close():\n"
+            "    sessions[0].close()",
+            "its session was never closed",
+        ),
+    ],
+    ids=["unopened", "open"],
+)
+def test_incomplete_recording_is_error(tests: str, problem: str, program: pytest.Pytester) -> None:
+    folder = write(program, tests)
+    result = program.runpytest("--kimi-record=once")
+    result.assert_outcomes(passed=tests.count("def "), errors=1)
+    result.stdout.fnmatch_lines(
+        [f"*test_sum.jsonl is incomplete, because {problem}; record it again: open the session *"]
+    )
+    assert names(folder) == []
+
+
+def test_one_shot_prompt_is_recorded(program: pytest.Pytester) -> None:
+    tests = """
+from kimi_agent.sync import prompt
+
+def test_sum(kimi_cassette):
+    assert prompt("2 + 2?", **kimi_cassette).result().text == "4"
+"""
+    folder = write(program, tests)
+    for arguments in (["--kimi-record=once"], []):
+        program.runpytest(*arguments).assert_outcomes(passed=1)
+    assert names(folder) == ["test_sum.jsonl"]
+
+
 def test_expected_failure_keeps_recording(program: pytest.Pytester) -> None:
     folder = write(program, f"@pytest.mark.xfail(strict=True){TEST.replace('4', '5')}")
     for arguments in ([], ["--kimi-record=once"], []):

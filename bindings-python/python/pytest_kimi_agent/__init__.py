@@ -22,6 +22,8 @@ __all__ = ["kimi_cassette", "kimi_cassette_dir", "kimi_cassette_executable"]
 MARKER = "kimi_cassette"
 # The core reads modes, too. The list is here for the help and for early errors.
 MODES = ("none", "once", "all", "rewrite")
+# How long a recording may take to be complete after its test, in seconds. One-shot prompts close in the background.
+COMPLETE_TIMEOUT = 2.0
 # The limit of a name that is made of that of a test, in characters.
 MAX_NAME = 100
 
@@ -98,7 +100,7 @@ def kimi_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     try:
         cassette = open_cassette(path, None, mode, marker.verify, default="none", remedy=_remedy(item, marker))
     except InvalidOption as error:
-        raise _failure(str(error).replace("invalid option `cassette`: ", "")) from None
+        raise _failure(_reason(error)) from None
     outcome = item.stash[_outcome] = _Outcome(_command(item, "rewrite"))
     yield from _recording(request, marker, cassette, outcome) if cassette.is_recording else _playing(cassette, outcome)
 
@@ -114,8 +116,36 @@ def _recording(
     yield cassette._with_agent(executable)
     if not outcome.has_passed and not outcome.has_xfailed:
         _delete(outcome)
-    elif outcome.has_passed and _content(cassette.path) == outcome.old:
-        raise _failure(f"nothing was recorded: the test has not opened and closed a session with the fixture {MARKER}")
+    elif outcome.has_passed:
+        problem = _awaited_problem(outcome, cassette.path)
+        if problem is not None:
+            raise _failure(problem)
+
+
+def _awaited_problem(outcome: _Outcome, path: Path) -> str | None:
+    """The reason why a recording cannot be played, if it still cannot after a while."""
+    import time
+
+    deadline = time.monotonic() + COMPLETE_TIMEOUT
+    while True:
+        problem = _problem(outcome, path)
+        if problem is None or time.monotonic() >= deadline:
+            return problem
+        time.sleep(0.05)
+
+
+def _problem(outcome: _Outcome, path: Path) -> str | None:
+    from kimi_agent import InvalidOption
+    from kimi_agent.testing._cassette import open_cassette
+
+    if _content(path) == outcome.old:
+        return f"nothing was recorded: the test has not opened and closed a session with the fixture {MARKER}"
+    remedy = f": open the session and close it in the test, then run {outcome.again}"
+    try:
+        open_cassette(path, None, "none", True, remedy=remedy)
+    except InvalidOption as error:
+        return _reason(error)
+    return None
 
 
 def _playing(cassette: Cassette, outcome: _Outcome) -> Iterator[Cassette]:
@@ -186,6 +216,10 @@ class _Marker:
         except TypeError as error:
             reason = str(error).replace("_Marker.", "").replace("__init__()", "it")
             raise _failure(f"the marker {MARKER} has wrong arguments: {reason}") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(error).replace("invalid option `cassette`: ", "")
 
 
 def _failure(text: str) -> BaseException:
