@@ -71,8 +71,8 @@ impl SessionOptions {
         .collect()
     }
 
-    /// Returns how Kimi Code's server is started.
-    pub(crate) fn launch_web(&self, is_shared: bool) -> Result<Launch> {
+    /// Returns how Kimi Code's server is started, with this secret.
+    pub(crate) fn launch_web(&self, is_shared: bool, secret: &str) -> Result<Launch> {
         if !cfg!(feature = "kimi-web") && self.replayed.is_none() {
             return Err(Error::Unsupported(
                 "this build cannot speak with Kimi Code's server: enable the feature `kimi-web` of the crate"
@@ -93,18 +93,16 @@ impl SessionOptions {
             let (env, private) = (self.env.clone(), PrivateFiles::default());
             return Ok(Launch { program, args, env, current_dir, private, server: None, is_gateway: true });
         }
-        // Two random UUIDs hold 244 random bits.
-        let secret = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let mut env = self.env.clone();
         env.extend(self.limits_of_kimi_code(is_shared)?);
-        env.push((PASSWORD.into(), (&secret).into()));
+        env.push((PASSWORD.into(), secret.into()));
         Ok(Launch {
             program,
             args,
             env,
             current_dir,
             private: PrivateFiles::default(),
-            server: Some(Server { secret, start_timeout: self.handshake_timeout }),
+            server: Some(Server { secret: secret.to_owned(), start_timeout: self.handshake_timeout }),
             is_gateway: true,
         })
     }
@@ -225,7 +223,7 @@ mod tests {
     fn ignored_arguments_are_refused_before_web() {
         let program = std::env::current_exe().unwrap();
         let options = SessionOptions::new().executable([program.as_os_str(), "--plan".as_ref()]);
-        let error = options.launch_web(false).err().expect("an error");
+        let error = options.launch_web(false, "secret").err().expect("an error");
         assert_eq!(error.code(), "invalid_option");
         assert!(
             error.to_string().contains("Kimi Code ignores `--plan` before `web`; call `set_plan_mode()`"),
@@ -238,15 +236,10 @@ mod tests {
     fn secret_is_only_in_environment() {
         let program = std::env::current_exe().unwrap();
         let options = SessionOptions::new().executable(&program).env([("OTHER", "theirs")]).extra_args(["--log-level"]);
-        let (first, second) = (options.launch_web(false).unwrap(), options.launch_web(true).unwrap());
-        assert_eq!(first.args, ["web", "--no-open", "--port", "0", "--log-level"]);
-        let secrets = [first, second].map(|launch| {
-            let Server { secret, .. } = launch.server.unwrap();
-            assert_eq!(launch.env.last().unwrap(), &(PASSWORD.into(), OsString::from(&secret)));
-            assert_eq!(secret.len(), 64);
-            secret
-        });
-        assert_ne!(secrets[0], secrets[1]);
+        let launch = options.launch_web(false, "sk-canary-7731").unwrap();
+        assert_eq!(launch.args, ["web", "--no-open", "--port", "0", "--log-level"]);
+        assert_eq!(launch.env.last().unwrap(), &(PASSWORD.into(), "sk-canary-7731".into()));
+        assert_eq!(launch.server.unwrap().secret, "sk-canary-7731");
     }
 
     #[cfg(feature = "kimi-web")]
@@ -254,7 +247,7 @@ mod tests {
     fn secret_of_program_is_refused() {
         let program = std::env::current_exe().unwrap();
         let options = SessionOptions::new().executable(&program).env([(PASSWORD, "theirs")]);
-        let error = options.launch_web(false).err().expect("an error");
+        let error = options.launch_web(false, "secret").err().expect("an error");
         assert_eq!(error.code(), "invalid_option");
         let text = error.to_string();
         assert!(text.starts_with("invalid option `env`: `KIMI_CODE_PASSWORD` cannot be set with `dialect`"), "{text}");

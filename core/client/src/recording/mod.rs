@@ -105,15 +105,19 @@ impl SessionOptions {
         file.map(Some).map_err(|error| self.invalid("record", format!("can't write {}: {error}", path.display())))
     }
 
-    /// Begins to record into this file.
+    /// Begins to record into this file. `secrets` are those that the SDK has made for the session.
     pub(crate) fn recorder(
         &self,
         file: Arc<RecordingFile>,
         dialect: &str,
         work_dir: &Path,
         params: &InitializeParams,
+        secrets: Vec<String>,
     ) -> Result<FileRecorder> {
-        let redactor = Redactor::new(&places(work_dir), self.secret_texts(Some(params)), &self.redact)
+        let mut texts = self.secret_texts();
+        texts.extend(params.tools_server.iter().map(|server| server.url.clone().into()));
+        texts.extend(secrets.into_iter().map(Cow::from));
+        let redactor = Redactor::new(&places(work_dir), texts, &self.redact)
             .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))?;
         Ok(FileRecorder::new(file, redactor, self.header(dialect)))
     }
@@ -174,12 +178,12 @@ impl SessionOptions {
 
     /// Makes the redactor of secrets only, which leaves paths as they are.
     pub(crate) fn secrets_redactor(&self) -> Result<Redactor> {
-        Redactor::new(&[], self.secret_texts(None), &self.redact)
+        Redactor::new(&[], self.secret_texts(), &self.redact)
             .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))
     }
 
-    /// Returns the values that must not be in a recording.
-    fn secret_texts(&self, params: Option<&InitializeParams>) -> Vec<Cow<'static, str>> {
+    /// Returns the values of options that must not be in a recording.
+    fn secret_texts(&self) -> Vec<Cow<'static, str>> {
         let mut texts: Vec<Cow<'static, str>> = Vec::new();
         let mut waiting: Vec<&Value> = self.config.iter().chain(&self.mcp_configs).collect();
         while let Some(value) = waiting.pop() {
@@ -192,10 +196,6 @@ impl SessionOptions {
             }
         }
         texts.extend(self.env.iter().map(|(_, value)| value.to_string_lossy().into_owned().into()));
-        if let Some(server) = params.and_then(|params| params.tools_server.as_ref()) {
-            texts.push(server.url.clone().into());
-            texts.extend(server.headers.iter().map(|(_, value)| value.clone().into()));
-        }
         texts
     }
 }

@@ -68,6 +68,21 @@ fn header_shows_no_secret_values() {
     assert!(!header.to_string().contains("canary"), "{header}");
 }
 
+#[tokio::test]
+async fn secret_of_server_is_masked_across_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = RecordingFile::create(&path, "id").unwrap();
+    let (options, params) = (SessionOptions::new(), InitializeParams::default());
+    let secrets = vec!["canary-1".to_owned()];
+    let mut recorder = options.recorder(Arc::clone(&file), "wire", folder.path(), &params, secrets).unwrap();
+    recorder.message(Instant::now(), Side::Agent, br#"{"method":"event","params":{"text":"a can"}}"#, true);
+    recorder.message(Instant::now(), Side::Agent, br#"{"method":"event","params":{"text":"ary-1"}}"#, true);
+    file.complete().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("***") && !text.contains("ary-1"), "{text}");
+}
+
 #[test]
 fn omission_is_found_in_stderr() {
     let text = format!("{PROGRAM_DIFFERS}turn 2: {PROGRAM_NEVER}called `prompt`: expected {{}}");

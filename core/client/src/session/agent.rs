@@ -287,7 +287,7 @@ impl Agent {
 
     /// Returns the process of Kimi Code's server, for a one-off call.
     async fn web_process(&self) -> Result<Arc<ProcessHandle>> {
-        let launch = self.options.launch_web(true)?;
+        let launch = self.options.launch_web(true, self.processes.server_secret())?;
         self.processes.shared(launch, self.options.on_stderr.clone()).await
     }
 

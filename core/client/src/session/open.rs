@@ -115,7 +115,7 @@ impl SessionOptions {
         let id = self.session_id.clone().unwrap_or_else(|| id.to_owned());
         let acp = self.speaks_acp(agent);
         let mut launch = if self.dialect == Dialect::KimiWeb {
-            self.launch_web(processes.is_shared())?
+            self.launch_web(processes.is_shared(), processes.server_secret())?
         } else if acp {
             self.launch_acp(agent, processes.is_shared())?
         } else {
@@ -228,10 +228,11 @@ impl SessionOptions {
         let server = params.tools_server.as_ref().map(|server| &*server.name);
         sources.output_tool = output.as_ref().and_then(|output| output.tool(server));
         let is_unserved = dialect.takes_tools_from_server() && server.is_none();
-        sources.secrets = self.secrets(&params);
+        let generated = generated_secrets(&params, source.server_secret());
+        sources.secrets = self.secrets(&generated);
         let recording = self.recording.take();
         let recorder = match &recording {
-            Some(file) => Some(self.recorder(Arc::clone(file), dialect.id(), &work_dir, &params)?),
+            Some(file) => Some(self.recorder(Arc::clone(file), dialect.id(), &work_dir, &params, generated)?),
             None => None,
         };
         if let Some(policy) = self.policy.take() {
@@ -362,11 +363,10 @@ impl SessionOptions {
     }
 
     /// Returns the values that may be secrets, which logs and errors mask.
-    fn secrets(&self, params: &InitializeParams) -> Secrets {
+    fn secrets(&self, generated: &[String]) -> Secrets {
         let values = self.config.iter().chain(&self.mcp_configs);
         let env = self.env.iter().map(|(_, value)| value.as_os_str());
-        let headers = params.tools_server.iter().flat_map(|server| &server.headers);
-        Secrets::new(values, env.chain(headers.map(|(_, value)| OsStr::new(value))))
+        Secrets::new(values, env.chain(generated.iter().map(OsStr::new)))
     }
 
     pub(super) fn initialize_params(&self) -> InitializeParams {
@@ -454,6 +454,14 @@ async fn await_handshake(
     received(handshake.await)
 }
 
+/// Returns the secrets that the SDK has made for the session: those of the server of the tools, and of the agent's server.
+fn generated_secrets(params: &InitializeParams, server_secret: Option<&str>) -> Vec<String> {
+    let headers = params.tools_server.iter().flat_map(|server| &server.headers).map(|(_, value)| &**value);
+    // An agent can write the token without the word in front of it.
+    let tokens = headers.clone().filter_map(|value| value.strip_prefix("Bearer "));
+    headers.chain(tokens).chain(server_secret).map(str::to_owned).collect()
+}
+
 /// Makes the error for an agent that cannot request approvals. It must not get the chance to.
 fn half_duplex(agent: &str) -> Error {
     Error::Unsupported(format!(
@@ -512,7 +520,27 @@ pub(super) fn check_budget(handshake: &Handshake, option: &str, budget: Option<B
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::dialect::ToolsEndpoint;
+
+    #[test]
+    fn generated_secrets_include_bare_token_and_server_secret() {
+        let headers = vec![("Authorization".to_owned(), "Bearer canary-1".to_owned())];
+        let server = ToolsEndpoint { name: "tools".to_owned(), url: "http://127.0.0.1:1/".to_owned(), headers };
+        let params = InitializeParams { tools_server: Some(server), ..InitializeParams::default() };
+        assert_eq!(generated_secrets(&params, Some("canary-2")), ["Bearer canary-1", "canary-1", "canary-2"]);
+        assert!(generated_secrets(&InitializeParams::default(), None).is_empty());
+    }
+
+    #[test]
+    fn server_secret_is_that_of_all_sessions_of_processes() {
+        let (first, second) = (Processes::of_agent(Duration::ZERO), Processes::of_agent(Duration::ZERO));
+        assert_eq!((first.server_secret().len(), first.server_secret()), (64, first.server_secret()));
+        assert_ne!(first.server_secret(), second.server_secret());
+        assert!(!format!("{first:?}").contains(first.server_secret()));
+    }
 
     #[test]
     fn intern_equal_handshakes_shares_one() {

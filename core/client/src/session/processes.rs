@@ -1,6 +1,7 @@
 //! The processes of an agent: one for all its sessions if the protocol allows it, otherwise one for each session.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tracing::Instrument as _;
@@ -24,6 +25,15 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// Returns the secret of the server that is started, if the agent is a server.
+    pub(super) fn server_secret(&self) -> Option<&str> {
+        match self {
+            Self::Start(launch, _) => launch.server.as_ref().map(|server| &*server.secret),
+            #[cfg(any(test, feature = "measured"))]
+            Self::Running(_) => None,
+        }
+    }
+
     /// Makes the endpoint of a process that can have several sessions.
     fn endpoint(&self) -> Endpoint {
         match self {
@@ -82,11 +92,28 @@ pub(crate) struct Processes {
     /// handlers of files and terminals.
     shared: tokio::sync::Mutex<Vec<SharedProcess>>,
     sessions: Mutex<Vec<Weak<Shared>>>,
+    server_secret: ServerSecret,
+}
+
+/// The secret for Kimi Code's server. All sessions of a process know it, so that their recordings mask it.
+#[derive(Default)]
+struct ServerSecret(OnceLock<String>);
+
+impl fmt::Debug for ServerSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServerSecret")
+    }
 }
 
 impl Processes {
     pub(super) fn of_agent(close_timeout: Duration) -> Self {
-        Self { lone: false, close_timeout, shared: tokio::sync::Mutex::default(), sessions: Mutex::default() }
+        Self {
+            lone: false,
+            close_timeout,
+            shared: tokio::sync::Mutex::default(),
+            sessions: Mutex::default(),
+            server_secret: ServerSecret::default(),
+        }
     }
 
     pub(super) fn of_one(close_timeout: Duration) -> Self {
@@ -96,6 +123,13 @@ impl Processes {
     /// Returns whether sessions can share a process.
     pub(super) fn is_shared(&self) -> bool {
         !self.lone
+    }
+
+    /// Returns the secret for Kimi Code's server, which is made at the first call.
+    pub(super) fn server_secret(&self) -> &str {
+        // Two random UUIDs hold 244 random bits.
+        let random = || format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        self.server_secret.0.get_or_init(random)
     }
 
     /// Opens a session: in the shared process if the protocol can have several sessions in one, otherwise in a process
