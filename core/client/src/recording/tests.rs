@@ -83,6 +83,25 @@ async fn secret_of_server_is_masked_across_lines() {
     assert!(text.contains("***") && !text.contains("ary-1"), "{text}");
 }
 
+#[tokio::test]
+async fn path_is_free_after_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let create = |name: &str| RecordingFile::create(&folder.path().join(name), "id").unwrap();
+    // The writer takes these after the file of the test, in the same batch.
+    let others: Vec<_> = (0..20).map(|number| create(&format!("other-{number}.jsonl"))).collect();
+    let mut recorders: Vec<_> = others.iter().map(started).collect();
+    let line = vec![b'1'; 64 << 10];
+    for round in 0..10 {
+        let file = create("run.jsonl");
+        assert_eq!(file.path().file_name().unwrap(), "run.jsonl", "round {round}");
+        let mut recorder = started(&file);
+        recorder.message(Instant::now(), Side::Agent, b"{}", true);
+        recorders.iter_mut().for_each(|other| other.message(Instant::now(), Side::Agent, &line, false));
+        drop(recorder);
+        file.complete().await;
+    }
+}
+
 #[test]
 fn omission_is_found_in_stderr() {
     let text = format!("{PROGRAM_DIFFERS}turn 2: {PROGRAM_NEVER}called `prompt`: expected {{}}");

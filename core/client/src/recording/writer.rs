@@ -177,15 +177,22 @@ impl Writer {
             let files = self.wait(if holding.is_empty() { None } else { Some(LONGEST_HOLD / 2) });
             for file in files {
                 let mut batch = file.take(&mut empty);
-                write(&file, &mut batch, &mut text);
+                let done = write(&file, &mut batch, &mut text);
                 file.written();
                 clear(&mut text);
                 if batch.is_much() {
                     batch.clear();
                     empty = batch;
                 }
-                if !holding.iter().any(|held| Arc::ptr_eq(held, &file)) {
+                holding.retain(|held| !Arc::ptr_eq(held, &file));
+                if done.is_empty() || release(&file) {
                     holding.push(file);
+                } else {
+                    // Before the report: the next session may use the path.
+                    drop(file);
+                }
+                for sender in done {
+                    sender.send(()).ok();
                 }
             }
             holding.retain(release);
@@ -212,16 +219,17 @@ impl Writer {
     }
 }
 
-/// Does the jobs of a file. Text is written when it is large, at the end, and before the end of a wait for it.
-fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) {
+/// Does the jobs of a file. Text is written when it is large, at the end, and before the end of a wait for it. Returns
+/// the senders of those that wait.
+fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) -> Vec<oneshot::Sender<()>> {
     let mut output = lock(&file.output);
     let Output { file: target, writer, began: began_at, held } = &mut *output;
     let mut is_held = held.is_some();
+    let mut done = Vec::new();
     text.extend(held.take().unwrap_or_default());
     let mut lines = batch.lines.as_slice();
     for job in batch.jobs.drain(..) {
         let mut written = Ok(());
-        let mut done = None;
         // Taken for every message, also for one that is not written.
         let (line, rest) = lines.split_at(job.line_length());
         lines = rest;
@@ -252,7 +260,7 @@ fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) {
                 if !is_held {
                     written = write_out(target, text);
                 }
-                done = Some(sender);
+                done.push(sender);
             }
             // Each recording begins with its header.
             (Job::Message(_) | Job::Entry { .. }, None) => {}
@@ -261,16 +269,14 @@ fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) {
             written = written.and_then(|()| write_out(target, text));
         }
         end_after_error(file, target, written);
-        if let Some(done) = done {
-            done.send(()).ok();
-        }
     }
     if is_held {
         *held = Some(std::mem::take(text));
-        return;
+        return done;
     }
     let written = write_out(target, text);
     end_after_error(file, target, written);
+    done
 }
 
 /// Writes the pieces of texts that have waited long enough. Returns whether others wait.
