@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use kimi_agent_client::SessionOptions;
 use kimi_agent_client::host::{Naming, recorded_options};
 use kimi_agent_protocol::options::{Kind, OPTIONS};
-use kimi_agent_protocol::recording::{CallKind, Entry, Places, Recording};
+use kimi_agent_protocol::recording::{CallEntry, CallKind, Entry, MASK, Places, Recording};
 use serde_json::{Map, Value};
 
 use crate::Failure;
@@ -23,6 +23,19 @@ const ABSENT: [(&str, &str); 9] = [
     ("session_id", "--session-id"),
     ("policy", "--policy"),
 ];
+/// The arguments that set options whose values are in a recording.
+const SETTABLE: [(&str, &str); 10] = [
+    ("model", "--model"),
+    ("config_file", "--config-file"),
+    ("agent_file", "--agent-file"),
+    ("skills_dir", "--skills-dir"),
+    ("output", "--output-schema"),
+    ("max_steps_per_turn", "--max-steps-per-turn"),
+    ("turn_timeout", "--timeout"),
+    ("idle_timeout", "--idle-timeout"),
+    ("handshake_timeout", "--handshake-timeout"),
+    ("dialect", "--dialect"),
+];
 /// Options that are not taken from the recording, although they are in it.
 const NOT_TAKEN: [&str; 4] = ["work_dir", "session_id", "env", "client_name"];
 
@@ -38,7 +51,7 @@ impl Setup {
     /// Returns the recorded options, over which the arguments have precedence.
     ///
     /// # Errors
-    /// Wrong arguments.
+    /// Wrong arguments, or no agent is given although the recording masks its own.
     pub(super) fn of(recording: &Recording, places: &Places, arguments: &SessionArguments) -> Result<Self, Failure> {
         let header = &recording.header;
         let is_known = |name: &String, value: &Value| {
@@ -50,12 +63,22 @@ impl Setup {
         let known = header.options.iter().filter(|(name, value)| is_known(name, value));
         let mut known: Map<String, Value> = known.map(|(name, value)| (name.clone(), places.filled(value))).collect();
         known.extend(session_output(recording).map(|output| ("output".to_owned(), output)));
+        let mut missing = missing(recording, arguments);
+        known.retain(|name, value| {
+            let masked = is_masked(value);
+            missing.extend(masked.then(|| describe_masked(name, arguments)).flatten());
+            !masked
+        });
         let mut options = recorded_options(known)?;
         if arguments.executable.is_empty() && !header.executable.is_empty() {
+            if let Some(word) = header.executable.iter().find(|word| word.contains(MASK)) {
+                let problem = format!("a secret in the recorded command is masked: `{word}`; set the agent with -x");
+                return Err(Failure::wrong("--executable", problem));
+            }
             let words: Vec<String> = header.executable.iter().map(|word| places.fill_text(word)).collect();
             options = options.executable(words);
         }
-        Ok(Self { options: arguments.apply(options)?, missing: missing(recording, arguments) })
+        Ok(Self { options: arguments.apply(options)?, missing })
     }
 }
 
@@ -66,6 +89,37 @@ fn session_output(recording: &Recording) -> Option<Value> {
         _ => None,
     });
     output.filter(|_| recording.header.options.contains_key("output")).cloned()
+}
+
+/// Returns whether the recording shows the value, or a part of it, only as the mask of a secret.
+fn is_masked(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(MASK),
+        Value::Array(list) => list.iter().any(is_masked),
+        Value::Object(map) => map.iter().any(|(name, value)| name.contains(MASK) || is_masked(value)),
+        _ => false,
+    }
+}
+
+/// Describes an option whose value is masked, unless an argument sets it.
+fn describe_masked(name: &str, arguments: &SessionArguments) -> Option<String> {
+    let Some((_, argument)) = SETTABLE.iter().find(|(settable, _)| *settable == name) else {
+        return Some(format!("`{name}` is masked in the recording and cannot be set"));
+    };
+    let is_given = match *argument {
+        "--model" => arguments.model.is_some(),
+        "--config-file" => arguments.config_file.is_some(),
+        "--agent-file" => arguments.agent_file.is_some(),
+        "--skills-dir" => arguments.skills_dir.is_some(),
+        "--output-schema" => arguments.output_schema.is_some(),
+        "--max-steps-per-turn" => arguments.max_steps_per_turn.is_some(),
+        "--timeout" => arguments.timeout.is_some(),
+        "--idle-timeout" => arguments.idle_timeout.is_some(),
+        "--handshake-timeout" => arguments.handshake_timeout.is_some(),
+        "--dialect" => arguments.dialect.is_some(),
+        _ => false,
+    };
+    (!is_given).then(|| format!("`{name}` is masked in the recording; set {argument}"))
 }
 
 /// Describes the options that are not as recorded.
@@ -114,6 +168,20 @@ pub(super) fn defects(recording: &Recording) -> Vec<String> {
     let missing: u64 = entries().map(|entry| if let Entry::Gap(gap) = entry { gap.entries } else { 0 }).sum();
     if missing > 0 {
         lines.push(format!("the recording lacks {missing} entries, because the disk was too slow"));
+    }
+    for entry in entries() {
+        let Entry::Call(CallEntry { call, turn, arguments }) = entry else { continue };
+        let subject = match call {
+            CallKind::Prompt => "prompt",
+            CallKind::Steer => "steered text",
+            _ => continue,
+        };
+        if arguments.values().any(is_masked) {
+            let turn = turn.unwrap_or_default();
+            lines.push(format!(
+                "the {subject} of turn {turn} contains `{MASK}`, with which a recording masks secrets; the agent gets it as it is"
+            ));
+        }
     }
     lines
 }

@@ -191,6 +191,34 @@ async fn defects_of_recording_are_named() {
     assert!(names(&report["warnings"].to_string()), "{report}");
 }
 
+#[tokio::test]
+async fn masked_values_are_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let of_model = agent(json!([[{"text": "hi"}]]));
+    let options = Session::builder().executable(&of_model).record(&path).redact(["canary-[a-z]+"]);
+    let session = options.model("canary-model").start().await.unwrap();
+    session.prompt("Use canary-prompt").unwrap().result().await.unwrap();
+    session.close().await.unwrap();
+    let ran = verified(&path, json!([[{"text": "hi"}]]), &[]);
+    let says = |text: &str| ran.err.contains(text);
+    assert!(
+        says("`model` is masked in the recording; set --model") && says("prompt of turn 1 contains `***`"),
+        "{}",
+        ran.err
+    );
+    let ran = verified(&path, json!([[{"text": "hi"}]]), &["--model", "canary-model"]);
+    assert_eq!((ran.code, ran.err.contains("`model`")), (0, false), "{}", ran.err);
+
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (header, rest) = text.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(header).unwrap();
+    header["executable"] = json!(["/opt/***/agent"]);
+    std::fs::write(&path, format!("{header}\n{rest}")).unwrap();
+    let ran = ended(command(None, &["verify", path.to_str().unwrap()]).spawn().unwrap());
+    assert_eq!((ran.code, ran.err.contains("set the agent with -x")), (2, true), "{}", ran.err);
+}
+
 #[test]
 fn help_names_agent_of_recording() {
     for option in ["-h", "--help"] {
