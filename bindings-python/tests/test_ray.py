@@ -7,15 +7,17 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
 from support import HANGING, LOOKUP, children, eventually
 
-from kimi_agent import ExternalTool, InvalidOption, Retry, SessionClosed, run_batch
+from kimi_agent import ExternalTool, InvalidOption, Retry, SessionClosed, SpawnError, run_batch
 from kimi_agent.ray import ActorPool, map_prompts
-from kimi_agent.ray._actors import pool_for
+from kimi_agent.ray._actors import JobActor, _Actor, pool_for
 from kimi_agent.ray._worker import Worker
 from kimi_agent.testing import scripted_agent
 
@@ -97,6 +99,51 @@ async def test_wrong_option_of_job_fails_it() -> None:
 async def test_wrong_option_of_all_jobs_is_raised() -> None:
     with pytest.raises(InvalidOption, match="`max_steps_per_turn`"):
         await Worker({"max_steps_per_turn": 0}, 1, 1).run({"prompt": "Hi"})
+
+
+async def test_worker_without_agent_repeats_its_error() -> None:
+    worker = Worker({"executable": ["/no/such/program"]}, 1, 1)
+    for _ in range(2):
+        with pytest.raises(SpawnError, match="/no/such/program"):
+            await worker.run({"prompt": "Hi"})
+    await worker.close()
+
+
+async def test_broken_actor_gets_no_more_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: Any = ModuleType("ray.exceptions")
+    errors.RayActorError = errors.ActorDiedError = RuntimeError
+    for module in (ModuleType("ray"), errors):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def pool_of(*executables: list[str]) -> ActorPool:
+        pool = ActorPool(len(executables), sessions=1)
+        workers = [JobActor({"executable": executable}, 1) for executable in executables]
+        handles = [SimpleNamespace(run=SimpleNamespace(remote=worker.run), close=worker.close) for worker in workers]
+        pool._actors = [_Actor(handle) for handle in handles]
+        return pool
+
+    async def codes(pool: ActorPool) -> list[str | None]:
+        jobs: list[dict[str, Any]] = [{"key": key, "attempt": 1, "job": {"prompt": "Hi"}} for key in "abc"]
+        results = [await pool.run_job(job) for job in jobs]
+        for actor in pool._actors:
+            await actor.handle.close()
+        return [result["error"] and result["error"]["code"] for result in results]
+
+    missing, good = ["/no/such/program"], scripted_agent([[{"text": "Hi"}]])
+    assert await codes(pool_of(missing, good)) == ["spawn_error", None, None]
+    # Without a better actor, the error of the agent stands.
+    assert await codes(pool_of(missing)) == ["spawn_error"] * 3
+
+
+async def test_closed_worker_exports_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = MeterProvider()
+    flushed: list[bool] = []
+    monkeypatch.setattr(provider, "force_flush", lambda: flushed.append(True))
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
+    worker = Worker({"executable": scripted_agent([[{"text": "Hi"}]]), "telemetry": True}, 1, 1)
+    assert (await worker.run({"prompt": "Hi"})).text == "Hi"
+    await worker.close()
+    assert flushed == [True]
 
 
 async def test_cancelled_wait_cancels_jobs() -> None:

@@ -141,12 +141,15 @@ class ActorPool:
                 self._actors.remove(actor)
             lost = AgentExited(f"the Ray actor of the job was lost, and so was its agent: {error}")
             return failure(lost)
+        if found.pop("is_actor_broken", False):
+            actor.is_broken = True
         return found
 
     def _take(self) -> _Actor:
-        """Returns the actor with the fewest jobs, or a new one if all are busy."""
-        actor = min(self._actors, key=lambda actor: actor.running, default=None)
-        if actor is None or (actor.running >= self._sessions and len(self._actors) < self._largest):
+        """Returns the actor with the fewest jobs, or a new one if all are busy. Broken actors are the last choice."""
+        actor = min(self._actors, key=lambda actor: (actor.is_broken, actor.running), default=None)
+        is_busy = actor is None or actor.is_broken or actor.running >= self._sessions
+        if actor is None or (is_busy and len(self._actors) < self._largest):
             actor = _Actor(self._make())
             self._actors.append(actor)
         return actor
@@ -202,10 +205,12 @@ def _key_of_attempt(request: Mapping[str, Any]) -> str:
 class _Actor:
     """An actor, and the number of jobs that run on it."""
 
-    __slots__ = ("handle", "running")
+    __slots__ = ("handle", "is_broken", "running")
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
+        # Whether it can run no more jobs, for example because its agent cannot start.
+        self.is_broken = False
         self.running = 0
 
 
@@ -234,7 +239,8 @@ class JobActor:
         try:
             result = await self._worker.run(job, key)
         except KimiAgentError as error:
-            return failure(error)
+            # Not an error of this job: the batch of the worker has ended.
+            return {**failure(error), "is_actor_broken": True}
         return result.to_dict()
 
     async def close(self) -> None:

@@ -36,6 +36,8 @@ class Worker:
         self._count = 0
         self._batch: Batch[Any] | None = None
         self._reading: asyncio.Task[None] | None = None
+        # The error of later jobs, after the batch has ended.
+        self._failure: Exception = SessionClosed("the jobs of this actor were cancelled; run the batch again")
 
     async def run(self, job: Mapping[str, Any], key: str | None = None) -> JobResult[Any]:
         """Runs a job, and returns its result. Cancelling the wait for it cancels all jobs of this worker.
@@ -47,13 +49,15 @@ class Worker:
 
         Raises:
             InvalidOption: An option of all jobs is wrong.
+            SpawnError: The agent cannot start. All later calls raise it, too.
+            SessionClosed: The jobs of this worker were cancelled.
         """
         if self._batch is None:
             with _in_trace(self._trace):
                 batch: Batch[Any] = run_batch(self._take(), **self._options)
             self._batch, self._reading = batch, asyncio.create_task(self._read(batch))
         elif self._reading is None or self._reading.done():
-            raise SessionClosed("the jobs of this actor were cancelled; run the batch again")
+            raise self._failure
         future: asyncio.Future[JobResult[Any]] = asyncio.get_running_loop().create_future()
         self._waiting[self._count] = future
         self._count += 1
@@ -70,18 +74,17 @@ class Worker:
             yield job
 
     async def _read(self, batch: Batch[Any]) -> None:
-        failure: BaseException = SessionClosed("the jobs of this actor were cancelled; run the batch again")
         try:
             async for result in batch:
                 future = self._waiting.pop(result.index)
                 if not future.done():
                     future.set_result(result)
         except Exception as error:
-            failure = error
+            self._failure = error
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(failure)
+                future.set_exception(self._failure)
 
     async def close(self) -> None:
         """Cancels the jobs that run, and closes the agent with its sessions."""
@@ -89,7 +92,7 @@ class Worker:
             await self._batch.cancel()
             await self._reading
             if self._options.get("telemetry"):
-                _flush_spans()
+                _flush_telemetry()
 
 
 def trace_context(telemetry: Any) -> dict[str, str] | None:
@@ -119,13 +122,14 @@ def _in_trace(trace: Mapping[str, str] | None) -> Generator[None]:
         context.detach(token)
 
 
-def _flush_spans() -> None:
-    """Exports the spans that wait, because Ray kills the process of an actor."""
-    from opentelemetry import trace
+def _flush_telemetry() -> None:
+    """Exports the spans and metrics that wait, because Ray kills the process of an actor."""
+    from opentelemetry import metrics, trace
 
-    flush = getattr(trace.get_tracer_provider(), "force_flush", None)
-    if flush is not None:
-        flush()
+    for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
+        flush = getattr(provider, "force_flush", None)
+        if flush is not None:
+            flush()
 
 
 def failure(error: KimiAgentError) -> dict[str, Any]:
