@@ -160,7 +160,8 @@ impl Driver {
             match self.scheduler.poll(Instant::now(), self.unread()) {
                 Step::End if self.tasks.is_empty() => break,
                 Step::End => {}
-                Step::Pull => pulls = true,
+                // The source may be pending for a long time.
+                Step::Pull => (pulls, wake) = (true, self.scheduler.next_retry()),
                 Step::Retry { job, .. } => {
                     self.retry(job);
                     continue;

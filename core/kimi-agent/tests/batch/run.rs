@@ -155,6 +155,31 @@ async fn killed_agent_is_retried() {
     assert_eq!((texts(&results), results[0].attempts), (vec!["fine"], 2));
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn retry_starts_while_source_is_pending() {
+    struct OneThenPending(bool);
+    impl futures_core::Stream for OneThenPending {
+        type Item = &'static str;
+        fn poll_next(
+            mut self: std::pin::Pin<&mut Self>,
+            _cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<&'static str>> {
+            if std::mem::replace(&mut self.0, true) {
+                return std::task::Poll::Pending;
+            }
+            std::task::Poll::Ready(Some("only"))
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let killed = json!([[{"signal": "KILL"}]]);
+    let (options, _agents) = super::first_then(killed, json!([[{"text": "fine"}]]), folder.path());
+    let mut batch = run_batch_stream(OneThenPending(false), options.timeout(Duration::from_secs(60)));
+    let result = batch.next().await.unwrap().unwrap();
+    assert_eq!((result.result.unwrap().text.as_str(), result.attempts), ("fine", 2));
+    batch.cancel().await;
+}
+
 #[tokio::test]
 async fn attempts_are_limited() {
     let (options, _agent) = with(json!([[{"error": {"code": -32003, "message": "overloaded"}}]]));

@@ -15,7 +15,7 @@ pub type JobId = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Get the next job from the source, and report it with [`Scheduler::handle_job`], [`Scheduler::handle_known`] or
-    /// [`Scheduler::handle_source_end`].
+    /// [`Scheduler::handle_source_end`]. Wait for it at most until [`Scheduler::next_retry`].
     Pull,
     /// Run this job, for the `attempt`-th time.
     Retry {
@@ -121,15 +121,21 @@ impl Scheduler {
         if let Some(hold) = self.hold.filter(|hold| *hold > now) {
             return Step::Wait(Some(hold));
         }
-        let due = self.waiting.first_key_value().map(|((due, job), attempt)| (*due, *job, *attempt));
-        if let Some((_, job, attempt)) = due.filter(|(due, ..)| *due <= now) {
-            return Step::Retry { job, attempt: attempt + 1 };
+        let due = self.waiting.first_key_value().filter(|((due, _), _)| *due <= now);
+        if let Some(((_, job), attempt)) = due {
+            return Step::Retry { job: *job, attempt: attempt + 1 };
         }
         // Jobs that wait are kept in memory, so their number is limited, too.
         if !self.is_source_over && self.waiting.len() < self.most {
             return Step::Pull;
         }
-        Step::Wait(due.map(|(due, ..)| due))
+        Step::Wait(self.next_retry())
+    }
+
+    /// Returns when the first job that waits may start its next attempt. While the source has no job to pull, call
+    /// [`poll`](Self::poll) again at this time.
+    pub fn next_retry(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
     }
 
     /// The source has a job, which now runs for the first time. Returns its number.

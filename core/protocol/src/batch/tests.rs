@@ -72,7 +72,7 @@ fn other_jobs_run_during_a_delay() {
     let mut scheduler = Scheduler::new(2, Retry::new());
     fill(&mut scheduler, now);
     scheduler.handle_outcome(0, BROKEN, now, 1.0);
-    assert_eq!(scheduler.poll(now, 0), Step::Pull);
+    assert_eq!((scheduler.poll(now, 0), scheduler.next_retry()), (Step::Pull, Some(now + SECOND)));
 }
 
 #[test]
