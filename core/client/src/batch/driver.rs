@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Instant;
@@ -90,9 +91,20 @@ pub(super) async fn run(
     control: Arc<Control>,
 ) {
     let _end = EndGuard(Arc::clone(&control));
-    match Driver::open(source, options, results.clone(), control).await {
-        Ok(driver) => driver.run().await,
-        Err(error) => drop(results.try_send(Err(error))),
+    let mut running = pin!(async {
+        Driver::open(source, options, results.clone(), Arc::clone(&control)).await?.run().await;
+        Ok(())
+    });
+    let ended = std::future::poll_fn(|cx| {
+        // Without an error a panic would look like the end of the batch.
+        catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))).unwrap_or_else(|_| {
+            let reason = "the task of the batch has panicked, so the batch was cancelled; run it again";
+            Poll::Ready(Err(Error::Internal(reason.to_owned())))
+        })
+    });
+    if let Err(error) = ended.await {
+        control.begin_cancel();
+        results.try_send(Err(error)).ok();
     }
 }
 

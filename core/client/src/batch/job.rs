@@ -256,14 +256,22 @@ impl Job {
         Ok((session, prompt))
     }
 
-    /// Returns the job as JSON, without its key and its data.
-    pub(super) fn to_json(&self) -> Value {
+    /// Returns the job as JSON, with an absolute path and without its key and its data.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the working directory is not UTF-8.
+    pub(super) fn to_json(&self) -> Result<Value> {
         let mut object = self.options.clone();
         object.insert("prompt".to_owned(), json!(self.prompt));
         if let Some(work_dir) = &self.work_dir {
-            object.insert("work_dir".to_owned(), json!(work_dir));
+            let absolute = std::path::absolute(work_dir).unwrap_or_else(|_| work_dir.clone());
+            let Some(text) = absolute.to_str() else {
+                let reason = format!("with the option `on`, the path must be UTF-8; got {}", absolute.display());
+                return Err(invalid_option(self.naming.name("work_dir"), reason));
+            };
+            object.insert("work_dir".to_owned(), text.into());
         }
-        Value::Object(object)
+        Ok(Value::Object(object))
     }
 
     /// Returns whether it needs a process of its own, because it sets an option of the agent.
@@ -281,8 +289,12 @@ impl Job {
             Some(key) => (hash_of_key(key), true),
             None => {
                 let problem = self.problem.as_ref().map(ToString::to_string);
+                let work_dir = self.work_dir.as_ref().map(|path| match path.to_str() {
+                    Some(text) => json!(text),
+                    None => json!(path.as_os_str().as_encoded_bytes()),
+                });
                 let identity = json!({
-                    "prompt": self.prompt, "work_dir": self.work_dir, "options": self.options, "problem": problem,
+                    "prompt": self.prompt, "work_dir": work_dir, "options": self.options, "problem": problem,
                 });
                 (digest(sorted(identity).to_string().as_bytes()), false)
             }
@@ -438,6 +450,18 @@ mod tests {
         assert_eq!(job.hash(), Job::new("p").hash());
         let base = SessionOptions::new().model("m");
         assert_eq!(job.configured(&base).unwrap().0.model.as_deref(), Some("m"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn path_that_is_not_utf8_has_a_hash() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let path = |last| PathBuf::from(std::ffi::OsString::from_vec(vec![b'/', last]));
+        let job = |last| Job::new("p").work_dir(path(last));
+        assert_ne!(job(0xfe).hash(), job(0xff).hash());
+        let error = job(0xff).to_json().unwrap_err().to_string();
+        assert!(error.starts_with("invalid option `work_dir`: ") && error.contains("UTF-8"), "{error}");
+        assert_eq!(job(b'x').to_json().unwrap()["work_dir"], "/x");
     }
 
     #[test]

@@ -47,13 +47,11 @@ where
 
 /// Lets the runner make an attempt.
 pub(super) async fn run(runner: &Runner, task: &Task) -> Report {
-    let mut job = task.job.to_json();
-    if let Some(path) = &task.job.work_dir
-        && let Ok(path) = std::path::absolute(path)
-    {
-        // The runner can have another working directory.
-        job["work_dir"] = json!(path);
-    }
+    // Its path is absolute, because the runner can have another working directory.
+    let job = match task.job.to_json() {
+        Ok(job) => job,
+        Err(error) => return Report::failed(error),
+    };
     let request = json!({"key": task.key, "attempt": task.number, "job": job});
     match runner(request).await.map(serde_json::from_value) {
         Ok(Ok(attempt)) => report(attempt),

@@ -354,6 +354,38 @@ async fn panic_of_source_ends_the_batch() {
 }
 
 #[tokio::test]
+async fn panic_of_batch_is_an_error() {
+    struct NoHint;
+    impl Iterator for NoHint {
+        type Item = String;
+        fn next(&mut self) -> Option<String> {
+            None
+        }
+        fn size_hint(&self) -> (usize, Option<usize>) {
+            panic!("no hint")
+        }
+    }
+    let (options, _agent) = with(json!([]));
+    let mut batch = run_batch(NoHint, options);
+    let error = batch.next().await.unwrap().unwrap_err();
+    assert_eq!(error.code(), "internal_error");
+    assert!(error.to_string().contains("has panicked"), "{error}");
+    assert!(batch.next().await.is_none());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn work_dir_that_is_not_utf8_is_contained() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let work_dir = folder.path().join(std::ffi::OsString::from_vec(vec![b'd', 0xff]));
+    std::fs::create_dir(&work_dir).unwrap();
+    let (options, _agent) = with(json!([[{"text": "{{prompt}}"}]]));
+    let results = all(run_batch([Job::new("a").work_dir(work_dir), Job::new("b")], options)).await;
+    assert_eq!((results.len(), texts(&results)[1]), (2, "b"));
+}
+
+#[tokio::test]
 async fn panic_of_progress_is_contained() {
     let (options, _agent) = with(json!([[{"text": "x"}]]));
     let results = all(run_batch(["a", "b"], options.on_progress(|_| panic!("no terminal")))).await;
