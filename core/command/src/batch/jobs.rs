@@ -1,7 +1,7 @@
 //! The file of jobs: a line of JSON for each.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -31,10 +31,27 @@ pub(super) fn open(path: &Path) -> std::result::Result<Pin<Box<dyn Jobs + Send>>
         return Ok(Box::pin(Lines { read, left: None }));
     }
     let failed = |error: io::Error| Failure::wrong("JOBS", format!("{}: {error}", path.display()));
-    let left = count(BufReader::new(File::open(path).map_err(failed)?)).map_err(failed)?;
-    let file = BufReader::new(File::open(path).map_err(failed)?);
+    let kind = fs::metadata(path).map_err(failed)?;
+    if !kind.is_file() && !kind.is_dir() {
+        let path = path.to_owned();
+        std::thread::spawn(move || read_pipe(&path, &sender));
+        return Ok(Box::pin(Lines { read, left: None }));
+    }
+    let mut file = BufReader::new(File::open(path).map_err(failed)?);
+    let left = count(&mut file).and_then(|left| file.rewind().map(|()| left)).map_err(failed)?;
     std::thread::spawn(move || read_lines(file, &sender));
     Ok(Box::pin(Lines { read, left: Some(left) }))
+}
+
+/// Reads the jobs of a pipe, which can be read only once. Opening it waits for the program that writes to it.
+fn read_pipe(path: &Path, jobs: &mpsc::Sender<Result<Job>>) {
+    match File::open(path) {
+        Ok(file) => read_lines(BufReader::new(file), jobs),
+        Err(error) => {
+            let problem = wrong(format!("{} cannot be opened: {error}", path.display()));
+            jobs.blocking_send(Err(problem)).ok();
+        }
+    }
 }
 
 /// Returns the number of lines with jobs.

@@ -58,6 +58,16 @@ fn jobs_come_from_stdin() {
     assert_eq!(texts, ["one", "two"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn jobs_come_from_a_pipe() {
+    let agent = agent(json!([[{"text": "{{prompt}}"}]]));
+    let ran = ran_with(&agent, JOBS, &["batch", "/dev/stdin", "--quiet", "-c", "1"]);
+    assert_eq!((ran.code, &*ran.err), (0, ""));
+    let texts: Vec<_> = ran.lines().iter().map(|line| line["result"]["text"].clone()).collect();
+    assert_eq!(texts, ["one", "two"]);
+}
+
 #[test]
 fn failed_job_sets_exit_code() {
     let agent = agent(json!([[{"text": "{{prompt}}"}]]));
