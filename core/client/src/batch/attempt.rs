@@ -10,7 +10,7 @@ use super::driver::blocking;
 use super::job::{Hash, Job};
 use super::result::JobStatus;
 use super::runner::{self, Runner};
-use super::workspace::{Prepared, Workspaces};
+use super::workspace::{Keep, Prepared, Workspaces};
 use crate::connection::PromptResult;
 use crate::messages::TokenUsage;
 use crate::options::{PromptOptions, SessionOptions};
@@ -109,11 +109,13 @@ pub(super) async fn run(context: Arc<Context>, task: Task) -> Report {
     };
     options.work_dir = Some(prepared.dir.clone());
     run_session(&context, options, prompt, own_agent, &mut report).await;
-    let is_last = report.outcome.as_ref().and_then(|outcome| outcome.as_ref().err());
-    let is_cancelled = *context.cancelled.borrow();
-    let is_kept = is_last.is_some_and(|error| is_cancelled || !context.retry.allows(task.number, error));
+    let keep = match &report.outcome {
+        Some(Err(error)) if !*context.cancelled.borrow() && context.retry.allows(task.number, error) => Keep::Never,
+        Some(Err(_)) => Keep::Failed,
+        Some(Ok(_)) | None => Keep::Unreadable,
+    };
     let shared = Arc::clone(&context);
-    let remains = blocking(move || Ok(shared.workspaces.finish(prepared, is_kept))).await.unwrap_or_default();
+    let remains = blocking(move || Ok(shared.workspaces.finish(prepared, keep))).await.unwrap_or_default();
     (report.diff, report.workspace) = (remains.diff, remains.kept);
     report
 }

@@ -249,6 +249,22 @@ async fn new_repository_is_kept() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn retry_discards_new_repository() {
+    let (_folder, repository) = repository();
+    let (options, agent) = with(json!([[{"error": {"code": -32003, "message": "overloaded"}}]]));
+    let start = ["sh", "-c", "git init --quiet new; exec \"$@\"", "sh"].map(Into::into).into_iter();
+    let start: Vec<_> = start.chain(agent.iter().cloned()).collect();
+    let result = all(run_batch(["a"], within(&options, &start, &repository, Workspace::Worktree))).await.remove(0);
+    assert_eq!((result.attempts, result.error.unwrap().code()), (3, "llm_service_error"));
+    // Only the last attempt is kept.
+    let kept = result.workspace.unwrap();
+    assert!(kept.join("new").exists());
+    assert_eq!(git(&repository, &["worktree", "list"]).lines().count(), 2);
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn left_lock_of_index_is_deleted() {
     let (_folder, repository) = repository();
     let command = "touch \"$(git rev-parse --git-dir)/index.lock\"";

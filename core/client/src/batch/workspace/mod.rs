@@ -50,6 +50,17 @@ pub(super) struct Remains {
     pub(super) kept: Option<PathBuf>,
 }
 
+/// When the directory of an attempt is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Never: another attempt follows, and needs the branch.
+    Never,
+    /// If its changes cannot be read, so that no work is lost.
+    Unreadable,
+    /// Also if the batch keeps the directories of failed jobs.
+    Failed,
+}
+
 impl Workspaces {
     /// Makes the directories of the batch with this id.
     pub(super) fn new(kind: Workspace, keep_failed: bool, batch: &str, cancelled: watch::Receiver<bool>) -> Self {
@@ -96,15 +107,15 @@ impl Workspaces {
         Ok(Prepared { dir: root.clone(), root, folder, worktree: None })
     }
 
-    /// Takes the changes of a worktree, and removes the directory. It is kept if it has failed and failed ones are kept, or if
-    /// the changes cannot be read, so that no work is lost.
-    pub(super) fn finish(&self, prepared: Prepared, has_failed: bool) -> Remains {
+    /// Takes the changes of a worktree, and removes the directory unless it is kept.
+    pub(super) fn finish(&self, prepared: Prepared, keep: Keep) -> Remains {
         let Prepared { root, folder, worktree, .. } = prepared;
         let diff = worktree.as_ref().map(Worktree::diff).transpose();
+        let is_kept = keep != Keep::Never && diff.is_err() || keep == Keep::Failed && self.keep_failed;
         if let Err(reason) = &diff {
-            tracing::warn!(path = %root.display(), reason, "the changes in a worktree cannot be read; it is kept");
+            tracing::warn!(path = %root.display(), reason, is_kept, "the changes in a worktree cannot be read");
         }
-        if diff.is_err() || has_failed && self.keep_failed {
+        if is_kept {
             folder.keep();
             return Remains { diff: diff.ok().flatten(), kept: Some(root) };
         }
