@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,9 +16,9 @@ from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from support import HANGING, LOOKUP, children, eventually
 
-from kimi_agent import ExternalTool, InvalidOption, Retry, SessionClosed, SpawnError, run_batch
+from kimi_agent import AgentExited, ExternalTool, InvalidOption, Retry, SessionClosed, SpawnError, run_batch
 from kimi_agent.ray import ActorPool, map_prompts
-from kimi_agent.ray._actors import JobActor, _Actor, pool_for
+from kimi_agent.ray._actors import JobActor, _Actor, _lost, pool_for
 from kimi_agent.ray._worker import Worker
 from kimi_agent.testing import scripted_agent
 
@@ -133,6 +134,25 @@ async def test_broken_actor_gets_no_more_jobs(monkeypatch: pytest.MonkeyPatch) -
     assert await codes(pool_of(missing, good)) == ["spawn_error", None, None]
     # Without a better actor, the error of the agent stands.
     assert await codes(pool_of(missing)) == ["spawn_error"] * 3
+
+
+async def test_lost_actor_is_named() -> None:
+    class LosingRunner:
+        concurrency = 1
+
+        async def open(self, options: Mapping[str, Any], /) -> None:
+            """Does nothing."""
+
+        async def run_job(self, request: dict[str, Any], /) -> dict[str, Any]:
+            return _lost(RuntimeError("no memory"))
+
+        async def close(self) -> None:
+            """Does nothing."""
+
+    [result] = [result async for result in run_batch(["a"], on=LosingRunner(), retry=1)]
+    assert isinstance(result.error, AgentExited)
+    assert result.error.retryable
+    assert str(result.error).endswith("because the Ray actor of the job was lost: no memory")
 
 
 async def test_closed_worker_exports_metrics(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,9 @@ const RPC_KINDS: [(&str, RpcErrorKind); 7] = [
 /// ended has produced.
 pub fn error_to_json(error: &Error) -> Value {
     let mut object = fields(error);
+    if let Error::AgentExited(AgentExit { hint: Some(hint), .. }) = error {
+        object.insert("hint".to_owned(), hint.as_str().into());
+    }
     let ended = match error {
         Error::BudgetExceeded(exceeded) => Some(&exceeded.result),
         Error::OutputInvalid(invalid) => Some(&invalid.result),
@@ -69,7 +72,7 @@ pub fn error_from_json(value: &Value) -> Error {
 fn agent_exit(value: &Value) -> AgentExit {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     let exit_code = value["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
-    AgentExit { exit_code, signal: text("signal"), stderr: text("stderr").unwrap_or_default(), hint: None }
+    AgentExit { exit_code, signal: text("signal"), stderr: text("stderr").unwrap_or_default(), hint: text("hint") }
 }
 
 /// Reads the answer of an agent. Its text ends with its number and its hint.
@@ -117,12 +120,14 @@ mod tests {
     fn samples() -> Vec<Error> {
         let result = || PromptResult { text: "half".to_owned(), ..PromptResult::empty(TurnStatus::Cancelled) };
         let exit = AgentExit { exit_code: Some(3), stderr: "no memory".to_owned(), ..AgentExit::default() };
+        let hinted = AgentExit { hint: Some("before it opened the session".to_owned()), ..exit.clone() };
         let errors = vec![OutputError { pointer: "/a".to_owned(), message: "expected a number".to_owned() }];
         let mut samples = vec![
             invalid_option("model", "there is no such model"),
             Error::Spawn("s".to_owned()),
             Error::Handshake("h".to_owned()),
             Error::AgentExited(exit),
+            Error::AgentExited(hinted),
             Error::Protocol("p".to_owned()),
             Error::Unsupported("u".to_owned()),
             Error::SessionClosed,

@@ -139,8 +139,7 @@ class ActorPool:
         except errors.RayActorError as error:
             if isinstance(error, errors.ActorDiedError) and actor in self._actors:
                 self._actors.remove(actor)
-            lost = AgentExited(f"the Ray actor of the job was lost, and so was its agent: {error}")
-            return failure(lost)
+            return _lost(error)
         if found.pop("is_actor_broken", False):
             actor.is_broken = True
         return found
@@ -200,6 +199,13 @@ def _key_of_attempt(request: Mapping[str, Any]) -> str:
     """Returns the key of an attempt for the batch of its actor, where no two jobs have the same key."""
     key: str = request["key"]
     return key if request["attempt"] == 1 else f"{key}\0{request['attempt']}"
+
+
+def _lost(error: Exception) -> dict[str, Any]:
+    """Returns the result of an attempt whose actor was lost, as JSON. The core adds the hint to its own text."""
+    found = failure(AgentExited(f"the Ray actor of the job was lost, and so was its agent: {error}"))
+    found["error"]["hint"] = f"because the Ray actor of the job was lost: {error}"
+    return found
 
 
 class _Actor:
