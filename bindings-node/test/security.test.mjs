@@ -333,8 +333,10 @@ test("close during an approval rejects it", async () => {
       tell();
     });
   const session = await createSession({ executable: scriptedAgent(ASKS), workDir, onApproval });
-  session.prompt("go");
+  // Waiting for the result keeps the session from being collected: nothing else refers to this function until it is asked.
+  const result = session.prompt("go").result();
   await isAsked;
   await session.close();
+  assert.equal((await result).status, "cancelled");
   assert.ok(!existsSync(join(workDir, "out.txt")));
 });
