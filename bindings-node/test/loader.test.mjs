@@ -113,7 +113,7 @@ test("a file next to the main program, which can be a document, comes last", () 
   assert.equal(installed().find("linux-x64-gnu", document), stranger);
 });
 
-test("an argument of code without a file is no main program", () => {
+test("an argument of node -e is not the main program", () => {
   const { modules } = installed();
   const code = "try { require(process.argv[2]).installedFile('none', 'it') } catch (error) { console.log(error.message) }";
   const document = join(scratch, "documents", "letter.txt");

@@ -115,8 +115,8 @@ pub struct AgentExit {
     pub hint: Option<String>,
 }
 
-/// What stands before the stderr of the agent in the text of an error.
-pub(crate) const STDERR: &str = "the end of its stderr:";
+/// The words before the stderr of the agent in the text of an error.
+pub const STDERR: &str = "the end of its stderr:";
 
 impl std::error::Error for AgentExit {}
 

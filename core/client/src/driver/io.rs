@@ -2,7 +2,7 @@
 
 use super::writer::PipeWriter;
 use crate::endpoint::Endpoint;
-use crate::error::Error;
+use crate::error::{Error, STDERR};
 use crate::transport::Process;
 
 /// The parts that the sessions of a process share.
@@ -19,11 +19,11 @@ impl Io {
         let add = |text: String| {
             let stderr = self.process.stderr_tail();
             let stderr = stderr.trim();
-            if stderr.is_empty() || text.contains("the end of its stderr:") {
+            if stderr.is_empty() || text.contains(STDERR) {
                 return text;
             }
             let start = (stderr.len().saturating_sub(SHOWN)..).find(|at| stderr.is_char_boundary(*at)).unwrap_or(0);
-            format!("{text}\nthe end of its stderr:\n{}", &stderr[start..])
+            format!("{text}\n{STDERR}\n{}", &stderr[start..])
         };
         match error {
             Error::Timeout(text) => Error::Timeout(add(text)),

@@ -454,7 +454,8 @@ async fn await_handshake(
     received(handshake.await)
 }
 
-/// Returns the secrets that the SDK has made for the session: those of the server of the tools, and of the agent's server.
+/// Returns the secrets that the SDK makes for a session: the headers of the tools server with the bare token, and the password
+/// of Kimi Code's server.
 fn generated_secrets(params: &InitializeParams, server_secret: Option<&str>) -> Vec<String> {
     let headers = params.tools_server.iter().flat_map(|server| &server.headers).map(|(_, value)| &**value);
     // An agent can write the token without the word in front of it.
@@ -526,7 +527,7 @@ mod tests {
     use crate::dialect::ToolsEndpoint;
 
     #[test]
-    fn generated_secrets_include_bare_token_and_server_secret() {
+    fn generated_secrets_have_bare_token() {
         let headers = vec![("Authorization".to_owned(), "Bearer canary-1".to_owned())];
         let server = ToolsEndpoint { name: "tools".to_owned(), url: "http://127.0.0.1:1/".to_owned(), headers };
         let params = InitializeParams { tools_server: Some(server), ..InitializeParams::default() };
@@ -535,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn server_secret_is_that_of_all_sessions_of_processes() {
+    fn server_secret_is_shared() {
         let (first, second) = (Processes::of_agent(Duration::ZERO), Processes::of_agent(Duration::ZERO));
         assert_eq!((first.server_secret().len(), first.server_secret()), (64, first.server_secret()));
         assert_ne!(first.server_secret(), second.server_secret());

@@ -23,19 +23,6 @@ const ABSENT: [(&str, &str); 9] = [
     ("session_id", "--session-id"),
     ("policy", "--policy"),
 ];
-/// The arguments that set options whose values are in a recording.
-const SETTABLE: [(&str, &str); 10] = [
-    ("model", "--model"),
-    ("config_file", "--config-file"),
-    ("agent_file", "--agent-file"),
-    ("skills_dir", "--skills-dir"),
-    ("output", "--output-schema"),
-    ("max_steps_per_turn", "--max-steps-per-turn"),
-    ("turn_timeout", "--timeout"),
-    ("idle_timeout", "--idle-timeout"),
-    ("handshake_timeout", "--handshake-timeout"),
-    ("dialect", "--dialect"),
-];
 /// Options that are not taken from the recording, although they are in it.
 const NOT_TAKEN: [&str; 4] = ["work_dir", "session_id", "env", "client_name"];
 
@@ -103,21 +90,20 @@ fn is_masked(value: &Value) -> bool {
 
 /// Describes an option whose value is masked, unless an argument sets it.
 fn describe_masked(name: &str, arguments: &SessionArguments) -> Option<String> {
-    let Some((_, argument)) = SETTABLE.iter().find(|(settable, _)| *settable == name) else {
+    let settable = [
+        ("model", "--model", arguments.model.is_some()),
+        ("config_file", "--config-file", arguments.config_file.is_some()),
+        ("agent_file", "--agent-file", arguments.agent_file.is_some()),
+        ("skills_dir", "--skills-dir", arguments.skills_dir.is_some()),
+        ("output", "--output-schema", arguments.output_schema.is_some()),
+        ("max_steps_per_turn", "--max-steps-per-turn", arguments.max_steps_per_turn.is_some()),
+        ("turn_timeout", "--timeout", arguments.timeout.is_some()),
+        ("idle_timeout", "--idle-timeout", arguments.idle_timeout.is_some()),
+        ("handshake_timeout", "--handshake-timeout", arguments.handshake_timeout.is_some()),
+        ("dialect", "--dialect", arguments.dialect.is_some()),
+    ];
+    let Some((_, argument, is_given)) = settable.into_iter().find(|(option, ..)| *option == name) else {
         return Some(format!("`{name}` is masked in the recording and cannot be set"));
-    };
-    let is_given = match *argument {
-        "--model" => arguments.model.is_some(),
-        "--config-file" => arguments.config_file.is_some(),
-        "--agent-file" => arguments.agent_file.is_some(),
-        "--skills-dir" => arguments.skills_dir.is_some(),
-        "--output-schema" => arguments.output_schema.is_some(),
-        "--max-steps-per-turn" => arguments.max_steps_per_turn.is_some(),
-        "--timeout" => arguments.timeout.is_some(),
-        "--idle-timeout" => arguments.idle_timeout.is_some(),
-        "--handshake-timeout" => arguments.handshake_timeout.is_some(),
-        "--dialect" => arguments.dialect.is_some(),
-        _ => false,
     };
     (!is_given).then(|| format!("`{name}` is masked in the recording; set {argument}"))
 }

@@ -304,7 +304,7 @@ pub struct TurnEntry {
 }
 
 impl TurnEntry {
-    /// Returns the parsed result. `Value::Null` if there is none, or if a [`Value`] cannot contain it.
+    /// Returns the parsed result. Returns `Value::Null` without a result, and for a result that a [`Value`] cannot contain.
     pub fn result_value(&self) -> Value {
         self.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()).unwrap_or_default()
     }

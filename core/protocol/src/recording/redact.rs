@@ -49,7 +49,7 @@ const WORDS: &[&[u8]] = &[
     b"type",
 ];
 
-/// Members whose numbers the protocols define. A limit of tokens in `config` is no secret in a report of the agent.
+/// Members with numbers of the protocols. These numbers stay, because reports of the agent contain limits of `config`, too.
 const NUMBERS: &[&[u8]] = &[
     b"cachedReadTokens",
     b"cachedWriteTokens",

@@ -205,7 +205,7 @@ impl TurnTrace {
         open.or_else(|| self.requests.get(id)).map_or(self.span.span, |tool| tool.span)
     }
 
-    /// Returns the span of a call of one of the program's tools.
+    /// Returns the span of the call that a request executes.
     pub(super) fn program_tool(&self, request: &ToolCallRequest) -> Option<&ToolSpan> {
         self.requests.get(&request.id).or_else(|| self.announced(request).map(|(_, tool)| tool))
     }

@@ -319,7 +319,7 @@ fn program_tool_runs_in_own_span() {
 }
 
 #[test]
-fn parallel_calls_of_program_tool_have_one_span_each() {
+fn parallel_calls_have_own_spans() {
     let sources = AnswerSources { tools: ["add".to_owned()].into(), ..AnswerSources::default() };
     let mut traced = Traced::open(sources);
     traced.prompt();
