@@ -41,7 +41,9 @@ def _coroutines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_coroutines")
 @pytest.mark.parametrize("test", EXAMPLES, ids=lambda test: test.name)
 def test_example_runs(test: doctest.DocTest) -> None:
-    assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0
+    report: list[str] = []
+    outcome = doctest.DocTestRunner().run(test, out=report.append, clear_globs=False)
+    assert outcome.failed == 0, "".join(report)
 
 
 def test_all_examples_are_found() -> None:
