@@ -39,7 +39,7 @@ PYTHON_TYPES = {
     "budget": "Budget | None",
     # Types such as `list[int] | None` are objects of no common class.
     "output": "Any",
-    "telemetry": "bool | Telemetry | None",
+    "telemetry": "bool | Telemetry | TracerSource | MeterSource | None",
     "object": "Mapping[str, Any] | None",
     "objects": "Sequence[Mapping[str, Any]] | None",
     "texts": "Sequence[str] | None",
@@ -71,7 +71,7 @@ TYPESCRIPT_TYPES = {
     "duration": "number",
     "budget": "Budget",
     "output": "S",
-    "telemetry": "boolean | TelemetryOptions",
+    "telemetry": "boolean | TelemetryOptions | TracerSource | MeterSource",
     "object": "AnyObject",
     "objects": "readonly AnyObject[]",
     "texts": "readonly string[]",
@@ -343,7 +343,7 @@ import type {
 } from "./handler-types.js";
 import type { OutputSchema } from "./output.js";
 import type { Policy, PolicyRules } from "./policy.js";
-import type { TelemetryOptions } from "./telemetry-types.js";
+import type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
 import type { ExternalTool } from "./tool.js";
 import type { AnyObject } from "./tool-schema.js";
 import type { Event } from "./wire.js";

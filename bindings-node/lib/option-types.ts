@@ -16,7 +16,7 @@ import type {
 } from "./handler-types.js";
 import type { OutputSchema } from "./output.js";
 import type { Policy, PolicyRules } from "./policy.js";
-import type { TelemetryOptions } from "./telemetry-types.js";
+import type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
 import type { ExternalTool } from "./tool.js";
 import type { AnyObject } from "./tool-schema.js";
 import type { Event } from "./wire.js";
@@ -170,7 +170,7 @@ export interface SessionOptions<S extends OutputSchema | undefined = OutputSchem
    * and the agent gets the context of the trace. Prompts, answers, arguments and results are left out, unless the
    * program asks for them. Default: `false`.
    */
-  telemetry?: boolean | TelemetryOptions | undefined;
+  telemetry?: boolean | TelemetryOptions | TracerSource | MeterSource | undefined;
   /**
    * The file into which each message, decision and call of the session is written. Secrets that the SDK knows are
    * replaced. An existing file is overwritten. If this program writes to the file already, the recording gets the name

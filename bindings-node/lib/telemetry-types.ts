@@ -26,7 +26,10 @@ export interface MeterSource {
   getMeter(name: string, version?: string, options?: object): object;
 }
 
-/** Details of the option `telemetry`. `telemetry: true` is the same as `telemetry: {}`. Both need `@opentelemetry/api`. */
+/**
+ * Details of the option `telemetry`. `telemetry: true` is the same as `telemetry: {}`, and `telemetry: provider` is the same
+ * as details with this provider. All of them need `@opentelemetry/api`.
+ */
 export interface TelemetryOptions {
   /** The provider of the tracer. Default: the global provider. */
   tracerProvider?: TracerSource | undefined;

@@ -5,7 +5,7 @@ import type { Attributes, Context, MeterProvider, Span, SpanContext, Tracer, Tra
 import { kindOf, wrongOption } from "./arguments.js";
 import { log } from "./log.js";
 import { loadNative, requireInstalled } from "./native.js";
-import type { TelemetryOptions } from "./telemetry-types.js";
+import type { MeterSource, TelemetryOptions, TracerSource } from "./telemetry-types.js";
 import { VERSION } from "./version.js";
 
 type Api = typeof import("@opentelemetry/api");
@@ -73,19 +73,27 @@ export function endSpans(): void {
 export function readTelemetry(given: unknown): Tracing | undefined {
   if (given === undefined || given === null || given === false) return undefined;
   if (given !== true && (typeof given !== "object" || Array.isArray(given))) {
-    throw wrongOption("telemetry", `expected a boolean or an object, got ${kindOf(given)}`);
+    throw wrongOption("telemetry", `expected a boolean, a provider of OpenTelemetry or an object, got ${kindOf(given)}`);
   }
-  const options: TelemetryOptions = given === true ? {} : given;
+  const options: TelemetryOptions = given === true ? {} : ofProvider(given);
   check(options);
   return new Tracing(loadApi(), options);
+}
+
+/** Returns the details of a provider alone. Other values stay as they are. */
+function ofProvider(given: object): TelemetryOptions {
+  const { getTracer, getMeter } = given as Partial<TracerSource & MeterSource>;
+  const isTracer = typeof getTracer === "function";
+  const isMeter = typeof getMeter === "function";
+  if (!isTracer && !isMeter) return given;
+  return { ...(isTracer && { tracerProvider: given as TracerSource }), ...(isMeter && { meterProvider: given as MeterSource }) };
 }
 
 function check(options: object): void {
   for (const [name, value] of Object.entries(options) as [string, unknown][]) {
     const method = { tracerProvider: "getTracer", meterProvider: "getMeter", captureContent: "" }[name];
     if (method === undefined) {
-      const hint = name === "getTracer" ? "; write `{ tracerProvider: … }`" : "";
-      throw wrongOption("telemetry", `unknown name \`${name}\`; expected tracerProvider, meterProvider or captureContent${hint}`);
+      throw wrongOption("telemetry", `unknown name \`${name}\`; expected tracerProvider, meterProvider or captureContent`);
     }
     if (value === undefined || value === null) continue;
     const isFit = method === "" ? typeof value === "boolean" : typeof (value as Partial<Record<string, unknown>>)[method] === "function";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { context, trace } from "@opentelemetry/api";
+import { context, createNoopMeter, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 
@@ -30,7 +30,7 @@ const current = () => trace.getActiveSpan()?.name ?? "none";
 const options = (actions, more) => ({ executable: scriptedAgent([actions]), ...more });
 
 for (const [telemetry, problem] of [
-  ["yes", "expected a boolean or an object, got a string"],
+  ["yes", "expected a boolean, a provider of OpenTelemetry or an object, got a string"],
   [{ content: true }, "unknown name `content`"],
   [{ tracerProvider: 1 }, "`tracerProvider`: expected a provider of OpenTelemetry, got a number"],
   [{ meterProvider: spans().tracerProvider }, "`meterProvider`: expected a provider"],
@@ -41,6 +41,18 @@ for (const [telemetry, problem] of [
     await assert.rejects(opened, (error) => error instanceof InvalidOption && error.message.includes(problem));
   });
 }
+
+test("provider stands for details", async () => {
+  const { tracerProvider, named } = spans();
+  const names = [];
+  const meterProvider = { getMeter: (name) => names.push(name) && createNoopMeter() };
+  for (const telemetry of [tracerProvider, meterProvider]) {
+    const session = await createSession(options([TEXT], { telemetry }));
+    await session.prompt("Go").result();
+    await session.close();
+  }
+  assert.deepEqual([named("invoke_agent").length, names], [1, ["kimi-agent"]]);
+});
 
 test("handlers run in spans", async () => {
   const { tracerProvider } = spans();

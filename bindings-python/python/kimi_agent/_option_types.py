@@ -11,7 +11,7 @@ from ._hook import Hook
 from ._hook_types import HookAnswer, HookEvent, HookHandler, Seconds
 from ._job import Progress, Retry
 from ._policy import Policy
-from ._telemetry import Telemetry
+from ._telemetry import MeterSource, Telemetry, TracerSource
 from ._tool import ExternalTool
 from ._wire import (
     ApprovalRequest,
@@ -187,7 +187,7 @@ class AgentSessionSettings(TypedDict, total=False):
     """The most that all turns of the session may use together: `tokens`, `output_tokens`, `steps`, `tool_calls`,
     `seconds`. The turn that exceeds it is cancelled. That turn and every later prompt fail with `BudgetExceeded`.
     Default: no limit."""
-    telemetry: bool | Telemetry | None
+    telemetry: bool | Telemetry | TracerSource | MeterSource | None
     """Makes spans and metrics of OpenTelemetry for each turn, its steps and its tool calls. Handlers run in these
     spans, and the agent gets the context of the trace. Prompts, answers, arguments and results are left out, unless the
     program asks for them. Default: False."""

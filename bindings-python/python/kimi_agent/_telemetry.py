@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ._encode import kind_of
 from ._errors import InvalidOption
@@ -14,14 +14,32 @@ if TYPE_CHECKING:
 
     from ._spans import Tracing
 
-__all__ = ["Telemetry", "read_telemetry"]
+__all__ = ["MeterSource", "Telemetry", "TracerSource", "read_telemetry"]
+
+
+# The options name these instead of the providers, because the types of options must load without OpenTelemetry.
+class TracerSource(Protocol):
+    """Makes tracers: a `TracerProvider` of `opentelemetry-api`."""
+
+    def get_tracer(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a tracer."""
+        ...
+
+
+class MeterSource(Protocol):
+    """Makes meters: a `MeterProvider` of `opentelemetry-api`."""
+
+    def get_meter(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns a meter."""
+        ...
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Details of the option `telemetry`. `telemetry=True` is the same as `telemetry=Telemetry()`.
+    """Details of the option `telemetry`.
 
-    It needs the package `opentelemetry-api`: `pip install "kimi-agent[otel]"`.
+    `telemetry=True` is the same as `telemetry=Telemetry()`. `telemetry=provider` is the same as a `Telemetry` with this
+    provider. It needs the package `opentelemetry-api`: `pip install "kimi-agent[otel]"`.
 
     >>> async with create_session(work_dir=".", telemetry=Telemetry(capture_content=True)) as session:
     ...     result = await session.prompt("What is in this directory?").result()
@@ -46,7 +64,7 @@ def read_telemetry(given: Any) -> Tracing | None:
     """
     if given is None or given is False:
         return None
-    telemetry = Telemetry() if given is True else given
+    telemetry = Telemetry() if given is True else _of_provider(given)
     _check(telemetry)
     try:
         from ._spans import Tracing
@@ -55,10 +73,17 @@ def read_telemetry(given: Any) -> Tracing | None:
     return Tracing(telemetry)
 
 
+def _of_provider(given: Any) -> Any:
+    """Makes details of a provider alone. Other values stay as they are."""
+    is_tracer, is_meter = hasattr(given, "get_tracer"), hasattr(given, "get_meter")
+    if is_tracer or is_meter:
+        return Telemetry(tracer_provider=given if is_tracer else None, meter_provider=given if is_meter else None)
+    return given
+
+
 def _check(telemetry: Any) -> None:
     if not isinstance(telemetry, Telemetry):
-        hint = ": `Telemetry(tracer_provider=…)`" if hasattr(telemetry, "get_tracer") else ""
-        raise _wrong(f"expected a boolean or a Telemetry{hint}; got {kind_of(telemetry)}")
+        raise _wrong(f"expected a boolean, a provider of OpenTelemetry or a Telemetry; got {kind_of(telemetry)}")
     for name, method in (("tracer_provider", "get_tracer"), ("meter_provider", "get_meter")):
         provider = getattr(telemetry, name)
         if provider is not None and not hasattr(provider, method):
