@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kimi_agent_protocol::options::{OPTIONS, Scope, find};
+use kimi_agent_protocol::budget::parse_budget;
+use kimi_agent_protocol::options::{Kind, OPTIONS, PROMPT_OPTIONS, Scope, find};
 use kimi_agent_protocol::output::OUTPUT_KEYS;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -54,7 +55,7 @@ pub struct Job {
     pub(super) key: Option<String>,
     pub(super) work_dir: Option<PathBuf>,
     pub(super) data: Value,
-    /// Options of the session and of the prompt, in snake case.
+    /// Options of the session and of the prompt, as the caller spells them.
     options: Map<String, Value>,
     naming: Naming,
     /// The reason why it cannot run.
@@ -294,11 +295,31 @@ impl Job {
                     None => json!(path.as_os_str().as_encoded_bytes()),
                 });
                 let identity = json!({
-                    "prompt": self.prompt, "work_dir": work_dir, "options": self.options, "problem": problem,
+                    "prompt": self.prompt, "work_dir": work_dir, "options": self.neutral_options(), "problem": problem,
                 });
-                (digest(sorted(identity).to_string().as_bytes()), false)
+                (digest(normal(identity).to_string().as_bytes()), false)
             }
         }
+    }
+
+    /// Returns the options in the names and units of all languages, because a batch can go on in another language.
+    fn neutral_options(&self) -> Map<String, Value> {
+        let neutral = |given: &String, value: &Value| {
+            let option = find(OPTIONS, given, self.naming).or_else(|| find(PROMPT_OPTIONS, given, self.naming));
+            let Some(option) = option else { return (given.clone(), value.clone()) };
+            let found = match (option.kind, value) {
+                (Kind::Duration, Value::Number(number)) => number.as_f64().map(|number| {
+                    // Nanoseconds, because a factor such as 0.001 is not exact.
+                    json!((number * self.naming.unit().1 * 1e9).round() / 1e9)
+                }),
+                (Kind::Budget, Value::Object(limits)) => {
+                    parse_budget(limits.clone(), self.naming).ok().map(|budget| json!(budget))
+                }
+                _ => None,
+            };
+            (option.name.to_owned(), found.unwrap_or_else(|| value.clone()))
+        };
+        self.options.iter().map(|(given, value)| neutral(given, value)).collect()
     }
 }
 
@@ -355,15 +376,23 @@ pub(super) fn digest(bytes: &[u8]) -> Hash {
     hash
 }
 
-/// Returns the value with the fields of its objects in order, because equal jobs must have equal hashes.
-fn sorted(value: Value) -> Value {
+/// Returns the value with the fields of its objects in order, and without the fraction of whole numbers, because equal jobs
+/// must have equal hashes.
+fn normal(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let mut fields: Vec<_> = map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            let mut fields: Vec<_> = map.into_iter().map(|(name, value)| (name, normal(value))).collect();
             fields.sort_by(|one, other| one.0.cmp(&other.0));
             Value::Object(fields.into_iter().collect())
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(normal).collect()),
+        Value::Number(number) => match number.as_f64() {
+            // From here on not every whole number is a float.
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 2f64.powi(53) => {
+                json!(float as i64)
+            }
+            _ => Value::Number(number),
+        },
         other => other,
     }
 }
@@ -480,5 +509,28 @@ mod tests {
         assert_ne!(Job::new("p").key("p").hash(), Job::new("p").hash());
         let (hash, _) = one.hash();
         assert_eq!(parse_hex(&hex(&hash)), Some(hash));
+    }
+
+    #[test]
+    fn hash_is_the_same_in_all_languages() {
+        let job = |naming, options: Value| {
+            let mut job = Job::new("p");
+            (job.naming, job.options) = (naming, serde_json::from_value(options).unwrap());
+            job.hash()
+        };
+        let snake = |options| job(Naming::Snake, options);
+        let camel = |options| job(Naming::Camel, options);
+        for (one, other) in [
+            (json!({"max_steps_per_turn": 3}), json!({"maxStepsPerTurn": 3})),
+            (json!({"timeout": 60}), json!({"timeout": 60_000})),
+            (json!({"timeout": 2.3, "close_timeout": 1}), json!({"closeTimeout": 1000.0, "timeout": 2300})),
+            (json!({"budget": {"output_tokens": 5, "steps": null}}), json!({"budget": {"outputTokens": 5.0}})),
+            (json!({"no_option": 1.0}), json!({"no_option": 1})),
+        ] {
+            assert_eq!(snake(one.clone()), camel(other.clone()), "{one} {other}");
+        }
+        assert_eq!(snake(json!({"timeout": 60})), snake(json!({"timeout": 60.0})));
+        assert_ne!(snake(json!({"timeout": 60})), camel(json!({"timeout": 60})));
+        assert_ne!(snake(json!({"output": {"a": 0.5}})), snake(json!({"output": {"a": 0}})));
     }
 }
