@@ -309,7 +309,8 @@ impl Error {
     ///
     /// An agent that exits by itself before it has opened the session would do so again. The same holds for a model's
     /// service that refuses the request itself, with an HTTP status such as 401. The agent reports it as a number in the data of the
-    /// error (`status`, `status_code` or `statusCode`), or in the message as `Error code: 401` or `status code 401`.
+    /// error or its `details` (`status`, `status_code` or `statusCode`), or in the message as `Error code: 401` or
+    /// `status code 401`.
     ///
     /// ```
     /// # use kimi_agent_protocol as kimi_agent;
@@ -367,11 +368,12 @@ pub fn local_error(kind: RpcErrorKind, message: &str) -> Error {
     Error::Rpc(RpcError { kind, rpc_code: None, message: message.to_owned(), data: None, hint: None })
 }
 
-/// Returns the HTTP status of the model's service that the agent reports: a number in the data, for example `{"status": 429}`, or in
-/// the message, for example in `Error code: 429 - {…}`.
+/// Returns the HTTP status of the model's service that the agent reports: a number in the data or its `details`, for example
+/// `{"status": 429}`, or in the message, for example in `Error code: 429 - {…}`. Kimi Code has it in `details`.
 fn http_status(error: &RpcError) -> Option<u16> {
     let data = error.data.as_ref().map(Json::to_value).unwrap_or_default();
-    let of_data = ["status", "status_code", "statusCode"].iter().find_map(|name| data.get(name)?.as_u64());
+    let status = |map: &Value| ["status", "status_code", "statusCode"].iter().find_map(|name| map.get(name)?.as_u64());
+    let of_data = status(&data).or_else(|| status(data.get("details")?));
     of_data.and_then(|status| u16::try_from(status).ok()).or_else(|| quoted_status(&error.message))
 }
 
@@ -412,9 +414,13 @@ mod tests {
         };
         for name in ["status", "status_code", "statusCode"] {
             assert!(!is_retryable("down", json!({name: 401})) && is_retryable("down", json!({name: 500})), "{name}");
+            let in_details = |status: u16| json!({"code": "provider.api_error", "details": {name: status}});
+            assert!(!is_retryable("403 no", in_details(403)) && is_retryable("429 no", in_details(429)), "{name}");
         }
         assert!(is_retryable("Error code: 401", json!({"status": 429})), "the data has precedence");
         assert!(!is_retryable("Error code: 401", json!({"status": "500"})), "the status is a text");
+        assert!(is_retryable("down", json!({"status": 500, "details": {"status": 401}})), "the nearest one counts");
+        assert!(is_retryable("down", json!({"details": [401]})) && is_retryable("down", json!({"details": null})));
         assert!(is_retryable("down", json!([401])) && is_retryable("down", json!({"status": 70_000})));
     }
 }

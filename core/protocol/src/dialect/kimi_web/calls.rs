@@ -540,6 +540,7 @@ fn outcome(reason: &str, interrupt: Option<&str>, error: Option<TurnError>) -> s
             let error = error.unwrap_or_default();
             let code = match error.code.as_str() {
                 "model.not_configured" | "auth.model_not_resolved" | "model.not_found" => MODEL_NOT_SET,
+                "provider.auth_error" => NOT_LOGGED_IN,
                 code if code.starts_with("provider.") => MODEL_FAILED,
                 code if code.starts_with("auth.") => NOT_LOGGED_IN,
                 _ => 0,

@@ -347,13 +347,13 @@ const RECORDINGS: &[Recording] = &[
     },
     Recording {
         case: "model_401",
-        shows: "refused key is a service error",
+        shows: "refused key is a missing login",
         trace: &[
             "TurnBegin",
             "StepBegin 1",
             "StepInterrupted",
             "TurnEnd",
-            "turn llm_service_error: 401 no (provider.auth_error) (-32003)",
+            "turn auth_expired: 401 no (provider.auth_error) (-32004); log in again with `kimi lo",
         ],
     },
     Recording {
