@@ -154,6 +154,7 @@ test-nightly: build ## Runs what takes long and rarely fails. Some hours; most o
 	@$(MAKE) test-crates test-features test-msrv test-minimal-versions
 	@$(MAKE) lint-systems test-cross test-wine
 	@$(MAKE) test-acp-all
+	@$(MAKE) test-newest
 	@$(MAKE) test-real
 	@$(MAKE) test-mutants
 
@@ -383,9 +384,9 @@ test-msrv: ## The crates compile with the oldest Rust that Cargo.toml names, whi
 # --- packages of other systems ---
 
 .PHONY: cross
-cross: ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
+cross: tests/registry/node_modules/.ready ## Builds the packages of all systems into dist/cross, as they are published, and tries those that run here; TARGETS names some.
 	$(call say,Building the packages of all systems)
-	@"$(PYTHON)" tools/cross/cross.py $(TARGETS)
+	@"$(PYTHON)" tools/cross/cross.py --all-tests $(TARGETS)
 
 .PHONY: lint-systems
 lint-systems: $(INSPECTOR) ## Clippy on the Rust code for macOS and for Windows with MSVC, which cannot be linked here; TARGETS names some.
@@ -396,13 +397,6 @@ lint-systems: $(INSPECTOR) ## Clippy on the Rust code for macOS and for Windows 
 test-cross: tests/registry/node_modules/.ready ## The same without optimisation, in a tenth of the time, into .cache/cross.
 	$(call say,Trying the packages of all systems)
 	@"$(PYTHON)" tools/cross/cross.py --quick --all-tests --out $(CACHE)/cross/packages $(TARGETS)
-
-.PHONY: test-emulated
-test-emulated: ## The packages for Linux on arm64, without optimisation, under qemu: two programs in Python and two in Node.
-	$(call say,Trying the packages for Linux on arm64)
-	@if command -v apt-get >/dev/null; then \
-		"$(PYTHON)" tools/cross/cross.py --quick --out $(CACHE)/cross/quick aarch64-unknown-linux-gnu; \
-	else echo "skipped: the emulator and the system for it are packages of Debian, and apt-get is missing"; fi
 
 $(DIST)/.sdist: $(VENV)/.ready $(INSPECTOR) $(PY_SOURCES) tools/third_party.py
 	$(call say,Packing the source distribution)
@@ -457,6 +451,11 @@ test-real-quick: build ## A selection of real agents, with a scripted model on l
 	@$(PY) tests/real/readme.py
 	$(call say,Killing a program while Kimi Code runs a command for it)
 	@$(PY) tests/real/killed_host.py
+
+.PHONY: test-newest
+test-newest: build ## The newest release of Kimi Code from the registry of npm, over ACP and its own server, in every language.
+	$(call say,Driving the newest release of Kimi Code)
+	@$(PY) tests/run_scenarios.py --newest
 
 .PHONY: test-real
 test-real: build ## Every real release of kimi-cli and Kimi Code in every language; writes docs/evidence/compatibility.md. Takes long.

@@ -9,6 +9,7 @@
     tests/run_scenarios.py --cassettes --sample 8            every eighth of them
     tests/run_scenarios.py --real 1.51.0,kimi-code-2.1.0     real releases of kimi-cli and Kimi Code
     tests/run_scenarios.py --quick                           a selection of releases, as tests/real/releases.json has it
+    tests/run_scenarios.py --newest                          the newest Kimi Code, as the registry of npm has it
     tests/run_scenarios.py --matrix                          all releases; writes docs/evidence/compatibility.md
     tests/run_scenarios.py --only cancel --languages rust    what has "cancel" in its name, one language
     tests/run_scenarios.py --update                          writes the traces that all agree on into the files
@@ -37,7 +38,7 @@ from harness.acp import ACP  # noqa: E402
 from harness.over import Over  # noqa: E402
 from harness.scenario import LANGUAGES, REAL_LANGUAGES, BadScenario, Scenario, load_all  # noqa: E402
 from harness.web import WEB  # noqa: E402
-from real.install import InstallFailed, NoPython  # noqa: E402
+from real.install import InstallFailed, NoPython, newest_kimi_code  # noqa: E402
 
 
 def say(text: str) -> None:
@@ -54,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--telemetry", action="store_true", help="compare spans and metrics of the languages")
     parser.add_argument("--real", metavar="VERSIONS", help="play tests/real/cases with these releases")
     parser.add_argument("--quick", action="store_true", help="real releases, a selection of them and of languages")
+    parser.add_argument("--newest", action="store_true", help="the newest release of Kimi Code, also an unknown one")
     parser.add_argument("--matrix", action="store_true", help="all releases, or those of --real, as a table")
     parser.add_argument("--add", action="store_true", help="with --matrix: on top of what earlier runs have found")
     parser.add_argument("--missing", action="store_true", help="as --add, and play only what has not been played")
@@ -65,6 +67,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="leave the cases' directories behind")
     chosen = parser.parse_args()
     chosen.add = chosen.add or chosen.missing
+    if chosen.newest:
+        if chosen.quick or chosen.matrix or chosen.real:
+            parser.error("--newest is a release of its own: neither --quick, --matrix nor --real goes with it")
+        chosen.real = ",".join(releases.newest_kimi_code(newest_kimi_code()))
     if chosen.add and not chosen.matrix:
         parser.error("--add and --missing are about the table: they go with --matrix")
     if chosen.quick and (chosen.matrix or chosen.real):

@@ -94,6 +94,8 @@ def gone(pid: int | None) -> bool:
             return bool(select.select([descriptor], [], [], DEADLINE)[0])
         finally:
             os.close(descriptor)
+    if sys.platform == "win32":
+        return _gone_on_windows(pid)
 
     def ended() -> bool:
         try:
@@ -103,6 +105,22 @@ def gone(pid: int | None) -> bool:
         return False
 
     return waited(ended)
+
+
+def _gone_on_windows(pid: int) -> bool:
+    """`os.kill(pid, 0)` sends Ctrl-C there, so the handle of the process is waited for."""
+    if sys.platform != "win32":  # For type checkers.
+        raise AssertionError("it is for Windows")
+    import ctypes
+
+    synchronize, signaled = 0x00100000, 0
+    handle = ctypes.windll.kernel32.OpenProcess(synchronize, False, pid)
+    if not handle:
+        return True
+    try:
+        return bool(ctypes.windll.kernel32.WaitForSingleObject(handle, int(DEADLINE * 1000)) == signaled)
+    finally:
+        ctypes.windll.kernel32.CloseHandle(handle)
 
 
 @contextlib.contextmanager
@@ -141,7 +159,9 @@ async def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def children() -> set[int]:
-    """The running children of this process (Linux)."""
+    """The running children of this process. A test that counts them is skipped where there is no /proc."""
+    if sys.platform != "linux":
+        pytest.skip("the system does not list the children of a process")
     found: set[int] = set()
     for thread in Path("/proc/self/task").iterdir():
         try:

@@ -15,6 +15,9 @@ from .scenario import REAL_LANGUAGES, BadScenario, Scenario, fill, numbers
 TABLE = Path(__file__).resolve().parent.parent / "real" / "releases.json"
 
 
+KIMI_CODE = "kimi-code-"
+"""What the names of releases of Kimi Code begin with."""
+
 SERVER = "kimi-code-web-"
 """What the names of releases begin with that are played over Kimi Code's own server."""
 
@@ -97,11 +100,26 @@ def other_languages(version: str, languages: list[str]) -> dict[str, str]:
     return {language: why for language in languages if language not in played}
 
 
+def newest_kimi_code(number: str) -> list[str]:
+    """A release of Kimi Code over ACP and over its own server."""
+    return [f"{KIMI_CODE}{number}", f"{SERVER}{number}"]
+
+
+def _row(version: str) -> dict[str, Any]:
+    """The entry of the table. An unknown release of Kimi Code is like the last known one; others have everything."""
+    known = table()["releases"]
+    if version not in known and version.startswith(KIMI_CODE):
+        over_server = version.startswith(SERVER)
+        like = [one for one in known if one.startswith(KIMI_CODE) and one.startswith(SERVER) == over_server]
+        return {name: value for name, value in known[like[-1]].items() if name not in ("quick", "note")}
+    return dict(known.get(version, {}))
+
+
 def release(version: str) -> Release:
-    """The entry of the table; a release that is not in it is taken for one that has everything."""
-    row = table()["releases"].get(version, {})
+    """What is known of a release."""
+    row = _row(version)
     lacks = row.get("lacks", [])
-    is_kimi_code = version.startswith("kimi-code-")
+    is_kimi_code = version.startswith(KIMI_CODE)
     missing = tuple(
         one for one in features() if one.name in lacks or (not is_kimi_code and numbers(version) < numbers(one.since))
     )

@@ -18,6 +18,9 @@ from .trace import Line
 ROOT = Path(__file__).resolve().parent.parent.parent
 # A runner bounds every case by itself; this only ends one that has stopped doing anything at all.
 SILENCE_SECONDS = 240.0
+# The most characters of paths on a command line. Windows allows 32,767 in all:
+# https://learn.microsoft.com/windows/win32/api/processthreadsapi/nf-processthreadsapi-createprocessw
+LONGEST_COMMAND = 30_000
 
 
 class RunnerMissing(Exception):
@@ -68,17 +71,30 @@ def built(program: str) -> Path:
 
 
 def run(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None = None) -> dict[str, Outcome]:
-    """Runs the cases in one process, and in a further one what is left when that ends early."""
+    """Runs the cases in one process, and in a further one what is left: after an early end, or of too many cases."""
     left = dict(cases)
     outcomes: dict[str, Outcome] = {}
     while left:
-        done = _run_once(argv, left, env)
+        done = _run_once(argv, _first(left), env)
         # A process that didn't get as far as its first case must not be tried for ever.
         if not done:
             done = {next(iter(left)): Outcome(problem="the runner printed no case")}
         outcomes.update(done)
         left = {name: path for name, path in left.items() if name not in outcomes}
     return outcomes
+
+
+def _first(cases: Mapping[str, Path]) -> dict[str, Path]:
+    """The first cases, as many as fit on a command line. At least one."""
+    chosen: dict[str, Path] = {}
+    length = 0
+    for name, path in cases.items():
+        # A space and two quotation marks.
+        length += len(str(path)) + 3
+        if chosen and length > LONGEST_COMMAND:
+            break
+        chosen[name] = path
+    return chosen
 
 
 def _run_once(argv: list[str], cases: Mapping[str, Path], env: Mapping[str, str] | None) -> dict[str, Outcome]:

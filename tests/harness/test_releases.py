@@ -26,6 +26,14 @@ def case(**changes: Any) -> Scenario:
     return Scenario(Path("one.json"), {**data, **changes})
 
 
+class Release(unittest.TestCase):
+    def test_newer_kimi_code_is_like_the_last_known_one(self) -> None:
+        for newest in releases.newest_kimi_code("99.0.0"):
+            known, found = releases.release(newest.replace("99.0.0", "2.1.0")), releases.release(newest)
+            self.assertEqual((found.wire, found.missing, found.server), (known.wire, known.missing, known.server))
+            self.assertEqual((found.number, found.note), ("99.0.0", ""))
+
+
 class Cast(unittest.TestCase):
     def test_every_case_fits_every_release(self) -> None:
         for scenario in load_all(CASES):

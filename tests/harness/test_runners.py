@@ -40,6 +40,15 @@ class Run(unittest.TestCase):
         )
         self.assertEqual([one.problem for one in outcomes.values()], [None, None, None])
 
+    def test_many_cases_are_several_command_lines(self) -> None:
+        with mock.patch.object(runners, "LONGEST_COMMAND", 2 * len(str(self.folder / "a")) + 6):
+            outcomes = self.run_program("""
+                for path in sys.argv[1:]:
+                    case(path)
+                    print('{"cases": %d}' % (len(sys.argv) - 1))
+            """)
+        self.assertEqual([outcomes[name].lines for name in "abc"], [[{"cases": 2}], [{"cases": 2}], [{"cases": 1}]])
+
     def test_crash_fails_one_case_only(self) -> None:
         outcomes = self.run_program("""
             for path in sys.argv[1:]:

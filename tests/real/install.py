@@ -199,6 +199,17 @@ def kimi_code(version: str, say: Callable[[str], None] = lambda _: None) -> list
     return [str(from_npm(_kimi_code_folder(version), packages, [kimi, _node_program()], say) / kimi)]
 
 
+def newest_kimi_code() -> str:
+    """The number of the newest release of Kimi Code, as the registry of npm has it."""
+    ran = subprocess.run(
+        [shutil.which("npm") or "npm", "view", "@moonshot-ai/kimi-code", "version"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    if ran.returncode:
+        raise InstallFailed(f"npm can't tell the newest release of Kimi Code: {ran.stderr[-3000:]}")
+    return ran.stdout.strip()
+
+
 def from_npm(
     folder: Path,
     packages: list[str],

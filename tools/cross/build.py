@@ -53,6 +53,9 @@ def compiler(name: str, quick: bool) -> Compiler:
     if "musl" in name:
         # A library that is loaded uses the C library of the program.
         env[flags] = "-C target-feature=-crt-static"
+    if "msvc" in name:
+        # Not every Windows has the C library of Visual C++, and Node brings none.
+        env[flags] = "-C target-feature=+crt-static"
     if "apple" in name:
         env["MACOSX_DEPLOYMENT_TARGET"] = MACOS
     if "windows-gnu" in name:

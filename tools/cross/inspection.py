@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
+import zipfile
 from pathlib import Path
 
 from common import programs
-from targets import Target
+from targets import MACOS, Target
 
 OLDEST_GLIBC = (2, 17)
 MEGABYTE = 1_000_000
@@ -18,6 +20,10 @@ LARGEST_WHEEL = 5 * MEGABYTE
 LARGEST_NATIVE = 11 * MEGABYTE
 # The mark of the page in a native file: https://www.w3.org/TR/trusted-types/ has this directive.
 PAGE = b"require-trusted-types-for"
+# Of Mach-O: the number in front of a file for 64 bits, the length of its header, and the command with the oldest macOS.
+MACH_O = 0xFEEDFACF
+MACH_O_HEADER = 32
+BUILD_VERSION = 0x32
 
 
 def complaints(name: str, target: Target, wheel: Path | None, native: Path, published: bool) -> list[str]:
@@ -28,6 +34,15 @@ def complaints(name: str, target: Target, wheel: Path | None, native: Path, publ
         newest = max((int(major), int(minor)) for major, minor in versions)
         if newest > OLDEST_GLIBC:
             found.append(f"{native.name} needs glibc {newest[0]}.{newest[1]}")
+    if "windows" in name and b"VCRUNTIME140" in native.read_bytes().upper():
+        found.append(f"{native.name} needs the C library of Visual C++, which not every Windows has")
+    if "apple" in name:
+        files = {native.name: native.read_bytes(), **(libraries(wheel) if wheel else {})}
+        found += [
+            f"{file} needs macOS {oldest}, and not {MACOS}"
+            for file, content in files.items()
+            if (oldest := oldest_macos(content)) != MACOS
+        ]
     if PAGE not in native.read_bytes():
         found.append(f"{native.name} has no page of the inspector")
     sizes = [*([(wheel, LARGEST_WHEEL)] if wheel else []), (native, LARGEST_NATIVE)]
@@ -35,6 +50,24 @@ def complaints(name: str, target: Target, wheel: Path | None, native: Path, publ
     if published:
         found += [f"{path.name} is larger than {most} bytes" for path, most in sizes if path.stat().st_size > most]
     return found
+
+
+def libraries(wheel: Path) -> dict[str, bytes]:
+    """The libraries in a wheel, by their names."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if name.endswith(".so")}
+
+
+def oldest_macos(library: bytes) -> str:
+    """The oldest macOS that loads a library, as its header says."""
+    magic, *_, count, _size, _flags, _reserved = struct.unpack_from("<8I", library)
+    place = MACH_O_HEADER
+    for _ in range(count if magic == MACH_O else 0):
+        kind, length, _platform, version = struct.unpack_from("<4I", library, place)
+        if kind == BUILD_VERSION:
+            return f"{version >> 16}.{version >> 8 & 0xFF}"
+        place += length
+    return "unknown"
 
 
 def complaints_of_audits(name: str, wheel: Path) -> list[str]:

@@ -327,8 +327,8 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     let opened = std::os::unix::fs::OpenOptionsExt::mode(options.create(true), 0o600).open(path);
     #[cfg(windows)]
     let opened = {
-        let created = create_file(path);
-        options.open(path).map_err(|error| created.err().unwrap_or(error))
+        let problem = create_file(path).err().filter(|error| error.kind() != io::ErrorKind::AlreadyExists);
+        options.open(path).map_err(|error| problem.unwrap_or(error))
     };
     opened
 }

@@ -245,7 +245,7 @@ fn unusable_folder_is_removed() {
     let missing = parent.path().join("missing");
     assert_eq!(PrivateDir::new_in(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);
     // The name of a private folder is too long for a path here, and that of the common one is not.
-    let limit = 4096 - common_in(Path::new("")).as_os_str().len() - 8;
+    let limit = libc::PATH_MAX as usize - common_in(Path::new("")).as_os_str().len() - 8;
     let mut deep = parent.path().to_owned();
     while deep.as_os_str().len() + 202 < limit {
         deep.push("d".repeat(200));
@@ -263,7 +263,7 @@ fn deep_folder_is_removed_in_background() {
     let parent = TempDir::new().unwrap();
     for sweeps in [false, true] {
         let dir = PrivateDir::new_in(parent.path()).unwrap();
-        std::fs::create_dir_all(dir.path().join(["d"; 500].join("/"))).unwrap();
+        std::fs::create_dir_all(dir.path().join(["d"; 300].join("/"))).unwrap();
         let common = dir.common.clone().unwrap();
         if sweeps {
             abandon(dir);

@@ -21,8 +21,11 @@ fn git(dir: &Path, args: &[&str]) -> String {
 /// A repository with one commit: `a.txt` and `sub/b.txt`.
 fn repository() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap();
+    // On Windows git refuses the form that `canonicalize` returns.
+    let path = if cfg!(windows) { folder.path().to_owned() } else { folder.path().canonicalize().unwrap() };
     git(&path, &["init", "-q"]);
+    // On Windows the default is another one.
+    git(&path, &["config", "core.autocrlf", "false"]);
     fs::create_dir(path.join("sub")).unwrap();
     fs::write(path.join("a.txt"), "a\n").unwrap();
     fs::write(path.join("sub/b.txt"), "b\n").unwrap();

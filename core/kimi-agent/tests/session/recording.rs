@@ -560,8 +560,11 @@ async fn secrets_are_not_recorded_over_other_protocols() {
     for dialect in [Dialect::Acp, Dialect::KimiWeb] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.jsonl");
-        let work_dir = folder.path().canonicalize().unwrap();
-        let slug: String = work_dir.display().to_string().replace(['/', '.'], "-");
+        // On Windows agents do not use the form that `canonicalize` returns.
+        let resolved = folder.path().canonicalize().unwrap();
+        let work_dir = if cfg!(windows) { folder.path().to_owned() } else { resolved };
+        let given = work_dir.to_str().unwrap();
+        let slug: String = given.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '-' }).collect();
         let text = json!({"text": format!("{{{{prompt}}}} sessions/{slug}/1")});
         let (options, _agent) = with(json!({"release": "2.1.0", "turns": [[text]]}));
         let options = options.work_dir(&work_dir).dialect(dialect).env([("TOKEN", "canary-env-1")]);
@@ -570,7 +573,7 @@ async fn secrets_are_not_recorded_over_other_protocols() {
         session.close().await.unwrap();
         entries(&file);
         let text = std::fs::read_to_string(&file).unwrap();
-        for secret in ["canary-env-1", &slug, work_dir.to_str().unwrap()] {
+        for secret in ["canary-env-1", &slug, given] {
             assert!(!text.contains(secret), "{dialect}: {secret} in {text}");
         }
         assert!(text.contains("*** sessions/{{work_dir:slug}}/1"), "{dialect}: {text}");
