@@ -124,6 +124,11 @@ impl Plan {
         })
     }
 
+    /// Returns whether the program cancelled this turn, or closed the session in it, for which the SDK cancels it.
+    pub(super) fn is_cancelled(&self, turn: u64) -> bool {
+        self.calls().any(|(at, call)| self.steps[at].turn == turn && call.purpose == Purpose::Cancel)
+    }
+
     fn find_open_turn(&self) -> bool {
         let Some((prompt, _)) = self.calls().filter(|(_, call)| call.purpose == Purpose::Prompt).last() else {
             return false;

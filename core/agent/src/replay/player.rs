@@ -305,9 +305,10 @@ impl Player {
         });
         // The agent of the recording had withdrawn a request without an answer.
         let Some((at, name, message)) = found else { return };
-        // The SDK itself answers the requests of a cancelled turn.
-        let is_cancelled =
-            self.cancelled == Some(self.turn_of(Some(at))) || message.contains(r#""outcome":"cancelled""#);
+        // The SDK itself answers the requests of a cancelled turn. Over ACP it also rejects some requests with that answer.
+        let turn = self.turn_of(Some(at));
+        let is_cancelled = self.cancelled == Some(turn)
+            || message.contains(r#""outcome":"cancelled""#) && self.plan.is_cancelled(turn);
         if self.mode == Mode::Verify && !is_cancelled {
             let (expected, got) = (outcome(&value(message)), outcome(&self.redacted(line)));
             if let Some(found) = difference(&expected, &got) {

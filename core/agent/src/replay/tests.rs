@@ -189,6 +189,25 @@ fn verify_names_turn_of_difference() {
 }
 
 #[test]
+fn verify_tells_rejection_from_cancelled_turn() {
+    let request = json!({"jsonrpc": "2.0", "id": "r", "method": "session/request_permission", "params": {}});
+    let outcome = |outcome: &str| answer("r", json!({"outcome": {"outcome": outcome}}));
+    let finished = |id: &str| answer(id, json!({"stopReason": "end_turn"}));
+    for is_cancelled in [false, true] {
+        let mut entries = vec![opened(), turn(1), sdk(call("p", "session/prompt", json!({}))), agent(request.clone())];
+        if is_cancelled {
+            entries.push(sdk(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {}})));
+        }
+        entries.extend([sdk(outcome("cancelled")), agent(finished("p")), close()]);
+        let mut played = Played::new(Mode::Verify, &entries);
+        played.send(call("p", "session/prompt", json!({})));
+        played.send(outcome("selected"));
+        let complaints = if is_cancelled { 0 } else { 1 };
+        assert_eq!(played.complaints.len(), complaints, "{:?}", played.complaints);
+    }
+}
+
+#[test]
 fn verify_finds_missing_answer() {
     let mut played = Played::new(Mode::Verify, &two_turns());
     played.send(call("0", "initialize", json!({})));
