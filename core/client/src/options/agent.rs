@@ -215,7 +215,7 @@ impl SessionOptions {
             return Err(self.invalid(option.name, format!("it is an option of the agent; pass it to `{open_agent}()`")));
         }
         let agent = agent.clone();
-        (self.record, self.redact) = (agent.record, agent.redact);
+        (self.record, self.redact, self.recorded) = (agent.record, agent.redact, agent.recorded);
         let Self { executable, env, extra_args, dialect, client_name, client_version, on_stderr, .. } = agent;
         (self.executable, self.env, self.extra_args, self.dialect) = (executable, env, extra_args, dialect);
         (self.client_name, self.client_version, self.on_stderr) = (client_name, client_version, on_stderr);

@@ -28,7 +28,7 @@ use kimi_agent_protocol::options as declared;
 use serde_json::Value;
 
 use crate::handler::{ApprovalHandler, EventHandler, QuestionHandler, Responder, ServiceHandlers, StderrHandler};
-use crate::recording::{RecordingFile, Replayed};
+use crate::recording::{RecordingFile, Replayed, Used};
 use crate::telemetry::TelemetryOptions;
 use crate::{Budget, ExternalTool, Hook, Output};
 pub(crate) use setting::Setting;
@@ -111,6 +111,8 @@ pub struct SessionOptions {
     pub(crate) recording: Option<Arc<RecordingFile>>,
     /// The recording that the agent plays, while the session is being opened.
     pub(crate) replayed: Option<Arc<Replayed>>,
+    /// The recordings of the other sessions of the agent.
+    pub(crate) recorded: Option<Used>,
     pub(crate) redact: Vec<String>,
     pub(crate) telemetry: Option<Box<TelemetryOptions>>,
     pub(crate) max_line_bytes: usize,
@@ -161,6 +163,7 @@ impl Default for SessionOptions {
             recorded_at: None,
             recording: None,
             replayed: None,
+            recorded: None,
             redact: Vec::new(),
             telemetry: None,
             max_line_bytes: declared::MAX_LINE_BYTES,

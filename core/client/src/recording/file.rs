@@ -23,6 +23,9 @@ const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The files that this program writes at the moment.
 static OPEN: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
 
+/// The files of sessions that have one option `record` in common, so that none replaces another.
+pub(crate) type Used = Arc<Mutex<HashSet<PathBuf>>>;
+
 /// The file of a recording.
 #[derive(Debug)]
 pub(crate) struct RecordingFile {
@@ -58,10 +61,10 @@ pub(super) struct Output {
 }
 
 impl RecordingFile {
-    /// Creates a file for the session with this id. A file of an earlier recording is replaced. In a folder, and if this
-    /// program writes to the file already, the recording gets a name of its own. A cassette keeps its name, and its old
-    /// recording stays until the session has opened.
-    pub(super) fn create(path: &Path, id: &str) -> io::Result<Arc<Self>> {
+    /// Creates a file for the session with this id. A file of an earlier recording is replaced. In a folder, if this
+    /// program writes to the file already, and if the file is a used one, the recording gets a name of its own. A cassette
+    /// keeps its name, and its old recording stays until the session has opened.
+    pub(super) fn create(path: &Path, id: &str, used: Option<&Used>) -> io::Result<Arc<Self>> {
         WRITER.start()?;
         let is_folder = super::is_folder(path);
         let first = if is_folder {
@@ -74,11 +77,13 @@ impl RecordingFile {
             return file;
         }
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        // In a folder the system knows which names are new.
+        let mut used = used.filter(|_| !is_folder).map(|used| lock(used));
         let mut number = 1;
         let (path, file) = loop {
             let path = numbered(&first, number);
             number += 1;
-            if open.contains(&path) {
+            if open.contains(&path) || used.as_ref().is_some_and(|used| used.contains(&path)) {
                 continue;
             }
             match private_file(&path, is_folder) {
@@ -87,6 +92,9 @@ impl RecordingFile {
             }
         };
         open.insert(path.clone());
+        if let Some(used) = &mut used {
+            used.insert(path.clone());
+        }
         Ok(Arc::new(Self::new(path, file, None)))
     }
 

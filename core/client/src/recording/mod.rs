@@ -12,7 +12,7 @@ mod writer;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
 use kimi_agent_protocol::options::OPTIONS;
@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use crate::dialect::InitializeParams;
 use crate::error::Result;
 use crate::options::{SessionOptions, Setting};
-pub(crate) use file::RecordingFile;
+pub(crate) use file::{RecordingFile, Used};
 pub(crate) use replayed::Replayed;
 #[cfg(feature = "testing")]
 pub(crate) use tape::add_cassette;
@@ -93,7 +93,13 @@ impl Recorder for FileRecorder {
 impl SessionOptions {
     /// Makes the file of the recording, if the session is recorded. `id` is the id of the session.
     pub(crate) fn recording_file(&self, id: &str) -> Result<Option<Arc<RecordingFile>>> {
-        let Some(path) = self.record.clone().or_else(recording_variable) else { return Ok(None) };
+        /// The recordings of the environment variable, which all sessions have in common.
+        static OF_VARIABLE: LazyLock<Used> = LazyLock::new(Used::default);
+        let (path, used) = match (&self.record, recording_variable()) {
+            (Some(path), _) => (path.clone(), self.recorded.as_ref()),
+            (None, Some(path)) => (path, Some(&*OF_VARIABLE)),
+            (None, None) => return Ok(None),
+        };
         let path = self
             .absolute("record", &path)
             .map(|absolute| if is_folder(&path) { absolute.join("") } else { absolute })?;
@@ -101,7 +107,7 @@ impl SessionOptions {
             let reason = format!("{} is the recording that the agent plays; choose another path", path.display());
             return Err(self.invalid("record", reason));
         }
-        let file = RecordingFile::create(&path, id);
+        let file = RecordingFile::create(&path, id, used);
         file.map(Some).map_err(|error| self.invalid("record", format!("can't write {}: {error}", path.display())))
     }
 

@@ -16,7 +16,7 @@ fn read(path: &Path) -> Recording {
 async fn slow_disk_leaves_gap() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let file = RecordingFile::create(&path, "id").unwrap();
+    let file = RecordingFile::create(&path, "id", None).unwrap();
     let mut recorder = started(&file);
     file.complete().await;
     let line = vec![b'1'; 1 << 20];
@@ -44,7 +44,7 @@ async fn slow_disk_leaves_gap() {
 async fn second_attempt_replaces_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let file = RecordingFile::create(&path, "id").unwrap();
+    let file = RecordingFile::create(&path, "id", None).unwrap();
     let mut first = started(&file);
     first.message(Instant::now(), Side::Sdk, br#"{"of":"the first attempt"}"#, true);
     let mut second = started(&file);
@@ -72,7 +72,7 @@ fn header_shows_no_secret_values() {
 async fn secret_of_server_is_masked_across_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let file = RecordingFile::create(&path, "id").unwrap();
+    let file = RecordingFile::create(&path, "id", None).unwrap();
     let (options, params) = (SessionOptions::new(), InitializeParams::default());
     let secrets = vec!["canary-1".to_owned()];
     let mut recorder = options.recorder(Arc::clone(&file), "wire", folder.path(), &params, secrets).unwrap();
@@ -86,7 +86,7 @@ async fn secret_of_server_is_masked_across_lines() {
 #[tokio::test]
 async fn path_is_free_after_complete() {
     let folder = tempfile::tempdir().unwrap();
-    let create = |name: &str| RecordingFile::create(&folder.path().join(name), "id").unwrap();
+    let create = |name: &str| RecordingFile::create(&folder.path().join(name), "id", None).unwrap();
     // The writer takes these after the file of the test, in the same batch.
     let others: Vec<_> = (0..20).map(|number| create(&format!("other-{number}.jsonl"))).collect();
     let mut recorders: Vec<_> = others.iter().map(started).collect();
@@ -115,7 +115,7 @@ fn omission_is_found_in_stderr() {
 async fn piece_waits_only_for_a_while() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let file = RecordingFile::create(&path, "id").unwrap();
+    let file = RecordingFile::create(&path, "id", None).unwrap();
     let redactor = Redactor::new(&[], [Cow::Borrowed("canary-1")], &[]).unwrap();
     let mut recorder = FileRecorder::new(Arc::clone(&file), redactor, SessionOptions::new().header("wire"));
     file.complete().await;

@@ -58,8 +58,9 @@ impl AgentOptions {
     /// assert_eq!(error.code(), "spawn_error");
     /// ```
     pub fn open(self) -> Result<Agent> {
-        let Self(options) = self;
+        let Self(mut options) = self;
         options.validate()?;
+        options.recorded = Some(Arc::default());
         options.program()?;
         let processes = Processes::of_agent(options.close_timeout);
         Ok(Agent { options, processes, closed: watch::Sender::new(false) })

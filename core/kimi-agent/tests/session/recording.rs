@@ -556,6 +556,24 @@ async fn policy_decisions_are_among_recorded_events() {
 }
 
 #[tokio::test]
+async fn sessions_of_an_agent_replace_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.jsonl");
+    let executable = kimi_agent::testing::scripted_agent(json!([[{"text": "Hello"}]]));
+    for _ in 0..2 {
+        let agent = kimi_agent::AgentOptions::new().executable(&executable).record(&file).open().unwrap();
+        for _ in 0..2 {
+            agent.create_session(kimi_agent::SessionOptions::new()).await.unwrap().close().await.unwrap();
+        }
+        agent.close().await.unwrap();
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["run-2.jsonl", "run.jsonl"]);
+    }
+}
+
+#[tokio::test]
 async fn secrets_are_not_recorded_over_other_protocols() {
     for dialect in [Dialect::Acp, Dialect::KimiWeb] {
         let folder = tempfile::tempdir().unwrap();
