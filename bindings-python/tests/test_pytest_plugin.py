@@ -86,9 +86,12 @@ def test_missing_call_fails_test(program: pytest.Pytester) -> None:
     tests = "def test_sum(kimi_cassette):\n    with create_session(**kimi_cassette): {}"
     write(program, tests.format("pass"))
     result = program.runpytest()
-    result.assert_outcomes(passed=1, errors=1)
+    result.assert_outcomes(failed=1)
     missing = "turn 1: the program never called `prompt`: expected *2 + 2?*"
     result.stdout.fnmatch_lines([f"the program differs from the recording: {missing}", "If this is intended, *"])
+    shared = "from kimi_agent import sync\ndef test_sum(kimi_cassette):\n    with sync.open_agent(**kimi_cassette) as agent:\n"
+    write(program, shared + "        agent.create_session().close()")
+    program.runpytest().assert_outcomes(passed=1, errors=1)
     write(program, tests.format("raise RuntimeError"))
     program.runpytest().assert_outcomes(failed=1)
 

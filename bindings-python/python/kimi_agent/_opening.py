@@ -54,7 +54,12 @@ class Owner(Generic[N]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except KimiAgentError:
+            # The exception that the block was left by says more.
+            if error is None:
+                raise
 
     def __del__(self) -> None:
         native = getattr(self, "_native", None)
@@ -130,7 +135,7 @@ class Opening(Generic[B, T]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._opened is not None:
-            await self._opened.close()
+            await self._opened.__aexit__(kind, error, traceback)
 
     def __reduce__(self) -> NoReturn:
         # A pickle would contain keys that are among the options.

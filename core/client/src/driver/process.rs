@@ -440,7 +440,7 @@ impl ProcessTask {
         let exit = self.shutdown.reported_exit();
         if let Some(error) = &exit.still_running {
             drop(self.still_running.set(error.clone()));
-        } else if self.sessions.needs_exit() {
+        } else if self.sessions.needs_exit() || self.io.process.has_stderr_handler() {
             drop(tokio::time::timeout(STDERR_GRACE, self.io.process.stderr_done()).await);
         }
         self.obey_all();

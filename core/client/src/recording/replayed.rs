@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kimi_agent_protocol::recording::{Entry, HeaderEntry, PROGRAM_DIFFERS, PROGRAM_NEVER, Recording};
 
 use crate::connection::TurnKey;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RpcError, RpcErrorKind};
 use crate::handler::StderrHandler;
 use crate::options::{Dialect, SessionOptions};
 use crate::turn_records::TurnReport;
@@ -25,6 +25,8 @@ pub(crate) struct Replayed {
     dialect: Dialect,
     /// The agent's own records of turns.
     pub(crate) reports: BTreeMap<TurnKey, Option<TurnReport>>,
+    /// What the program has left out, in the words of the agent.
+    left_out: OnceLock<String>,
 }
 
 impl SessionOptions {
@@ -50,17 +52,19 @@ impl SessionOptions {
         if self.dialect == Dialect::Auto {
             self.dialect = replayed.dialect;
         }
-        self.replayed = Some(Arc::new(replayed));
-        self.on_stderr = Some(with_warning(self.on_stderr.take()));
+        let replayed = Arc::new(replayed);
+        self.on_stderr = Some(with_warning(self.on_stderr.take(), Arc::clone(&replayed)));
+        self.replayed = Some(replayed);
         Ok(())
     }
 }
 
-/// Logs what the program has left out. The agent notices it when the session is closed, so no call fails with it.
-fn with_warning(next: Option<StderrHandler>) -> StderrHandler {
+/// Logs and keeps what the program has left out. The agent notices it when the session is closed.
+fn with_warning(next: Option<StderrHandler>, replayed: Arc<Replayed>) -> StderrHandler {
     Arc::new(move |line: String| {
         if let Some(text) = left_out(&line) {
             tracing::warn!("{text}");
+            drop(replayed.left_out.set(text.to_owned()));
         }
         if let Some(next) = &next {
             next(line);
@@ -97,7 +101,21 @@ impl Replayed {
                 _ => {}
             }
         }
-        Ok(Self { path: path.to_owned(), dialect, reports })
+        Ok(Self { path: path.to_owned(), dialect, reports, left_out: OnceLock::new() })
+    }
+
+    /// Fails if the program has left out something of the recording.
+    pub(crate) fn check_complete(&self) -> Result<()> {
+        let Some(text) = self.left_out.get() else { return Ok(()) };
+        let hint = "if the program has failed before, that is the cause";
+        let kind = RpcErrorKind::Other;
+        Err(Error::Rpc(RpcError {
+            kind,
+            rpc_code: None,
+            message: text.clone(),
+            data: None,
+            hint: Some(hint.to_owned()),
+        }))
     }
 }
 

@@ -34,6 +34,7 @@ use crate::messages::{
 };
 use crate::options::{PromptOptions, SessionOptions};
 use crate::output::SessionOutput;
+use crate::recording::Replayed;
 use crate::telemetry::SessionTelemetry;
 use kimi_agent_protocol::telemetry::{SpanStart, TurnSpan};
 use link::Link;
@@ -66,6 +67,8 @@ pub struct Session {
     /// The structured output of its turns.
     output: Option<Arc<SessionOutput>>,
     telemetry: Option<Box<SessionTelemetry>>,
+    /// The recording that its agent plays.
+    replayed: Option<Arc<Replayed>>,
 }
 
 impl Session {
@@ -311,6 +314,9 @@ impl Session {
     /// [`Error::Timeout`](crate::Error::Timeout) if the agent still runs 5 seconds after SIGKILL, for example because it runs
     /// as another user. The error names its process id. The session is closed all the same.
     ///
+    /// [`Error::Rpc`](crate::Error::Rpc) if the agent compares the program with a recording, and the program has left out
+    /// something of it.
+    ///
     /// # Examples
     /// ```no_run
     /// # async fn example(session: kimi_agent::Session) -> kimi_agent::Result<()> {
@@ -319,7 +325,12 @@ impl Session {
     /// ```
     pub async fn close(&self) -> Result<()> {
         self.shared.begin_close();
-        self.shared.until_ended().await
+        self.until_closed().await
+    }
+
+    async fn until_closed(&self) -> Result<()> {
+        self.shared.until_ended().await?;
+        self.replayed.as_ref().map_or(Ok(()), |replayed| replayed.check_complete())
     }
 
     /// Closes the session as [`Session::close`] does, with this time instead of `close_timeout`. [`Duration::ZERO`] kills
@@ -338,7 +349,7 @@ impl Session {
     /// ```
     pub async fn close_with_timeout(&self, timeout: Duration) -> Result<()> {
         self.shared.begin_close_within(Some(timeout));
-        self.shared.until_ended().await
+        self.until_closed().await
     }
 
     /// Returns the session's id. The option `session_id` resumes the session.

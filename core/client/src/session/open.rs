@@ -297,6 +297,7 @@ impl SessionOptions {
         let naming = self.naming;
         let yolo = self.yolo;
         let event_buffer_bytes = self.event_buffer_bytes;
+        let replayed = self.replayed.take();
         // Freed before the handshake: agents take long to start, and many sessions may be opening.
         drop(self);
         let (shared, pid) = processes.open_session(source, setup, event_buffer_bytes).await?;
@@ -317,7 +318,8 @@ impl SessionOptions {
             telemetry.learn(&handshake);
         }
         let handshake = intern(&LAST_HANDSHAKE, handshake);
-        let session = Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new), telemetry };
+        let session =
+            Session { shared, id, work_dir, pid, handshake, output: output.map(Arc::new), telemetry, replayed };
         check_capabilities(&session.handshake, tools, &wanted)?;
         check_services(&session.handshake, services, naming)?;
         check_budget(&session.handshake, "session_budget", session_budget, naming)?;

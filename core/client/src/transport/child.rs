@@ -80,6 +80,10 @@ impl Process for ChildProcess {
         self.private = PrivateFiles::default();
     }
 
+    fn has_stderr_handler(&self) -> bool {
+        self.stderr.has_handler
+    }
+
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()> {
         Box::pin(self.stderr.done())
     }

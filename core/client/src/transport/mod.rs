@@ -134,6 +134,11 @@ pub(crate) trait Process: Send {
         true
     }
 
+    /// Returns whether a handler gets the lines of stderr. It gets the last one before the session has ended.
+    fn has_stderr_handler(&self) -> bool {
+        false
+    }
+
     /// Waits until all of stderr was read. A process that inherited it may hold it open without limit, so set a
     /// deadline. Cancel-safe.
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()>;

@@ -18,7 +18,11 @@ const LIMIT: usize = 64 << 10;
 const CHUNK: usize = 8 << 10;
 
 /// The last part of stderr, and whether all of it was read.
-pub(super) struct Stderr(Arc<Drained>);
+pub(super) struct Stderr {
+    drained: Arc<Drained>,
+    /// Whether a handler gets the lines.
+    pub(super) has_handler: bool,
+}
 
 #[derive(Default)]
 struct Drained {
@@ -49,12 +53,13 @@ impl Stderr {
     pub(super) fn drain(source: impl AsyncRead + Send + Unpin + 'static, handler: Option<StderrHandler>) -> Self {
         let drained = Arc::new(Drained::default());
         let draining = Draining(Arc::clone(&drained));
+        let has_handler = handler.is_some();
         tokio::spawn(run(source, draining, handler));
-        Self(drained)
+        Self { drained, has_handler }
     }
 
     pub(super) fn tail(&self) -> String {
-        let mut ring = self.0.lock();
+        let mut ring = self.drained.lock();
         let full = ring.len() >= LIMIT;
         let mut bytes: &[u8] = ring.make_contiguous();
         // A full buffer begins in the middle of a line, possibly of a character.
@@ -66,10 +71,10 @@ impl Stderr {
 
     /// Waits until all of it was read.
     pub(super) async fn done(&self) {
-        let notice = self.0.notice.notified();
+        let notice = self.drained.notice.notified();
         tokio::pin!(notice);
         notice.as_mut().enable();
-        if !self.0.done.load(Ordering::Acquire) {
+        if !self.drained.done.load(Ordering::Acquire) {
             notice.await;
         }
     }

@@ -255,10 +255,12 @@ async fn verify_finds_missing_prompt() {
     let options = program("2", true).executable(&agent).on_stderr(move |line| drop(tell.send(line.to_owned())));
     let session = options.start().await.unwrap();
     assert_eq!(session.prompt("first").unwrap().result().await.unwrap().text, "one");
-    session.close().await.unwrap();
+    let error = session.close().await.unwrap_err();
     let expected = r#"turn 2: the program never called `prompt`: expected {"user_input":"second"}"#;
+    assert!(error.code() == "rpc_error" && error.to_string().contains(expected), "{error}");
     let line = told.recv().await.unwrap();
     assert!(line.ends_with(expected), "{line}");
+    assert_eq!(session.close().await.unwrap_err().to_string(), error.to_string());
 }
 
 #[tokio::test]

@@ -91,6 +91,10 @@ impl Process for ServerProcess {
         self.child.release();
     }
 
+    fn has_stderr_handler(&self) -> bool {
+        self.child.has_stderr_handler()
+    }
+
     fn stderr_done(&mut self) -> ProcessFuture<'_, ()> {
         self.child.stderr_done()
     }
