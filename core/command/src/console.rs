@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kimi_agent_protocol::printable::{printable, printable_line};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::Failure;
 
@@ -88,9 +88,8 @@ impl Console {
     }
 
     /// Writes a value as a line of JSON. Characters that control a terminal become escapes of JSON.
-    pub(crate) fn json(&self, value: &Value) {
-        let line = format!("{}\n", escaped(&value.to_string()));
-        self.state().write(&line);
+    pub(crate) fn json(&self, value: &impl Serialize) {
+        self.state().write(&json_line(value));
     }
 
     /// Writes a note on the standard error, in one line.
@@ -127,6 +126,11 @@ impl State {
     }
 }
 
+/// Returns a value as a line of JSON. It does not become a `Value`, which cannot hold all JSON that an agent sends.
+fn json_line(value: &impl Serialize) -> String {
+    format!("{}\n", escaped(&serde_json::to_string(value).unwrap_or_default()))
+}
+
 /// Returns JSON with the characters that control a terminal as escapes. They occur only in its texts.
 pub(crate) fn escaped(json: &str) -> String {
     if matches!(printable(json), std::borrow::Cow::Borrowed(_)) {
@@ -153,5 +157,16 @@ mod tests {
         let line = escaped(&serde_json::to_string(value).unwrap());
         assert_eq!(line, r#""a\u009b31m\u202e\u007f\u001b\nü""#);
         assert_eq!(serde_json::from_str::<String>(&line).unwrap(), value);
+    }
+
+    #[test]
+    fn json_keeps_parts_that_no_value_holds() {
+        let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        for raw in ["1e999", r#""\ud800""#, &nested] {
+            let event = format!(r#"{{"type":"ContentPart","payload":{{"type":"text","text":"a","x":{raw}}}}}"#);
+            let event: kimi_agent_protocol::messages::Event = serde_json::from_str(&event).unwrap();
+            let line = json_line(&event);
+            assert!(line.contains(r#""text":"a""#) && line.contains(&format!(r#""x":{raw}"#)), "{line}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kimi_agent_client::TurnStatus;
 use kimi_agent_protocol::PromptResult;
 use kimi_agent_protocol::messages::{ContentPart, Event, PolicyDecision, ToolCall, ToolResult};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::tools::{described, named, short};
@@ -20,6 +21,17 @@ pub(crate) enum Format {
     Answer,
     /// Events as lines of JSON.
     Json,
+}
+
+/// The last line of JSON.
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    result: &'a PromptResult,
+    session_id: &'a str,
+    exit_code: i32,
 }
 
 /// Shows the events of a turn.
@@ -44,7 +56,7 @@ impl Report {
     /// Shows an event.
     pub(crate) fn event(&mut self, event: &Event) {
         if self.format == Format::Json {
-            return self.console.json(&serde_json::to_value(event).unwrap_or_default());
+            return self.console.json(event);
         }
         match event {
             Event::ContentPart(ContentPart::Think(part)) if self.is_verbose => self.thought.push_str(&part.think),
@@ -148,13 +160,7 @@ impl Report {
         self.flush();
         match self.format {
             Format::Json => {
-                let mut line = serde_json::to_value(result).unwrap_or_default();
-                if let Value::Object(fields) = &mut line {
-                    fields.shift_insert(0, "type".to_owned(), "result".into());
-                    fields.insert("session_id".to_owned(), session.into());
-                    fields.insert("exit_code".to_owned(), exit_code.into());
-                }
-                self.console.json(&line);
+                self.console.json(&ResultLine { kind: "result", result, session_id: session, exit_code });
             }
             Format::Answer => match &result.output {
                 Some(value) => self.console.json(value),

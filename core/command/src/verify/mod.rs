@@ -82,7 +82,7 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<i32, Failure> {
         Err(failure) => return Err(failure),
     };
     match arguments.json {
-        true => console.json(&serde_json::to_value(&report).unwrap_or_default()),
+        true => console.json(&report),
         false => show(&report, &console),
     }
     console.check()?;
