@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::budget::{BudgetCounter, BudgetExceeded};
 use crate::connection::{PromptResult, TurnStatus};
 use crate::error::{AgentExit, Error, RpcError, RpcErrorKind, fields};
-use crate::json::Json;
+use crate::json::{Json, held_value};
 use crate::output::OutputInvalid;
 
 /// The kinds of errors with which an agent answers, by their code.
@@ -31,8 +31,8 @@ pub fn error_to_json(error: &Error) -> Value {
         Error::OutputInvalid(invalid) => Some(&invalid.result),
         _ => None,
     };
-    if let Some(Ok(result)) = ended.map(serde_json::to_value) {
-        object.insert("result".to_owned(), result);
+    if let Some(result) = ended {
+        object.insert("result".to_owned(), held_value(result));
     }
     object.insert("code".to_owned(), error.code().into());
     object.insert("message".to_owned(), error.to_string().into());
@@ -152,6 +152,17 @@ mod tests {
         for error in samples() {
             assert_eq!(error_from_json(&error_to_json(&error)), error);
         }
+    }
+
+    #[test]
+    fn partial_result_beyond_values_is_kept() {
+        let text = serde_json::to_string(&PromptResult::empty(TurnStatus::Cancelled)).unwrap();
+        let call = r#"[{"id":"t","name":"Shell","output":[{"type":"text","text":"x","n":1e999}]}]"#;
+        let text = text.replace(r#""tool_calls":[]"#, &format!(r#""tool_calls":{call}"#));
+        let (errors, result) = (Vec::new(), serde_json::from_str(&text).unwrap());
+        let error = OutputInvalid { attempts: 1, text: String::new(), errors, result }.into();
+        let Error::OutputInvalid(read) = error_from_json(&error_to_json(&error)) else { panic!("another error") };
+        assert_eq!(read.result.tool_calls[0].name, "Shell");
     }
 
     #[test]

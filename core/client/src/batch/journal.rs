@@ -347,6 +347,22 @@ mod tests {
     }
 
     #[test]
+    fn result_beyond_values_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j.jsonl");
+        let text = serde_json::to_string(&PromptResult::empty(TurnStatus::Finished)).unwrap();
+        let call = r#"[{"id":"t","name":"Shell","output":[{"type":"text","text":"x","n":1e999}]}]"#;
+        let mut done = result("a", JobStatus::Finished);
+        done.result = Some(
+            serde_json::from_str(&text.replace(r#""tool_calls":[]"#, &format!(r#""tool_calls":{call}"#))).unwrap(),
+        );
+        assert_eq!(done.to_json()["result"]["tool_calls"][0]["output"][0]["n"], "1e999");
+        open(&path).unwrap().record(&hash_of_key("a"), &done).unwrap();
+        let found = open(&path).unwrap().find(&hash_of_key("a"), 0).unwrap().result.unwrap();
+        assert_eq!((found.status, found.tool_calls[0].name.as_str()), (TurnStatus::Finished, "Shell"));
+    }
+
+    #[test]
     fn cut_at_any_byte_loses_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j.jsonl");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kimi_agent_protocol::error_json::{error_from_json, error_to_json};
+use kimi_agent_protocol::json::held_value;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -125,24 +126,19 @@ impl JobResult {
         set("key", self.key.as_str().into());
         set("index", self.index.into());
         set("status", self.status.as_str().into());
-        set("prompt", json(&self.prompt));
+        set("prompt", held_value(&self.prompt));
         set("data", self.data.clone());
-        set("result", json(&self.result));
+        set("result", held_value(&self.result));
         set("error", self.error.as_ref().map_or(Value::Null, error_to_json));
-        set("usage", json(&self.usage));
+        set("usage", held_value(&self.usage));
         set("attempts", self.attempts.into());
         set("duration", self.duration.as_secs_f64().into());
-        set("recording", json(&self.recording.as_ref().map(|path| path.to_string_lossy())));
-        set("diff", json(&self.diff));
-        set("workspace", json(&self.workspace.as_ref().map(|path| path.to_string_lossy())));
+        set("recording", held_value(&self.recording.as_ref().map(|path| path.to_string_lossy())));
+        set("diff", held_value(&self.diff));
+        set("workspace", held_value(&self.workspace.as_ref().map(|path| path.to_string_lossy())));
         set("from_journal", self.from_journal.into());
         Value::Object(object)
     }
-}
-
-/// Returns the value as JSON. Its types have no values that JSON lacks.
-fn json<T: Serialize>(value: &T) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
 }
 
 /// A result in the journal.

@@ -11,6 +11,7 @@ use super::{Connection, Output, Phase, TurnOutput};
 use crate::answers::{Approval, HookDecision};
 use crate::dialect::Answer;
 use crate::error::Error;
+use crate::json::held_value;
 use crate::messages::{Content, HandlerKind, ToolCallRequest, ToolReturnValue};
 use crate::recording::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, OpenedEntry,
@@ -217,7 +218,7 @@ pub(super) fn tool_call(call: &ToolCallRequest) -> Entry {
 }
 
 pub(super) fn tool_result(id: &str, result: &ToolReturnValue) -> Entry {
-    Entry::ToolResult(ToolResultEntry { id: id.to_owned(), result: serde_json::to_value(result).ok() })
+    Entry::ToolResult(ToolResultEntry { id: id.to_owned(), result: Some(held_value(result)) })
 }
 
 /// The entry for a call that was withdrawn.
@@ -233,7 +234,7 @@ fn answer_json(answer: &Answer) -> Value {
         Answer::Approval(Approval::Reject { feedback }) => json!({"response": "reject", "feedback": feedback}),
         Answer::Question(None) => Value::Null,
         Answer::Question(Some(answers)) => json!({"answers": answers}),
-        Answer::Tool(result) => serde_json::to_value(result).unwrap_or_default(),
+        Answer::Tool(result) => held_value(result),
         Answer::Hook(HookDecision::Allow) => json!({"action": "allow"}),
         Answer::Hook(HookDecision::Block(reason)) => json!({"action": "block", "reason": reason}),
         Answer::ReadFile(text) => json!({"text": text}),

@@ -8,7 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+mod held;
 pub(crate) mod scan;
+
+pub use held::{held_text, held_value};
 
 /// JSON of any shape, kept as the text that the agent sent.
 ///

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::json::held_text;
 use crate::messages::{PolicyOutcome, ToolCallInfo};
 use crate::turn_records::TurnReport;
 
@@ -304,9 +305,9 @@ pub struct TurnEntry {
 }
 
 impl TurnEntry {
-    /// Returns the parsed result. Returns `Value::Null` without a result, and for a result that a [`Value`] cannot contain.
+    /// Returns the parsed result, `Value::Null` without a result. A part that a [`Value`] cannot hold is a text with its JSON.
     pub fn result_value(&self) -> Value {
-        self.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()).unwrap_or_default()
+        self.result.as_ref().map(|result| held_text(result.get())).unwrap_or_default()
     }
 }
 
