@@ -81,7 +81,9 @@ export function printJson(value: Json, limit = 20_000_000): string {
   };
   const levels: Level[] = [];
   const writeValue = (each: Json): void => {
-    if (typeof each !== "object" || each === null) write(JSON.stringify(each));
+    // A number beyond all bounds, such as 1e999, has no JSON in JavaScript.
+    if (each === Infinity || each === -Infinity) write(each > 0 ? "1e999" : "-1e999");
+    else if (typeof each !== "object" || each === null) write(JSON.stringify(each));
     else if (Array.isArray(each) ? each.length === 0 : Object.keys(each).length === 0)
       write(Array.isArray(each) ? "[]" : "{}");
     else {

@@ -4,7 +4,9 @@ import { test } from "node:test";
 import { member, printJson, textOf, type Json } from "../src/json";
 import { Offsets } from "../src/list/offsets";
 import { countChanges, foldRows, sideBySide, type Row } from "../src/model/diff";
+import { buildRun } from "../src/model/build";
 import { readInput } from "../src/model/input";
+import { embedded, only } from "./helpers";
 
 function lines(rows: Row[]): string[] {
   return rows.map((row) => {
@@ -106,9 +108,9 @@ test("diff_of_unlike_texts_ends", () => {
 for (const [name, text] of [
   ["empty", ""],
   ["truncated", '{"inspector": 1, "recordings": ['],
-  ["newer", '{"inspector": 2, "recordings": []}'],
+  ["newer", '{"inspector": 3, "recordings": []}'],
   ["other", "[1, 2]"],
-  ["without_recordings", '{"inspector": 1}'],
+  ["without_recordings", '{"inspector": 2}'],
 ] as const) {
   test(`${name}_input_is_explained`, () => {
     const input = readInput(text);
@@ -117,21 +119,50 @@ for (const [name, text] of [
   });
 }
 
-test("malformed_entries_are_left_out", () => {
-  const entries = [null, 1, "x", [], { type: 5 }, { type: "end", time: "now", events: "none" }];
-  const { recordings } = readInput(JSON.stringify({ inspector: 1, recordings: [{ name: 1, header: [], entries }, 7] }));
+test("malformed_entries_are_shown", () => {
+  const end = { type: "end", time: "now", events: "none" };
+  const entries = [null, { entry: [1] }, { entry: { type: 5 }, events: [null, {}] }, { entry: end, events: "none" }];
+  const { recordings } = readInput(JSON.stringify({ inspector: 2, recordings: [{ name: 1, header: [], entries }, 7] }));
   assert.deepEqual(
     recordings.map(({ name }) => name),
     ["recording 1"],
   );
   assert.deepEqual(
-    recordings[0]?.entries.map(({ type, time }) => [type, time]),
+    recordings[0]?.entries.map(({ type, time, data }) => [type, time, data]),
     [
-      ["header", 0],
-      ["unknown", 0],
-      ["end", 0],
+      ["header", 0, {}],
+      ["unknown", 0, { value: null }],
+      ["unknown", 0, { value: [1] }],
+      ["unknown", 0, { type: 5 }],
+      ["end", 0, end],
     ],
   );
+});
+
+test("entry_of_newer_format_is_kept", () => {
+  const mood = { type: "mood", events: [{ event: { type: "TurnBegin" } }] };
+  const recordings = [{ name: "x", is_cut: true, header: {}, entries: [{ entry: mood }] }];
+  const [recording] = readInput(JSON.stringify({ inspector: 2, recordings })).recordings;
+  assert.equal(recording?.isCut, true);
+  const [, entry] = recording.entries;
+  assert.deepEqual([entry?.type, entry?.events, entry?.data], ["mood", [], mood]);
+});
+
+test("json_beyond_usual_values_is_read", () => {
+  const nested = `${"[".repeat(5000)}1${"]".repeat(5000)}`;
+  for (const [raw, shown] of [
+    ["1e999", "1e999"],
+    ["-1e999", "-1e999"],
+    ['"\\ud800"', '"\\ud800"'],
+    [nested, "["],
+  ] as const) {
+    const event = `{"turn":1,"step":1,"event":{"type":"ContentPart","payload":{"type":"text","text":"a","x":${raw}}}}`;
+    const entry = `{"entry":{"time":1,"type":"message","message":{"x":${raw}}},"events":[${event}]}`;
+    const [recording] = readInput(`{"inspector":2,"recordings":[{"header":{},"entries":[${entry}]}]}`).recordings;
+    assert.ok(recording);
+    assert.ok(printJson(recording.entries[1]?.data ?? null).includes(`"x": ${shown}`));
+    assert.equal(only(buildRun(recording), "text").text, "a");
+  }
 });
 
 test("times_never_run_back", () => {
@@ -140,7 +171,7 @@ test("times_never_run_back", () => {
     { type: "b", time: 1 },
     { type: "c", time: 3 },
   ];
-  const { recordings } = readInput(JSON.stringify({ inspector: 1, recordings: [{ name: "x", header: {}, entries }] }));
+  const { recordings } = readInput(embedded([{ name: "x", header: {}, entries }]));
   assert.deepEqual(
     recordings[0]?.entries.map(({ time }) => time),
     [0, 2, 2, 3],

@@ -7,6 +7,15 @@ import type { Item, ItemOf, Kind } from "../src/model/items";
 
 type Entry = Record<string, Json>;
 
+/** The text in a page: entries as they were recorded, each with the events of the SDK. */
+export function embedded(recordings: Record<string, Json>[]): string {
+  const wrapped = recordings.map(({ entries, ...more }) => ({
+    ...more,
+    entries: (entries as Entry[]).map(({ events, ...entry }) => (events ? { entry, events } : { entry })),
+  }));
+  return JSON.stringify({ inspector: 2, recordings: wrapped });
+}
+
 /** An entry with an event of the agent in turn 1. */
 export function event(type: string, payload: JsonObject, { time = 0, turn = 1 } = {}): Entry {
   return {
@@ -31,7 +40,7 @@ export function toolResult(id: string, output: Json, { time = 0, failed = false 
 }
 
 export function runOf(entries: Entry[], header: JsonObject = {}): Run {
-  const input = readInput(JSON.stringify({ inspector: 1, recordings: [{ name: "run.jsonl", header, entries }] }));
+  const input = readInput(embedded([{ name: "run.jsonl", header, entries }]));
   const recording = input.recordings[0];
   if (!recording) throw new Error(input.problem);
   return buildRun(recording);

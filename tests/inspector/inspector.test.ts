@@ -423,6 +423,12 @@ test("messages_are_shown_as_recorded", () =>
     { hash: "#run=0&messages" },
   ));
 
+test("cut_recording_says_so", () =>
+  inPage(writePage([{ ...ordinaryRun(), is_cut: true }]), async (page) => {
+    assert.match(await page.innerText(".top"), /Cut[^]*The recording ends in the middle of a line/);
+    assert.deepEqual(await violations(page), []);
+  }));
+
 test("index_lists_the_recordings", () =>
   inPage(several, async (page) => {
     const rows = await page.$$eval(".index tbody tr", (all) =>

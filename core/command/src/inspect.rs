@@ -15,6 +15,15 @@ pub(crate) enum Form {
     Trajectory,
 }
 
+/// A recording, and the file that it was read from.
+#[derive(Debug)]
+pub(crate) struct RecordingFile {
+    /// The name of the file.
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) recording: Recording,
+}
+
 /// Writes the page, a summary, or the trajectories of these recordings.
 pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Result<(), Failure> {
     let recordings = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
@@ -42,8 +51,8 @@ pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Res
 }
 
 /// Returns the trajectory of one recording, or a line for each of several.
-fn trajectories(recordings: &[(String, Recording)]) -> Result<String, Failure> {
-    let one = |(name, recording): &(String, Recording)| {
+fn trajectories(recordings: &[RecordingFile]) -> Result<String, Failure> {
+    let one = |RecordingFile { name, recording, .. }: &RecordingFile| {
         atif::of(name, recording)
             .ok_or_else(|| Failure::Because(format!("{name}: it has no turn, so it cannot become a trajectory")))
     };
@@ -59,11 +68,12 @@ pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Reads a recording. Returns it with the name of its file.
-pub(crate) fn read(path: &Path) -> Result<(String, Recording), Failure> {
+/// Reads a recording.
+pub(crate) fn read(path: &Path) -> Result<RecordingFile, Failure> {
     let failed = |reason: String| Failure::Because(format!("{}: {reason}", path.display()));
     let text = kimi_agent_files::read_file(path).map_err(|error| failed(format!("it cannot be read: {error}")))?;
-    let recording = Recording::read(&String::from_utf8_lossy(&text)).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let recording = Recording::read(&text).map_err(|error| failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok((name, recording))
+    Ok(RecordingFile { name, text, recording })
 }

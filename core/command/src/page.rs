@@ -1,42 +1,71 @@
 //! The page of the inspector, and the recordings in it.
 
-use kimi_agent_protocol::recording::{Entry, Recording};
-use serde_json::{Value, json};
+use kimi_agent_protocol::messages::Event;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::inspect::RecordingFile;
 
 /// The page of this build; empty if it was built without the inspector.
 pub(crate) const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/inspector.html"));
 const PLACE: &str = r#"<script type="application/json" id="kimi-agent-recordings">"#;
 /// The version of the recordings in the page.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Returns a page with these recordings, by their names. `None` if it has no place for them.
-pub(crate) fn filled(page: &str, recordings: &[(String, Recording)]) -> Option<String> {
-    let (before, after) = page.split_once(PLACE)?;
-    let model = json!({
-        "inspector": VERSION,
-        "recordings": recordings.iter().map(|(name, recording)| described(name, recording)).collect::<Vec<_>>(),
-    });
-    Some(format!("{before}{PLACE}{}{after}", escaped(&model.to_string())))
+#[derive(Serialize)]
+struct Embedded<'a> {
+    inspector: u32,
+    recordings: Vec<EmbeddedRecording<'a>>,
 }
 
-/// Returns a recording with the events of each entry.
-fn described(name: &str, recording: &Recording) -> Value {
-    let mut entries: Vec<Value> = recording
-        .entries
-        .iter()
-        .map(|timed| match &timed.entry {
-            Entry::Unknown => json!({"type": "unknown", "time": timed.time}),
-            _ => serde_json::to_value(timed).unwrap_or_default(),
-        })
-        .collect();
-    for recorded in recording.events() {
-        let Some(Value::Object(entry)) = entries.get_mut(recorded.entry) else { continue };
-        let event = json!({"turn": recorded.turn, "step": recorded.step, "event": recorded.event});
-        if let Some(events) = entry.entry("events").or_insert_with(|| json!([])).as_array_mut() {
-            events.push(event);
+/// A recording. Its lines stay text: a `Value` cannot hold all JSON, and the page shows what was recorded.
+#[derive(Serialize)]
+struct EmbeddedRecording<'a> {
+    name: &'a str,
+    is_cut: bool,
+    header: &'a RawValue,
+    entries: Vec<EmbeddedEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct EmbeddedEntry<'a> {
+    entry: &'a RawValue,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<EmbeddedEvent>,
+}
+
+#[derive(Serialize)]
+struct EmbeddedEvent {
+    turn: Option<u64>,
+    step: u32,
+    event: Event,
+}
+
+/// Returns a page with these recordings. `None` if it has no place for them.
+pub(crate) fn filled(page: &str, files: &[RecordingFile]) -> Option<String> {
+    let (before, after) = page.split_once(PLACE)?;
+    let embedded = Embedded { inspector: VERSION, recordings: files.iter().map(embedded).collect() };
+    let text = serde_json::to_string(&embedded).ok()?;
+    Some(format!("{before}{PLACE}{}{after}", escaped(&text)))
+}
+
+/// Returns the lines of a recording, each with the events of its entry.
+fn embedded(file: &RecordingFile) -> EmbeddedRecording<'_> {
+    let mut lines = file.text.lines();
+    let header = raw(lines.next().unwrap_or_default());
+    // The reader of recordings skips empty lines, and the last line if it is cut.
+    let lines = lines.filter(|line| !line.trim().is_empty()).take(file.recording.entries.len());
+    let mut entries: Vec<_> = lines.map(|line| EmbeddedEntry { entry: raw(line), events: Vec::new() }).collect();
+    for recorded in file.recording.events() {
+        if let Some(entry) = entries.get_mut(recorded.entry) {
+            entry.events.push(EmbeddedEvent { turn: recorded.turn, step: recorded.step, event: recorded.event });
         }
     }
-    json!({"name": name, "header": recording.header, "entries": entries})
+    EmbeddedRecording { name: &file.name, is_cut: file.recording.is_cut, header, entries }
+}
+
+fn raw(line: &str) -> &RawValue {
+    serde_json::from_str(line.trim()).unwrap_or(RawValue::NULL)
 }
 
 /// Escapes JSON for an element `script`, which ends at the first `</script>`.

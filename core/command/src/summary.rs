@@ -6,9 +6,11 @@ use kimi_agent_protocol::messages::Event;
 use kimi_agent_protocol::recording::{CallKind, Entry, Recording, TurnEntry};
 use serde_json::{Value, json};
 
+use crate::inspect::RecordingFile;
+
 /// Returns a list with the turns, decisions and end of each recording.
-pub(crate) fn of(recordings: &[(String, Recording)]) -> Value {
-    recordings.iter().map(|(name, recording)| one(name, recording)).collect()
+pub(crate) fn of(recordings: &[RecordingFile]) -> Value {
+    recordings.iter().map(|file| one(&file.name, &file.recording)).collect()
 }
 
 fn one(name: &str, recording: &Recording) -> Value {

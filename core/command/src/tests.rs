@@ -73,19 +73,57 @@ fn help_has_examples() {
 
 #[test]
 fn page_has_recording() {
-    let recording = Recording::read(RECORDING).unwrap();
-    let empty = r#"<title>x</title><script type="application/json" id="kimi-agent-recordings"></script><p>end</p>"#;
-    let page = page::filled(empty, &[("run.jsonl".to_owned(), recording)]).unwrap();
-    let (_, rest) = page.split_once(r#"id="kimi-agent-recordings">"#).unwrap();
-    let (model, end) = rest.split_once("</script>").unwrap();
-    assert_eq!(end, "<p>end</p>");
-    let model: Value = serde_json::from_str(model).unwrap();
+    let model: Value = serde_json::from_str(&embedded(RECORDING)).unwrap();
     let recording = &model["recordings"][0];
-    assert_eq!((&model["inspector"], &recording["name"]), (&1.into(), &"run.jsonl".into()));
+    assert_eq!((&model["inspector"], &recording["name"]), (&2.into(), &"run.jsonl".into()));
+    assert_eq!((&recording["header"]["type"], &recording["is_cut"]), (&"header".into(), &false.into()));
     let entries = recording["entries"].as_array().unwrap();
-    let event = entries.iter().find_map(|entry| entry["events"].get(0)).unwrap();
+    let lines: Vec<Value> = RECORDING.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(entries.iter().map(|entry| &entry["entry"]).collect::<Vec<_>>(), lines.iter().collect::<Vec<_>>());
+    assert!(entries[0].get("events").is_none());
+    let event = &entries[5]["events"][0];
     assert_eq!((&event["turn"], &event["event"]["type"]), (&1.into(), &"ContentPart".into()));
     assert_eq!(event["event"]["payload"]["text"], "</script><script>alert(1)</script>");
+}
+
+/// Returns the text that a page has of a recording.
+fn embedded(text: &str) -> String {
+    let (name, recording) = ("run.jsonl".to_owned(), Recording::read(text).unwrap());
+    let file = inspect::RecordingFile { name, text: text.to_owned(), recording };
+    let empty = r#"<title>x</title><script type="application/json" id="kimi-agent-recordings"></script><p>end</p>"#;
+    let page = page::filled(empty, &[file]).unwrap();
+    let (_, rest) = page.split_once(r#"id="kimi-agent-recordings">"#).unwrap();
+    let (embedded, end) = rest.split_once("</script>").unwrap();
+    assert_eq!(end, "<p>end</p>");
+    embedded.to_owned()
+}
+
+#[test]
+fn page_has_json_that_no_value_holds() {
+    let nested = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    // The event of deep nesting has an error instead.
+    for (raw, places) in [("1e999", 2), (r#""\ud800""#, 2), (&nested, 1), ("12345678901234567890123", 1)] {
+        let raw = format!(r#""x":{raw}"#);
+        let text = RECORDING.replace(r#""payload":{"type""#, &format!(r#""payload":{{{raw},"type""#));
+        assert_eq!(embedded(&text).matches(&raw).count(), places, "{raw}");
+    }
+}
+
+#[test]
+fn page_has_entries_of_unknown_types_and_members() {
+    let unknown = r#"{"time":1.8,"type":"mood","events":[1],"mood":"<good>"}"#;
+    let text = RECORDING.replace(r#"{"time":2.0,"#, &format!("\n{unknown}\n{{\"new\":1,\"time\":2.0,"));
+    let model: Value = serde_json::from_str(&embedded(&text)).unwrap();
+    let entries = model["recordings"][0]["entries"].as_array().unwrap();
+    assert_eq!(entries[7]["entry"], serde_json::from_str::<Value>(unknown).unwrap());
+    assert_eq!((entries[7].get("events"), &entries[8]["entry"]["new"]), (None, &1.into()));
+}
+
+#[test]
+fn page_says_that_recording_is_cut() {
+    let model: Value = serde_json::from_str(&embedded(&format!("{RECORDING}{{\"time\":3"))).unwrap();
+    assert_eq!(model["recordings"][0]["is_cut"], true);
+    assert_eq!(model["recordings"][0]["entries"].as_array().unwrap().len(), 8);
 }
 
 #[test]

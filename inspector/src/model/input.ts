@@ -1,6 +1,6 @@
-/** Reads the recordings from the text that is embedded in the page. Malformed parts are left out. */
+/** Reads the recordings from the text that is embedded in the page. Malformed events are left out. */
 
-import { isObject, listOf, numberOf, objectOf, parseJson, textOf, type Json, type JsonObject } from "../json";
+import { isObject, listOf, member, numberOf, objectOf, parseJson, textOf, type Json, type JsonObject } from "../json";
 
 export interface SourceEvent {
   turn: number | null;
@@ -22,6 +22,8 @@ export interface Entry {
 
 export interface Recording {
   name: string;
+  /** Whether the file ends in the middle of a line. */
+  isCut: boolean;
   header: JsonObject;
   /** All entries, with the header. */
   entries: Entry[];
@@ -48,14 +50,19 @@ function readRecording(value: Json, place: number): Recording | undefined {
   const entries: Entry[] = [{ index: 0, time: 0, type: "header", data: header, events: [] }];
   let time = 0;
   for (const each of listOf(value, "entries")) {
-    if (!isObject(each)) continue;
-    time = Math.max(time, numberOf(each, "time") ?? 0);
-    const events = readEvents(each);
-    // The list of events was added to the entry; the entry is shown as it was recorded.
-    if (events.length > 0) Reflect.deleteProperty(each, "events");
-    entries.push({ index: entries.length, time, type: textOf(each, "type") ?? "unknown", data: each, events });
+    const entry = member(each, "entry");
+    const data = isObject(entry) ? entry : { value: entry ?? null };
+    time = Math.max(time, numberOf(data, "time") ?? 0);
+    entries.push({
+      index: entries.length,
+      time,
+      type: textOf(data, "type") ?? "unknown",
+      data,
+      events: isObject(each) ? readEvents(each) : [],
+    });
   }
-  return { name: textOf(value, "name") ?? `recording ${String(place + 1)}`, header, entries };
+  const name = textOf(value, "name") ?? `recording ${String(place + 1)}`;
+  return { name, isCut: member(value, "is_cut") === true, header, entries };
 }
 
 export interface Input {
@@ -73,7 +80,7 @@ export function readInput(text: string): Input {
   const value = parseJson(text);
   if (value === undefined)
     return { recordings: [], problem: "The recordings in this page are not valid JSON. The file may be incomplete." };
-  if (numberOf(value, "inspector") !== 1)
+  if (numberOf(value, "inspector") !== 2)
     return {
       recordings: [],
       problem: "The recordings in this page have a format that this version of the inspector does not know.",

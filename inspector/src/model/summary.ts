@@ -14,6 +14,8 @@ export interface Summary {
   started: string;
   /** `closed`, `failed`, or `incomplete` if the recording has no end. */
   status: "closed" | "failed" | "incomplete";
+  /** Whether the file ends in the middle of a line. */
+  isCut: boolean;
   duration: number;
   turns: number;
   steps: number;
@@ -91,6 +93,7 @@ export function summarize(run: Run): Summary {
     model: textOf(objectOf(header, "options"), "model"),
     started: textOf(header, "started") ?? "",
     status: statusOf(run),
+    isCut: run.recording.isCut,
     duration: run.duration,
     turns: run.turns.length,
     steps: run.turns.reduce((sum, turn) => sum + (numberOf(turn.result, "steps") ?? turn.steps), 0),

@@ -11,7 +11,12 @@ import { Visible } from "./text";
 export function StatusChip({ summary }: { summary: Summary }): JSX.Element {
   const kind = summary.status === "failed" ? "rejected" : summary.status === "closed" ? "approved" : "pending";
   const words = summary.status === "incomplete" ? "No end" : summary.status === "failed" ? "Failed" : "Closed";
-  return <span class={`chip ${kind}`}>{words}</span>;
+  return (
+    <>
+      <span class={`chip ${kind}`}>{words}</span>
+      {summary.isCut && <span class="chip pending">Cut</span>}
+    </>
+  );
 }
 
 /** The names of the columns with numbers. */

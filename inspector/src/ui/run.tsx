@@ -224,6 +224,12 @@ export function RunView({
           <StatusChip summary={summary} />
           <Facts summary={summary} />
         </div>
+        {run.recording.isCut && (
+          <p class="problem cut">
+            The recording ends in the middle of a line, which is not shown. The program was killed, or still writes the
+            recording.
+          </p>
+        )}
         <Overview
           run={run}
           time={selected?.start}

@@ -6,12 +6,9 @@ export type Members = Record<string, Json>;
 export interface Recording {
   name: string;
   header: Members;
+  /** Each entry has the events of the SDK as its member `events`. */
   entries: Members[];
-}
-
-export interface Input {
-  inspector: 1;
-  recordings: Recording[];
+  is_cut?: boolean;
 }
 
 interface AgentOptions {
@@ -185,8 +182,16 @@ export class Recorder {
   }
 }
 
+/** An entry as it is in the file, next to its events. Hostile entries are of any type. */
+function withEvents(each: Json): Json {
+  if (typeof each !== "object" || each === null || Array.isArray(each)) return { entry: each };
+  const { events, ...entry } = each;
+  return events === undefined ? { entry } : { entry, events };
+}
+
 /** The text of the element in the page, as the program writes it that makes the page. */
 export function embedded(recordings: Recording[]): string {
-  const text = JSON.stringify({ inspector: 1, recordings });
+  const wrapped = recordings.map(({ entries, ...more }) => ({ ...more, entries: entries.map(withEvents) }));
+  const text = JSON.stringify({ inspector: 2, recordings: wrapped });
   return text.replace(/[<>&\u2028\u2029]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -100,7 +100,7 @@ async fn compare(
     interrupts: &mut Interrupts,
 ) -> Result<(), Failure> {
     let read = inspect::read(&arguments.recording);
-    let (_, recording) = read.map_err(|failure| failure.of_argument("RECORDING"))?;
+    let recording = read.map_err(|failure| failure.of_argument("RECORDING"))?.recording;
     let expected = observed::turns(&recording);
     report.turns = expected.len();
     report.warnings = setup::defects(&recording);
@@ -123,7 +123,7 @@ async fn compare(
     let record = record_path(arguments, folder.path())?;
     let options = RecordedAnswers::of(&recording, &places).answering(options, &recording).record(&record);
     let failure = played(options, &recording, &places, interrupts).await?;
-    let (_, played) = inspect::read(&record)?;
+    let played = inspect::read(&record)?.recording;
     report.differences = compared(&expected, &observed::turns(&played), arguments.text);
     report.is_same = report.differences.is_empty() && failure.is_none();
     report.error = failure.map(|error| Failure::Sdk(error).to_json());
