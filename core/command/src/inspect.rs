@@ -1,7 +1,8 @@
 //! `kimi-agent inspect`.
 
+use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use kimi_agent_protocol::recording::Recording;
 
@@ -18,7 +19,7 @@ pub(crate) enum Form {
 /// A recording, and the file that it was read from.
 #[derive(Debug)]
 pub(crate) struct RecordingFile {
-    /// The name of the file.
+    /// The name of the file. It has directories if another file has the same name.
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) recording: Recording,
@@ -26,7 +27,10 @@ pub(crate) struct RecordingFile {
 
 /// Writes the page, a summary, or the trajectories of these recordings.
 pub(crate) fn run(paths: &[PathBuf], output: Option<PathBuf>, form: Form) -> Result<(), Failure> {
-    let recordings = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut recordings = paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    for (file, name) in recordings.iter_mut().zip(distinct_names(paths)) {
+        file.name = name;
+    }
     let text = match form {
         Form::Summary => format!("{:#}\n", summary::of(&recordings)),
         Form::Trajectory => trajectories(&recordings)?,
@@ -66,6 +70,34 @@ fn trajectories(recordings: &[RecordingFile]) -> Result<String, Failure> {
 /// Returns whether two paths name the same file.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Returns a name for each file: its own, or the shortest end of the path that no file of the same name has.
+fn distinct_names(paths: &[PathBuf]) -> Vec<String> {
+    let parts = |path: &PathBuf| -> Vec<_> {
+        path.components()
+            .rev()
+            .filter(|part| *part != Component::CurDir)
+            .map(|part| part.as_os_str().to_owned())
+            .collect()
+    };
+    let parts: Vec<Vec<_>> = paths.iter().map(parts).collect();
+    let mut names: Vec<Option<String>> = vec![None; parts.len()];
+    for length in 1..=parts.iter().map(Vec::len).max().unwrap_or_default() {
+        let end = |parts: &Vec<_>| -> PathBuf { parts.iter().take(length).rev().collect() };
+        let mut counts: HashMap<PathBuf, usize> = HashMap::new();
+        for parts in &parts {
+            *counts.entry(end(parts)).or_default() += 1;
+        }
+        for (name, parts) in names.iter_mut().zip(&parts) {
+            let end = end(parts);
+            // The same file can be there twice.
+            if name.is_none() && (counts.get(&end) == Some(&1) || length >= parts.len()) {
+                *name = Some(end.to_string_lossy().into_owned());
+            }
+        }
+    }
+    names.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// Reads a recording.

@@ -127,6 +127,24 @@ fn page_says_that_recording_is_cut() {
 }
 
 #[test]
+fn files_of_one_name_have_distinct_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths =
+        ["a/x/run.jsonl", "b/x/run.jsonl", "b/y/run.jsonl", "b/other.jsonl"].map(|path| folder.path().join(path));
+    for path in &paths {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, RECORDING).unwrap();
+    }
+    let output = folder.path().join("summary.json");
+    let mut arguments = vec!["inspect", "--json", "-o", output.to_str().unwrap()];
+    arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
+    assert_eq!(ran(&arguments), 0);
+    let summary: Vec<Value> = serde_json::from_str(&fs::read_to_string(output).unwrap()).unwrap();
+    let names: Vec<_> = summary.iter().map(|each| each["name"].as_str().unwrap().replace('\\', "/")).collect();
+    assert_eq!(names, ["a/x/run.jsonl", "b/x/run.jsonl", "y/run.jsonl", "other.jsonl"]);
+}
+
+#[test]
 fn page_without_place_is_refused() {
     assert_eq!(page::filled("", &[]), None);
 }
