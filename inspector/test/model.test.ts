@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { compareRuns } from "../src/model/compare";
 import { filterItems, matcherOf, parseQuery } from "../src/model/filter";
 import { isFailed, isRejected, verdictOf, type Kind } from "../src/model/items";
-import { summaryOfEntry } from "../src/model/messages";
+import { filterEntries, summaryOfEntry } from "../src/model/messages";
 import { contextOverTime, summarize, usageOfTurns } from "../src/model/summary";
 import { argumentsOf, titleOf } from "../src/model/words";
 import { event, kinds, only, prompt, runOf, toolCall, toolResult } from "./helpers";
@@ -410,4 +410,26 @@ test("short_lists_are_in_one_line", () => {
     { name: "c", text: '{\n  "d": [\n    1\n  ]\n}' },
     { name: "__proto__", text: "null" },
   ]);
+});
+
+test("words_for_items_find_their_messages", () => {
+  const run = runOf([
+    prompt("Hi"),
+    toolCall("t1", "Shell", '{"comm'),
+    event("ToolCallPart", { arguments_part: 'and": "ls"}' }),
+    event("ApprovalRequest", { id: "r1", tool_call_id: "t1", description: "ls" }),
+    { type: "decision", time: 0, request: "r1", kind: "approval", by: "handler", answer: { response: "reject" } },
+    toolResult("t1", "out", { failed: true }),
+    toolCall("t2", "Read", '{"path": "ls"}'),
+    toolResult("t2", "text"),
+    { type: "end", time: 1, reason: "failed", error: { code: "timeout", message: "slow" } },
+  ]);
+  const found = (query: string): number[] => filterEntries(run, parseQuery(query)).map(({ index }) => index);
+  assert.deepEqual(found("tool:read"), [7, 8]);
+  assert.deepEqual(found("tool:shell ls"), [2, 3, 4, 5, 6]);
+  assert.deepEqual(found("is:rejected"), [2, 3, 4, 5, 6]);
+  assert.deepEqual(found("is:error"), [2, 3, 4, 5, 6, 9]);
+  assert.deepEqual(found("is:error tool:read"), []);
+  assert.deepEqual(found("slow"), [9]);
+  assert.equal(found("").length, run.recording.entries.length);
 });

@@ -423,6 +423,22 @@ test("messages_are_shown_as_recorded", () =>
     { hash: "#run=0&messages" },
   ));
 
+test("words_for_items_find_messages", () =>
+  inPage(
+    one,
+    async (page) => {
+      for (const [query, found] of [
+        ["tool:StrReplaceFile", "7 lines"],
+        ["is:rejected tool:shell", "11 lines"],
+        ["is:error tool:StrReplaceFile", "0 lines"],
+      ] as const) {
+        await page.fill("#search", query);
+        await page.waitForSelector(`[role=status]:text-is("${found}")`);
+      }
+    },
+    { hash: "#run=0&messages" },
+  ));
+
 test("cut_recording_says_so", () =>
   inPage(writePage([{ ...ordinaryRun(), is_cut: true }]), async (page) => {
     assert.match(await page.innerText(".top"), /Cut[^]*The recording ends in the middle of a line/);

@@ -2,8 +2,10 @@
 
 import { excerpt } from "../format";
 import { idOf, member, numberOf, objectOf, printJson, textOf } from "../json";
-import { isEmpty, type Query } from "./filter";
-import type { Entry } from "./input";
+import type { Run } from "./build";
+import { isEmpty, matcherOf, type Query } from "./filter";
+import type { Entry, Recording } from "./input";
+import type { Item } from "./items";
 
 /** `→` for messages to the agent, `←` for messages from it. */
 export function directionOf(entry: Entry): "to" | "from" | "inside" {
@@ -47,9 +49,25 @@ export function summaryOfEntry(entry: Entry): string {
   }
 }
 
-/** Returns the entries that have all words of a query. */
-export function filterEntries(entries: readonly Entry[], query: Query): Entry[] {
+/** Returns the entries of an item, with those of the requests that are shown inside of it. */
+export function entriesOf(recording: Recording, item: Item): Entry[] {
+  const indexes = new Set(
+    item.kind === "tool" ? [...item.entries, ...item.attached.flatMap((each) => each.entries)] : item.entries,
+  );
+  return [...indexes].sort((a, b) => a - b).flatMap((index) => recording.entries[index] ?? []);
+}
+
+/**
+ * Returns the entries that have all words of a query. An entry itself has no tool and no state: with `tool:` or `is:`, the
+ * entries are those of the items that fit the query.
+ */
+export function filterEntries({ recording, items }: Run, query: Query): Entry[] {
+  const { entries } = recording;
   if (isEmpty(query)) return [...entries];
+  if (query.tools.length > 0 || query.states.length > 0) {
+    const found = new Set(items.filter(matcherOf(query)).flatMap((item) => entriesOf(recording, item)));
+    return entries.filter((entry) => found.has(entry));
+  }
   const terms = query.terms.map((term) => term.toLowerCase());
   return entries.filter((entry) => {
     if (

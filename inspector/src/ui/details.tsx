@@ -7,7 +7,7 @@ import { printJson, textOf } from "../json";
 import type { Entry, Recording } from "../model/input";
 import type { Item } from "../model/items";
 import { KIND_NAMES, titleOf } from "../model/words";
-import { summaryOfEntry } from "../model/messages";
+import { entriesOf, summaryOfEntry } from "../model/messages";
 import { Guard } from "./item";
 import { deciderOf, verdictText } from "./requests";
 import { Block, Visible } from "./text";
@@ -111,10 +111,7 @@ export function Details({ recording, item, entry }: Props): JSX.Element {
     );
   }
   if (!item) return <p class="muted">Select an item to see its details and its raw messages.</p>;
-  const indexes = new Set(
-    item.kind === "tool" ? [...item.entries, ...item.attached.flatMap((each) => each.entries)] : item.entries,
-  );
-  const entries = [...indexes].sort((a, b) => a - b).flatMap((index) => recording.entries[index] ?? []);
+  const entries = entriesOf(recording, item);
   return (
     <>
       <h2>{KIND_NAMES[item.kind]}</h2>

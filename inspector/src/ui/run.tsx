@@ -162,7 +162,7 @@ export function RunView({
   const [table, setTable] = useState(false);
   const [seen, setSeen] = useState<Item>();
   const filtered = useMemo(() => filterItems(run.items, query, hidden), [run, query, hidden]);
-  const entries = useMemo(() => (messages ? filterEntries(run.recording.entries, query) : []), [run, query, messages]);
+  const entries = useMemo(() => (messages ? filterEntries(run, query) : []), [run, query, messages]);
   const summary = useMemo(() => summarize(run), [run]);
   const items = filtered.items;
   const current = messages ? (entry ? entries.indexOf(entry) : -1) : selected ? items.indexOf(selected) : -1;
