@@ -276,6 +276,59 @@ async fn left_lock_of_index_is_deleted() {
     assert_clean(&repository);
 }
 
+/// A repository with a submodule `vendor`, which has the file `s.txt`.
+#[cfg(unix)]
+fn repository_with_submodule() -> ([tempfile::TempDir; 2], PathBuf) {
+    let ((folder, path), (other, source)) = (repository(), repository());
+    fs::write(source.join("s.txt"), "s\n").unwrap();
+    git(&source, &["add", "."]);
+    git(&source, &["commit", "-qm", "second"]);
+    let source = source.to_str().unwrap();
+    git(&path, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source, "vendor"]);
+    // Diffs in the configuration of the user or of the submodule must not hide its changes.
+    git(&path, &["config", "--file", ".gitmodules", "submodule.vendor.ignore", "all"]);
+    git(&path, &["config", "diff.submodule", "log"]);
+    git(&path, &["add", "."]);
+    git(&path, &["commit", "-qm", "submodule"]);
+    ([folder, other], path)
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn changes_in_submodule_are_kept() {
+    let init = "git -c protocol.file.allow=always submodule --quiet update --init";
+    let commit = "git -C vendor -c user.name=t -c user.email=t@example.com commit --quiet --all --message x";
+    for command in [
+        format!("{init}; echo mine > vendor/s.txt"),
+        format!("{init}; echo mine > vendor/new.txt"),
+        format!("{init}; echo mine > vendor/s.txt; git -C vendor add ."),
+        format!("{init}; echo mine > vendor/s.txt; {commit}"),
+        format!("{init}; echo mine > vendor/s.txt; {commit}; git add vendor; git reset --quiet"),
+    ] {
+        let (_folders, repository) = repository_with_submodule();
+        let result = result_after(&command, writes(json!({"a.txt": "mine\n"})), &repository).await;
+        assert_eq!((result.status, result.diff), (JobStatus::Finished, None), "{command}");
+        let kept = result.workspace.unwrap();
+        let name = if command.contains("new.txt") { "new.txt" } else { "s.txt" };
+        assert_eq!(fs::read_to_string(kept.join("vendor").join(name)).unwrap(), "mine\n");
+        fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn unchanged_submodule_is_removed() {
+    let init = "git -c protocol.file.allow=always submodule --quiet update --init";
+    for (command, is_deleted) in [("true", false), (init, false), ("git rm -q vendor", true)] {
+        let (_folders, repository) = repository_with_submodule();
+        let result = result_after(command, writes(json!({"a.txt": "mine\n"})), &repository).await;
+        let diff = result.diff.unwrap();
+        assert!(diff.contains("-a\n+mine") && result.workspace.is_none(), "{command}");
+        assert_eq!(diff.contains("deleted file mode 160000"), is_deleted, "{diff}");
+        assert_clean(&repository);
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn diff_of_latin_1_applies() {

@@ -212,6 +212,11 @@ fn remove_worktree(top: &Path, path: &Path) {
     }
 }
 
+/// Returns whether the new version in a line of `git diff --raw` is a submodule.
+fn has_submodule(line: &str) -> bool {
+    line.split(' ').nth(1) == Some("160000")
+}
+
 /// The worktree of an attempt.
 #[derive(Debug)]
 pub(super) struct Worktree {
@@ -259,9 +264,11 @@ impl Worktree {
         // A call of git that was killed leaves it behind.
         fs::remove_file(self.place.git_dir.join("index.lock")).ok();
         self.place.run(&["add", "--all", "."])?;
-        let added = self.place.run(&["diff", "--cached", "--raw", "--no-abbrev", "--diff-filter=A", &self.commit])?;
-        if added.lines().any(|line| line.starts_with(":000000 160000 ")) {
-            return Err("it contains a new repository".to_owned());
+        let raw = ["diff", "--raw", "--no-abbrev", "--ignore-submodules=none"];
+        let changes = self.place.run(&[&raw[..], &["--cached", &self.commit]].concat())?;
+        // A new repository looks like a submodule, too. The diff names only its commit, which is lost with the worktree.
+        if changes.lines().any(has_submodule) || self.place.run(&raw)?.lines().any(has_submodule) {
+            return Err("it contains a new repository, or a submodule with changes".to_owned());
         }
         if let Ok(diff) = String::from_utf8(self.read_diff(&[])?) {
             return Ok(diff);
@@ -276,8 +283,9 @@ impl Worktree {
 
     fn read_diff(&self, config: &[&str]) -> std::result::Result<Vec<u8>, String> {
         let args = ["diff", "--cached", "--no-color", "--no-ext-diff", "--no-textconv", "--binary", "--no-relative"];
+        let submodules = ["--ignore-submodules=none", "--submodule=short"];
         let prefixes = ["--src-prefix=a/", "--dst-prefix=b/", &self.commit];
-        let (bytes, above) = self.place.read(&[config, &args[..], &prefixes].concat(), MAX_DIFF)?;
+        let (bytes, above) = self.place.read(&[config, &args[..], &submodules, &prefixes].concat(), MAX_DIFF)?;
         if above > 0 {
             return Err(format!("they have more than {} MiB", MAX_DIFF >> 20));
         }
