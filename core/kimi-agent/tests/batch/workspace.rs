@@ -331,6 +331,40 @@ async fn unchanged_submodule_is_removed() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn branch_that_stays_is_deleted_by_next_batch() {
+    let (_folder, repository) = repository();
+    let lock = "touch \"$(git rev-parse --git-common-dir)/packed-refs.lock\"";
+    let result = result_after(lock, json!([{"text": "x"}]), &repository).await;
+    assert_eq!((result.diff.as_deref(), result.workspace), (Some(""), None));
+    assert_eq!(git(&repository, &["branch", "--list", "kimi-agent/*"]).lines().count(), 1);
+    // Nor can the next batch delete it.
+    result_after("true", json!([{"text": "x"}]), &repository).await;
+    assert_ne!(git(&repository, &["branch", "--list", "kimi-agent/*"]), "");
+    fs::remove_file(repository.join(".git/packed-refs.lock")).unwrap();
+    result_after("true", json!([{"text": "x"}]), &repository).await;
+    assert_clean(&repository);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn branch_that_stays_is_deleted_at_the_end() {
+    let (_folder, repository) = repository();
+    // The first job makes the lock, and the second one deletes it.
+    let lock = "cd \"$(git rev-parse --git-common-dir)\"; [ ! -e packed-refs.lock ]; has_lock=$?";
+    let toggle = "if [ $has_lock = 1 ]; then rm packed-refs.lock; else touch packed-refs.lock; fi";
+    let (options, agent) = with(json!([[{"text": "x"}]]));
+    let command = format!("({lock}; {toggle}); exec \"$@\"");
+    let start = ["sh", "-c", &command, "sh"].map(Into::into).into_iter();
+    let start: Vec<_> = start.chain(agent.iter().cloned()).collect();
+    let options = within(&options, &start, &repository, Workspace::Worktree).concurrency(1);
+    let results = all(run_batch(["a", "b"], options)).await;
+    assert_eq!(results.len(), 2);
+    assert!(!repository.join(".git/packed-refs.lock").exists());
+    assert_clean(&repository);
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn diff_of_latin_1_applies() {
     let (_folder, repository) = repository();
     let command = r"printf 'caf\351\n' > a.txt; printf 'b\nnew\n' > sub/b.txt";

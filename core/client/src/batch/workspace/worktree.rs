@@ -4,8 +4,8 @@
 //! lock, so a later batch knows that the branches and worktrees of the dead batch can be deleted. The file names the machine,
 //! because a lock on a shared file system may not be visible on other machines.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -23,6 +23,8 @@ const BRANCHES: &str = "kimi-agent/";
 const LOCKS: &str = "kimi-agent";
 /// The ending of the names of lock files.
 const LOCK: &str = ".lock";
+/// The most branches that one call of git deletes.
+const MAX_BRANCHES: usize = 100;
 /// The largest diff of a result, in bytes.
 const MAX_DIFF: u64 = 64 << 20;
 
@@ -78,7 +80,7 @@ impl Repositories {
         if let Entry::Vacant(entry) = used.entry(common) {
             let locks = entry.key().join(LOCKS);
             let (file, lock) = self.lock(&locks)?;
-            delete_dead(&top, find_dead(&locks, true));
+            delete_left(&top, find_dead(&locks, true));
             entry.insert(Used { top: top.clone(), lock, file });
         }
         Ok(Repository { top, prefix: prefix.trim_end_matches('/').into(), commit, batch: self.batch.as_str().into() })
@@ -101,13 +103,13 @@ impl Repositories {
             .map_err(|error: std::io::Error| wrong(format!("can't write {}: {error}", path.display())))
     }
 
-    /// Deletes what batches have left that died meanwhile, and the lock files.
+    /// Deletes what batches have left that died meanwhile, and the branches of this batch that git did not delete before.
     pub(super) fn close(&self) {
         for (_, Used { top, lock, file }) in self.used.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             let Some(locks) = lock.parent() else { continue };
-            delete_dead(&top, find_dead(locks, false));
-            fs::remove_file(&lock).ok();
-            file.unlock().ok();
+            let mut ended = find_dead(locks, false);
+            ended.insert(self.batch.clone(), (file, lock.clone()));
+            delete_left(&top, ended);
             // Fails if other batches have files there.
             fs::remove_dir(locks).ok();
         }
@@ -149,36 +151,51 @@ fn find_dead(locks: &Path, logs_foreign: bool) -> HashMap<String, (File, PathBuf
     dead
 }
 
-/// Deletes the worktrees and branches of these batches, unless they were kept, and their lock files.
-fn delete_dead(top: &Path, dead: HashMap<String, (File, PathBuf)>) {
-    if dead.is_empty() {
+/// Deletes the worktrees and branches of batches that have ended, unless they were kept, and their lock files. The lock file
+/// of a batch stays if a branch stays, so that the next batch deletes both.
+fn delete_left(top: &Path, ended: HashMap<String, (File, PathBuf)>) {
+    if ended.is_empty() {
         return;
     }
     // A branch without a lock file may be one of the user.
-    let is_dead = |branch: &str| {
-        let batch = branch.strip_prefix(BRANCHES).and_then(|rest| rest.split_once('/'));
-        batch.is_some_and(|(batch, _)| dead.contains_key(batch))
-    };
-    let mut kept = Vec::new();
+    let has_ended = |branch: &str| batch_of(branch).is_some_and(|batch| ended.contains_key(batch));
+    let mut kept = HashSet::new();
     for (path, branch) in worktrees(top) {
         // A kept worktree is in a folder without a lock file. The folder of another one may have been swept.
         let is_left = !path.exists() || path.parent().is_some_and(|folder| folder.join("lock").exists());
-        if is_left && is_dead(&branch) {
+        if is_left && has_ended(&branch) {
             remove_worktree(top, &path);
         } else {
-            kept.push(branch);
+            kept.insert(branch);
         }
     }
-    let listed = git::run(top, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
-    for branch in listed.unwrap_or_default().lines() {
-        if !kept.iter().any(|kept| kept == branch) && is_dead(branch) {
-            let _ = git::run(top, &["branch", "-D", "--quiet", branch]);
+    let left = || {
+        let listed = git::run(top, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
+        let branches = listed.unwrap_or_default();
+        let is_left = |branch: &&str| has_ended(branch) && !kept.contains(*branch);
+        branches.lines().filter(is_left).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for branches in left().chunks(MAX_BRANCHES) {
+        let args =
+            [&["branch", "-D", "--quiet"], &branches.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
+        if let Err(error) = git::run(top, &args) {
+            tracing::warn!(error, "git does not delete branches of a batch; the next batch tries again");
         }
     }
-    // Locked while the file is deleted, so that a batch which is about to lock it notices.
-    for (_lock, path) in dead.into_values() {
-        fs::remove_file(path).ok();
+    let left = left();
+    let left: HashSet<_> = left.iter().filter_map(|branch| batch_of(branch)).collect();
+    for (batch, (file, path)) in &ended {
+        // Locked while the file is deleted, so that a batch which is about to lock it notices.
+        if !left.contains(batch.as_str()) {
+            fs::remove_file(path).ok();
+        }
+        file.unlock().ok();
     }
+}
+
+/// Returns the id of the batch in the name of a branch.
+fn batch_of(branch: &str) -> Option<&str> {
+    branch.strip_prefix(BRANCHES)?.split_once('/').map(|(batch, _)| batch)
 }
 
 /// Returns the worktrees of batches, with their branches.
