@@ -327,8 +327,12 @@ pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> 
     let opened = std::os::unix::fs::OpenOptionsExt::mode(options.create(true), 0o600).open(path);
     #[cfg(windows)]
     let opened = {
-        let problem = create_file(path).err().filter(|error| error.kind() != io::ErrorKind::AlreadyExists);
-        options.open(path).map_err(|error| problem.unwrap_or(error))
+        // Closed first, because the options may refuse other writers.
+        let created = create_file(path).map(drop);
+        options.open(path).map_err(|error| match created {
+            Err(first) if first.kind() != io::ErrorKind::AlreadyExists => first,
+            _ => error,
+        })
     };
     opened
 }

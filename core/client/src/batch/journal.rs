@@ -2,7 +2,9 @@
 //! describes it.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, TryLockError};
+#[cfg(unix)]
+use std::fs::TryLockError;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -28,7 +30,7 @@ const LOCK_DELAY: Duration = Duration::from_millis(25);
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    /// Locked while the batch runs.
+    /// Locked while the batch runs, on Windows by its share mode.
     file: File,
     redactor: Redactor,
     /// The places of the results in the file.
@@ -54,19 +56,10 @@ impl Journal {
         let failed = |error: io::Error| wrong(format!("can't write {}: {error}", path.display()));
         check_kind(path)?;
         let is_new = !path.exists();
-        let opened = kimi_agent_files::open_private(path, OpenOptions::new().read(true).write(true));
-        let file = opened.map_err(failed)?;
-        match lock(&file) {
-            Err(TryLockError::WouldBlock) => {
-                let reason = "another batch uses it; wait for its end, or choose another path";
-                return Err(wrong(format!("{}: {reason}", path.display())));
-            }
-            // Some network file systems have no locks.
-            Err(TryLockError::Error(error)) => {
-                tracing::warn!(path = %path.display(), %error, "the journal cannot be locked");
-            }
-            Ok(()) => {}
-        }
+        let Some(file) = open_alone(path).map_err(failed)? else {
+            let reason = "another batch uses it; wait for its end, or choose another path";
+            return Err(wrong(format!("{}: {reason}", path.display())));
+        };
         let mut journal = Self { path: path.to_owned(), file, redactor, known: HashMap::new(), end: 0 };
         journal.load()?;
         if journal.end == 0 {
@@ -238,17 +231,49 @@ pub fn read_journal(path: &Path, mut take: impl FnMut(JobResult)) -> Result<()> 
     Ok(())
 }
 
-/// Locks the file. After the death of a process, an agent that it was starting holds the lock until its program runs.
-fn lock(file: &File) -> std::result::Result<(), TryLockError> {
+/// Opens the file for this batch alone; readers are admitted. `None` if another batch uses it.
+fn open_alone(path: &Path) -> io::Result<Option<File>> {
     for _ in 1..LOCK_ATTEMPTS {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_DELAY),
-            locked => return locked,
+        match try_open_alone(path)? {
+            None => std::thread::sleep(LOCK_DELAY),
+            opened => return Ok(opened),
         }
     }
-    file.try_lock()
+    try_open_alone(path)
 }
 
+/// After the death of a process, an agent that it was starting holds the lock until its program runs.
+#[cfg(unix)]
+fn try_open_alone(path: &Path) -> io::Result<Option<File>> {
+    let file = kimi_agent_files::open_private(path, OpenOptions::new().read(true).write(true))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        // Some network file systems have no locks.
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(path = %path.display(), %error, "the journal cannot be locked");
+        }
+        Ok(()) => {}
+    }
+    Ok(Some(file))
+}
+
+/// A lock of Windows would also refuse readers, so the file is not shared with further writers.
+#[cfg(windows)]
+fn try_open_alone(path: &Path) -> io::Result<Option<File>> {
+    use std::os::windows::fs::OpenOptionsExt as _;
+
+    const SHARE_READ: u32 = 1;
+    const SHARE_DELETE: u32 = 4;
+    const SHARING_VIOLATION: i32 = 32;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).share_mode(SHARE_READ | SHARE_DELETE);
+    match kimi_agent_files::open_private(path, &mut options) {
+        Err(error) if error.raw_os_error() == Some(SHARING_VIOLATION) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+#[cfg(unix)]
 impl Drop for Journal {
     /// Closing the file is not enough: an agent that is being started has a copy of the descriptor until its program runs.
     fn drop(&mut self) {
@@ -405,7 +430,7 @@ mod tests {
         journal.record(&first, &result("x", JobStatus::Finished)).unwrap();
         journal.record(&second, &result("y", JobStatus::Finished)).unwrap();
         journal.record(&first, &failed).unwrap();
-        fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"id\"").unwrap();
+        journal.file.write_all(b"{\"id\"").unwrap();
         let before = fs::read(&path).unwrap();
         let mut read = Vec::new();
         read_journal(&path, |result| read.push(result)).unwrap();
