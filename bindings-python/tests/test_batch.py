@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -385,6 +386,95 @@ async def test_cancelled_wait_loses_no_result() -> None:
         await waiting
     gate.set()
     assert texts(await results(batch)) == ["a!"]
+
+
+async def test_cancel_closes_async_generator() -> None:
+    begun: list[str] = []
+    closed: list[str] = []
+
+    async def jobs(name: str) -> AsyncIterator[str]:
+        try:
+            begun.append(name)
+            yield "a"
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            closed.append(name)
+
+    # The first one waits in the generator for a job, and the second one for a session.
+    for name, concurrency in (("waiting", 2), ("yielding", 1)):
+        batch = run_batch(jobs(name), concurrency=concurrency, executable=agent([HANGING]))
+        while begun[-1:] != [name]:
+            await asyncio.sleep(0.005)
+        await batch.cancel()
+        assert closed.pop() == name
+    batch = run_batch(jobs("dropped"), executable=agent([HANGING]))
+    assert await eventually(lambda: begun[-1] == "dropped")
+    del batch
+    assert await eventually(lambda: closed == ["dropped"])
+
+
+async def test_cancel_closes_generator(caplog: pytest.LogCaptureFixture) -> None:
+    begun: list[str] = []
+    closed: list[str] = []
+    go = threading.Event()
+
+    def jobs(name: str) -> Iterator[str]:
+        try:
+            yield "a"
+            begun.append(name)
+            if name == "blocked":
+                go.wait()
+            yield "b"
+            yield "c"
+        finally:
+            closed.append(name)
+            if name == "failing":
+                raise RuntimeError("no file")
+
+    async def cancelled(name: str) -> None:
+        batch = run_batch(jobs(name), concurrency=2, executable=agent([HANGING]))
+        assert await eventually(lambda: begun[-1:] == [name])
+        await batch.cancel()
+
+    await cancelled("plain")
+    assert await eventually(lambda: closed == ["plain"])
+    await cancelled("failing")
+    assert await eventually(lambda: "failed when it was closed" in caplog.text)
+    # A generator that blocks is closed when it yields.
+    await cancelled("blocked")
+    assert closed == ["plain", "failing"]
+    go.set()
+    assert await eventually(lambda: closed == ["plain", "failing", "blocked"])
+
+
+async def test_failed_batch_closes_generator() -> None:
+    closed: list[bool] = []
+
+    async def jobs() -> AsyncIterator[dict[str, str]]:
+        try:
+            while True:
+                yield {"prompt": "a", "key": "k"}
+        finally:
+            closed.append(True)
+
+    with pytest.raises(InvalidOption, match="two jobs have the key"):
+        await results(run_batch(jobs(), executable=agent()))
+    assert closed == [True]
+
+
+def test_blocking_cancel_closes_generator() -> None:
+    closed: list[bool] = []
+
+    def jobs() -> Iterator[str]:
+        try:
+            yield from ("a", "b", "c")
+        finally:
+            closed.append(True)
+
+    with sync.run_batch(jobs(), concurrency=1, executable=agent()) as batch:
+        assert next(batch).status == "finished"
+    assert closed == [True]
 
 
 async def test_batch_has_a_deadline() -> None:

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Mapping, Sized
+import threading
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sized,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Union, overload
 
@@ -20,7 +32,7 @@ from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_m
 from ._opening import encode_options
 from ._output import T_co
 from ._progress import ProgressDisplay
-from ._threads import awaited_in_thread
+from ._threads import awaited_in_thread, in_thread
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -36,6 +48,7 @@ JobSource = Union[
 """The jobs of a batch: texts, mappings with a `prompt`, or objects of the class `Job`."""
 
 _END = object()
+_logger = logging.getLogger("kimi_agent")
 
 
 class JobRunner(Protocol):
@@ -106,7 +119,7 @@ class Batch(Generic[T_co]):
                 await asyncio.shield(pending)
             if pending.exception() is not None or pending.result() is None:
                 self._handlers.display_end()
-                await self._handlers.close_runner()
+                await self._handlers.end()
             self._pending = None
         try:
             parts = pending.result()
@@ -126,7 +139,7 @@ class Batch(Generic[T_co]):
         """
         await self._mailbox.call(self._native.cancel)
         self._handlers.display_end()
-        await self._handlers.close_runner()
+        await self._handlers.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,7 +154,7 @@ class Batch(Generic[T_co]):
         if native is not None and in_this_process():
             native.abandon()
             self._handlers.display_end()
-            self._handlers.abandon_runner(native, self._mailbox)
+            self._handlers.abandon(native, self._mailbox)
 
     def __repr__(self) -> str:
         return "<Batch>"
@@ -185,12 +198,13 @@ class _BatchHandlers(Handlers):
         self._runner = runner
         self._opened: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
         self._runner_options = {name: value for name, value in options.items() if name not in _OF_DRIVER}
         if isinstance(options.get("work_dir"), (str, os.PathLike)):
             # The runner can have another working directory.
             self._runner_options["work_dir"] = os.path.abspath(options["work_dir"])
         self.failure: BaseException | None = None
-        self._take = _taker(jobs)
+        self._source = _source_of(jobs)
         # At most one call of `on_progress` runs, and only the newest report waits.
         self._reporting: asyncio.Task[None] | None = None
         self._next_report: tuple[Job, Progress] | None = None
@@ -219,7 +233,7 @@ class _BatchHandlers(Handlers):
         """Answers the core with the next job, or with None after the last one."""
         job.begin()
         try:
-            given = await self._take()
+            given = await self._source.take()
             job.finish(None if given is _END else encode_job(given), None)
         except asyncio.CancelledError:
             job.finish(None, "cancelled")
@@ -248,32 +262,34 @@ class _BatchHandlers(Handlers):
             if not isinstance(failure, Exception):
                 raise
 
-    async def close_runner(self) -> None:
-        """Closes the runner, if it was opened."""
-        if self._opened is None:
-            return
+    async def end(self) -> None:
+        """Closes the iterable of the jobs, and the runner if it was opened. All jobs have ended."""
         if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close(self._opened))
+            self._closing = asyncio.ensure_future(self._close())
         # A wait that is cancelled leaves the end to the next one.
         await asyncio.shield(self._closing)
 
-    async def _close(self, opened: asyncio.Future[None]) -> None:
+    async def _close(self) -> None:
+        await self._source.close()
+        if self._opened is None:
+            return
         assert self._runner is not None
-        await asyncio.wait([opened])
-        if opened.exception() is None:
+        await asyncio.wait([self._opened])
+        if self._opened.exception() is None:
             await self._runner.close()
 
-    def abandon_runner(self, native: _native.Batch, mailbox: LoopMailbox) -> None:
-        """Closes the runner in the background when all jobs have ended, because the program has dropped the batch."""
-        opened = self._opened
-        if opened is None or self._closing is not None or opened.get_loop().is_closed():
+    def abandon(self, native: _native.Batch, mailbox: LoopMailbox) -> None:
+        """Does the same in the background when all jobs have ended, because the program has dropped the batch."""
+        if self._closing is not None or self._loop.is_closed():
+            return
+        if self._opened is None and not self._source.is_generator:
             return
 
         async def close() -> None:
             await mailbox.call(native.cancel)
-            await self.close_runner()
+            await self.end()
 
-        opened.get_loop().call_soon_threadsafe(_run_in_background, close)
+        self._loop.call_soon_threadsafe(_run_in_background, close)
 
     def _report(self, job: Job, progress: Progress) -> None:
         if self._display is not None:
@@ -317,37 +333,98 @@ class _BatchHandlers(Handlers):
 _OF_DRIVER = ("concurrency", "retry", "journal", "timeout")
 
 
-def _taker(jobs: JobSource) -> Callable[[], Awaitable[Any]]:
-    """Returns a function that takes the next job, or `_END` after the last one."""
+class _Source:
+    """The jobs of a list, which takes no time."""
+
+    def __init__(self, jobs: Iterable[Any]) -> None:
+        self._iterator = iter(jobs)
+        self.is_generator = isinstance(self._iterator, Generator)
+
+    async def take(self) -> Any:
+        """Returns the next job, or `_END` after the last one."""
+        return next(self._iterator, _END)
+
+    async def close(self) -> None:
+        """Ends a generator early, so that its `finally` runs. Nothing is taken after it."""
+
+
+class _SourceInThread(_Source):
+    """A generator may block, for example because it reads a file, or calls `kimi_agent.sync`."""
+
+    def __init__(self, jobs: Iterable[Any]) -> None:
+        super().__init__(jobs)
+        self._lock = threading.Lock()
+
+    async def take(self) -> Any:
+        return await awaited_in_thread(self._next)
+
+    def _next(self) -> Any:
+        with self._lock:
+            return next(self._iterator, _END)
+
+    async def close(self) -> None:
+        if not self.is_generator:
+            return
+        if self._lock.locked():
+            # It can block without end, so the batch does not wait for it.
+            in_thread(self._close)
+        else:
+            await awaited_in_thread(self._close)
+
+    def _close(self) -> None:
+        generator: Any = self._iterator
+        with self._lock, _logged_failure():
+            generator.close()
+
+
+class _AsyncSource(_Source):
+    """An async iterable."""
+
+    def __init__(self, jobs: AsyncIterable[Any]) -> None:
+        self._later: Any = aiter(jobs)
+        self.is_generator = isinstance(self._later, AsyncGenerator)
+        self._taking: asyncio.Task[Any] | None = None
+
+    async def take(self) -> Any:
+        self._taking = asyncio.current_task()
+        try:
+            return await anext(self._later)
+        except StopAsyncIteration:
+            return _END
+        finally:
+            self._taking = None
+
+    async def close(self) -> None:
+        if not self.is_generator:
+            return
+        if self._taking is not None:
+            # A generator that runs cannot be closed.
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
+        with _logged_failure():
+            await self._later.aclose()
+
+
+@contextlib.contextmanager
+def _logged_failure() -> Iterator[None]:
+    """Logs an exception of a generator that is closed. It changes no result any more."""
+    try:
+        yield
+    except Exception:
+        _logger.warning("the iterable of the jobs failed when it was closed", exc_info=True)
+
+
+def _source_of(jobs: JobSource) -> _Source:
+    """Returns the source of the jobs for the option `jobs`."""
     # These are iterable, and never meant as a list of jobs.
     single = isinstance(jobs, (str, bytes, bytearray, Mapping, BatchJob, os.PathLike))
     if isinstance(jobs, AsyncIterable) and not single:
-        later = aiter(jobs)
-
-        async def take_later() -> Any:
-            try:
-                return await anext(later)
-            except StopAsyncIteration:
-                return _END
-
-        return take_later
+        return _AsyncSource(jobs)
     if single or not isinstance(jobs, Iterable):
         remedy = "; put it into a list: `[…]`" if isinstance(jobs, (str, Mapping, BatchJob)) else ""
         expected = "expected an iterable or async iterable of jobs"
         raise InvalidOption(f"invalid option `jobs`: {expected}, got {kind_of(jobs)}{remedy}", "jobs")
-    iterator = iter(jobs)
-    if isinstance(jobs, (list, tuple, range)):
-
-        async def take() -> Any:
-            return next(iterator, _END)
-
-        return take
-
-    async def take_in_thread() -> Any:
-        # A generator may block, for example because it reads a file, or calls `kimi_agent.sync`.
-        return await awaited_in_thread(lambda: next(iterator, _END))
-
-    return take_in_thread
+    return _Source(jobs) if isinstance(jobs, (list, tuple, range)) else _SourceInThread(jobs)
 
 
 def _runner_of(on: Any, concurrency: Any) -> JobRunner | None:
