@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,48 @@ async def test_cancel_reaches_runner() -> None:
     assert children() == before
     assert [result.status async for result in batch] == ["cancelled"] * 2
     assert runner.is_closed
+
+
+async def test_runner_gets_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policy.toml").write_text('deny = ["execute(rm *)"]\n', "utf-8")
+    (tmp_path / "agent").symlink_to(sys.executable)
+    for name in ("config.toml", "spec.yaml"):
+        (tmp_path / name).touch()
+    (tmp_path / "skills").mkdir()
+    script = echo()
+    options: dict[str, Any] = {
+        "policy": "policy.toml",
+        "record": "runs",
+        "config_file": "config.toml",
+        "agent_file": Path("spec.yaml"),
+        "skills_dir": "skills",
+        "executable": [os.path.join(".", "agent"), *script[1:]],
+    }
+    runner = LocalRunner()
+    job = {"prompt": "a", "policy": "policy.toml", "executable": script[0]}
+    results = [result async for result in run_batch([job, "b"], on=runner, **options)]
+    assert len(results) == 2
+    assert runner.options is not None
+    policy = runner.options["policy"]
+    assert policy["deny"] == ["execute(rm *)"]
+    expected = {name: str(tmp_path / options[name]) for name in ("record", "config_file", "agent_file", "skills_dir")}
+    assert {name: runner.options[name] for name in expected} == expected
+    assert runner.options["executable"] == [str(tmp_path / "agent"), *script[1:]]
+    [request] = [request for request in runner.requests if request["job"]["prompt"] == "a"]
+    assert request["job"] == {"prompt": "a", "policy": policy, "executable": script[0]}
+
+
+async def test_program_on_path_stays_a_name() -> None:
+    runner = LocalRunner()
+    [result] = [result async for result in run_batch(["a"], on=runner, executable="no-such-agent", retry=1)]
+    assert result.status == "failed"
+    assert runner.options == {"executable": "no-such-agent"}
+
+
+async def test_wrong_policy_is_refused() -> None:
+    with pytest.raises(InvalidOption, match=r"missing\.toml"):
+        run_batch(["a"], on=LocalRunner(), executable=echo(), policy="missing.toml")
 
 
 @pytest.mark.parametrize("runner", ["kubernetes", 5, LocalRunner.run_job])

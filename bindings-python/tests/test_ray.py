@@ -166,6 +166,40 @@ async def test_closed_worker_exports_metrics(monkeypatch: pytest.MonkeyPatch) ->
     assert flushed == [True]
 
 
+class FakeDataset:
+    """Keeps the arguments of the class that runs the prompts."""
+
+    arguments: tuple[Any, ...] = ()
+
+    def repartition(self, **_: Any) -> FakeDataset:
+        return self
+
+    def map_batches(self, _: Any, *, fn_constructor_args: tuple[Any, ...], **__: Any) -> FakeDataset:
+        self.arguments = fn_constructor_args
+        return self
+
+
+@pytest.fixture
+def dataset(monkeypatch: pytest.MonkeyPatch) -> FakeDataset:
+    data: Any = ModuleType("ray.data")
+    data.ActorPoolStrategy = lambda **_: None
+    pickle: Any = ModuleType("ray.cloudpickle")
+    pickle.dumps = lambda _: b""
+    for module in (data, pickle):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return FakeDataset()
+
+
+def test_prompts_of_rows_have_absolute_paths(dataset: FakeDataset) -> None:
+    map_prompts(dataset, "question", work_dir=".", record="runs", executable=["bin/agent", "--fast"])
+    options = dataset.arguments[5]
+    assert options == {
+        "work_dir": str(Path.cwd()),
+        "record": str(Path.cwd() / "runs"),
+        "executable": [str(Path.cwd() / "bin/agent"), "--fast"],
+    }
+
+
 async def test_cancelled_wait_cancels_jobs() -> None:
     worker, before = Worker({"executable": scripted_agent([HANGING])}, 2, 1), children()
     jobs = [asyncio.ensure_future(worker.run({"prompt": "Hi"})) for _ in range(2)]

@@ -32,6 +32,7 @@ from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_m
 from ._opening import encode_options
 from ._output import T_co
 from ._progress import ProgressDisplay
+from ._remote import for_other_machines
 from ._threads import awaited_in_thread, in_thread
 
 if TYPE_CHECKING:
@@ -199,10 +200,9 @@ class _BatchHandlers(Handlers):
         self._opened: asyncio.Future[None] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._runner_options = {name: value for name, value in options.items() if name not in _OF_DRIVER}
-        if isinstance(options.get("work_dir"), (str, os.PathLike)):
-            # The runner can have another working directory.
-            self._runner_options["work_dir"] = os.path.abspath(options["work_dir"])
+        if runner is not None:
+            of_runner = {name: value for name, value in options.items() if name not in _OF_DRIVER}
+            self._runner_options = for_other_machines(of_runner)
         self.failure: BaseException | None = None
         self._source = _source_of(jobs)
         # At most one call of `on_progress` runs, and only the newest report waits.
@@ -253,6 +253,7 @@ class _BatchHandlers(Handlers):
                 self._opened = asyncio.ensure_future(self._runner.open(self._runner_options))
             # A cancelled job leaves the opening to the others.
             await asyncio.shield(self._opened)
+            request = {**request, "job": for_other_machines(request["job"])}
             job.finish(await self._runner.run_job(request), None)
         except asyncio.CancelledError:
             job.finish(None, "cancelled")

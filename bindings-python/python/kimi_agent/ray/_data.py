@@ -13,6 +13,7 @@ from .._errors import InvalidOption
 from .._job import Retry
 from .._loop import called
 from .._option_types import UserInput
+from .._remote import for_other_machines
 from ._module import check_picklable, load_ray
 from ._numbers import RESERVED, check_numbers, find_limits
 from ._worker import Worker
@@ -73,7 +74,8 @@ def map_prompts(
             in the row. Default: "raise".
         actor_options: Ray's options of an actor, such as `num_cpus`, `memory`, `resources` or `runtime_env`. Default:
             `num_cpus=0.25`, because sessions mostly wait for the model.
-        session_options: The options of `create_session`. They must be picklable, handlers included.
+        session_options: The options of `create_session`. They must be picklable, handlers included. Relative paths are
+            made absolute here, and the file of a policy is read here.
 
     Returns:
         The dataset with the columns of the results:
@@ -99,8 +101,8 @@ def map_prompts(
     b.py finished There are 3 files.
     """
     data = load_ray("ray.data")
-    options: dict[str, Any] = dict(session_options)
-    called(_native.check_names, list(options))
+    called(_native.check_names, list(session_options))
+    options = for_other_machines(session_options)
     check_numbers(sessions=sessions, rows_per_task=rows_per_task)
     if on_error not in ("raise", "column"):
         raise InvalidOption(f'invalid option `on_error`: expected "raise" or "column", got {on_error!r}', "on_error")

@@ -1,0 +1,43 @@
+"""Options for sessions of other machines, whose processes can have another working directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ._policy import Policy
+
+__all__ = ["for_other_machines"]
+
+_PATHS = ("work_dir", "config_file", "agent_file", "skills_dir", "record")
+
+
+def for_other_machines(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options with absolute paths, and with the rules of a file in place of its path.
+
+    Raises:
+        InvalidOption: The file of a policy cannot be read, or a rule is wrong.
+    """
+    found = dict(options)
+    for name in _PATHS:
+        if _is_path(found.get(name)):
+            found[name] = os.path.abspath(found[name])
+    if _is_path(found.get("policy")):
+        found["policy"] = Policy.load(found["policy"]).to_payload()
+    executable = found.get("executable")
+    if _is_path(executable):
+        found["executable"] = _program(executable)
+    elif isinstance(executable, (list, tuple)) and executable and _is_path(executable[0]):
+        found["executable"] = [_program(executable[0]), *executable[1:]]
+    return found
+
+
+def _is_path(value: Any) -> bool:
+    # Other values are left to the core, which refuses them.
+    return isinstance(value, (str, os.PathLike)) and bool(os.fspath(value))
+
+
+def _program(program: Any) -> Any:
+    """Returns the absolute path of a program. A name without a directory is searched on `PATH` there."""
+    return os.path.abspath(program) if os.path.dirname(program) else program
