@@ -102,7 +102,7 @@ def generated() -> str:
     """The whole module."""
     blocks: list[str] = []
     names: list[str] = []
-    types: dict[str, str] = {"JobRunner": "._batch", "JobSource": "._batch"}
+    types: dict[str, str] = {"JobRunner": "._batch", "JobSource": "._batch", "ModuleType": "types"}
     for module in MODULES:
         tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
         types |= type_imports(tree)

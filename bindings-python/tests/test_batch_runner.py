@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from support import HANGING, children, eventually
 
+import kimi_agent.ray
 from kimi_agent import BudgetExceeded, InvalidOption, KimiAgentError, Retry, run_batch, sync
+from kimi_agent.ray import _actors
 from kimi_agent.ray._worker import Worker
 from kimi_agent.testing import scripted_agent
 
@@ -161,7 +163,15 @@ async def test_wrong_policy_is_refused() -> None:
         run_batch(["a"], on=LocalRunner(), executable=echo(), policy="missing.toml")
 
 
-@pytest.mark.parametrize("runner", ["kubernetes", 5, LocalRunner.run_job])
+async def test_module_is_a_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Ray itself is not needed.
+    monkeypatch.setattr(_actors, "pool_for", lambda concurrency: LocalRunner())
+    for on in ("ray", kimi_agent.ray):
+        [result] = [result async for result in run_batch(["a"], on=on, executable=echo())]
+        assert result.text == "You said: a"
+
+
+@pytest.mark.parametrize("runner", ["kubernetes", 5, json, LocalRunner.run_job])
 async def test_wrong_runner_is_refused(runner: Any) -> None:
     with pytest.raises(InvalidOption, match='`on`: expected "ray" or a runner'):
         run_batch(["a"], on=runner)

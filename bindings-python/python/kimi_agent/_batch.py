@@ -14,12 +14,11 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
-    Iterator,
     Mapping,
     Sized,
 )
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Union, overload
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Union, cast, overload
 
 from . import _native
 from ._encode import kind_of
@@ -407,7 +406,7 @@ class _AsyncSource(_Source):
 
 
 @contextlib.contextmanager
-def _logged_failure() -> Iterator[None]:
+def _logged_failure() -> Generator[None]:
     """Logs an exception of a generator that is closed. It changes no result any more."""
     try:
         yield
@@ -430,22 +429,22 @@ def _source_of(jobs: JobSource) -> _Source:
 
 def _runner_of(on: Any, concurrency: Any) -> JobRunner | None:
     """Returns the runner for the option `on`."""
-    if on == "ray":
+    # Users can also write `from kimi_agent import ray`.
+    if on == "ray" or (isinstance(on, ModuleType) and on.__name__ == f"{__package__}.ray"):
         from .ray._actors import pool_for
 
         return pool_for(concurrency)
     if on is not None and not hasattr(on, "run_job"):
         expected = 'expected "ray" or a runner such as `kimi_agent.ray.ActorPool(…)`'
         raise InvalidOption(f"invalid option `on`: {expected}; got {kind_of(on)}", "on")
-    runner: JobRunner | None = on
-    return runner
+    return cast("JobRunner | None", on)
 
 
 @overload
 def run_batch(
     jobs: JobSource,
     *,
-    on: JobRunner | Literal["ray"] | None = None,
+    on: JobRunner | ModuleType | Literal["ray"] | None = None,
     output: type[T] | Output[T],
     **options: Unpack[BatchSettings],
 ) -> Batch[T]: ...
@@ -453,16 +452,16 @@ def run_batch(
 def run_batch(
     jobs: JobSource,
     *,
-    on: JobRunner | Literal["ray"] | None = None,
+    on: JobRunner | ModuleType | Literal["ray"] | None = None,
     output: None = None,
     **options: Unpack[BatchSettings],
 ) -> Batch[None]: ...
 @overload
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
 ) -> Batch[Any]: ...
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
 ) -> Batch[Any]:
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
@@ -475,8 +474,8 @@ def run_batch(
 
     Args:
         jobs: An iterable or async iterable of texts, mappings with a `prompt`, or objects of the class `Job`.
-        on: The machines that run the jobs: `"ray"` for a cluster of Ray, which runs at most `concurrency` jobs at once,
-            or a `kimi_agent.ray.ActorPool`. Default: this machine.
+        on: The machines that run the jobs: `"ray"` or the module `kimi_agent.ray` for a cluster of Ray, which runs at
+            most `concurrency` jobs at once, or a `kimi_agent.ray.ActorPool`. Default: this machine.
         output: The value that each job must return, as for `create_session`. Default: None, and jobs return text.
         options: The options of `BatchOptions`: those of the batch, and those of `create_session` for all jobs.
 

@@ -24,6 +24,8 @@ from ._blocking import EventIterator, Owner, Prompter, Readable, Results, Step, 
 from ._output import T_co
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from typing_extensions import Unpack
 
     from ._batch import JobRunner, JobSource
@@ -775,7 +777,7 @@ class Batch(Results[T_co]):
 def run_batch(
     jobs: JobSource,
     *,
-    on: JobRunner | Literal["ray"] | None = None,
+    on: JobRunner | ModuleType | Literal["ray"] | None = None,
     output: type[T] | Output[T],
     **options: Unpack[BatchSettings],
 ) -> Batch[T]: ...
@@ -785,7 +787,7 @@ def run_batch(
 def run_batch(
     jobs: JobSource,
     *,
-    on: JobRunner | Literal["ray"] | None = None,
+    on: JobRunner | ModuleType | Literal["ray"] | None = None,
     output: None = None,
     **options: Unpack[BatchSettings],
 ) -> Batch[None]: ...
@@ -793,12 +795,12 @@ def run_batch(
 
 @overload
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
 ) -> Batch[Any]: ...
 
 
 def run_batch(
-    jobs: JobSource, *, on: JobRunner | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
+    jobs: JobSource, *, on: JobRunner | ModuleType | Literal["ray"] | None = None, **options: Unpack[BatchOptions]
 ) -> Batch[Any]:
     """Runs many prompts, each in a session of its own, several at once. Gives the results as the jobs end.
 
@@ -811,8 +813,8 @@ def run_batch(
 
     Args:
         jobs: An iterable of texts, mappings with a `prompt`, or objects of the class `Job`.
-        on: The machines that run the jobs: `"ray"` for a cluster of Ray, which runs at most `concurrency` jobs at once,
-            or a `kimi_agent.ray.ActorPool`. Default: this machine.
+        on: The machines that run the jobs: `"ray"` or the module `kimi_agent.ray` for a cluster of Ray, which runs at
+            most `concurrency` jobs at once, or a `kimi_agent.ray.ActorPool`. Default: this machine.
         output: The value that each job must return, as for `create_session`. Default: None, and jobs return text.
         options: The options of `BatchOptions`: those of the batch, and those of `create_session` for all jobs.
 
