@@ -12,13 +12,15 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from opentelemetry import metrics
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
 from support import HANGING, LOOKUP, children, eventually
 
 from kimi_agent import AgentExited, ExternalTool, InvalidOption, Retry, SessionClosed, SpawnError, run_batch
 from kimi_agent.ray import ActorPool, map_prompts
 from kimi_agent.ray._actors import JobActor, _Actor, _lost, pool_for
+from kimi_agent.ray._data import PromptRows
 from kimi_agent.ray._worker import Worker
 from kimi_agent.testing import scripted_agent
 
@@ -188,6 +190,22 @@ def dataset(monkeypatch: pytest.MonkeyPatch) -> FakeDataset:
     for module in (data, pickle):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return FakeDataset()
+
+
+async def test_prompts_of_rows_have_parent_span(dataset: FakeDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    provider = TracerProvider()
+    monkeypatch.setattr(provider, "force_flush", lambda: flushed.append("spans"))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    with provider.get_tracer("program").start_as_current_span("caller") as caller:
+        map_prompts(dataset, "question", telemetry=True)
+    rows = PromptRows(*dataset.arguments)
+    context = caller.get_span_context()
+    assert rows._worker._trace is not None
+    _, trace_id, span_id, _ = rows._worker._trace["traceparent"].split("-")
+    assert (int(trace_id, 16), int(span_id, 16)) == (context.trace_id, context.span_id)
+    del rows
+    assert flushed == ["spans"]
 
 
 def test_prompts_of_rows_have_absolute_paths(dataset: FakeDataset) -> None:

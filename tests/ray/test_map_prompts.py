@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from opentelemetry.sdk.trace import TracerProvider
 from pydantic import BaseModel
 from ray.cluster_utils import Cluster
 from ray.exceptions import RayTaskError
@@ -105,3 +108,13 @@ def test_killed_node_loses_no_row(cluster: Cluster, node: Any, gate: Gate) -> No
     assert [row["id"] for row in rows] == list(range(30))
     assert all(row["result"] == f"You said: Question {row['id']}" for row in rows)
     assert waited(lambda: not agents(options["executable"]))
+
+
+def test_prompts_have_spans(worker_spans: Path) -> None:
+    with TracerProvider().get_tracer("program").start_as_current_span("caller") as caller:
+        rows = by_id(map_prompts(questions(2), "question", executable=echo(), telemetry=True))
+    assert len(rows) == 2
+    context = caller.get_span_context()
+    spans = [json.loads(line) for line in worker_spans.read_text("utf-8").splitlines()]
+    turns = [span for span in spans if span["trace"] == context.trace_id and span["name"].startswith("invoke_agent")]
+    assert [turn["parent"] for turn in turns] == [context.span_id] * 2

@@ -14,9 +14,10 @@ from .._job import Retry
 from .._loop import called
 from .._option_types import UserInput
 from .._remote import for_other_machines
+from .._telemetry import read_telemetry
 from ._module import check_picklable, load_ray
 from ._numbers import RESERVED, check_numbers, find_limits
-from ._worker import Worker
+from ._worker import Worker, flush_telemetry, trace_context
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -75,7 +76,8 @@ def map_prompts(
         actor_options: Ray's options of an actor, such as `num_cpus`, `memory`, `resources` or `runtime_env`. Default:
             `num_cpus=0.25`, because sessions mostly wait for the model.
         session_options: The options of `create_session`. They must be picklable, handlers included. Relative paths are
-            made absolute here, and the file of a policy is read here.
+            made absolute here, and the file of a policy is read here. With `telemetry`, the spans of the prompts are in
+            the span that calls this function.
 
     Returns:
         The dataset with the columns of the results:
@@ -108,10 +110,12 @@ def map_prompts(
         raise InvalidOption(f'invalid option `on_error`: expected "raise" or "column", got {on_error!r}', "on_error")
     smallest, largest = find_limits("concurrency", concurrency)
     check_picklable({"prompt": prompt, **options})
+    read_telemetry(options.get("telemetry"))
+    trace = trace_context(options.get("telemetry"))
     rows = dataset.repartition(target_num_rows_per_block=rows_per_task, strict=True)
     mapped: D = rows.map_batches(
         PromptRows,
-        fn_constructor_args=(prompt, output_column, sessions, retry, on_error, options),
+        fn_constructor_args=(prompt, output_column, sessions, retry, on_error, options, trace),
         batch_size=rows_per_task,
         batch_format="pyarrow",
         compute=data.ActorPoolStrategy(min_size=smallest, max_size=largest, max_concurrent_calls_per_actor=sessions),
@@ -124,12 +128,25 @@ class PromptRows:
     """Runs the prompts of rows, in an actor of Ray Data."""
 
     def __init__(
-        self, prompt: str | RowPrompt, column: str, sessions: int, retry: int | Retry, on_error: OnError, options: Any
+        self,
+        prompt: str | RowPrompt,
+        column: str,
+        sessions: int,
+        retry: int | Retry,
+        on_error: OnError,
+        options: Any,
+        trace: Mapping[str, str] | None = None,
     ) -> None:
         self._prompt = prompt
         self._column = column
         self._on_error = on_error
-        self._worker = Worker(options, sessions, retry)
+        self._has_telemetry = bool(options.get("telemetry"))
+        self._worker = Worker(options, sessions, retry, trace)
+
+    def __del__(self) -> None:
+        # Ray Data calls it when an actor has run its last task, and then ends the process.
+        if getattr(self, "_has_telemetry", False):
+            flush_telemetry()
 
     async def __call__(self, table: Any) -> AsyncIterator[Any]:
         rows: list[dict[str, Any]] = table.to_pylist()

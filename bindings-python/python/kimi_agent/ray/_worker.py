@@ -12,7 +12,7 @@ from .._encode import to_jsonable
 from .._errors import KimiAgentError, SessionClosed
 from .._job import JobResult, Retry
 
-__all__ = ["Worker", "failure", "trace_context"]
+__all__ = ["Worker", "failure", "flush_telemetry", "trace_context"]
 
 
 class Worker:
@@ -92,7 +92,7 @@ class Worker:
             await self._batch.cancel()
             await self._reading
             if self._options.get("telemetry"):
-                _flush_telemetry()
+                flush_telemetry()
 
 
 def trace_context(telemetry: Any) -> dict[str, str] | None:
@@ -122,7 +122,7 @@ def _in_trace(trace: Mapping[str, str] | None) -> Generator[None]:
         context.detach(token)
 
 
-def _flush_telemetry() -> None:
+def flush_telemetry() -> None:
     """Exports the spans and metrics that wait, because Ray kills the process of an actor."""
     from opentelemetry import metrics, trace
 
