@@ -69,3 +69,39 @@ def test_ctrl_c_leaves_nothing(code: str, tmp_path: Path) -> None:
     assert len(git(repository, "worktree", "list").splitlines()) == 1
     assert git(repository, "branch", "--list", "kimi-agent/*") == ""
     assert list(temp.iterdir()) == []
+
+
+RUNNER = """
+class Runner:
+    concurrency = 2
+    async def open(self, options, /):
+        self.running = 0
+    async def run_job(self, request, /):
+        self.running += 1
+        if self.running == 2:
+            print("running", flush=True)
+        await asyncio.Event().wait()
+    async def close(self):
+        await asyncio.sleep(0.1)
+        print("closed", flush=True)
+options = {"on": Runner(), "journal": "batch.jsonl"}
+jobs = ["a", "b", "c"]
+"""
+
+
+@pytest.mark.parametrize("name", ["block", "blocking block"])
+def test_ctrl_c_in_block_closes_runner(name: str, tmp_path: Path) -> None:
+    codes = {
+        "block": PROGRAMS["block"],
+        "blocking block": """
+with kimi_agent.sync.run_batch(jobs, **options) as batch:
+    for result in batch:
+        print(result.status, flush=True)
+""",
+    }
+    running = program(RUNNER + codes[name], tmp_path)
+    said, err = interrupted(running)
+    assert running.returncode == -signal.SIGINT, err
+    assert said == ["running", "closed"]
+    lines = (tmp_path / "batch.jsonl").read_text("utf-8").splitlines()[1:]
+    assert [json.loads(line)["status"] for line in lines] == ["cancelled", "cancelled"]
