@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import importlib
 import subprocess
 import sys
@@ -123,6 +124,8 @@ async def test_broken_actor_gets_no_more_jobs(monkeypatch: pytest.MonkeyPatch) -
         workers = [JobActor({"executable": executable}, 1) for executable in executables]
         handles = [SimpleNamespace(run=SimpleNamespace(remote=worker.run), close=worker.close) for worker in workers]
         pool._actors = [_Actor(handle) for handle in handles]
+        for actor in pool._actors:
+            actor.is_up = True
         return pool
 
     async def codes(pool: ActorPool) -> list[str | None]:
@@ -136,6 +139,188 @@ async def test_broken_actor_gets_no_more_jobs(monkeypatch: pytest.MonkeyPatch) -
     assert await codes(pool_of(missing, good)) == ["spawn_error", None, None]
     # Without a better actor, the error of the agent stands.
     assert await codes(pool_of(missing)) == ["spawn_error"] * 3
+
+
+async def test_repeated_call_waits_for_the_same_attempt(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    actor = JobActor({"executable": scripted_agent([[{"wait_file": str(go)}, {"text": "{{prompt}}"}]])}, 2)
+    before = children()
+    calls = [asyncio.ensure_future(actor.run({"prompt": "Hi"}, "a")) for _ in range(2)]
+    other = asyncio.ensure_future(actor.run({"prompt": "Hello"}, "b"))
+    assert await eventually(lambda: len(children() - before) == 2)
+    go.touch()
+    first, second = await asyncio.gather(*calls)
+    assert first is second
+    # The answer can also be lost when the attempt has ended. Then the job runs again.
+    results = [first, await other, await actor.run({"prompt": "Hi"}, "a")]
+    await actor.close()
+    assert [result["result"]["text"] for result in results] == ["Hi", "Hello", "Hi"]
+
+
+class FakeRay:
+    """Actors without a cluster. Their calls are coroutines, and a lost one waits for a machine without end."""
+
+    class ActorUnavailableError(RuntimeError):
+        """The actor can come back."""
+
+    class ActorDiedError(RuntimeError):
+        """The actor cannot come back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        errors: Any = ModuleType("ray.exceptions")
+        errors.RayError = errors.RayActorError = RuntimeError
+        errors.ActorUnavailableError, errors.ActorDiedError = self.ActorUnavailableError, self.ActorDiedError
+        ray: Any = ModuleType("ray")
+        ray.remote = lambda _: SimpleNamespace(options=self._options)
+        ray.put = lambda value: value
+        ray.kill = ray.cancel = lambda _: None
+        pickle: Any = ModuleType("ray.cloudpickle")
+        pickle.dumps = lambda _: b""
+        for module in (ray, errors, pickle):
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        self.actors: list[FakeActor] = []
+        self.settings: dict[str, Any] = {}
+
+    def _options(self, **settings: Any) -> Any:
+        self.settings = settings
+        return SimpleNamespace(remote=self._make)
+
+    def _make(self, *_: Any) -> FakeActor:
+        self.actors.append(FakeActor())
+        return self.actors[-1]
+
+
+class FakeActor:
+    """An actor whose jobs end when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_up = asyncio.Event()
+        self.is_up.set()
+        self.failure: Exception | None = None
+        self.jobs: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        for name in ("run", "check", "close"):
+            setattr(self, name, SimpleNamespace(remote=getattr(self, f"_{name}")))
+
+    def lose(self, error: Exception) -> None:
+        """Ends its jobs with an error. It answers no check until `is_up` is set."""
+        self.is_up.clear()
+        for job in self.jobs.values():
+            job.set_exception(error)
+        self.jobs = {}
+
+    def end_jobs(self) -> None:
+        """Ends its jobs with a result."""
+        for job in self.jobs.values():
+            job.set_result({"status": "finished"})
+        self.jobs = {}
+
+    def _run(self, job: Any, key: str) -> asyncio.Future[dict[str, Any]]:
+        assert key not in self.jobs
+        self.jobs[key] = asyncio.get_running_loop().create_future()
+        return self.jobs[key]
+
+    async def _check(self) -> None:
+        await self.is_up.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def _close(self) -> Any:
+        done: Any = concurrent.futures.Future()
+        done.set_result(None)
+        return SimpleNamespace(future=lambda: done)
+
+
+def _jobs(pool: ActorPool, keys: str) -> list[asyncio.Task[dict[str, Any]]]:
+    requests: list[dict[str, Any]] = [{"key": key, "attempt": 1, "job": {"prompt": "Hi"}} for key in keys]
+    return [asyncio.create_task(pool.run_job(request)) for request in requests]
+
+
+async def _rounds() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_jobs_of_lost_actor_run_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool(2, sessions=2)
+    await pool.open({})
+    jobs = _jobs(pool, "abcd")
+    await _rounds()
+    first, second = fake.actors
+    assert [sorted(actor.jobs) for actor in fake.actors] == [["a", "c"], ["b", "d"]]
+    first.lose(fake.ActorUnavailableError("its machine is lost"))
+    await _rounds()
+    # They wait for a free session.
+    assert (sorted(second.jobs), first.jobs) == (["b", "d"], {})
+    second.end_jobs()
+    await _rounds()
+    assert (sorted(second.jobs), first.jobs) == (["a", "c"], {})
+    second.end_jobs()
+    assert [(await job)["status"] for job in jobs] == ["finished"] * 4
+    # No job is given to it until it is started again.
+    jobs = _jobs(pool, "efg")
+    await _rounds()
+    assert (sorted(second.jobs), first.jobs) == (["e", "f"], {})
+    first.is_up.set()
+    await _rounds()
+    assert sorted(first.jobs) == ["g"]
+    for actor in fake.actors:
+        actor.end_jobs()
+    assert [(await job)["status"] for job in jobs] == ["finished"] * 3
+    await pool.close()
+    assert fake.settings["max_task_retries"] == 0
+
+
+async def test_number_of_repeats_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool(1, actor_options={"max_task_retries": 1})
+    await pool.open({})
+    [job] = _jobs(pool, "a")
+    for _ in range(2):
+        await _rounds()
+        fake.actors[0].lose(fake.ActorUnavailableError("no memory"))
+        await _rounds()
+        fake.actors[0].is_up.set()
+    result = await job
+    assert (result["status"], result["error"]["code"]) == ("failed", "agent_exited")
+    await pool.close()
+
+
+async def test_actor_that_cannot_start_fails_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool(1, sessions=2)
+    await pool.open({})
+    fake.actors[0].is_up.clear()
+    jobs = _jobs(pool, "abc")
+    await _rounds()
+    fake.actors[0].failure = fake.ActorDiedError("no package")
+    fake.actors[0].is_up.set()
+    results = await asyncio.gather(*jobs[:2])
+    assert [result["error"]["code"] for result in results] == ["agent_exited"] * 2
+    # The others wait for the next actor.
+    await _rounds()
+    assert sorted(fake.actors[1].jobs) == ["c"]
+    fake.actors[1].end_jobs()
+    assert (await jobs[2])["status"] == "finished"
+    await pool.close()
+
+
+async def test_cancelled_wait_for_actor_takes_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool(1, sessions=1)
+    await pool.open({})
+    jobs = _jobs(pool, "abcd")
+    await _rounds()
+    jobs[1].cancel()
+    fake.actors[0].end_jobs()
+    await asyncio.sleep(0)
+    jobs[2].cancel()
+    await _rounds()
+    assert sorted(fake.actors[0].jobs) == ["d"]
+    fake.actors[0].end_jobs()
+    assert (await jobs[3])["status"] == "finished"
+    assert [actor.running for actor in pool._actors] == [0]
+    await pool.close()
 
 
 async def test_lost_actor_is_named() -> None:

@@ -97,11 +97,32 @@ def test_lost_actor_is_started_again(gate: Gate) -> None:
             job = asyncio.ensure_future(pool.run_job(request(0)))
             assert await eventually(lambda: len(gate.nodes()) == 1)
             ray.kill(pool._actors[0].handle, no_restart=False)
+            assert await eventually(lambda: len(gate.actors()) == 2)
             gate.open()
             assert texts([await job]) == ["You said: Job 0"]
-            assert len(gate.actors()) == 2
 
     run(test())
+
+
+def test_jobs_of_actor_without_machine_run_on_others(cluster: Cluster, gate: Gate) -> None:
+    options = gate.options
+    nodes = [cluster.add_node(num_cpus=1, resources={"place": 1}) for _ in range(2)]
+
+    async def test() -> None:
+        pool = ActorPool(2, sessions=2, actor_options={"num_cpus": 0, "resources": {"place": 1}})
+        async with opened(pool, options):
+            jobs = [asyncio.ensure_future(pool.run_job(request(number))) for number in range(6)]
+            assert await eventually(lambda: set(gate.nodes()) == {node.node_id for node in nodes})
+            await asyncio.to_thread(cluster.remove_node, nodes.pop(), False)
+            gate.open()
+            assert texts(await asyncio.gather(*jobs)) == [f"You said: Job {number}" for number in range(6)]
+        assert await eventually(lambda: not agents(options["executable"]))
+
+    try:
+        run(test())
+    finally:
+        for node in nodes:
+            cluster.remove_node(node)
 
 
 def test_killed_node_loses_no_job(cluster: Cluster, node: Any, gate: Gate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ __all__ = ["ActorPool", "pool_for"]
 
 # Seconds for the agent of an actor to exit.
 _GRACE = 30.0
+# Seconds between two questions whether an actor that cannot be reached runs again.
+_DELAY = 1.0
 # The default of the option `sessions`.
 _SESSIONS = 4
 
@@ -24,15 +27,16 @@ class ActorPool:
 
     The pool starts an actor if each actor runs `sessions` jobs. It stops an actor that runs no job if the other actors
     have free sessions for as many jobs as one actor runs. Ray decides which machine an actor runs on. If the actor or
-    its machine is lost, Ray starts the actor again and repeats the jobs that it had not finished. The batch runs in the
-    calling program, with its retries and its journal: each job has one result there, although a lost job can have begun
-    twice. The option `concurrency` of the batch also limits the pool; leave it out.
+    its machine is lost, Ray starts the actor again, and the pool repeats the jobs that it had not finished on any actor
+    that runs. The batch runs in the calling program, with its retries and its journal: each job has one result there,
+    although a lost job can have begun twice. The option `concurrency` of the batch also limits the pool; leave it out.
 
     Args:
         actors: The number of actors, or the smallest and the largest number. Default: 1 to 4.
         sessions: The largest number of jobs that an actor runs at the same time. Default: 4.
-        actor_options: Ray's options of an actor, such as `num_cpus`, `memory`, `resources` or `runtime_env`. Default:
-            `num_cpus=0.25`, because sessions mostly wait for the model.
+        actor_options: Ray's options of an actor, such as `num_cpus`, `memory`, `resources` or `runtime_env`.
+            `max_task_retries` limits how often a job is repeated because its actor was lost. Default: `num_cpus=0.25`,
+            because sessions mostly wait for the model, and no limit.
 
     Raises:
         InvalidOption: A number is wrong.
@@ -57,9 +61,13 @@ class ActorPool:
         check_numbers(sessions=sessions)
         self._sessions = sessions
         self._actor_options = dict(actor_options or {})
+        # -1: no limit, as for Ray.
+        self._repeats: int = self._actor_options.pop("max_task_retries", -1)
         self._make: Any = None
         self._is_open = False
         self._actors: list[_Actor] = []
+        # The jobs that wait for an actor, in their order.
+        self._waiting: deque[asyncio.Future[_Actor]] = deque()
         self._stops: set[asyncio.Task[None]] = set()
 
     @property
@@ -87,20 +95,21 @@ class ActorPool:
         check_picklable(dict(options))
         settings = {
             "max_restarts": -1,
-            # Ray counts each call while the actor starts again, so calls would use up a small number in a moment.
-            "max_task_retries": -1,
             "scheduling_strategy": "SPREAD",
             **RESERVED,
             **self._actor_options,
-            # One more than the sessions, for the call of `close`.
-            "max_concurrency": self._sessions + 1,
+            # The pool repeats jobs itself. Ray would wait for the same actor, which may find no machine any more.
+            "max_task_retries": 0,
+            # Two more than the sessions, for the calls of `check` and `close`.
+            "max_concurrency": self._sessions + 2,
         }
         actor_class = ray.remote(JobActor).options(**settings)
         shared = ray.put(dict(options))
         trace = trace_context(options.get("telemetry"))
         self._make = lambda: actor_class.remote(shared, self._sessions, trace)
-        self._actors = [_Actor(self._make()) for _ in range(self._smallest)]
         self._is_open = True
+        for _ in range(self._smallest):
+            self._start()
 
     async def run_job(self, request: dict[str, Any]) -> dict[str, Any]:
         """Makes one attempt of a job. `run_batch` calls it.
@@ -120,49 +129,123 @@ class ActorPool:
         >>> result["status"]
         'finished'
         """
-        actor = self._take()
-        actor.running += 1
-        try:
-            return await self._call(actor, request)
-        finally:
-            actor.running -= 1
-            self._release(actor)
+        errors = load_ray("ray.exceptions")
+        repeats = 0
+        while True:
+            try:
+                actor = await self._take()
+            except errors.RayActorError as error:
+                return _lost(error)
+            try:
+                return await self._call(actor, request)
+            except errors.RayActorError as error:
+                if isinstance(error, errors.ActorDiedError):
+                    self._remove(actor)
+                    return _lost(error)
+                self._check(actor)
+                if repeats == self._repeats:
+                    return _lost(error)
+            finally:
+                actor.running -= 1
+                self._release(actor)
+            repeats += 1
 
     async def _call(self, actor: _Actor, request: dict[str, Any]) -> dict[str, Any]:
-        ray, errors = load_ray(), load_ray("ray.exceptions")
         reference = actor.handle.run.remote(request["job"], _key_of_attempt(request))
         try:
             found: dict[str, Any] = await reference
         except asyncio.CancelledError:
-            ray.cancel(reference)
+            load_ray().cancel(reference)
             raise
-        except errors.RayActorError as error:
-            if isinstance(error, errors.ActorDiedError) and actor in self._actors:
-                self._actors.remove(actor)
-            return _lost(error)
         if found.pop("is_actor_broken", False):
             actor.is_broken = True
         return found
 
-    def _take(self) -> _Actor:
-        """Returns the actor with the fewest jobs, or a new one if all are busy. Broken actors are the last choice."""
-        actor = min(self._actors, key=lambda actor: (actor.is_broken, actor.running), default=None)
-        is_busy = actor is None or actor.is_broken or actor.running >= self._sessions
-        if actor is None or (is_busy and len(self._actors) < self._largest):
-            actor = _Actor(self._make())
-            self._actors.append(actor)
-        return actor
+    async def _take(self) -> _Actor:
+        """Waits for an actor that runs and has a free session, and counts the job. Starts an actor if all are busy."""
+        waiting: asyncio.Future[_Actor] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        self._assign()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if not waiting.cancelled() and waiting.exception() is None:
+                waiting.result().running -= 1
+                self._release(waiting.result())
+            raise
+
+    def _assign(self) -> None:
+        """Gives waiting jobs to the actors with the fewest jobs, and starts actors for the others."""
+        self._forget_cancelled()
+        while self._waiting:
+            usable = [actor for actor in self._actors if not actor.is_broken]
+            free = [actor for actor in usable if actor.is_up and actor.running < self._sessions]
+            if not usable and len(self._actors) == self._largest:
+                # Without a better actor, the error of a broken one stands.
+                free = self._actors
+            if not free:
+                break
+            actor = min(free, key=lambda actor: actor.running)
+            actor.running += 1
+            self._waiting.popleft().set_result(actor)
+        starting = sum(not actor.is_up for actor in self._actors)
+        while len(self._waiting) > starting * self._sessions and len(self._actors) < self._largest:
+            self._start()
+            starting += 1
+
+    def _forget_cancelled(self) -> None:
+        self._waiting = deque(waiting for waiting in self._waiting if not waiting.done())
 
     def _release(self, actor: _Actor) -> None:
-        """Stops this actor if it runs no job, and the others have free sessions for as many jobs as one actor runs."""
+        """Gives the free session of this actor to a waiting job, or stops the actor.
+
+        An actor that runs no job is stopped if the others have free sessions for as many jobs as one actor runs.
+        """
+        self._assign()
         if actor.running or actor not in self._actors or len(self._actors) <= self._smallest:
             return
-        running = sum(other.running for other in self._actors)
-        if running <= (len(self._actors) - 2) * self._sessions:
+        others = [other for other in self._actors if other.is_up and not other.is_broken and other is not actor]
+        if sum(other.running for other in others) <= (len(others) - 1) * self._sessions:
             self._actors.remove(actor)
             self._stop(actor)
 
+    def _start(self) -> None:
+        actor = _Actor(self._make())
+        self._actors.append(actor)
+        self._check(actor)
+
+    def _check(self, actor: _Actor) -> None:
+        """Gives no job to this actor until it answers."""
+        if actor.checking is None and actor in self._actors:
+            actor.is_up = False
+            actor.checking = asyncio.get_running_loop().create_task(self._wait_for(actor))
+
+    async def _wait_for(self, actor: _Actor) -> None:
+        """Waits until an actor answers, or until Ray gives it up."""
+        errors = load_ray("ray.exceptions")
+        while not actor.is_up and actor in self._actors:
+            try:
+                await actor.handle.check.remote()
+                actor.is_up = True
+            except errors.ActorUnavailableError:
+                # Ray starts it again, if it finds a machine.
+                await asyncio.sleep(_DELAY)
+            except Exception as error:
+                self._remove(actor)
+                self._forget_cancelled()
+                # Another actor may fail for the same reason, so the jobs for this one do not wait for it.
+                for _ in range(min(self._sessions, len(self._waiting))):
+                    self._waiting.popleft().set_exception(error)
+        actor.checking = None
+        self._release(actor)
+
+    def _remove(self, actor: _Actor) -> None:
+        if actor in self._actors:
+            self._actors.remove(actor)
+
     def _stop(self, actor: _Actor) -> None:
+        if actor.checking is not None:
+            actor.checking.cancel()
         task = asyncio.get_running_loop().create_task(_stop(actor))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
@@ -211,18 +294,26 @@ def _lost(error: Exception) -> dict[str, Any]:
 class _Actor:
     """An actor, and the number of jobs that run on it."""
 
-    __slots__ = ("handle", "is_broken", "running")
+    __slots__ = ("checking", "handle", "is_broken", "is_up", "running")
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         # Whether it can run no more jobs, for example because its agent cannot start.
         self.is_broken = False
+        # Whether it has answered, and no call has found it lost since.
+        self.is_up = False
+        # Waits for its answer.
+        self.checking: asyncio.Task[None] | None = None
         self.running = 0
 
 
 async def _stop(actor: _Actor) -> None:
     """Lets an actor close its agent, and then kills the actor."""
     ray, errors = load_ray(), load_ray("ray.exceptions")
+    if not actor.is_up:
+        # It has no agent, or its agent is lost. The call of `close` would wait for a machine.
+        ray.kill(actor.handle)
+        return
     closing = actor.handle.close.remote()
     try:
         await asyncio.wait_for(asyncio.wrap_future(closing.future()), _GRACE)
@@ -239,9 +330,28 @@ class JobActor:
     def __init__(self, options: Mapping[str, Any], sessions: int, trace: Mapping[str, str] | None = None) -> None:
         # The batch in the calling program retries.
         self._worker = Worker(options, sessions, 1, trace)
+        self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        # How often each key has begun.
+        self._begun: Counter[str] = Counter()
+
+    async def check(self) -> None:
+        """Does nothing. The answer shows that this actor runs."""
 
     async def run(self, job: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """Makes one attempt of a job."""
+        """Makes one attempt of a job. A call for a key that runs waits for the same attempt.
+
+        The first call can have reached this actor although the pool has lost its answer.
+        """
+        running = self._running.get(key)
+        if running is None:
+            self._begun[key] += 1
+            # The worker accepts each key once.
+            name = key if self._begun[key] == 1 else f"{key}\0again-{self._begun[key]}"
+            running = self._running[key] = asyncio.ensure_future(self._attempt(job, name))
+            running.add_done_callback(lambda _: self._running.pop(key))
+        return await running
+
+    async def _attempt(self, job: Mapping[str, Any], key: str) -> dict[str, Any]:
         try:
             result = await self._worker.run(job, key)
         except KimiAgentError as error:
