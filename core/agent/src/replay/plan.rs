@@ -258,7 +258,7 @@ impl Builder {
                 self.push(StepKind::ToolResult { id: answer.id, name, result: answer.result });
             }
             Entry::Gap(gap) => {
-                return Err(format!("{} of its messages are missing, because its disk was too slow", gap.entries));
+                return Err(format!("{} of its entries are missing, because its disk was too slow", gap.entries));
             }
             Entry::End(end) => self.exit = exit(end),
             _ => {}

@@ -351,7 +351,7 @@ fn exit_comes_before_close() {
 #[test]
 fn recording_with_gap_is_refused() {
     let problem = plan("wire", &[json!({"time": 0, "type": "gap", "entries": 7, "bytes": 9})]).unwrap_err();
-    assert_eq!(problem, "7 of its messages are missing, because its disk was too slow");
+    assert_eq!(problem, "7 of its entries are missing, because its disk was too slow");
 }
 
 #[test]

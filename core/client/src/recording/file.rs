@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use super::tape::{self, Progress};
 use super::writer::{Batch, Job, Message, WRITER};
 
-/// The limit of bytes that wait to be written. Further messages are left out.
-const MAX_WAITING: usize = 64 << 20;
+/// The limit of bytes that wait to be written. Further entries are left out.
+const MAX_WAITING: usize = if cfg!(test) { 4 << 20 } else { 64 << 20 };
 /// How long the end of a session waits until its recording is complete.
 const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -145,7 +145,7 @@ impl RecordingFile {
             return;
         }
         let mut waiting = lock(&self.waiting);
-        if waiting.taken + waiting.batch.bytes() + job.size() > MAX_WAITING && job.is_message() {
+        if waiting.taken + waiting.batch.bytes() + job.size() > MAX_WAITING && !job.is_kept() {
             let missing = waiting.missing.get_or_insert(GapEntry { entries: 0, bytes: 0 });
             missing.entries += 1;
             missing.bytes += job.size() as u64;
@@ -153,7 +153,7 @@ impl RecordingFile {
         }
         let (is_first, was_urgent) = (waiting.batch.is_empty(), waiting.batch.is_urgent());
         if let Some(gap) = waiting.missing.take() {
-            waiting.batch.push(Job::Entry { time: job.time(), entry: Box::new(Entry::Gap(gap)) }, &[]);
+            waiting.batch.push(Job::of_entry(job.time(), Entry::Gap(gap)), &[]);
         }
         waiting.batch.push(job, line);
         let is_urgent = waiting.batch.is_urgent() && !was_urgent;

@@ -83,7 +83,7 @@ impl Recorder for FileRecorder {
     fn entry(&mut self, entry: Entry) {
         let is_end = matches!(entry, Entry::End(_));
         let time = self.seconds(Instant::now());
-        self.push(Job::Entry { time, entry: Box::new(entry) });
+        self.push(Job::of_entry(time, entry));
         if is_end {
             self.file.end(self.attempt);
         }

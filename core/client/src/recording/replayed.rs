@@ -96,7 +96,7 @@ impl Replayed {
                 }
                 Entry::Gap(gap) => {
                     let missing = gap.entries;
-                    return Err(format!("{missing} of its messages are missing, because its disk was too slow"));
+                    return Err(format!("{missing} of its entries are missing, because its disk was too slow"));
                 }
                 _ => {}
             }

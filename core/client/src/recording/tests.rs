@@ -1,4 +1,8 @@
-use kimi_agent_protocol::recording::{PROGRAM_DIFFERS, PROGRAM_NEVER, Recording, TimedEntry};
+use kimi_agent_protocol::recording::{
+    EndEntry, EndReason, PROGRAM_DIFFERS, PROGRAM_NEVER, Recording, TimedEntry, ToolResultEntry,
+};
+
+use std::borrow::Cow;
 
 use super::file::lock;
 use super::*;
@@ -38,6 +42,34 @@ async fn slow_disk_leaves_gap() {
         entries.iter().map(|entry| if let Entry::Gap(gap) = entry.entry { gap.entries } else { 0 }).sum();
     assert_eq!((written as u64 + missing, missing > 0), (71, true));
     assert!(matches!(entries[entries.len() - 2].entry, Entry::Gap(_)));
+}
+
+#[tokio::test]
+async fn slow_disk_limits_all_entries_but_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = RecordingFile::create(&path, "id").unwrap();
+    let mut recorder = started(&file);
+    file.complete().await;
+    let output = "x".repeat(1 << 20);
+    let entry = |value: serde_json::Value| serde_json::from_value::<ToolResultEntry>(value).unwrap();
+    {
+        // The writer waits for this lock as it would for a disk.
+        let _slow = lock(&file.output);
+        for id in 0..70 {
+            let result = entry(serde_json::json!({"id": id.to_string(), "result": {"output": output}}));
+            recorder.entry(Entry::ToolResult(result));
+        }
+        recorder.entry(Entry::End(EndEntry { reason: EndReason::Closed, error: None, exit_code: None, signal: None }));
+    }
+    file.complete().await;
+    while !matches!(read(&path).entries.last().map(|timed| &timed.entry), Some(Entry::End(_))) {
+        file.complete().await;
+    }
+    let entries = read(&path).entries;
+    let results = entries.iter().filter(|timed| matches!(timed.entry, Entry::ToolResult(_))).count() as u64;
+    let Entry::Gap(gap) = &entries[entries.len() - 2].entry else { panic!("{:?}", entries.len()) };
+    assert_eq!((results + gap.entries, gap.bytes >= gap.entries << 20, gap.entries > 0), (70, true, true));
 }
 
 #[tokio::test]

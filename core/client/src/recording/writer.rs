@@ -26,20 +26,31 @@ pub(super) static WRITER: LazyLock<Writer> = LazyLock::new(|| Writer { queue: Mu
 #[derive(Debug)]
 pub(super) enum Job {
     /// Begins the file. An earlier attempt to open the session is removed from it.
-    Header {
-        header: Box<HeaderEntry>,
-        redactor: Box<Redactor>,
-        began: Instant,
-        is_first: bool,
-    },
+    Header { header: Box<HeaderEntry>, redactor: Box<Redactor>, began: Instant, is_first: bool },
     /// Writes a line between the SDK and the agent.
     Message(Message),
     Entry {
         time: f64,
         entry: Box<Entry>,
+        /// The size of its line, roughly.
+        size: usize,
     },
     /// Reports that everything before it is written.
     Complete(oneshot::Sender<()>),
+}
+
+/// Counts the bytes that are written.
+struct Size(usize);
+
+impl Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A line between the SDK and the agent. The queue has its bytes.
@@ -52,8 +63,21 @@ pub(super) struct Message {
 }
 
 impl Job {
-    pub(super) fn is_message(&self) -> bool {
-        matches!(self, Self::Message(_))
+    pub(super) fn of_entry(time: f64, entry: Entry) -> Self {
+        let mut size = Size(0);
+        // The entries are maps with text as keys, so they cannot fail to be encoded.
+        serde_json::to_writer(&mut size, &entry).ok();
+        Self::Entry { time, entry: Box::new(entry), size: size.0 }
+    }
+
+    /// Returns whether it is written although too much waits. It is small, and a recording without it is of no use: the
+    /// opening makes it replace an old one, and the end makes it complete.
+    pub(super) fn is_kept(&self) -> bool {
+        match self {
+            Self::Header { .. } | Self::Complete(_) => true,
+            Self::Entry { entry, .. } => matches!(**entry, Entry::Opened(_) | Entry::End(_)),
+            Self::Message(_) => false,
+        }
     }
 
     /// Returns the length of its line, which the queue has.
@@ -63,7 +87,8 @@ impl Job {
 
     /// Returns the size in memory, roughly.
     pub(super) fn size(&self) -> usize {
-        self.line_length() + size_of::<Self>()
+        let entry = if let Self::Entry { size, .. } = self { *size } else { 0 };
+        self.line_length() + entry + size_of::<Self>()
     }
 
     pub(super) fn time(&self) -> f64 {
@@ -246,7 +271,7 @@ fn write(file: &RecordingFile, batch: &mut Batch, text: &mut Vec<u8>) -> Vec<one
             (Job::Message(message), Some(writer)) => {
                 writer.message(text, message.time, message.from, line, message.is_json);
             }
-            (Job::Entry { time, entry }, Some(writer)) => {
+            (Job::Entry { time, entry, .. }, Some(writer)) => {
                 if is_held && matches!(*entry, Entry::Opened(_)) {
                     is_held = false;
                     written = target.as_ref().map_or(Ok(()), |file| file.set_len(0));

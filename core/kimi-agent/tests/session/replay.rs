@@ -422,7 +422,7 @@ async fn damaged_recording_is_refused() {
     let number = text[..last].lines().count() + 1;
     for (line, problem) in [
         (r#"{"time":1,"#, format!("line {number}: it cannot be read: ")),
-        (r#"{"time":1,"type":"gap","entries":7,"bytes":9}"#, "7 of its messages are missing".to_owned()),
+        (r#"{"time":1,"type":"gap","entries":7,"bytes":9}"#, "7 of its entries are missing".to_owned()),
     ] {
         std::fs::write(&file, format!("{}{line}\n{}", &text[..last], &text[last..])).unwrap();
         let error = program("2", true).executable(replayed_agent(&file)).start().await.unwrap_err();
