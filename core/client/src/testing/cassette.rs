@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use kimi_agent_protocol::recording::Recording;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{ReplayMode, replayed_agent};
@@ -23,6 +24,8 @@ const CI: &str = "CI";
 /// The folder of cassettes that are given by name.
 const FOLDER: &str = "cassettes";
 const SUFFIX: &str = ".jsonl";
+/// The beginning of each recording.
+const HEADER_BEGIN: &[u8] = br#"{"type":"header","#;
 /// The option that errors name.
 const OPTION: &str = "cassette";
 
@@ -399,6 +402,9 @@ fn state(path: &Path) -> State {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Missing,
         Err(_) => return State::Usable,
     };
+    if is_cut_header(&text) {
+        return State::Incomplete;
+    }
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().map(String::from_utf8_lossy);
     if first.is_some_and(|line| Recording::read(&line).is_err()) {
@@ -410,6 +416,14 @@ fn state(path: &Path) -> State {
         Some(last) if is_entry(last, "end") => State::Unopened,
         _ => State::Incomplete,
     }
+}
+
+/// Returns whether a file has only a part of the header of a recording: its program was killed, or the disk is full.
+fn is_cut_header(text: &[u8]) -> bool {
+    let begin = text.len().min(HEADER_BEGIN.len());
+    !text.contains(&b'\n')
+        && text[..begin] == HEADER_BEGIN[..begin]
+        && serde_json::from_slice::<IgnoredAny>(text).is_err()
 }
 
 /// Returns whether a line is an entry of this type.
@@ -461,6 +475,11 @@ mod tests {
             (Some(&*cut), State::Incomplete, true, Err("is incomplete")),
             (Some(""), State::Incomplete, true, Err("is incomplete")),
             (Some("other\n"), State::Usable, false, Ok(false)),
+            (Some(&HEADER[..HEADER.len() / 2]), State::Incomplete, true, Err("is incomplete")),
+            (Some(r#"{"type":"hea"#), State::Incomplete, true, Err("is incomplete")),
+            // A file that is not a recording is not replaced.
+            (Some("other"), State::Usable, false, Ok(false)),
+            (Some(r#"{"type": "other"#), State::Usable, false, Ok(false)),
         ] {
             let (_folder, path) = file(content);
             assert_eq!(state(&path), state_of, "{content:?}");
