@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | `plan` | a recording as a list of steps |
 //! | `player` | the agent, without I/O |
-//! | `verify` | the comparison of the program with the recording |
 //! | `stub` | results of tools of the program that replace the recorded ones |
 //! | `places` | the redactor for the directories of the machine |
 //! | `mcp` | calls of tools of the program over MCP |
@@ -16,7 +15,6 @@ mod player;
 mod stub;
 #[cfg(test)]
 mod tests;
-mod verify;
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -6,14 +6,15 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use kimi_agent_protocol::recording::{PROGRAM_DIFFERS, PROGRAM_NEVER, Places, Purpose, Redactor, prompt_nonce};
+use kimi_agent_protocol::recording::{
+    PROGRAM_DIFFERS, PROGRAM_NEVER, Places, Purpose, Redactor, difference, prompt_nonce,
+};
 use serde_json::{Value, json};
 
 use super::mcp::{ToolsServer, recorded_result, shown_result};
 use super::places::redactor;
 use super::plan::{Call, Exit, Line, Plan, StepKind, id_of, id_text};
 use super::stub::Stubs;
-use super::verify::{difference, without_trace};
 use crate::jsonrpc::{self, Message, RpcFailure};
 
 /// The code of the player's own errors: internal error.
@@ -549,6 +550,19 @@ fn value(text: &str) -> Value {
 
 fn failure(code: i64, message: &str) -> RpcFailure {
     RpcFailure { code, message: message.to_owned(), data: None }
+}
+
+/// Returns the parameters of a call without the trace that it belongs to, which is another one in each run.
+pub(super) fn without_trace(mut params: Value) -> Value {
+    let Some(map) = params.as_object_mut() else { return params };
+    if let Some(meta) = map.get_mut("_meta").and_then(Value::as_object_mut) {
+        let had = meta.len();
+        meta.retain(|name, _| !matches!(name.as_str(), "traceparent" | "tracestate"));
+        if meta.is_empty() && had > 0 {
+            map.remove("_meta");
+        }
+    }
+    params
 }
 
 /// Returns the result or the error of an answer.

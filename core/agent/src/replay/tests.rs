@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::mcp::Line;
 use super::plan::{Exit, Plan};
-use super::player::{Action, Mode, Player, ToolAnswer};
+use super::player::{Action, Mode, Player, ToolAnswer, without_trace};
 use super::{Event, Io, Process};
 
 fn sdk(message: Value) -> Value {
@@ -653,4 +653,14 @@ fn arguments_after_path_are_checked() {
 fn missing_path_is_an_error() {
     assert_eq!(super::main(&[]), 2);
     assert_eq!(super::main(&["--verify".to_owned()]), 2);
+}
+
+#[test]
+fn trace_is_left_out() {
+    let traced = json!({"prompt": [], "_meta": {"traceparent": "00-1-2-01", "tracestate": "a=b"}});
+    assert_eq!(without_trace(traced), json!({"prompt": []}));
+    let other = json!({"_meta": {"traceparent": "00-1-2-01", "own": 1}});
+    assert_eq!(without_trace(other), json!({"_meta": {"own": 1}}));
+    assert_eq!(without_trace(json!({"_meta": {}})), json!({"_meta": {}}));
+    assert_eq!(without_trace(json!([1])), json!([1]));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kimi_agent_protocol::messages::{ContentPart, Event, ToolCallInfo, ToolKind};
-use kimi_agent_protocol::recording::{Entry, Recording};
+use kimi_agent_protocol::recording::{Entry, Recording, is_same};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -101,7 +101,8 @@ impl Observed {
         if with_text {
             pairs.push(("text", self.text.clone().into(), got.text.clone().into()));
         }
-        let different = pairs.into_iter().filter(|(_, expected, got)| expected != got);
+        // Secrets of one recording can be unknown to the other one.
+        let different = pairs.into_iter().filter(|(_, expected, got)| !is_same(expected, got));
         different.map(|(subject, expected, got)| Difference { turn, subject, expected, got }).collect()
     }
 }
@@ -177,5 +178,18 @@ mod tests {
         };
         assert_eq!((subjects(false), subjects(true)), (vec!["status"], vec!["status", "text"]));
         assert!(one.differences(1, &one, true).is_empty());
+    }
+
+    #[test]
+    fn masked_secret_is_no_difference() {
+        let turn = |secret: &str| Observed {
+            tool_calls: vec![described("Shell", None, json!({"command": format!("login {secret}")}).as_object())],
+            text: format!("It is {secret}."),
+            ..Observed::default()
+        };
+        let (masked, clear) = (turn("***"), turn("canary-1"));
+        assert!(masked.differences(1, &clear, true).is_empty());
+        assert!(clear.differences(1, &masked, true).is_empty());
+        assert_eq!(turn("canary-2").differences(1, &clear, true).len(), 2);
     }
 }

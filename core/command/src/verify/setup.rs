@@ -1,5 +1,6 @@
 //! The options of the recorded session, for another session.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use kimi_agent_client::SessionOptions;
@@ -65,8 +66,26 @@ impl Setup {
             let words: Vec<String> = header.executable.iter().map(|word| places.fill_text(word)).collect();
             options = options.executable(words);
         }
+        // The agent inherits these variables. As values of `env`, they are masked in the new recording and in the report.
+        options = options.env(inherited(recording, arguments));
         Ok(Self { options: arguments.apply(options)?, missing })
     }
+}
+
+/// Returns the recorded variables of `env` that are not given, but are in the environment of the command.
+fn inherited(recording: &Recording, arguments: &SessionArguments) -> Vec<(String, OsString)> {
+    let names = recorded_variables(recording).filter(|name| !is_given_variable(name, arguments));
+    names.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect()
+}
+
+/// Returns the names of the variables that the recorded session set with `env`.
+fn recorded_variables(recording: &Recording) -> impl Iterator<Item = &str> {
+    let names = recording.header.options.get("env").and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn is_given_variable(name: &str, arguments: &SessionArguments) -> bool {
+    arguments.env.iter().any(|one| one.split_once('=').is_some_and(|(given, _)| given == name))
 }
 
 /// Returns the structured output of the recorded session. Only that of a session is a tool.
@@ -131,12 +150,8 @@ fn missing(recording: &Recording, arguments: &SessionArguments) -> Vec<String> {
             (name, argument) => format!("`{name}` is not in the recording; set {argument}"),
         })
         .collect();
-    let names = options.get("env").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let is_set = |name: &str| {
-        let given = arguments.env.iter().any(|one| one.split_once('=').is_some_and(|(given, _)| given == name));
-        given || std::env::var_os(name).is_some()
-    };
-    let unset = names.filter(|name| !is_set(name));
+    let is_set = |name: &str| is_given_variable(name, arguments) || std::env::var_os(name).is_some();
+    let unset = recorded_variables(recording).filter(|name| !is_set(name));
     lines.extend(unset.map(|name| format!("the variable {name} was set by `env`; set --env {name}=VALUE")));
     lines
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kimi_agent_client::testing::replayed_agent;
+use kimi_agent_client::testing::{ScriptedAgent, replayed_agent};
 use kimi_agent_client::{Answers, Approval, ExternalTool, Session};
 use serde_json::{Value, json};
 
@@ -145,6 +145,32 @@ async fn missing_options_are_named() {
     assert!(ran.err.contains("set --budget") && ran.err.contains("--env KIMI_TEST_VARIABLE=VALUE"), "{}", ran.err);
     let ran = verified(&path, json!([[{"text": "hi"}]]), &["--budget", "steps=9", "--env", "KIMI_TEST_VARIABLE=1"]);
     assert_eq!((ran.code, &*ran.err), (0, ""));
+}
+
+#[tokio::test]
+async fn inherited_variable_is_masked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let command_of =
+        |word: &str| json!({"name": "Shell", "arguments": {"command": word}, "approve": true, "result": ""});
+    let script = |word: &str| json!([[{"tool_call": command_of(word)}, {"text": "canary-value"}]]);
+    let agent = agent(script("login canary-value"));
+    let options = Session::builder().executable(&agent).record(&path).env([("KIMI_TEST_VARIABLE", "canary-value")]);
+    let session = options.on_approval(|_| async { Ok(Approval::Approve) }).start().await.unwrap();
+    session.prompt("Go").unwrap().result().await.unwrap();
+    session.close().await.unwrap();
+    let verified = |agent: &ScriptedAgent, further: &[&str]| {
+        let arguments = [&["verify", path.to_str().unwrap(), "--text"], further].concat();
+        ended(command(Some(agent), &arguments).env("KIMI_TEST_VARIABLE", "canary-value").spawn().unwrap())
+    };
+    let ran = verified(&agent, &[]);
+    assert_eq!((ran.code, &*ran.out), (0, "turns as recorded: 1 of 1\n"), "{}", ran.err);
+    for further in [&[][..], &["--json"]] {
+        let other = super::support::agent(script("logout canary-value"));
+        let ran = verified(&other, further);
+        assert_eq!((ran.code, ran.out.contains("logout ***")), (1, true), "{}", ran.out);
+        assert!(!ran.out.contains("canary-value") && !ran.err.contains("canary-value"), "{}{}", ran.out, ran.err);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! and of the machine's directories. docs/recording-format.md specifies the format.
 
 mod clean;
+mod comparison;
 mod entry;
 mod events;
 mod keys;
@@ -24,6 +25,7 @@ use serde::de::IgnoredAny;
 
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,
+pub use comparison::{Difference, difference, is_same};
     HeaderEntry, MessageEntry, OpenedEntry, PolicyEntry, RecordsEntry, SdkName, Side, TimedEntry, ToolCallEntry,
     ToolOfProgram, ToolResultEntry, TurnEntry,
 };

@@ -2,20 +2,22 @@
 
 use std::fmt;
 
-use kimi_agent_protocol::recording::MASK;
 use serde_json::{Map, Value};
+
+use super::redact::MASK;
 
 /// How much of a value errors show, in characters.
 const SHOWN: usize = 200;
 
 /// The first difference between two values.
 #[derive(Debug, PartialEq)]
-pub(super) struct Difference {
+pub struct Difference {
     /// The place, as a JSON Pointer.
-    pub(super) pointer: String,
+    pub pointer: String,
     /// The value in the recording. `None` if the recording has no value there.
-    pub(super) expected: Option<Value>,
-    pub(super) got: Option<Value>,
+    pub expected: Option<Value>,
+    /// The other value. `None` if there is none.
+    pub got: Option<Value>,
 }
 
 impl fmt::Display for Difference {
@@ -36,36 +38,30 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// Returns the first difference between a value of the recording and a value.
-pub(super) fn difference(expected: &Value, got: &Value) -> Option<Difference> {
+pub fn difference(expected: &Value, got: &Value) -> Option<Difference> {
     let mut pointer = String::new();
-    let (expected, got) = first(expected, got, &mut pointer)?;
+    let (expected, got) = first(expected, got, &mut pointer, matches)?;
     Some(Difference { pointer, expected: expected.cloned(), got: got.cloned() })
 }
 
-/// Returns the parameters of a call without the trace that it belongs to, which is another one in each run.
-pub(super) fn without_trace(mut params: Value) -> Value {
-    let Some(map) = params.as_object_mut() else { return params };
-    if let Some(meta) = map.get_mut("_meta").and_then(Value::as_object_mut) {
-        let had = meta.len();
-        meta.retain(|name, _| !matches!(name.as_str(), "traceparent" | "tracestate"));
-        if meta.is_empty() && had > 0 {
-            map.remove("_meta");
-        }
-    }
-    params
+/// Returns whether two values of recordings are the same. Secrets can be masked in only one of them.
+pub fn is_same(one: &Value, other: &Value) -> bool {
+    first(one, other, &mut String::new(), match_mutually).is_none()
 }
 
 type Pair<'a> = (Option<&'a Value>, Option<&'a Value>);
+/// Returns whether two texts are the same, except for masks.
+type Matches = fn(&str, &str) -> bool;
 
-fn first<'a>(expected: &'a Value, got: &'a Value, pointer: &mut String) -> Option<Pair<'a>> {
+fn first<'a>(expected: &'a Value, got: &'a Value, pointer: &mut String, matches: Matches) -> Option<Pair<'a>> {
     match (expected, got) {
-        (Value::Object(expected), Value::Object(got)) => first_of_maps(expected, got, pointer),
+        (Value::Object(expected), Value::Object(got)) => first_of_maps(expected, got, pointer, matches),
         (Value::Array(expected), Value::Array(got)) => {
             for at in 0..expected.len().max(got.len()) {
                 let length = pointer.len();
                 pointer.push_str(&format!("/{at}"));
                 let found = match (expected.get(at), got.get(at)) {
-                    (Some(expected), Some(got)) => first(expected, got, pointer),
+                    (Some(expected), Some(got)) => first(expected, got, pointer, matches),
                     one => Some(one),
                 };
                 if found.is_some() {
@@ -78,6 +74,7 @@ fn first<'a>(expected: &'a Value, got: &'a Value, pointer: &mut String) -> Optio
         (Value::String(pattern), Value::String(text)) if matches(pattern, text) => None,
         // A number that is a secret is masked, too.
         (Value::String(mask), Value::Number(_)) if mask == MASK => None,
+        (Value::Number(number), Value::String(mask)) if mask == MASK && matches(&number.to_string(), mask) => None,
         (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => None,
         _ if expected == got => None,
         _ => Some((Some(expected), Some(got))),
@@ -88,21 +85,21 @@ fn first_of_maps<'a>(
     expected: &'a Map<String, Value>,
     got: &'a Map<String, Value>,
     pointer: &mut String,
+    matches: Matches,
 ) -> Option<Pair<'a>> {
+    let is_match = |name: &str, other: &str| (name.contains(MASK) || other.contains(MASK)) && matches(name, other);
     let counterpart = |name: &str| {
         got.get(name).or_else(|| {
-            let masked = name.contains(MASK);
-            got.iter().find(|(other, _)| masked && matches(name, other)).map(|(_, value)| value)
+            let mut others = got.iter().filter(|(other, _)| !expected.contains_key(*other));
+            others.find(|(other, _)| is_match(name, other)).map(|(_, value)| value)
         })
     };
-    let is_known = |name: &str| {
-        expected.contains_key(name) || expected.keys().any(|known| known.contains(MASK) && matches(known, name))
-    };
+    let is_known = |name: &str| expected.contains_key(name) || expected.keys().any(|known| is_match(known, name));
     let length = pointer.len();
     for (name, value) in expected {
         push(pointer, name);
         let found = match counterpart(name) {
-            Some(other) => first(value, other, pointer),
+            Some(other) => first(value, other, pointer, matches),
             None => Some((Some(value), None)),
         };
         if found.is_some() {
@@ -133,6 +130,10 @@ fn matches(recorded: &str, text: &str) -> bool {
     rest.ends_with(end)
 }
 
+fn match_mutually(one: &str, other: &str) -> bool {
+    matches(one, other) || matches(other, one)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -156,16 +157,6 @@ mod tests {
     }
 
     #[test]
-    fn trace_is_left_out() {
-        let traced = json!({"prompt": [], "_meta": {"traceparent": "00-1-2-01", "tracestate": "a=b"}});
-        assert_eq!(without_trace(traced), json!({"prompt": []}));
-        let other = json!({"_meta": {"traceparent": "00-1-2-01", "own": 1}});
-        assert_eq!(without_trace(other), json!({"_meta": {"own": 1}}));
-        assert_eq!(without_trace(json!({"_meta": {}})), json!({"_meta": {}}));
-        assert_eq!(without_trace(json!([1])), json!([1]));
-    }
-
-    #[test]
     fn mask_matches_any_text() {
         for (recorded, text) in
             [("***", ""), ("a *** c", "a b c"), ("***/***", "x/y/z"), ("plain", "plain"), ("***", "***")]
@@ -177,5 +168,15 @@ mod tests {
         }
         assert_eq!(difference(&json!({"***": "***"}), &json!({"key": 17})), None);
         assert!(difference(&json!("***"), &json!(null)).is_some());
+    }
+
+    #[test]
+    fn mask_of_either_side_matches() {
+        let (masked, clear) = (json!({"a": ["x ***", "***"], "***": 1}), json!({"a": ["x canary", 17], "canary": 1}));
+        assert!(is_same(&masked, &clear) && is_same(&clear, &masked));
+        assert!(is_same(&json!(["***", "canary"]), &json!(["canary", "***"])));
+        assert!(!is_same(&masked, &json!({"a": ["y canary", 17], "canary": 1})));
+        assert!(!is_same(&clear, &json!({"a": ["x canary", 18], "canary": 1})));
+        assert!(difference(&clear, &masked).is_some(), "in a replay, the recording has the masks");
     }
 }
