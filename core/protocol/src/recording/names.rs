@@ -46,3 +46,36 @@ pub(super) fn percent_encoded(path: &str, kept: &str) -> String {
     }
     out
 }
+
+/// Returns the drive of a path of Windows, and the path below it with slashes.
+fn drive(path: &str) -> Option<(char, String)> {
+    let (letter, rest) = path.split_once(':').filter(|(letter, _)| letter.len() == 1)?;
+    let letter = letter.chars().next().filter(char::is_ascii_alphabetic)?;
+    (rest.len() > 1 && rest.starts_with(['/', '\\'])).then(|| (letter, rest.replace('\\', "/")))
+}
+
+/// Returns a path as shells of Unix on Windows name it: `/c/Users` for `C:\Users`. Other paths stay.
+pub(super) fn posix(path: &str) -> String {
+    drive(path).map_or_else(|| path.to_owned(), |(letter, rest)| format!("/{}{rest}", letter.to_ascii_lowercase()))
+}
+
+/// Returns further spellings of a path with a drive, each with the form of its placeholder: with the other case of the
+/// letter, as in URLs, in names of folders, and as shells of Unix name it.
+pub(super) fn drive_forms(path: &str) -> Vec<(String, &'static str)> {
+    let Some((letter, rest)) = drive(path) else { return Vec::new() };
+    let mut forms = Vec::new();
+    for letter in [letter.to_ascii_lowercase(), letter.to_ascii_uppercase()] {
+        let spelled = format!("{letter}:{rest}");
+        forms.push((spelled.replace('/', "\\"), ""));
+        for encoded in [percent_encoded(&spelled, ""), percent_encoded(&spelled, KEPT_IN_URLS)] {
+            if encoded.contains('%') {
+                forms.push((encoded.replacen("%3A", "%3a", 1), ":url"));
+                forms.push((encoded, ":url"));
+            }
+        }
+        forms.extend([(slug(&spelled), ":slug"), (ascii_slug(&spelled), ":ascii-slug")]);
+        forms.push((format!("/{letter}{rest}"), ":posix"));
+        forms.push((spelled, ""));
+    }
+    forms
+}

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_id, percent_encoded, slug};
+use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_id, percent_encoded, posix, slug};
 
 /// The names of placeholders, each with a directory of this machine.
 #[derive(Clone, Debug)]
@@ -60,6 +60,7 @@ impl Places {
             fill(&format!("{{{{{name}:slug}}}}"), &|| slug(path));
             fill(&format!("{{{{{name}:ascii-slug}}}}"), &|| ascii_slug(path));
             fill(&format!("{{{{{name}:url}}}}"), &|| percent_encoded(path, KEPT_IN_URLS));
+            fill(&format!("{{{{{name}:posix}}}}"), &|| posix(path));
             if *name == "work_dir" {
                 fill(FOLDER_PLACEHOLDER, &|| folder_id(path));
             }
@@ -142,6 +143,20 @@ mod tests {
         for text in ["rm -work", "home-work", "/-workers/a", "-work"] {
             assert_eq!(redactor.redacted(text.as_bytes()), text.as_bytes());
         }
+    }
+
+    #[test]
+    fn drive_is_filled_in_each_form() {
+        let places = Places::new([("home", PathBuf::from(r"C:\Users\Ada"))]);
+        for (recorded, text) in [
+            ("{{home:posix}}/x", "/c/Users/Ada/x"),
+            ("file:///{{home:url}}/x", "file:///C:/Users/Ada/x"),
+            ("{{home:slug}}", "C--Users-Ada"),
+        ] {
+            assert_eq!(places.fill_text(recorded), text);
+        }
+        let places = Places::new([("home", PathBuf::from("/home/ada"))]);
+        assert_eq!(places.fill_text("{{home:posix}}/x"), "/home/ada/x");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use regex_lite::Regex;
 use serde::de::IgnoredAny;
 
 use super::keys;
-use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_name, percent_encoded, slug};
+use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, drive_forms, folder_name, percent_encoded, slug};
 
 /// Shorter secrets, such as `true` or `kimi`, are too common.
 const SHORTEST: usize = 6;
@@ -261,6 +261,9 @@ impl Redactor {
             [escaped_ascii(text, false), escaped_ascii(text, true), text.replace('/', "\\/"), html]
         };
         let mut forms: Vec<String> = spelled(&once).into_iter().chain([once]).collect();
+        for (text, form) in drive_forms(path) {
+            self.add(&text, &placeholder(form), Kind::Path);
+        }
         let twice: Vec<String> = forms.iter().map(|form| escaped(form)).collect();
         forms.extend(twice.iter().map(|form| escaped_ascii(form, false)));
         forms.extend(twice.into_iter().chain([text.to_owned()]));
