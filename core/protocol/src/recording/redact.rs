@@ -422,9 +422,10 @@ impl Redactor {
                     scan.growing_secret.get_or_insert(at);
                 }
             }
-            if let Some((range, replacement)) = self.match_at(text, at, pieces.unwrap_or_default(), is_json) {
-                let begin = std::mem::replace(&mut at, range.end);
-                scan.matches.push(Match { begin, range, replacement });
+            let ends = pieces.unwrap_or_default();
+            if let Some((range, replacement)) = self.match_at(text, at, ends, is_json) {
+                let found = Match { begin: at, range, replacement };
+                at = self.push_with_earlier(&mut scan.matches, found, text, ends, is_json);
                 continue;
             }
             if let Some(part) = growth.and_then(|growth| growth.part) {
@@ -470,6 +471,36 @@ impl Redactor {
             && digits(&rest[name.len()..]) == DIGEST_DIGITS
         {
             return Some((at..at + name.len() + DIGEST_DIGITS, FOLDER_PLACEHOLDER));
+    /// Adds a match, after those between its beginning and its range, for example of the name in front of the password of
+    /// a URL. Returns the end of the last one.
+    fn push_with_earlier<'a>(
+        &'a self,
+        matches: &mut Vec<Match<'a>>,
+        mut found: Match<'a>,
+        text: &[u8],
+        ends: &[usize],
+        is_json: bool,
+    ) -> usize {
+        let mut at = found.begin + 1;
+        while at < found.range.start {
+            let may_match = self.pairs.may_be_at(text, at) && !(is_json && escape_around(text, at).is_some());
+            match may_match.then(|| self.match_at(text, at, ends, is_json)).flatten() {
+                Some((range, _)) if range.end > found.range.start => {
+                    found.range = range.start..range.end.max(found.range.end);
+                    break;
+                }
+                Some((range, replacement)) => {
+                    let begin = std::mem::replace(&mut at, range.end);
+                    matches.push(Match { begin, range, replacement });
+                }
+                None => at += 1,
+            }
+        }
+        let end = found.range.end;
+        matches.push(found);
+        end
+    }
+
         }
         key.map(|key| (at + key.start..at + key.end, MASK))
     }
