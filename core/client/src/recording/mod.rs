@@ -10,14 +10,13 @@ mod tape;
 mod tests;
 mod writer;
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
 use kimi_agent_protocol::options::OPTIONS;
 use kimi_agent_protocol::recording::{
-    Entry, FORMAT, HeaderEntry, Place, Recorder, Redactor, SdkName, Side, ToolOfProgram,
+    Entry, FORMAT, HeaderEntry, Place, Recorder, Redactor, SdkName, SecretTexts, Side, ToolOfProgram, masked_arguments,
 };
 use serde_json::{Map, Value};
 
@@ -121,18 +120,14 @@ impl SessionOptions {
         secrets: Vec<String>,
     ) -> Result<FileRecorder> {
         let mut texts = self.secret_texts();
-        texts.extend(params.tools_server.iter().map(|server| server.url.clone().into()));
-        texts.extend(secrets.into_iter().map(Cow::from));
-        let redactor = Redactor::new(&places(work_dir), texts, &self.redact)
+        params.tools_server.iter().for_each(|server| texts.add(&server.url));
+        secrets.iter().for_each(|secret| texts.add(secret));
+        let redactor = Redactor::new(&places(work_dir), texts.into_texts(), &self.redact)
             .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))?;
         Ok(FileRecorder::new(file, redactor, self.header(dialect)))
     }
 
     fn header(&self, dialect: &str) -> HeaderEntry {
-        let executable = self.program().ok().map(|(program, args)| {
-            let words = std::iter::once(program.into_os_string()).chain(args);
-            words.map(|word| word.to_string_lossy().into_owned()).collect()
-        });
         HeaderEntry {
             format: FORMAT,
             started: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
@@ -142,7 +137,7 @@ impl SessionOptions {
                 language: self.language.to_owned(),
             },
             dialect: dialect.to_owned(),
-            executable: executable.unwrap_or_default(),
+            executable: masked_arguments(&self.command_words()),
             options: self.recorded_options(),
             tools: self
                 .tools
@@ -154,6 +149,13 @@ impl SessionOptions {
                 })
                 .collect(),
         }
+    }
+
+    /// Returns the program and its arguments, without those that the SDK adds. It is empty if there is no program.
+    fn command_words(&self) -> Vec<String> {
+        let Ok((program, args)) = self.program() else { return Vec::new() };
+        let words = std::iter::once(program.into_os_string()).chain(args);
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
     /// Returns the options that are set, without values that may be secrets.
@@ -184,24 +186,18 @@ impl SessionOptions {
 
     /// Makes the redactor of secrets only, which leaves paths as they are.
     pub(crate) fn secrets_redactor(&self) -> Result<Redactor> {
-        Redactor::new(&[], self.secret_texts(), &self.redact)
+        Redactor::new(&[], self.secret_texts().into_texts(), &self.redact)
             .map_err(|problem| self.invalid("redact", pattern_problem(&self.redact, problem)))
     }
 
     /// Returns the values of options that must not be in a recording.
-    fn secret_texts(&self) -> Vec<Cow<'static, str>> {
-        let mut texts: Vec<Cow<'static, str>> = Vec::new();
-        let mut waiting: Vec<&Value> = self.config.iter().chain(&self.mcp_configs).collect();
-        while let Some(value) = waiting.pop() {
-            match value {
-                Value::String(text) => texts.push(text.clone().into()),
-                Value::Number(number) => texts.push(number.to_string().into()),
-                Value::Array(list) => waiting.extend(list),
-                Value::Object(map) => waiting.extend(map.values()),
-                _ => {}
-            }
-        }
-        texts.extend(self.env.iter().map(|(_, value)| value.to_string_lossy().into_owned().into()));
+    fn secret_texts(&self) -> SecretTexts {
+        let mut texts = SecretTexts::default();
+        self.config.iter().chain(&self.mcp_configs).for_each(|value| texts.add_value(value));
+        self.env.iter().for_each(|(_, value)| texts.add(&value.to_string_lossy()));
+        texts.add_arguments(&self.command_words());
+        let further: Vec<_> = self.extra_args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        texts.add_arguments(&further);
         texts
     }
 }

@@ -101,6 +101,27 @@ fn header_shows_no_secret_values() {
 }
 
 #[tokio::test]
+async fn secrets_in_arguments_are_masked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = RecordingFile::create(&path, "id").unwrap();
+    let program = std::env::current_exe().unwrap();
+    let options = SessionOptions::new()
+        .executable([program.to_str().unwrap(), "--api-key", "abc", "--token=canary-1", "--depth", "123456"])
+        .extra_args(["--password", "canary-2", "--add-dir=canary-3"])
+        .env([("DATABASE", "postgres://ada:canary-4@db/app")])
+        .mcp_configs([serde_json::json!({"headers": {"Authorization": "Basic YWRhOmNhbmFyeS01"}})]);
+    let params = InitializeParams::default();
+    let mut recorder = options.recorder(Arc::clone(&file), "wire", folder.path(), &params, Vec::new()).unwrap();
+    let line = br#"{"text":"canary-1 canary-2 canary-3 canary-4 canary-5 Y2FuYXJ5LTQ= 123456"}"#;
+    recorder.message(Instant::now(), Side::Agent, line, true);
+    file.complete().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(r#""--api-key","***","--token=***","--depth","123456"]"#), "{text}");
+    assert!(text.contains(r#"{"text":"*** *** canary-3 *** *** *** 123456"}"#), "{text}");
+}
+
+#[tokio::test]
 async fn secret_of_server_is_masked_across_lines() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");

@@ -7,11 +7,13 @@ mod entry;
 mod events;
 mod keys;
 mod names;
+mod parts;
 mod pieces;
 mod places;
 mod purpose;
 mod read;
 mod redact;
+mod spellings;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -23,13 +25,14 @@ use std::time::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 
+pub use comparison::{Difference, difference, is_same};
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,
-pub use comparison::{Difference, difference, is_same};
     HeaderEntry, MessageEntry, OpenedEntry, PolicyEntry, RecordsEntry, SdkName, Side, TimedEntry, ToolCallEntry,
     ToolOfProgram, ToolResultEntry, TurnEntry,
 };
 pub use events::RecordedEvent;
+pub use parts::{SecretTexts, masked_arguments};
 pub use places::Places;
 pub use purpose::{Purpose, prompt_nonce};
 pub use read::{InvalidRecording, Recording};

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 
 use super::keys;
 use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, drive_forms, folder_name, percent_encoded, slug};
+use super::spellings::encoded;
 
 /// Shorter secrets, such as `true` or `kimi`, are too common.
 const SHORTEST: usize = 6;
@@ -120,8 +121,10 @@ pub(super) struct Scan<'a> {
 
 /// Replaces secrets and directories in lines of JSON.
 pub struct Redactor {
-    /// The longest first.
+    /// In the order of their first bytes, and the longest first of those with the same one.
     literals: Vec<Literal>,
+    /// For each first byte, the index of the first literal with this byte or a later one.
+    starts: Box<[usize; 257]>,
     /// Whether something begins with this byte: [`LITERAL`], [`KEY`], or both.
     begins: [u8; 256],
     pairs: Pairs,
@@ -200,8 +203,14 @@ impl Redactor {
     }
 
     fn made<'a>(places: &[Place], secrets: impl IntoIterator<Item = Cow<'a, str>>, patterns: Vec<Regex>) -> Self {
-        let mut redactor =
-            Self { literals: Vec::new(), begins: [0; 256], pairs: Pairs::NONE, folder_names: Vec::new(), patterns };
+        let mut redactor = Self {
+            literals: Vec::new(),
+            starts: Box::new([0; 257]),
+            begins: [0; 256],
+            pairs: Pairs::NONE,
+            folder_names: Vec::new(),
+            patterns,
+        };
         // Directories first: one that is a secret, too, such as a value of `env`, becomes a placeholder.
         for Place { name, path } in places {
             redactor.add_place(name, path);
@@ -209,9 +218,10 @@ impl Redactor {
         for secret in secrets {
             if secret.len() >= SHORTEST {
                 redactor.add(&secret, MASK, Kind::Secret);
+                encoded(&secret).iter().for_each(|form| redactor.add(form, MASK, Kind::Secret));
             }
         }
-        redactor.literals.sort_by_key(|literal| std::cmp::Reverse(literal.text.len()));
+        redactor.sort();
         let texts = redactor.literals.iter().map(|literal| &literal.text).chain(&redactor.folder_names);
         for text in texts {
             if let Some(first) = text.first() {
@@ -226,12 +236,34 @@ impl Redactor {
         redactor
     }
 
+    /// Sorts the literals, so that few of them are compared with a text. The first of equal ones stays.
+    fn sort(&mut self) {
+        let first = |literal: &Literal| literal.text.first().copied().unwrap_or_default();
+        self.literals.sort_by(|one, other| {
+            let lengths = other.text.len().cmp(&one.text.len());
+            first(one).cmp(&first(other)).then(lengths).then_with(|| one.text.cmp(&other.text))
+        });
+        self.literals.dedup_by(|next, one| next.text == one.text);
+        for (byte, start) in self.starts.iter_mut().enumerate() {
+            *start = self.literals.partition_point(|literal| usize::from(first(literal)) < byte);
+        }
+    }
+
+    /// Returns the literals that begin with a byte, the longest first.
+    fn literals_of(&self, first: u8) -> &[Literal] {
+        let first = usize::from(first);
+        &self.literals[self.starts[first]..self.starts[first + 1]]
+    }
+
     fn add_place(&mut self, name: &str, path: &str) {
         let path = path.trim_end_matches(['/', '\\']);
         if path.len() < 2 {
             return;
         }
         let placeholder = |form: &str| format!("{{{{{name}{form}}}}}");
+        for (text, form) in drive_forms(path) {
+            self.add(&text, &placeholder(form), Kind::Path);
+        }
         self.add(path, &placeholder(""), Kind::Path);
         if path.contains('\\') {
             self.add(&path.replace('\\', "/"), &placeholder(""), Kind::Path);
@@ -261,9 +293,6 @@ impl Redactor {
             [escaped_ascii(text, false), escaped_ascii(text, true), text.replace('/', "\\/"), html]
         };
         let mut forms: Vec<String> = spelled(&once).into_iter().chain([once]).collect();
-        for (text, form) in drive_forms(path) {
-            self.add(&text, &placeholder(form), Kind::Path);
-        }
         let twice: Vec<String> = forms.iter().map(|form| escaped(form)).collect();
         forms.extend(twice.iter().map(|form| escaped_ascii(form, false)));
         forms.extend(twice.into_iter().chain([text.to_owned()]));
@@ -348,7 +377,7 @@ impl Redactor {
             first = first.min(at);
             let rest = &line[at..];
             let is_beginning = known & LITERAL != 0
-                && (self.literals.iter().any(|literal| begins(&literal.text, rest))
+                && (self.literals_of(line[at]).iter().any(|literal| begins(&literal.text, rest))
                     || self.folder_names.iter().any(|name| begins(name, rest)))
                 || known & KEY != 0 && keys::may_begin(before, rest);
             is_beginning && !(is_json && escape_around(line, at).is_some())
@@ -370,8 +399,11 @@ impl Redactor {
             let end =
                 line[digit..range.end].iter().position(|byte| !is_of_number(byte)).map_or(range.end, |n| digit + n);
             let start = if line[at..digit].ends_with(b"-") { digit - 1 } else { digit };
-            let is_number = |literal: &Literal| *literal.text == line[start..end] || *literal.text == line[digit..end];
-            let is_secret = self.literals.iter().any(|literal| literal.kind == Kind::Secret && is_number(literal));
+            let is_number = |text: &[u8]| {
+                let mut literals = self.literals_of(text[0]).iter();
+                literals.any(|literal| literal.kind == Kind::Secret && *literal.text == *text)
+            };
+            let is_secret = is_number(&line[start..end]) || is_number(&line[digit..end]);
             if is_secret && !(is_value(start) && NUMBERS.contains(&name)) {
                 out.extend_from_slice(&line[*copied..start]);
                 out.extend_from_slice(b"\"***\"");
@@ -439,38 +471,6 @@ impl Redactor {
         scan
     }
 
-    fn pattern_matches<'a>(&'a self, text: &[u8], start: usize) -> Vec<Match<'a>> {
-        let start = (start..text.len()).find(|at| is_boundary(text, *at)).unwrap_or(text.len());
-        let Ok(text) = std::str::from_utf8(&text[start..]) else { return Vec::new() };
-        let found = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text)).filter(|found| !found.is_empty());
-        let matched = |found: regex_lite::Match<'_>| {
-            let range = start + found.start()..start + found.end();
-            Match { begin: range.start, range, replacement: MASK }
-        };
-        found.map(matched).collect()
-    }
-
-    fn match_at(&self, text: &[u8], at: usize, ends: &[usize], is_json: bool) -> Option<(Range<usize>, &str)> {
-        let (before, rest) = (before(text, at), &text[at..]);
-        let fits = |literal: &&Literal| {
-            let end = literal.text.len();
-            rest.starts_with(&literal.text)
-                && literal.may_follow(before)
-                && (literal.may_end(&rest[end..]) || ends.binary_search(&(at + end)).is_ok())
-                && !(is_json && escape_around(text, at + end).is_some())
-        };
-        let key = keys::find(before, rest).filter(|key| !key.is_empty());
-        if let Some(literal) = self.literals.iter().find(fits) {
-            let length = literal.text.len();
-            // The secret can be the beginning of a key.
-            let longer = key.filter(|key| key.end > length);
-            return Some(longer.map_or((at..at + length, &literal.replacement), |key| (at..at + key.end, MASK)));
-        }
-        if let Some(name) = self.folder_names.iter().find(|name| rest.starts_with(name))
-            && !before.is_some_and(is_of_name)
-            && digits(&rest[name.len()..]) == DIGEST_DIGITS
-        {
-            return Some((at..at + name.len() + DIGEST_DIGITS, FOLDER_PLACEHOLDER));
     /// Adds a match, after those between its beginning and its range, for example of the name in front of the password of
     /// a URL. Returns the end of the last one.
     fn push_with_earlier<'a>(
@@ -501,6 +501,38 @@ impl Redactor {
         end
     }
 
+    fn pattern_matches<'a>(&'a self, text: &[u8], start: usize) -> Vec<Match<'a>> {
+        let start = (start..text.len()).find(|at| is_boundary(text, *at)).unwrap_or(text.len());
+        let Ok(text) = std::str::from_utf8(&text[start..]) else { return Vec::new() };
+        let found = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text)).filter(|found| !found.is_empty());
+        let matched = |found: regex_lite::Match<'_>| {
+            let range = start + found.start()..start + found.end();
+            Match { begin: range.start, range, replacement: MASK }
+        };
+        found.map(matched).collect()
+    }
+
+    fn match_at(&self, text: &[u8], at: usize, ends: &[usize], is_json: bool) -> Option<(Range<usize>, &str)> {
+        let (before, rest) = (before(text, at), &text[at..]);
+        let fits = |literal: &&Literal| {
+            let end = literal.text.len();
+            rest.starts_with(&literal.text)
+                && literal.may_follow(before)
+                && (literal.may_end(&rest[end..]) || ends.binary_search(&(at + end)).is_ok())
+                && !(is_json && escape_around(text, at + end).is_some())
+        };
+        let key = keys::find(before, rest).filter(|key| !key.is_empty());
+        if let Some(literal) = self.literals_of(text[at]).iter().find(fits) {
+            let length = literal.text.len();
+            // The secret can be the beginning of a key.
+            let longer = key.filter(|key| key.end > length);
+            return Some(longer.map_or((at..at + length, &literal.replacement), |key| (at..at + key.end, MASK)));
+        }
+        if let Some(name) = self.folder_names.iter().find(|name| rest.starts_with(name))
+            && !before.is_some_and(is_of_name)
+            && digits(&rest[name.len()..]) == DIGEST_DIGITS
+        {
+            return Some((at..at + name.len() + DIGEST_DIGITS, FOLDER_PLACEHOLDER));
         }
         key.map(|key| (at + key.start..at + key.end, MASK))
     }
@@ -513,7 +545,8 @@ impl Redactor {
         let is_of_secret = |literal: &Literal| {
             literal.kind == Kind::Secret && text.len() < literal.text.len() && literal.text.starts_with(text)
         };
-        if self.literals.iter().any(is_of_secret) {
+        let literals = text.first().map_or(&[][..], |first| self.literals_of(*first));
+        if literals.iter().any(is_of_secret) {
             return Some(Growth { is_secret: true, part: (text.len() >= SHORTEST_PART).then_some(0) });
         }
         let is_of_path = |literal: &Literal| {
@@ -526,7 +559,7 @@ impl Redactor {
             name.starts_with(text)
                 || text.strip_prefix(name).is_some_and(|rest| rest.len() <= DIGEST_DIGITS && digits(rest) == rest.len())
         };
-        let is_place = self.literals.iter().any(is_of_path) || self.folder_names.iter().any(|name| is_of_folder(name));
+        let is_place = literals.iter().any(is_of_path) || self.folder_names.iter().any(|name| is_of_folder(name));
         is_place.then_some(Growth { is_secret: false, part: None })
     }
 }

@@ -141,6 +141,42 @@ fn windows_paths_become_placeholders() {
     let redactor = Redactor::new(&[place], [], &[]).unwrap();
     let text = json!({"a": r"C:\Users\Ada\app\x", "b": "C:/Users/Ada/app/x"}).to_string();
     assert_eq!(shown(&redactor, &text), r#"{"a":"{{work_dir}}\\x","b":"{{work_dir}}/x"}"#);
+    for (text, expected) in [
+        (r"c:\\Users\\Ada\\app\\x", r"{{work_dir}}\\x"),
+        ("c:/Users/Ada/app", "{{work_dir}}"),
+        ("cd /c/Users/Ada/app/x", "cd {{work_dir:posix}}/x"),
+        ("file:///c%3A/Users/Ada/app/x", "file:///{{work_dir:url}}/x"),
+        ("file:///C%3a/Users/Ada/app", "file:///{{work_dir:url}}"),
+        ("projects/c--Users-Ada-app/1", "projects/{{work_dir:slug}}/1"),
+        ("/d/Users/Ada/app d:/Users/Ada/app", "/d/Users/Ada/app d:/Users/Ada/app"),
+    ] {
+        assert_eq!(shown(&redactor, &format!(r#"{{"a":"{text}"}}"#)), format!(r#"{{"a":"{expected}"}}"#));
+    }
+}
+
+#[test]
+fn name_and_password_of_url_are_masked() {
+    for (secrets, line, expected) in [
+        (&["canary-user"][..], "https://canary-user:pw@a.example", "https://***:***@a.example"),
+        (&["user:pass@host/secret"], "https://a-user:pass@host/secret", "https://a-***"),
+    ] {
+        assert_eq!(shown(&redactor(secrets, &[]), &format!(r#"{{"a":"{line}"}}"#)), format!(r#"{{"a":"{expected}"}}"#));
+    }
+}
+
+#[test]
+fn encoded_secrets_are_masked() {
+    let redactor = redactor(&["can/ary-1", "ada:canary"], &[]);
+    for (text, expected) in [
+        ("a=can%2Fary-1&b=can%2fary-1", "a=***&b=***"),
+        ("Y2FuL2FyeS0x x", "*** x"),
+        ("Authorization: Basic YWRhOmNhbmFyeQ==", "Authorization: Basic ***"),
+        ("YWRhOmNhbmFyeQ.", "***."),
+        ("YWRhOmNhbmFyeQo=", "***"),
+        ("ada%3Acanary", "***"),
+    ] {
+        assert_eq!(shown(&redactor, &format!(r#"{{"a":"{text}"}}"#)), format!(r#"{{"a":"{expected}"}}"#));
+    }
 }
 
 #[test]

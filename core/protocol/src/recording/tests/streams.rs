@@ -4,8 +4,13 @@ use super::*;
 
 const SECRET: &str = "canary-env-12345";
 /// A text with everything that is replaced.
-const SAMPLES: [&str; 6] = [
+const SAMPLES: [&str; 10] = [
     SECRET,
+    // The secret in Base64.
+    "Y2FuYXJ5LWVudi0xMjM0NQ==",
+    "Basic YWRhOmNhbmFyeTEy",
+    "postgres://ada:canary-2@db/app",
+    "https://ada:canary-3@a.example",
     "sk-abcdefghijklmnop",
     "Bearer abcdef.123456",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
@@ -224,7 +229,7 @@ fn order_stays_while_piece_waits() {
     let call = || Entry::Call(CallEntry { call: CallKind::Cancel, turn: Some(1), arguments: Default::default() });
     writer.entry(&mut file, 3.0, call());
     assert_eq!((file.len(), writer.waits_since()), (header, Some(1.0)));
-    writer.message(&mut file, 4.0, Side::Agent, &piece("da"), true);
+    writer.message(&mut file, 4.0, Side::Agent, &piece("d."), true);
     let times: Vec<f64> =
         Recording::read(std::str::from_utf8(&file).unwrap()).unwrap().entries.iter().map(|entry| entry.time).collect();
     assert_eq!(times, [1.0, 2.0, 3.0, 4.0]);

@@ -1,0 +1,348 @@
+//! The secrets in values of options: the values themselves, and the parts of them that are secret by themselves, such as
+//! the token in a header or the password in a URL.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::keys::name_with_password;
+use super::redact::MASK;
+
+/// Words in the name of an argument, a variable or a parameter whose value is a secret.
+const SECRET_NAMES: [&str; 8] = ["credential", "key", "passphrase", "passwd", "password", "pwd", "secret", "token"];
+/// Words in the name of a member with headers of HTTP.
+const HEADER_NAMES: [&str; 2] = ["header", "auth"];
+/// The words in front of a token in a header.
+const SCHEMES: [&str; 9] = ["api-key", "apikey", "basic", "bearer", "bot", "digest", "key", "negotiate", "token"];
+/// Values that are common in ordinary text, although their names are those of secrets.
+const ORDINARY: [&str; 12] = [
+    "bearer", "changeme", "default", "digest", "disabled", "enabled", "optional", "password", "postgres", "private",
+    "required", "secret",
+];
+const QUOTES: [char; 2] = ['"', '\''];
+/// Shorter parts are too common.
+const SHORTEST: usize = 6;
+/// The shortest value with letters and digits that is a secret under any name.
+const SHORTEST_RANDOM: usize = 16;
+/// The shortest part of the path of a URL, and the shortest name in a URL, that can be a token.
+const SHORTEST_IN_URL: usize = 20;
+
+/// The texts of options that must not be in a recording.
+#[derive(Debug, Default)]
+pub struct SecretTexts(Vec<String>);
+
+impl SecretTexts {
+    /// Returns the texts. Some can be there twice.
+    pub fn into_texts(self) -> impl Iterator<Item = Cow<'static, str>> {
+        self.0.into_iter().map(Cow::from)
+    }
+
+    /// Adds all texts and numbers of a value, with their parts.
+    pub fn add_value(&mut self, value: &Value) {
+        self.add_member(value, false);
+    }
+
+    fn add_member(&mut self, value: &Value, is_header: bool) {
+        match value {
+            Value::String(text) => self.add_with(text, is_header),
+            Value::Number(number) => self.0.push(number.to_string()),
+            Value::Array(list) => list.iter().for_each(|value| self.add_member(value, is_header)),
+            Value::Object(map) => {
+                for (name, value) in map {
+                    self.add_member(value, is_header || contains_any(name, &HEADER_NAMES));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a text that is a secret, with its parts.
+    pub fn add(&mut self, text: &str) {
+        self.add_with(text, false);
+    }
+
+    fn add_with(&mut self, text: &str, is_header: bool) {
+        self.0.push(text.to_owned());
+        let trimmed = text.trim();
+        if trimmed.len() < text.len() {
+            self.0.push(trimmed.to_owned());
+        }
+        self.add_parts(trimmed, is_header, is_random);
+        if trimmed.starts_with(['{', '['])
+            && let Ok(value) = serde_json::from_str::<Value>(trimmed)
+        {
+            self.add_member(&value, is_header);
+        }
+    }
+
+    /// Adds the secrets in the arguments of a program. The other arguments are not secret.
+    pub fn add_arguments(&mut self, arguments: &[String]) {
+        for (at, argument) in arguments.iter().enumerate() {
+            self.add_parts(argument, false, |_| false);
+            // A command for a shell is one argument.
+            let words: Vec<String> =
+                argument.split_whitespace().map(|word| word.trim_matches(QUOTES).to_owned()).collect();
+            for (words, at) in [(arguments, Some(at)), (&words[..], None)] {
+                let places = at.map_or(0..words.len(), |at| at..at + 1);
+                let secrets =
+                    places.filter_map(|at| secret_of(words, at).map(|secret| words[at][secret].trim_matches(QUOTES)));
+                self.0.extend(secrets.filter(|secret| is_long(secret) && !is_ordinary(secret)).map(str::to_owned));
+            }
+        }
+    }
+
+    /// Adds the parts of a text that are secrets by themselves. `is_secret` decides about values with other names.
+    fn add_parts(&mut self, text: &str, is_header: bool, is_secret: fn(&str) -> bool) {
+        self.add_tokens(text, is_header);
+        self.add_assigned(text, is_secret);
+        for (at, _) in text.match_indices("://") {
+            let url = text[at + 3..].split(|letter: char| letter.is_whitespace() || "\"'<>`".contains(letter)).next();
+            self.add_parts_of_url(url.unwrap_or_default());
+        }
+    }
+
+    /// Adds the tokens after schemes of authentication.
+    fn add_tokens(&mut self, text: &str, is_header: bool) {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let scheme = pair[0].rsplit([':', '"', '\'', '=']).next().unwrap_or_default().to_ascii_lowercase();
+            let token = pair[1].trim_matches(['"', '\'', ',', ';']);
+            let is_scheme = SCHEMES.contains(&&*scheme);
+            let is_token = if is_scheme { is_header || !is_word(token) } else { is_header && words.len() == 2 };
+            if !is_token || !is_scheme && (is_word(token) || !scheme.bytes().all(is_of_name)) || !is_long(token) {
+                continue;
+            }
+            self.0.push(token.to_owned());
+            if scheme == "basic"
+                && let Some(decoded) = name_with_password(token.as_bytes())
+            {
+                let password = decoded.split_once(':').map(|(_, password)| password).filter(|text| is_long(text));
+                self.0.extend(password.map(str::to_owned));
+                self.0.push(decoded);
+            }
+        }
+    }
+
+    /// Adds the values after `=` whose names or forms are those of secrets.
+    fn add_assigned(&mut self, text: &str, is_secret: fn(&str) -> bool) {
+        let whole = text.split_once('=').filter(|(name, _)| name.bytes().all(is_of_name)).into_iter();
+        let parts = text.split(|letter: char| letter.is_whitespace() || ";&,?#".contains(letter));
+        for (name, value) in whole.chain(parts.filter_map(|part| part.split_once('='))) {
+            let value = value.trim_matches(QUOTES);
+            if is_long(value) && !is_ordinary(value) && (is_secret_value(name, value) || is_secret(value)) {
+                self.0.push(value.to_owned());
+            }
+        }
+    }
+
+    /// Adds the password of a URL, the values of its query, and the parts of its path that look like tokens. `url` is
+    /// without its scheme.
+    fn add_parts_of_url(&mut self, url: &str) {
+        let (url, query) = url.split('#').next().and_then(|url| url.split_once('?')).unwrap_or((url, ""));
+        let (authority, path) = url.split_once('/').unwrap_or((url, ""));
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        let (name, password) = user.split_once(':').unwrap_or((user, ""));
+        if password != name && is_long(password) && !is_ordinary(password) {
+            self.add_decoded(password);
+        }
+        for part in path.split('/').chain([name]).filter(|part| part.len() >= SHORTEST_IN_URL && is_random(part)) {
+            self.add_decoded(part);
+        }
+        for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let is_secret = is_secret_value(name, value) || !is_word(value) && value.bytes().any(is_letter);
+            if is_secret && is_long(value) && !is_ordinary(value) {
+                self.add_decoded(value);
+            }
+        }
+    }
+
+    /// Adds a part of a URL, also without its percent-encoding.
+    fn add_decoded(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+        let mut decoded = Vec::with_capacity(text.len());
+        let mut rest = text.as_bytes();
+        while let [first, after @ ..] = rest {
+            let digits = after.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+            let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            decoded.push(byte.unwrap_or(*first));
+            rest = if byte.is_some() { &after[2..] } else { after };
+        }
+        if decoded != text.as_bytes() {
+            self.0.extend(String::from_utf8(decoded).ok());
+        }
+    }
+}
+
+/// Returns the arguments of a program with the mask instead of values whose names are those of secrets, also if they are
+/// short.
+pub fn masked_arguments(arguments: &[String]) -> Vec<String> {
+    let masked = |at: usize| {
+        let argument = &arguments[at];
+        secret_of(arguments, at)
+            .map_or_else(|| argument.clone(), |secret| format!("{}{MASK}", &argument[..secret.start]))
+    };
+    (0..arguments.len()).map(masked).collect()
+}
+
+/// Returns the part of an argument that is a secret according to its name: after `=`, or after the argument before.
+fn secret_of(arguments: &[String], at: usize) -> Option<std::ops::Range<usize>> {
+    let argument = arguments.get(at)?;
+    if let Some((name, value)) = argument.split_once('=').filter(|(name, _)| name.bytes().all(is_of_name)) {
+        let is_secret = !value.is_empty() && is_secret_value(name, value);
+        return is_secret.then_some(name.len() + 1..argument.len());
+    }
+    let name = at.checked_sub(1).and_then(|before| arguments.get(before))?;
+    let is_name = name.starts_with('-') && name.bytes().all(is_of_name) && is_secret_value(name, argument);
+    (is_name && !argument.is_empty() && !argument.starts_with('-')).then_some(0..argument.len())
+}
+
+/// Returns whether the value of this name is a secret. Counts of tokens are not.
+fn is_secret_value(name: &str, value: &str) -> bool {
+    let is_count = || value.bytes().all(|byte| byte.is_ascii_digit()) && contains_any(name, &["tokens"]);
+    contains_any(name, &SECRET_NAMES) && !is_count()
+}
+
+fn contains_any(name: &str, words: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    words.iter().any(|word| name.contains(word))
+}
+
+fn is_long(text: &str) -> bool {
+    text.len() >= SHORTEST
+}
+
+fn is_ordinary(text: &str) -> bool {
+    ORDINARY.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphabetic()
+}
+
+/// Returns whether a text is like a word of a language, or a name: it has only letters, at most the first of them capital.
+fn is_word(text: &str) -> bool {
+    text.bytes().all(is_letter) && !text.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
+}
+
+/// Returns whether a text is like a token: letters and digits without spaces, slashes and dots.
+fn is_random(text: &str) -> bool {
+    let is_of_token = |byte: u8| is_of_name(byte) || matches!(byte, b'+' | b'%' | b'=' | b'~');
+    text.len() >= SHORTEST_RANDOM
+        && text.bytes().all(is_of_token)
+        && text.bytes().any(is_letter)
+        && text.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The parts of a text, without the whole of it.
+    fn parts(text: &str, is_header: bool) -> Vec<String> {
+        let mut texts = SecretTexts::default();
+        texts.add_with(text, is_header);
+        let mut parts: Vec<_> = texts.into_texts().map(Cow::into_owned).filter(|part| part != text).collect();
+        parts.sort();
+        parts.dedup();
+        parts
+    }
+
+    #[test]
+    fn secret_parts_are_found() {
+        for (text, expected) in [
+            ("Token canary-1", &["canary-1"][..]),
+            ("Bearer canary-1", &["canary-1"]),
+            ("Authorization: ApiKey canary-1", &["canary-1"]),
+            ("Basic YWRhOmNhbmFyeS0x", &["YWRhOmNhbmFyeS0x", "ada:canary-1", "canary-1"]),
+            ("canary-1\n", &["canary-1"]),
+            ("--password=canary", &["canary"]),
+            ("API_KEY=canary==", &["canary=="]),
+            ("Server=db;Password=canary;Timeout=300000", &["canary"]),
+            ("postgres://ada:canary-1@db/app", &["canary-1"]),
+            ("postgres://ada:canary%2F1@db/app", &["canary%2F1", "canary/1"]),
+            ("https://a.example/mcp?token=canary&mode=production#x", &["canary"]),
+            ("https://a.example/mcp?q=canary-1", &["canary-1"]),
+            ("--session=0123456789abcdef", &["0123456789abcdef"]),
+            ("https://a.example/s/0123456789abcdefghij/mcp", &["0123456789abcdefghij"]),
+            (r#"{"a": {"key": "canary"}}"#, &["canary"]),
+        ] {
+            assert_eq!(parts(text, false), expected, "{text}");
+        }
+        assert_eq!(parts("Splunk canary-1", true), ["canary-1"]);
+        assert_eq!(parts("Token canarytoken", true), ["canarytoken"]);
+    }
+
+    #[test]
+    fn common_texts_are_no_parts() {
+        for text in [
+            "the token budget is large",
+            "Basic authentication",
+            "--log-level=warning",
+            "--max-tokens=131072",
+            "--password=short",
+            "auth_token=required",
+            "https://a.example:8080/mcp/server?mode=production&version=2024-11-05",
+            "postgres://postgres:postgres@localhost/app",
+            "ssh://git@example.com/a.git",
+        ] {
+            assert_eq!(parts(text, false), <[&str; 0]>::default(), "{text}");
+        }
+        for text in ["text/html; charset=utf-8", "my client"] {
+            assert_eq!(parts(text, true), <[&str; 0]>::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn members_of_headers_are_headers() {
+        let mut texts = SecretTexts::default();
+        texts.add_value(&json!({"headers": [{"name": "Authorization", "value": "Token canaryword"}], "n": 123456}));
+        let texts: Vec<_> = texts.into_texts().collect();
+        assert!(texts.contains(&"canaryword".into()) && texts.contains(&"123456".into()), "{texts:?}");
+    }
+
+    #[test]
+    fn arguments_with_secret_names_are_masked() {
+        let arguments = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let given = arguments(&[
+            "agent",
+            "--api-key",
+            "abc",
+            "--token=canary-1",
+            "--secret",
+            "--verbose",
+            "PASSWORD=canary-2",
+            "--max-tokens",
+            "131072",
+            "--model=kimi-k2-0905-preview",
+            "-c",
+            "KEY='canary-3' agent --api-key canary-4",
+        ]);
+        let masked = masked_arguments(&given);
+        assert_eq!(
+            masked[..9],
+            arguments(&[
+                "agent",
+                "--api-key",
+                "***",
+                "--token=***",
+                "--secret",
+                "--verbose",
+                "PASSWORD=***",
+                "--max-tokens",
+                "131072",
+            ])
+        );
+        let mut texts = SecretTexts::default();
+        texts.add_arguments(&given);
+        let mut found: Vec<_> = texts.into_texts().filter(|text| !text.contains(' ')).collect();
+        found.sort();
+        found.dedup();
+        assert_eq!(found, ["canary-1", "canary-2", "canary-3", "canary-4"]);
+    }
+}
