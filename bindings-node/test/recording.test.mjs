@@ -1,13 +1,13 @@
 // Recordings: the files, what is in them, and what is not.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { createSession, InvalidOption, openAgent } from "../dist/index.mjs";
-import { scriptedAgent } from "../dist/testing.mjs";
+import { createSession, InvalidOption, openAgent, tool } from "../dist/index.mjs";
+import { replayedAgent, scriptedAgent } from "../dist/testing.mjs";
 
 const folder = () => mkdtempSync(join(tmpdir(), "recording-"));
 const entries = (file) => readFileSync(file, "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
@@ -55,37 +55,54 @@ test("variable names the path", async () => {
 });
 
 const ECHO = [[{ text: "{{prompt}}" }]];
-const mcpConfigs = [{ mcpServers: { docs: { command: "docs-server", env: { KEY: "canary-mcp" } } } }];
+// All languages use the list.
+const shared = (name) => readFileSync(new URL(`../../tests/recordings/${name}`, import.meta.url), "utf8");
+const canaries = JSON.parse(shared("canaries.json"));
 
 test("secrets are masked", async (context) => {
-  for (const [name, script, more] of [
-    ["wire", ECHO, { config: { key: "canary-config" }, mcpConfigs }],
-    ["acp", { release: "2.1.0", turns: ECHO }, { mcpConfigs }],
-    ["kimi-web", { release: "2.1.0", turns: ECHO }, { dialect: "kimi-web" }],
+  const { env, redact, config, mcp_configs, mcp_urls } = canaries;
+  const servers = [...mcp_configs.value, ...mcp_urls.value];
+  for (const [name, script, groups, more] of [
+    ["wire", ECHO, [config, mcp_configs, mcp_urls], { config: config.value, mcpConfigs: servers }],
+    ["acp", { release: "2.1.0", turns: ECHO }, [mcp_configs], { mcpConfigs: mcp_configs.value }],
+    ["kimi-web", { release: "2.1.0", turns: ECHO }, [], { dialect: "kimi-web" }],
   ]) {
     await context.test(name, async () => {
       const dir = folder();
       const record = join(dir, "run.jsonl");
-      const secrets = ["canary-env", "ACME-17", "sk-proj-abcdefgh12345678"];
-      if (more.config) secrets.push("canary-config");
-      if (more.mcpConfigs) secrets.push("canary-mcp");
+      const secrets = [env, redact, canaries.keys, ...groups].flatMap((group) => group.texts);
+      secrets.push(dir, dir.replace(/[^A-Za-z0-9]/g, "-"), join(homedir(), "canary"), join(tmpdir(), "canary"));
       const session = await createSession({
         executable: scriptedAgent(script),
         workDir: dir,
         record,
-        redact: ["ACME-\\d+"],
-        env: { TOKEN: secrets[0] },
+        redact: redact.value,
+        env: env.value,
         ...more,
       });
-      const result = await session.prompt([...secrets, dir].join(" ")).result();
+      const result = await session.prompt(secrets.join(" ")).result();
       await session.close();
       // The program gets what the agent said.
-      for (const secret of secrets) assert.ok(result.text.includes(secret), secret);
+      assert.equal(result.text, secrets.join(" "));
       const text = readFileSync(record, "utf8");
       assert.ok(text.includes("***"));
-      for (const secret of [...secrets, dir]) assert.ok(!text.includes(secret), secret);
+      // In JSON, backslashes of Windows are escaped.
+      for (const secret of secrets) assert.ok(!text.includes(JSON.stringify(secret).slice(1, -1)), secret);
     });
   }
+});
+
+test("token of tools is masked", async () => {
+  const dir = folder();
+  const [played, record] = [join(dir, "played.jsonl"), join(dir, "run.jsonl")];
+  // An agent that takes tools over HTTP.
+  writeFileSync(played, shared("acp.jsonl").replace('"http":false', '"http":true'));
+  const add = tool({ name: "add", description: "Adds", parameters: { type: "object" }, handler: () => "2" });
+  const session = await createSession({ executable: replayedAgent(played), record, tools: [add] });
+  await session.close();
+  const text = readFileSync(record, "utf8");
+  assert.ok(text.includes('"Authorization","value":"***"'), text);
+  assert.doesNotMatch(text, /[0-9a-f]{64}/);
 });
 
 test("wrong paths are refused", async () => {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from support import DEADLINE, open_session, program
 
 from kimi_agent import InvalidOption, create_session, open_agent, sync
-from kimi_agent.testing import scripted_agent
+from kimi_agent.testing import replayed_agent, scripted_agent
 
 Entry = dict[str, Any]
 
@@ -69,40 +71,62 @@ async def test_variable_names_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(list(tmp_path.glob("*.jsonl"))) == 1
 
 
-SECRETS = ["canary-env", "ACME-17", "sk-proj-abcdefgh12345678"]
-SERVERS = {"mcpServers": {"docs": {"command": "docs-server", "env": {"KEY": "canary-mcp"}}}}
+RECORDINGS = Path(__file__).parents[2] / "tests" / "recordings"
+# All languages use the list.
+CANARIES = json.loads((RECORDINGS / "canaries.json").read_text())
 ECHO = [[{"text": "{{prompt}}"}]]
 
 
 @pytest.mark.parametrize(
-    ("script", "options"),
+    ("script", "groups", "options"),
     [
-        (ECHO, {"config": {"key": "canary-config"}, "mcp_configs": [SERVERS]}),
-        ({"release": "2.1.0", "turns": ECHO}, {"mcp_configs": [SERVERS]}),
-        ({"release": "2.1.0", "turns": ECHO}, {"dialect": "kimi-web"}),
+        (ECHO, ["config", "mcp_configs", "mcp_urls"], {}),
+        ({"release": "2.1.0", "turns": ECHO}, ["mcp_configs"], {}),
+        ({"release": "2.1.0", "turns": ECHO}, [], {"dialect": "kimi-web"}),
     ],
     ids=["wire", "acp", "kimi-web"],
 )
-async def test_secrets_are_masked(tmp_path: Path, script: Any, options: dict[str, Any]) -> None:
+async def test_secrets_are_masked(tmp_path: Path, script: Any, groups: list[str], options: dict[str, Any]) -> None:
     file = tmp_path / "run.jsonl"
     options = {
         "executable": scripted_agent(script),
         "work_dir": tmp_path,
         "record": file,
-        "redact": [r"ACME-\d+"],
-        "env": {"TOKEN": SECRETS[0]},
+        "env": CANARIES["env"]["value"],
+        "redact": CANARIES["redact"]["value"],
+        **({"config": CANARIES["config"]["value"]} if "config" in groups else {}),
         **options,
     }
-    canaries = {"config": "canary-config", "mcp_configs": "canary-mcp"}
-    secrets = [*SECRETS, *(canary for name, canary in canaries.items() if name in options)]
+    servers = [server for name in groups if name.startswith("mcp_") for server in CANARIES[name]["value"]]
+    if servers:
+        options["mcp_configs"] = servers
+    secrets = [text for name in ["env", "redact", "keys", *groups] for text in CANARIES[name]["texts"]]
+    slug = re.sub("[^A-Za-z0-9]", "-", str(tmp_path))
+    secrets += [str(tmp_path), slug, str(Path.home() / "canary"), str(Path(tempfile.gettempdir()) / "canary")]
     async with await create_session(**options) as session:
-        result = await session.prompt(f"{' '.join(secrets)} {tmp_path}")
+        result = await session.prompt(" ".join(secrets))
     # The program gets what the agent said.
-    assert all(secret in result.text for secret in secrets)
+    assert result.text == " ".join(secrets)
     text = file.read_text()
     assert "***" in text
-    for secret in [*secrets, str(tmp_path)]:
-        assert secret not in text
+    for secret in secrets:
+        # In JSON, backslashes of Windows are escaped.
+        assert json.dumps(secret, ensure_ascii=False)[1:-1] not in text
+
+
+async def test_token_of_tools_is_masked(tmp_path: Path) -> None:
+    def add(a: int, b: int) -> int:
+        """Adds two numbers."""
+        return a + b
+
+    played, file = tmp_path / "played.jsonl", tmp_path / "run.jsonl"
+    # An agent that takes tools over HTTP.
+    played.write_text((RECORDINGS / "acp.jsonl").read_text().replace('"http":false', '"http":true'))
+    async with await create_session(executable=replayed_agent(played), record=file, tools=[add]):
+        pass
+    text = file.read_text()
+    assert '"Authorization","value":"***"' in text
+    assert not re.search("[0-9a-f]{64}", text)
 
 
 async def test_wrong_paths_are_refused(tmp_path: Path) -> None:

@@ -574,6 +574,63 @@ async fn sessions_of_an_agent_replace_no_recording() {
 }
 
 #[tokio::test]
+async fn canaries_are_not_recorded() {
+    let canaries: Value = serde_json::from_str(include_str!("../../../../tests/recordings/canaries.json")).unwrap();
+    let echo = json!([[{"text": "{{prompt}}"}]]);
+    for (script, dialect, groups) in [
+        (json!({"wire": "1.10", "turns": echo}), Dialect::Auto, &["config", "mcp_configs", "mcp_urls"][..]),
+        (json!({"release": "2.1.0", "turns": echo}), Dialect::Acp, &["mcp_configs"]),
+        (json!({"release": "2.1.0", "turns": echo}), Dialect::KimiWeb, &[]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.jsonl");
+        let (mut options, _agent) = with(script);
+        options = options.work_dir(folder.path()).record(&file).dialect(dialect).redact([r"ACME-\d+"]);
+        let env = canaries["env"]["value"].as_object().unwrap();
+        options = options.env(env.iter().map(|(name, value)| (name, value.as_str().unwrap())));
+        if groups.contains(&"config") {
+            options = options.config(canaries["config"]["value"].clone());
+        }
+        let servers = groups.iter().filter(|group| group.starts_with("mcp_"));
+        options = options.mcp_configs(servers.flat_map(|group| canaries[group]["value"].as_array().unwrap().clone()));
+        let texts =
+            ["env", "redact", "keys"].iter().chain(groups).flat_map(|group| canaries[group]["texts"].as_array());
+        let mut texts: Vec<String> = texts.flatten().map(|text| text.as_str().unwrap().to_owned()).collect();
+        let work_dir = folder.path().to_str().unwrap();
+        let slug: String = work_dir.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '-' }).collect();
+        let home = std::env::home_dir().unwrap();
+        texts.extend([work_dir.to_owned(), slug, home.join("canary").to_str().unwrap().to_owned()]);
+        texts.push(std::env::temp_dir().join("canary").to_str().unwrap().to_owned());
+        let session = options.start().await.unwrap();
+        let result = session.prompt(texts.join(" ")).unwrap().result().await.unwrap();
+        session.close().await.unwrap();
+        // The program gets what the agent said.
+        assert_eq!(result.text, texts.join(" "), "{dialect}");
+        let recorded = std::fs::read_to_string(&file).unwrap();
+        for text in &texts {
+            assert!(!recorded.contains(text.as_str()), "{dialect}: {text} in {recorded}");
+        }
+    }
+}
+
+#[cfg(feature = "mcp")]
+#[tokio::test]
+async fn token_of_tools_is_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (played, file) = (folder.path().join("played.jsonl"), folder.path().join("run.jsonl"));
+    // An agent that takes tools over HTTP.
+    let text = std::fs::read_to_string("../../tests/recordings/acp.jsonl").unwrap();
+    std::fs::write(&played, text.replace(r#""http":false"#, r#""http":true"#)).unwrap();
+    let add = ExternalTool::new("add", "Adds", json!({"type": "object"}), |_: Value| async { Ok("2") });
+    let agent = kimi_agent::testing::replayed_agent(&played);
+    let options = SessionOptions::new().executable(&agent).record(&file).tool(add);
+    options.start().await.unwrap().close().await.unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(r#""Authorization","value":"***""#), "{text}");
+    let has_token = text.split(|letter: char| !letter.is_ascii_hexdigit()).any(|digits| digits.len() >= 64);
+    assert!(!has_token, "{text}");
+}
+#[tokio::test]
 async fn secrets_are_not_recorded_over_other_protocols() {
     for dialect in [Dialect::Acp, Dialect::KimiWeb] {
         let folder = tempfile::tempdir().unwrap();
