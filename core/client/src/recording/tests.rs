@@ -48,7 +48,7 @@ async fn slow_disk_leaves_gap() {
 async fn slow_disk_limits_all_entries_but_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let file = RecordingFile::create(&path, "id").unwrap();
+    let file = RecordingFile::create(&path, "id", None).unwrap();
     let mut recorder = started(&file);
     file.complete().await;
     let output = "x".repeat(1 << 20);
@@ -104,7 +104,7 @@ fn header_shows_no_secret_values() {
 async fn secrets_in_arguments_are_masked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let file = RecordingFile::create(&path, "id").unwrap();
+    let file = RecordingFile::create(&path, "id", None).unwrap();
     let program = std::env::current_exe().unwrap();
     let options = SessionOptions::new()
         .executable([program.to_str().unwrap(), "--api-key", "abc", "--token=canary-1", "--depth", "123456"])
