@@ -2,6 +2,8 @@
 
 /// The placeholder for the name that Kimi Code gives the folders of a working directory.
 pub(super) const FOLDER_PLACEHOLDER: &str = "{{work_dir:id}}";
+/// The placeholder for the beginning of a placeholder that the text itself has.
+pub(super) const LITERAL_PLACEHOLDER: &str = "{{literal}}";
 /// The characters of a path that URLs of files keep, besides letters, digits and `-._~/`. Some languages encode them, too.
 pub(super) const KEPT_IN_URLS: &str = "!$&'()*+,;=:@";
 

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, folder_id, percent_encoded, posix, slug};
+use super::names::{
+    FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, ascii_slug, folder_id, percent_encoded, posix, slug,
+};
 
 /// The names of placeholders, each with a directory of this machine.
 #[derive(Clone, Debug)]
@@ -65,6 +67,8 @@ impl Places {
                 fill(FOLDER_PLACEHOLDER, &|| folder_id(path));
             }
         }
+        // The last one, because it makes texts that look like placeholders.
+        fill(LITERAL_PLACEHOLDER, &|| "{{".to_owned());
         text
     }
 
@@ -157,6 +161,26 @@ mod tests {
         }
         let places = Places::new([("home", PathBuf::from("/home/ada"))]);
         assert_eq!(places.fill_text("{{home:posix}}/x"), "/home/ada/x");
+    }
+
+    #[test]
+    fn texts_like_placeholders_stay() {
+        let names = ["work_dir", "home"];
+        let path = |name: &str| format!("/of/{name}");
+        let places = Places::new(names.map(|name| (name, PathBuf::from(path(name)))));
+        let redactor = Redactor::of_places(&names.map(|name| Place { name, path: path(name) }));
+        for (text, recorded) in [
+            ("a {{home}} b", "a {{literal}}home}} b"),
+            ("/of/home {{work_dir:slug}} {{{home}}}", "{{home}} {{literal}}work_dir:slug}} {{{literal}}home}}}"),
+            ("{{literal}}home}}", "{{literal}}literal}}home}}"),
+            (
+                r#"{"{{home}}":"{{ home }} {{homes}} {{temp}}"}"#,
+                r#"{"{{literal}}home}}":"{{ home }} {{homes}} {{temp}}"}"#,
+            ),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&redactor.redacted(text.as_bytes())), recorded);
+            assert_eq!(places.fill(recorded), text);
+        }
     }
 
     #[test]

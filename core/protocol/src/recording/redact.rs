@@ -8,7 +8,9 @@ use regex_lite::Regex;
 use serde::de::IgnoredAny;
 
 use super::keys;
-use super::names::{FOLDER_PLACEHOLDER, KEPT_IN_URLS, ascii_slug, drive_forms, folder_name, percent_encoded, slug};
+use super::names::{
+    FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, ascii_slug, drive_forms, folder_name, percent_encoded, slug,
+};
 use super::spellings::encoded;
 
 /// Shorter secrets, such as `true` or `kimi`, are too common.
@@ -96,6 +98,8 @@ enum Kind {
     Path,
     /// The whole name of a folder between separators. A shorter condition would find it in ordinary text.
     Folder,
+    /// The beginning of a text that looks like a placeholder.
+    Placeholder,
 }
 
 /// A place in a text where something is replaced.
@@ -145,14 +149,23 @@ impl Pairs {
 
     /// Adds the pair that a text begins with, and the pair for a text that ends after its first byte.
     fn add(&mut self, text: &[u8]) {
+        self.add_whole(text);
+        // No text ends between a backslash and a quotation mark.
+        if let [first, rest @ ..] = text
+            && (*first != b'\\' || rest.is_empty())
+        {
+            self.second[usize::from(b'"')] |= 1 << (first % 8);
+        }
+    }
+
+    /// Adds the pair that a text begins with. The text is only found as a whole.
+    fn add_whole(&mut self, text: &[u8]) {
         let [first, rest @ ..] = text else { return };
         let bit = 1 << (first % 8);
         self.first[usize::from(*first)] |= bit;
         match rest {
             [] => self.second.iter_mut().for_each(|bits| *bits |= bit),
-            // No text ends between a backslash and a quotation mark.
-            [second, ..] if *first == b'\\' => self.second[usize::from(*second)] |= bit,
-            [second, ..] => [*second, b'"'].iter().for_each(|byte| self.second[usize::from(*byte)] |= bit),
+            [second, ..] => self.second[usize::from(*second)] |= bit,
         }
     }
 
@@ -215,6 +228,12 @@ impl Redactor {
         for Place { name, path } in places {
             redactor.add_place(name, path);
         }
+        if !places.is_empty() {
+            for name in places.iter().map(|place| place.name).chain(["literal"]) {
+                let replacement = format!("{LITERAL_PLACEHOLDER}{name}");
+                redactor.add(&format!("{{{{{name}"), &replacement, Kind::Placeholder);
+            }
+        }
         for secret in secrets {
             if secret.len() >= SHORTEST {
                 redactor.add(&secret, MASK, Kind::Secret);
@@ -222,12 +241,15 @@ impl Redactor {
             }
         }
         redactor.sort();
-        let texts = redactor.literals.iter().map(|literal| &literal.text).chain(&redactor.folder_names);
-        for text in texts {
+        let texts = redactor.literals.iter().map(|literal| (&literal.text, literal.kind));
+        for (text, kind) in texts.chain(redactor.folder_names.iter().map(|name| (name, Kind::Folder))) {
             if let Some(first) = text.first() {
                 redactor.begins[usize::from(*first)] |= LITERAL;
             }
-            redactor.pairs.add(text);
+            match kind {
+                Kind::Placeholder => redactor.pairs.add_whole(text),
+                _ => redactor.pairs.add(text),
+            }
         }
         for beginning in keys::beginnings() {
             redactor.begins[usize::from(beginning[0])] |= KEY;
@@ -377,8 +399,10 @@ impl Redactor {
             first = first.min(at);
             let rest = &line[at..];
             let is_beginning = known & LITERAL != 0
-                && (self.literals_of(line[at]).iter().any(|literal| begins(&literal.text, rest))
-                    || self.folder_names.iter().any(|name| begins(name, rest)))
+                && (self.literals_of(line[at]).iter().any(|literal| match literal.kind {
+                    Kind::Placeholder => rest.starts_with(&literal.text),
+                    _ => begins(&literal.text, rest),
+                }) || self.folder_names.iter().any(|name| begins(name, rest)))
                 || known & KEY != 0 && keys::may_begin(before, rest);
             is_beginning && !(is_json && escape_around(line, at).is_some())
         };
@@ -551,7 +575,7 @@ impl Redactor {
         }
         let is_of_path = |literal: &Literal| {
             let whole = text.strip_suffix(b".").unwrap_or(text);
-            literal.kind != Kind::Secret
+            !matches!(literal.kind, Kind::Secret | Kind::Placeholder)
                 && (literal.text.starts_with(text) || *literal.text == *whole)
                 && literal.may_follow(before)
         };
@@ -574,7 +598,7 @@ struct Growth {
 impl Literal {
     fn may_follow(&self, before: Option<u8>) -> bool {
         match self.kind {
-            Kind::Secret => true,
+            Kind::Secret | Kind::Placeholder => true,
             Kind::Folder => before.is_some_and(|byte| matches!(byte, b'/' | b'\\')),
             Kind::Path => self.text[0] == b'-' || before.is_none_or(|byte| !is_of_name(byte) && byte != b'.'),
         }
@@ -584,6 +608,7 @@ impl Literal {
     fn may_end(&self, after: &[u8]) -> bool {
         match (self.kind, after) {
             (Kind::Secret, _) | (_, []) => true,
+            (Kind::Placeholder, [next, ..]) => matches!(next, b'}' | b':'),
             (Kind::Folder, [next, ..]) => matches!(next, b'/' | b'\\'),
             (Kind::Path, [b'.', next, ..]) => !is_of_name(*next),
             (Kind::Path, [next, ..]) => !is_of_name(*next) || self.text[0] == b'-' && *next == b'-',
