@@ -317,6 +317,17 @@ async fn changes_in_submodule_are_kept() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn files_in_missing_submodule_are_kept() {
+    let (_folders, repository) = repository_with_submodule();
+    let result = result_after("echo mine > vendor/s.txt", json!([{"text": "x"}]), &repository).await;
+    assert_eq!((result.status, result.diff), (JobStatus::Finished, None));
+    let kept = result.workspace.unwrap();
+    assert_eq!(fs::read_to_string(kept.join("vendor/s.txt")).unwrap(), "mine\n");
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn unchanged_submodule_is_removed() {
     let init = "git -c protocol.file.allow=always submodule --quiet update --init";
     for (command, is_deleted) in [("true", false), (init, false), ("git rm -q vendor", true)] {

@@ -171,11 +171,11 @@ fn delete_left(top: &Path, ended: HashMap<String, (File, PathBuf)>) {
     }
     let left = || {
         let listed = git::run(top, &["for-each-ref", "--format=%(refname:short)", "refs/heads/kimi-agent/"]);
-        let branches = listed.unwrap_or_default();
+        let branches = listed.inspect_err(|error| tracing::warn!(error, "git does not list the branches")).ok()?;
         let is_left = |branch: &&str| has_ended(branch) && !kept.contains(*branch);
-        branches.lines().filter(is_left).map(str::to_owned).collect::<Vec<_>>()
+        Some(branches.lines().filter(is_left).map(str::to_owned).collect::<Vec<_>>())
     };
-    for branches in left().chunks(MAX_BRANCHES) {
+    for branches in left().unwrap_or_default().chunks(MAX_BRANCHES) {
         let args =
             [&["branch", "-D", "--quiet"], &branches.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
         if let Err(error) = git::run(top, &args) {
@@ -183,10 +183,11 @@ fn delete_left(top: &Path, ended: HashMap<String, (File, PathBuf)>) {
         }
     }
     let left = left();
-    let left: HashSet<_> = left.iter().filter_map(|branch| batch_of(branch)).collect();
+    let left: Option<HashSet<_>> =
+        left.as_ref().map(|left| left.iter().filter_map(|branch| batch_of(branch)).collect());
     for (batch, (file, path)) in &ended {
         // Locked while the file is deleted, so that a batch which is about to lock it notices.
-        if !left.contains(batch.as_str()) {
+        if left.as_ref().is_some_and(|left| !left.contains(batch.as_str())) {
             fs::remove_file(path).ok();
         }
         file.unlock().ok();
@@ -232,6 +233,11 @@ fn remove_worktree(top: &Path, path: &Path) {
 /// Returns whether the new version in a line of `git diff --raw` is a submodule.
 fn has_submodule(line: &str) -> bool {
     line.split(' ').nth(1) == Some("160000")
+}
+
+/// Returns whether a folder exists and is not empty.
+fn has_files(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// The worktree of an attempt.
@@ -287,6 +293,11 @@ impl Worktree {
         if changes.lines().any(has_submodule) || self.place.run(&raw)?.lines().any(has_submodule) {
             return Err("it contains a new repository, or a submodule with changes".to_owned());
         }
+        // Without a repository in its folder, git does not look into a submodule.
+        if let Some(path) = self.submodules().find(|path| has_files(path) && !path.join(".git").exists()) {
+            let shown = path.display();
+            return Err(format!("it contains files in a submodule that is not checked out, {shown}"));
+        }
         if let Ok(diff) = String::from_utf8(self.read_diff(&[])?) {
             return Ok(diff);
         }
@@ -296,6 +307,16 @@ impl Worktree {
         let all_binary = format!("core.attributesFile={}", attributes.display());
         let diff = self.read_diff(&["-c", &all_binary])?;
         String::from_utf8(diff).map_err(|_| "it contains text that is not UTF-8".to_owned())
+    }
+
+    /// Returns the folders of the submodules.
+    fn submodules(&self) -> impl Iterator<Item = PathBuf> {
+        let top = self.place.run(&["rev-parse", "--show-toplevel"]).map(PathBuf::from).unwrap_or_default();
+        // The paths of `.gitmodules` are quoted if they have special characters, so they are read between zeros.
+        let args = ["config", "--file", ".gitmodules", "--null", "--get-regexp", r"^submodule\..*\.path$"];
+        let listed = git::run(&top, &args).unwrap_or_default();
+        let paths: Vec<_> = listed.split('\0').filter_map(|entry| entry.split_once('\n')).collect();
+        paths.into_iter().map(|(_, path)| top.join(path)).collect::<Vec<_>>().into_iter()
     }
 
     fn read_diff(&self, config: &[&str]) -> std::result::Result<Vec<u8>, String> {
