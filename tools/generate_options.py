@@ -103,7 +103,7 @@ DOCS_TYPES = {
     "duration": "duration",
     "budget": "limits",
     "output": "type, or JSON Schema",
-    "telemetry": "boolean, or details",
+    "telemetry": "boolean, a provider of OpenTelemetry, or details",
     "object": "object",
     "objects": "list of objects",
     "texts": "list of text",

@@ -85,7 +85,10 @@ function ofProvider(given: object): TelemetryOptions {
   const { getTracer, getMeter } = given as Partial<TracerSource & MeterSource>;
   const isTracer = typeof getTracer === "function";
   const isMeter = typeof getMeter === "function";
-  if (!isTracer && !isMeter) return given;
+  if (!isTracer && !isMeter) {
+    if ("then" in given) throw wrongOption("telemetry", "expected a provider or an object, got a promise; await it");
+    return given;
+  }
   return { ...(isTracer && { tracerProvider: given as TracerSource }), ...(isMeter && { meterProvider: given as MeterSource }) };
 }
 

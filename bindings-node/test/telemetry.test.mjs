@@ -31,6 +31,7 @@ const options = (actions, more) => ({ executable: scriptedAgent([actions]), ...m
 
 for (const [telemetry, problem] of [
   ["yes", "expected a boolean, a provider of OpenTelemetry or an object, got a string"],
+  [Promise.resolve({}), "expected a provider or an object, got a promise; await it"],
   [{ content: true }, "unknown name `content`"],
   [{ tracerProvider: 1 }, "`tracerProvider`: expected a provider of OpenTelemetry, got a number"],
   [{ meterProvider: spans().tracerProvider }, "`meterProvider`: expected a provider"],

@@ -67,6 +67,7 @@ def current() -> str:
     ("value", "problem"),
     [
         ("yes", 'expected a boolean, a provider of OpenTelemetry or a Telemetry; got "yes"'),
+        (TracerProvider, "expected a boolean, a provider of OpenTelemetry or a Telemetry; got"),
         (Telemetry(tracer_provider=1), "`tracer_provider`: expected a provider of OpenTelemetry, got 1"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         (Telemetry(meter_provider=TracerProvider()), "`meter_provider`: expected a provider"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         (Telemetry(capture_content="no"), '`capture_content`: expected a boolean, got "no"'),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

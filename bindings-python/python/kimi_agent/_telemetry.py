@@ -76,7 +76,7 @@ def read_telemetry(given: Any) -> Tracing | None:
 def _of_provider(given: Any) -> Any:
     """Makes details of a provider alone. Other values stay as they are."""
     is_tracer, is_meter = hasattr(given, "get_tracer"), hasattr(given, "get_meter")
-    if is_tracer or is_meter:
+    if (is_tracer or is_meter) and not isinstance(given, type):
         return Telemetry(tracer_provider=given if is_tracer else None, meter_provider=given if is_meter else None)
     return given
 
