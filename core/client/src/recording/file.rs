@@ -1,6 +1,6 @@
 //! The file of a recording: its name, and what waits to be written to it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -23,8 +23,8 @@ const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The files that this program writes at the moment.
 static OPEN: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// The files of sessions that have one option `record` in common, so that none replaces another.
-pub(crate) type Used = Arc<Mutex<HashSet<PathBuf>>>;
+/// The last numbers of the files of sessions that have one option `record` in common, so that none replaces another.
+pub(crate) type Used = Arc<Mutex<HashMap<PathBuf, u32>>>;
 
 /// The file of a recording.
 #[derive(Debug)]
@@ -61,9 +61,9 @@ pub(super) struct Output {
 }
 
 impl RecordingFile {
-    /// Creates a file for the session with this id. A file of an earlier recording is replaced. In a folder, if this
-    /// program writes to the file already, and if the file is a used one, the recording gets a name of its own. A cassette
-    /// keeps its name, and its old recording stays until the session has opened.
+    /// Creates a file for the session with this id. A file of an earlier recording is replaced. The recording gets a name of
+    /// its own in a folder, if this program writes to the file already, and if `used` has the file. A cassette keeps its
+    /// name, and its old recording stays until the session has opened.
     pub(super) fn create(path: &Path, id: &str, used: Option<&Used>) -> io::Result<Arc<Self>> {
         WRITER.start()?;
         let is_folder = super::is_folder(path);
@@ -79,11 +79,11 @@ impl RecordingFile {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         // In a folder the system knows which names are new.
         let mut used = used.filter(|_| !is_folder).map(|used| lock(used));
-        let mut number = 1;
+        let mut number = used.as_ref().and_then(|used| used.get(&first)).map_or(1, |last| last + 1);
         let (path, file) = loop {
             let path = numbered(&first, number);
             number += 1;
-            if open.contains(&path) || used.as_ref().is_some_and(|used| used.contains(&path)) {
+            if open.contains(&path) {
                 continue;
             }
             match private_file(&path, is_folder) {
@@ -92,8 +92,11 @@ impl RecordingFile {
             }
         };
         open.insert(path.clone());
-        if let Some(used) = &mut used {
-            used.insert(path.clone());
+        // Sessions can write to one pipe or device after the other.
+        if let Some(used) = &mut used
+            && file.metadata().is_ok_and(|kind| kind.is_file())
+        {
+            used.insert(first, number - 1);
         }
         Ok(Arc::new(Self::new(path, file, None)))
     }
