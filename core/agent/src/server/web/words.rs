@@ -119,7 +119,7 @@ pub(super) fn error(failure: &Failure) -> Value {
     let (code, status) = match failure.code {
         -32001 => ("model.not_configured", None),
         -32002 => ("model.capability_missing", None),
-        -32003 => ("provider.api_error", Some(500)),
+        -32003 => ("provider.api_error", Some(quoted_status(&failure.message).unwrap_or(500))),
         -32004 => ("provider.auth_error", Some(401)),
         _ => ("internal", None),
     };
@@ -130,6 +130,12 @@ pub(super) fn error(failure: &Failure) -> Value {
     }
     error["retryable"] = json!(false);
     error
+}
+
+/// Returns the HTTP status in a message such as `Error code: 429 - {…}`.
+fn quoted_status(message: &str) -> Option<u16> {
+    let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
+    text.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Returns the time in milliseconds since 1970.
