@@ -15,7 +15,7 @@ export interface Inline {
 }
 
 /** A fence and the text after it. A line with further backticks is no fence, but text with code. */
-const FENCE = /^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$/;
+const FENCE = /^ {0,3}(?:(`{3,})([^`]*)|(~{3,})([^\n]*))$/;
 
 /** Splits a text into code between fences, headings, and the text between them. Only the marks are left out. */
 export function splitProse(text: string): ProseBlock[] {
