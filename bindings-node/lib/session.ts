@@ -419,6 +419,8 @@ export class Session<Value = unknown> implements AsyncDisposable {
    * @param options - `timeout`, in milliseconds, overrides `closeTimeout`. 0 kills the agent at once; a running turn then
    * fails with {@link SessionClosed}. Default: `closeTimeout`.
    * @throws {Timeout} if the process cannot be ended.
+   * @throws {RpcError} if the agent compares the program with a recording, and the program has left out something. Only
+   * the first call throws it.
    * @throws {InvalidOption} if `timeout` is not a number of milliseconds.
    *
    * @example

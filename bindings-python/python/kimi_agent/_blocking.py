@@ -332,7 +332,7 @@ class Owner(_Blocking[Owned]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        run(self._inner.__aexit__(kind, error, traceback))
 
 
 class Prompter(Owner[_session.Session[T_co]], Generic[T_co]):

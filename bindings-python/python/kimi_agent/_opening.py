@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from . import _native
 from ._encode import kind_of, seconds, to_jsonable
-from ._errors import InvalidOption, KimiAgentError
+from ._errors import InvalidOption, KimiAgentError, RpcError
 from ._handlers import Handlers
 from ._loop import LoopMailbox, called, current_mailbox, in_this_process, show_messages
 
@@ -56,8 +56,8 @@ class Owner(Generic[N]):
     ) -> None:
         try:
             await self.close()
-        except KimiAgentError:
-            # The exception that the block was left by says more.
+        except RpcError:
+            # The program has left out something of a recording. The exception that the block was left by says why.
             if error is None:
                 raise
 

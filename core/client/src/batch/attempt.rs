@@ -157,7 +157,7 @@ async fn run_session(
         Some(Ok(session)) => {
             run_turn(&session, prompt, &mut cancelled, report).await;
             if let Err(error) = session.close().await {
-                tracing::warn!(%error, "the session of a job was not closed");
+                tracing::warn!(%error, "closing the session of a job failed");
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kimi_agent_protocol::recording::{Entry, HeaderEntry, PROGRAM_DIFFERS, PROGRAM_NEVER, Recording};
 
@@ -25,8 +25,8 @@ pub(crate) struct Replayed {
     dialect: Dialect,
     /// The agent's own records of turns.
     pub(crate) reports: BTreeMap<TurnKey, Option<TurnReport>>,
-    /// What the program has left out, in the words of the agent.
-    left_out: OnceLock<String>,
+    /// What the program has left out, in the words of the agent, until it is reported.
+    left_out: Mutex<Option<String>>,
 }
 
 impl SessionOptions {
@@ -64,7 +64,7 @@ fn with_warning(next: Option<StderrHandler>, replayed: Arc<Replayed>) -> StderrH
     Arc::new(move |line: String| {
         if let Some(text) = left_out(&line) {
             tracing::warn!("{text}");
-            drop(replayed.left_out.set(text.to_owned()));
+            *replayed.left_out.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
         }
         if let Some(next) = &next {
             next(line);
@@ -101,21 +101,15 @@ impl Replayed {
                 _ => {}
             }
         }
-        Ok(Self { path: path.to_owned(), dialect, reports, left_out: OnceLock::new() })
+        Ok(Self { path: path.to_owned(), dialect, reports, left_out: Mutex::default() })
     }
 
-    /// Fails if the program has left out something of the recording.
+    /// Fails if the program has left out something of the recording, once.
     pub(crate) fn check_complete(&self) -> Result<()> {
-        let Some(text) = self.left_out.get() else { return Ok(()) };
-        let hint = "if the program has failed before, that is the cause";
-        let kind = RpcErrorKind::Other;
-        Err(Error::Rpc(RpcError {
-            kind,
-            rpc_code: None,
-            message: text.clone(),
-            data: None,
-            hint: Some(hint.to_owned()),
-        }))
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(message) = left_out else { return Ok(()) };
+        let hint = Some("if the program has failed before, that is the cause".to_owned());
+        Err(Error::Rpc(RpcError { kind: RpcErrorKind::Other, rpc_code: None, message, data: None, hint }))
     }
 }
 

@@ -315,7 +315,7 @@ impl Session {
     /// as another user. The error names its process id. The session is closed all the same.
     ///
     /// [`Error::Rpc`](crate::Error::Rpc) if the agent compares the program with a recording, and the program has left out
-    /// something of it.
+    /// something of it. Only the first call returns it.
     ///
     /// # Examples
     /// ```no_run

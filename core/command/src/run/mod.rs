@@ -108,10 +108,15 @@ async fn played(
         () = interrupts.next(), if !is_hurried => session.close_with_timeout(Duration::ZERO).await,
         closed = closed(&session, is_hurried) => closed,
     };
-    if let (Ok(_), Err(error)) = (&outcome, ended) {
-        console.warn(&format!("kimi-agent: the agent did not end: {}", spelling::message(&error)));
+    match (&outcome, ended) {
+        // The agent plays a recording, and the prompt was not all of it.
+        (Ok(_), Err(error @ Error::Rpc(_))) => Err(error.into()),
+        (Ok(_), Err(error)) => {
+            console.warn(&format!("kimi-agent: the agent did not end: {}", spelling::message(&error)));
+            outcome
+        }
+        _ => outcome,
     }
-    outcome
 }
 
 /// Closes the session. With `is_hurried` the agent gets no time to end.
