@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from support import HANGING, LOOKUP, children, eventually
 
 from kimi_agent import AgentExited, ExternalTool, InvalidOption, Retry, SessionClosed, SpawnError, run_batch
-from kimi_agent.ray import ActorPool, map_prompts
+from kimi_agent.ray import ActorPool, _actors, map_prompts
 from kimi_agent.ray._actors import JobActor, _Actor, _lost, pool_for
 from kimi_agent.ray._data import PromptRows
 from kimi_agent.ray._worker import Worker
@@ -57,6 +57,13 @@ def test_wrong_number_of_actors(actors: Any) -> None:
 def test_wrong_number_of_sessions() -> None:
     with pytest.raises(InvalidOption, match="`sessions`"):
         ActorPool(sessions=0)
+
+
+@pytest.mark.parametrize("repeats", [None, "3", -2, 1.5, True])
+def test_wrong_number_of_repeats(repeats: Any) -> None:
+    with pytest.raises(InvalidOption, match="`max_task_retries`: expected an integer from -1 on") as refused:
+        ActorPool(actor_options={"max_task_retries": repeats})
+    assert refused.value.option == "actor_options"
 
 
 @pytest.mark.parametrize(("concurrency", "jobs"), [(None, 16), (64, 64), (6, 8), (1, 4), (0, 16), ("8", 16)])
@@ -115,7 +122,8 @@ async def test_worker_without_agent_repeats_its_error() -> None:
 
 async def test_broken_actor_gets_no_more_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     errors: Any = ModuleType("ray.exceptions")
-    errors.RayActorError = errors.ActorDiedError = RuntimeError
+    errors.RayError = errors.RayActorError = errors.ActorDiedError = RuntimeError
+    errors.RayTaskError = LookupError
     for module in (ModuleType("ray"), errors):
         monkeypatch.setitem(sys.modules, module.__name__, module)
 
@@ -160,16 +168,25 @@ async def test_repeated_call_waits_for_the_same_attempt(tmp_path: Path) -> None:
 class FakeRay:
     """Actors without a cluster. Their calls are coroutines, and a lost one waits for a machine without end."""
 
-    class ActorUnavailableError(RuntimeError):
+    class RayError(Exception):
+        """Any error of Ray, for example of a `runtime_env`."""
+
+    class RayTaskError(RayError):
+        """The call of an actor has raised an exception."""
+
+    class RayActorError(RayError):
+        """The actor is lost."""
+
+    class ActorUnavailableError(RayActorError):
         """The actor can come back."""
 
-    class ActorDiedError(RuntimeError):
+    class ActorDiedError(RayActorError):
         """The actor cannot come back."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         errors: Any = ModuleType("ray.exceptions")
-        errors.RayError = errors.RayActorError = RuntimeError
-        errors.ActorUnavailableError, errors.ActorDiedError = self.ActorUnavailableError, self.ActorDiedError
+        for kind in ("RayError", "RayTaskError", "RayActorError", "ActorUnavailableError", "ActorDiedError"):
+            setattr(errors, kind, getattr(self, kind))
         ray: Any = ModuleType("ray")
         ray.remote = lambda _: SimpleNamespace(options=self._options)
         ray.put = lambda value: value
@@ -179,6 +196,8 @@ class FakeRay:
         for module in (ray, errors, pickle):
             monkeypatch.setitem(sys.modules, module.__name__, module)
         self.actors: list[FakeActor] = []
+        # The error of each start from now on.
+        self.failure: Exception | None = None
         self.settings: dict[str, Any] = {}
 
     def _options(self, **settings: Any) -> Any:
@@ -187,6 +206,7 @@ class FakeRay:
 
     def _make(self, *_: Any) -> FakeActor:
         self.actors.append(FakeActor())
+        self.actors[-1].failure = self.failure
         return self.actors[-1]
 
 
@@ -302,6 +322,84 @@ async def test_actor_that_cannot_start_fails_its_jobs(monkeypatch: pytest.Monkey
     assert sorted(fake.actors[1].jobs) == ["c"]
     fake.actors[1].end_jobs()
     assert (await jobs[2])["status"] == "finished"
+    await pool.close()
+
+
+async def test_jobs_of_actor_that_cannot_start_run_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_actors, "_START_DELAY", 0.1)
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool((1, 2), sessions=1)
+    await pool.open({})
+    await _rounds()
+    fake.failure = fake.RayError("no package")
+    jobs = _jobs(pool, "abcd")
+    await _rounds()
+    first = fake.actors[0]
+    # The second actor could not start. The pool waits before it starts a third one.
+    for key in "ab":
+        assert (sorted(first.jobs), len(fake.actors)) == ([key], 2)
+        first.end_jobs()
+        await _rounds()
+    assert await eventually(lambda: len(fake.actors) == 3)
+    await _rounds()
+    assert (sorted(first.jobs), pool._actors[0].handle, len(pool._actors)) == (["c"], first, 1)
+    fake.failure = None
+    assert await eventually(lambda: len(fake.actors) == 4)
+    await _rounds()
+    assert sorted(fake.actors[3].jobs) == ["d"]
+    for actor in fake.actors:
+        actor.end_jobs()
+    assert [(await job)["status"] for job in jobs] == ["finished"] * 4
+    await pool.close()
+
+
+async def test_pool_without_actors_starts_one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool((1, 2), sessions=1)
+    await pool.open({})
+    await _rounds()
+    fake.failure = fake.RayError("no package")
+    jobs = _jobs(pool, "ab")
+    await _rounds()
+    assert (len(fake.actors), len(pool._actors)) == (2, 1)
+    fake.failure = None
+    fake.actors[0].lose(fake.ActorDiedError("its machine is lost"))
+    assert (await jobs[0])["error"]["code"] == "agent_exited"
+    await _rounds()
+    assert sorted(fake.actors[2].jobs) == ["b"]
+    fake.actors[2].end_jobs()
+    assert (await jobs[1])["status"] == "finished"
+    await pool.close()
+    assert pool._pause is None
+
+
+async def test_error_of_start_fails_jobs_without_actor(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    fake.failure = fake.RayError("no package")
+    pool = ActorPool(1, sessions=1)
+    await pool.open({})
+    for job in _jobs(pool, "ab"):
+        error = (await job)["error"]
+        assert (error["code"], error["retryable"]) == ("agent_exited", True)
+        assert "no package" in error["message"]
+    await pool.close()
+
+
+async def test_other_error_of_ray_fails_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeRay(monkeypatch)
+    pool = ActorPool(1, sessions=1)
+    await pool.open({})
+    [job] = _jobs(pool, "a")
+    await _rounds()
+    fake.actors[0].lose(fake.RayError("the object with the result is lost"))
+    assert (await job)["error"]["code"] == "agent_exited"
+    fake.actors[0].is_up.set()
+    [job] = _jobs(pool, "b")
+    await _rounds()
+    # The actor runs, so the error is not that of a lost actor.
+    fake.actors[0].lose(fake.RayTaskError("the result cannot be pickled"))
+    with pytest.raises(fake.RayTaskError):
+        await job
     await pool.close()
 
 

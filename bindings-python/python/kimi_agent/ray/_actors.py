@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
+from .._encode import kind_of
 from .._errors import AgentExited, InvalidOption, KimiAgentError
 from ._module import check_picklable, load_ray
 from ._numbers import RESERVED, check_numbers, find_limits
@@ -18,6 +19,8 @@ __all__ = ["ActorPool", "pool_for"]
 _GRACE = 30.0
 # Seconds between two questions whether an actor that cannot be reached runs again.
 _DELAY = 1.0
+# Seconds between an actor that could not start and the start of another one, while others run.
+_START_DELAY = 10.0
 # The default of the option `sessions`.
 _SESSIONS = 4
 
@@ -28,8 +31,10 @@ class ActorPool:
     The pool starts an actor if each actor runs `sessions` jobs. It stops an actor that runs no job if the other actors
     have free sessions for as many jobs as one actor runs. Ray decides which machine an actor runs on. If the actor or
     its machine is lost, Ray starts the actor again, and the pool repeats the jobs that it had not finished on any actor
-    that runs. The batch runs in the calling program, with its retries and its journal: each job has one result there,
-    although a lost job can have begun twice. The option `concurrency` of the batch also limits the pool; leave it out.
+    that runs. If an actor cannot start, the jobs run on the other actors; they fail only if no other actor runs.
+
+    The batch runs in the calling program, with its retries and its journal: each job has one result there, although a
+    lost job can have begun twice. The option `concurrency` of the batch also limits the pool; leave it out.
 
     Args:
         actors: The number of actors, or the smallest and the largest number. Default: 1 to 4.
@@ -39,7 +44,7 @@ class ActorPool:
             because sessions mostly wait for the model, and no limit.
 
     Raises:
-        InvalidOption: A number is wrong.
+        InvalidOption: A number is wrong, also `max_task_retries`.
 
     >>> from kimi_agent import run_batch
     >>> from kimi_agent.ray import ActorPool
@@ -63,12 +68,17 @@ class ActorPool:
         self._actor_options = dict(actor_options or {})
         # -1: no limit, as for Ray.
         self._repeats: int = self._actor_options.pop("max_task_retries", -1)
+        if isinstance(self._repeats, bool) or not isinstance(self._repeats, int) or self._repeats < -1:
+            expected = f"expected an integer from -1 on (-1: no limit), got {kind_of(self._repeats)}"
+            raise InvalidOption(f"invalid option `actor_options`: `max_task_retries`: {expected}", "actor_options")
         self._make: Any = None
         self._is_open = False
         self._actors: list[_Actor] = []
         # The jobs that wait for an actor, in their order.
         self._waiting: deque[asyncio.Future[_Actor]] = deque()
         self._stops: set[asyncio.Task[None]] = set()
+        # Runs after an actor could not start. Until it ends, no other actor starts while one runs.
+        self._pause: asyncio.TimerHandle | None = None
 
     @property
     def concurrency(self) -> int:
@@ -134,16 +144,19 @@ class ActorPool:
         while True:
             try:
                 actor = await self._take()
-            except errors.RayActorError as error:
+            except errors.RayError as error:
                 return _lost(error)
             try:
                 return await self._call(actor, request)
-            except errors.RayActorError as error:
+            except errors.RayTaskError:
+                # The actor runs. Its call raised an exception, and would raise it again.
+                raise
+            except errors.RayError as error:
                 if isinstance(error, errors.ActorDiedError):
                     self._remove(actor)
                     return _lost(error)
                 self._check(actor)
-                if repeats == self._repeats:
+                if not isinstance(error, errors.RayActorError) or repeats == self._repeats:
                     return _lost(error)
             finally:
                 actor.running -= 1
@@ -188,10 +201,15 @@ class ActorPool:
             actor = min(free, key=lambda actor: actor.running)
             actor.running += 1
             self._waiting.popleft().set_result(actor)
+        if self._pause is not None and self._has_usable_actor():
+            return
         starting = sum(not actor.is_up for actor in self._actors)
         while len(self._waiting) > starting * self._sessions and len(self._actors) < self._largest:
             self._start()
             starting += 1
+
+    def _has_usable_actor(self) -> bool:
+        return any(actor.is_up and not actor.is_broken for actor in self._actors)
 
     def _forget_cancelled(self) -> None:
         self._waiting = deque(waiting for waiting in self._waiting if not waiting.done())
@@ -232,12 +250,30 @@ class ActorPool:
                 await asyncio.sleep(_DELAY)
             except Exception as error:
                 self._remove(actor)
-                self._forget_cancelled()
-                # Another actor may fail for the same reason, so the jobs for this one do not wait for it.
-                for _ in range(min(self._sessions, len(self._waiting))):
-                    self._waiting.popleft().set_exception(error)
+                self._give_up(error)
         actor.checking = None
         self._release(actor)
+
+    def _give_up(self, error: Exception) -> None:
+        """Fails the jobs of an actor that cannot start, unless other actors can run them."""
+        if self._has_usable_actor():
+            self._delay_start()
+            return
+        self._forget_cancelled()
+        # Another actor may fail for the same reason, so the jobs for this one do not wait for it.
+        for _ in range(min(self._sessions, len(self._waiting))):
+            self._waiting.popleft().set_exception(error)
+
+    def _delay_start(self) -> None:
+        """Starts no actor for some seconds. A start takes resources of the cluster, and can fail again."""
+
+        def end() -> None:
+            self._pause = None
+            self._assign()
+
+        if self._pause is not None:
+            self._pause.cancel()
+        self._pause = asyncio.get_running_loop().call_later(_START_DELAY, end)
 
     def _remove(self, actor: _Actor) -> None:
         if actor in self._actors:
@@ -257,6 +293,9 @@ class ActorPool:
         >>> await pool.open({"work_dir": "."})
         >>> await pool.close()
         """
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         actors, self._actors = self._actors, []
         for actor in actors:
             self._stop(actor)
