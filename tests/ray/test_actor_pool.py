@@ -91,6 +91,19 @@ def test_cancelled_job_ends(gate: Gate) -> None:
     run(test())
 
 
+def test_actor_without_environment_fails_its_jobs() -> None:
+    async def test() -> None:
+        # The nodes find out that the file is missing.
+        environment = {"working_dir": "file:///no/such.zip"}
+        async with opened(ActorPool(1, actor_options={"runtime_env": environment}), {"executable": echo()}) as pool:
+            result = await pool.run_job(request(0))
+        error = result["error"]
+        assert (result["status"], error["code"], error["retryable"]) == ("failed", "agent_exited", True)
+        assert "/no/such.zip" in error["message"]
+
+    run(test())
+
+
 def test_lost_actor_is_started_again(gate: Gate) -> None:
     async def test() -> None:
         async with opened(ActorPool(1), gate.options) as pool:
