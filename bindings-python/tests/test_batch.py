@@ -249,8 +249,7 @@ async def test_slow_progress_gets_newest() -> None:
     assert len(found) == 20
     assert len(reports) == 1
     released.set()
-    while reports[-1].done < 20:
-        await asyncio.sleep(0)
+    assert await eventually(lambda: reports[-1].done == 20)
     assert len(reports) <= 3
 
 
@@ -401,13 +400,15 @@ async def test_cancel_closes_async_generator() -> None:
             await asyncio.sleep(0)
             closed.append(name)
 
-    # The first one waits in the generator for a job, and the second one for a session.
-    for name, concurrency in (("waiting", 2), ("yielding", 1)):
+    async def cancelled(name: str, concurrency: int) -> None:
         batch = run_batch(jobs(name), concurrency=concurrency, executable=agent([HANGING]))
-        while begun[-1:] != [name]:
-            await asyncio.sleep(0.005)
+        assert await eventually(lambda: begun[-1:] == [name])
         await batch.cancel()
         assert closed.pop() == name
+
+    # The first one waits in the generator for a job, and the second one for a session.
+    await cancelled("waiting", 2)
+    await cancelled("yielding", 1)
     batch = run_batch(jobs("dropped"), executable=agent([HANGING]))
     assert await eventually(lambda: begun[-1] == "dropped")
     del batch
