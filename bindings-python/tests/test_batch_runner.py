@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from support import HANGING, children, eventually
 
 import kimi_agent.ray
-from kimi_agent import BudgetExceeded, InvalidOption, KimiAgentError, Retry, run_batch, sync
+from kimi_agent import BudgetExceeded, InvalidOption, KimiAgentError, Retry, _batch, run_batch, sync
 from kimi_agent.ray import _actors
 from kimi_agent.ray._worker import Worker
 from kimi_agent.testing import scripted_agent
@@ -221,6 +223,68 @@ async def test_runner_closes_after_cancelled_wait() -> None:
     assert runner.is_closed
 
 
+async def test_runner_closes_after_cancelled_generator() -> None:
+    async def jobs() -> AsyncIterator[str]:
+        try:
+            yield "a"
+            yield "b"
+        finally:
+            raise asyncio.CancelledError
+
+    runner, before = LocalRunner(), children()
+    batch = run_batch(jobs(), on=runner, concurrency=1, executable=scripted_agent([HANGING]))
+    assert await eventually(lambda: len(children() - before) == 1)
+    await batch.cancel()
+    assert runner.is_closed
+
+
+async def test_runner_closes_although_generator_runs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_batch, "_SOURCE_GRACE", 0.05)
+    released = asyncio.Event()
+    closed: list[bool] = []
+
+    async def jobs() -> AsyncIterator[str]:
+        try:
+            yield "a"
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
+            yield "b"
+        finally:
+            closed.append(True)
+
+    runner, before = LocalRunner(), children()
+    batch = run_batch(jobs(), on=runner, executable=scripted_agent([HANGING]))
+    assert await eventually(lambda: len(children() - before) == 1)
+    await batch.cancel()
+    assert (runner.is_closed, closed) == (True, [])
+    assert "the iterable of the jobs did not end within 0.05 seconds" in caplog.text
+    # It is closed when it yields.
+    released.set()
+    assert await eventually(lambda: closed == [True])
+
+
+async def test_runner_closes_although_generator_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_batch, "_SOURCE_GRACE", 0.05)
+    released = threading.Event()
+
+    def jobs() -> Iterator[str]:
+        try:
+            yield "a"
+            yield "b"
+        finally:
+            released.wait()
+
+    runner, before = LocalRunner(), children()
+    batch = run_batch(jobs(), on=runner, concurrency=1, executable=scripted_agent([HANGING]))
+    assert await eventually(lambda: len(children() - before) == 1)
+    await batch.cancel()
+    released.set()
+    assert runner.is_closed
+
+
 async def test_worker_survives_wrong_job() -> None:
     worker = Worker({"executable": echo()}, 2, 1)
     found = [await worker.run({"prompt": prompt}) for prompt in ("a", None, "b")]
@@ -235,8 +299,7 @@ async def test_failed_worker_settles_jobs() -> None:
     worker = Worker({"executable": scripted_agent([HANGING])}, 2, 1)
     waiting = [asyncio.ensure_future(worker.run({"prompt": prompt})) for prompt in ("a", 5)]
     # Not a job, which ends the batch of the worker.
-    while worker._batch is None:
-        await asyncio.sleep(0)
+    assert await eventually(lambda: worker._batch is not None)
     worker._jobs.put_nowait(5)  # type: ignore[arg-type]
     assert (await waiting[1]).status == "failed"
     await worker.close()

@@ -48,6 +48,8 @@ JobSource = Union[
 """The jobs of a batch: texts, mappings with a `prompt`, or objects of the class `Job`."""
 
 _END = object()
+# Seconds for a generator of jobs to end, after which the batch no longer waits for it.
+_SOURCE_GRACE = 10.0
 _logger = logging.getLogger("kimi_agent")
 
 
@@ -172,14 +174,15 @@ class Batch(Generic[T_co]):
             not_iterable(self, "`async for result in batch`; for a list: `[result async for result in batch]`")
 
 
-# The tasks that close runners.
+# The tasks that close batches and generators. An event loop keeps only weak references to its tasks.
 _background: set[asyncio.Task[None]] = set()
 
 
-def _run_in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _run_in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
     task = asyncio.get_running_loop().create_task(work())
     _background.add(task)
     task.add_done_callback(_background.discard)
+    return task
 
 
 def _take_exception(result: asyncio.Future[Any]) -> None:
@@ -270,7 +273,19 @@ class _BatchHandlers(Handlers):
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        await self._source.close()
+        try:
+            await self._close_source()
+        finally:
+            await self._close_runner()
+
+    async def _close_source(self) -> None:
+        # In a task of its own, because a generator can raise CancelledError, or block.
+        closing = _run_in_background(self._source.close)
+        _, blocked = await asyncio.wait([closing], timeout=_SOURCE_GRACE)
+        if blocked:
+            _logger.warning("the iterable of the jobs did not end within %g seconds of its close", _SOURCE_GRACE)
+
+    async def _close_runner(self) -> None:
         if self._opened is None:
             return
         assert self._runner is not None
@@ -333,26 +348,40 @@ class _BatchHandlers(Handlers):
 _OF_DRIVER = ("concurrency", "retry", "journal", "timeout")
 
 
-class _Source:
+class _Source(Protocol):
+    """The jobs of a batch."""
+
+    is_generator: bool
+
+    async def take(self) -> Any:
+        """Returns the next job, or `_END` after the last one."""
+        ...
+
+    async def close(self) -> None:
+        """Ends a generator early, so that its `finally` runs. Nothing is taken after it."""
+        ...
+
+
+class _ListSource:
     """The jobs of a list, which takes no time."""
 
     def __init__(self, jobs: Iterable[Any]) -> None:
         self._iterator = iter(jobs)
-        self.is_generator = isinstance(self._iterator, Generator)
+        self.is_generator = False
 
     async def take(self) -> Any:
-        """Returns the next job, or `_END` after the last one."""
         return next(self._iterator, _END)
 
     async def close(self) -> None:
-        """Ends a generator early, so that its `finally` runs. Nothing is taken after it."""
+        """Does nothing."""
 
 
-class _SourceInThread(_Source):
+class _ThreadSource:
     """A generator may block, for example because it reads a file, or calls `kimi_agent.sync`."""
 
     def __init__(self, jobs: Iterable[Any]) -> None:
-        super().__init__(jobs)
+        self._iterator = iter(jobs)
+        self.is_generator = isinstance(self._iterator, Generator)
         self._lock = threading.Lock()
 
     async def take(self) -> Any:
@@ -377,7 +406,7 @@ class _SourceInThread(_Source):
             generator.close()
 
 
-class _AsyncSource(_Source):
+class _AsyncSource:
     """An async iterable."""
 
     def __init__(self, jobs: AsyncIterable[Any]) -> None:
@@ -424,7 +453,7 @@ def _source_of(jobs: JobSource) -> _Source:
         remedy = "; put it into a list: `[…]`" if isinstance(jobs, (str, Mapping, BatchJob)) else ""
         expected = "expected an iterable or async iterable of jobs"
         raise InvalidOption(f"invalid option `jobs`: {expected}, got {kind_of(jobs)}{remedy}", "jobs")
-    return _Source(jobs) if isinstance(jobs, (list, tuple, range)) else _SourceInThread(jobs)
+    return _ListSource(jobs) if isinstance(jobs, (list, tuple, range)) else _ThreadSource(jobs)
 
 
 def _runner_of(on: Any, concurrency: Any) -> JobRunner | None:
