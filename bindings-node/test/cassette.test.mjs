@@ -175,11 +175,21 @@ describe("cassette", () => {
     }
   });
 
+  test("close reports an omission once", async () => {
+    const tape = cassette(join(recordings, "wire.jsonl"), { mode: "none" });
+    const session = await createSession({ ...tape, workDir: folder });
+    await assert.rejects(session.close(), { code: "rpc_error", message: /the program never called `prompt`/ });
+    await session.close();
+  });
+
   for (const dialect of ["wire", "legacy", "acp", "kimi-web"]) {
     test(`plays a recording of Python over ${dialect}`, async () => {
       const options = dialect === "legacy" ? { yolo: true } : { onApproval: () => "approve" };
       const tape = cassette(join(recordings, `${dialect}.jsonl`), { mode: "none" });
-      assert.equal(await ask({ ...tape, ...options, workDir: folder }, "List the files"), "There is a.txt.");
+      const session = await createSession({ ...tape, ...options, workDir: folder });
+      assert.equal((await session.prompt("List the files").result()).text, "There is a.txt.");
+      await session.prompt("Thanks").result();
+      await session.close();
     });
   }
 

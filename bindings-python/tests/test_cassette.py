@@ -153,11 +153,26 @@ async def test_open_agent_uses_cassette(tmp_path: Path) -> None:
             assert (await session.prompt("2 + 2?").result()).text == "4"
 
 
+async def test_close_reports_omission_once(tmp_path: Path) -> None:
+    tape = cassette(RECORDINGS / "wire.jsonl", mode="none")
+    session = await create_session(work_dir=tmp_path, **tape)
+    with pytest.raises(RpcError, match="the program never called `prompt`"):
+        await session.close()
+    await session.close()
+    with pytest.raises(ZeroDivisionError):
+        async with create_session(work_dir=tmp_path, **tape):
+            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), kimi_agent.sync.create_session(work_dir=tmp_path, **tape):
+        raise ZeroDivisionError
+
+
 @pytest.mark.parametrize("dialect", ["wire", "legacy", "acp", "kimi-web"])
 async def test_recordings_of_others_are_played(dialect: str, tmp_path: Path) -> None:
     tape = cassette(RECORDINGS / f"{dialect}.jsonl", mode="none")
     options: dict[str, Any] = {"yolo": True} if dialect == "legacy" else {"on_approval": lambda request: "approve"}
-    assert await ask("List the files", work_dir=tmp_path, **options, **tape) == "There is a.txt."
+    async with create_session(work_dir=tmp_path, **options, **tape) as session:
+        assert (await session.prompt("List the files")).text == "There is a.txt."
+        await session.prompt("Thanks")
 
 
 @pytest.mark.parametrize("language", ["python", "node", "rust"])

@@ -89,11 +89,14 @@ def test_missing_call_fails_test(program: pytest.Pytester) -> None:
     result.assert_outcomes(failed=1)
     missing = "turn 1: the program never called `prompt`: expected *2 + 2?*"
     result.stdout.fnmatch_lines([f"the program differs from the recording: {missing}", "If this is intended, *"])
-    shared = "from kimi_agent.sync import open_agent\ndef test_sum(kimi_cassette):\n    "
-    write(program, shared + "with open_agent(**kimi_cassette) as agent:\n        agent.create_session().close()")
+    hidden = "    with pytest.raises(kimi_agent.RpcError):\n        create_session(**kimi_cassette).close()"
+    write(program, f"import kimi_agent\ndef test_sum(kimi_cassette):\n{hidden}")
     program.runpytest().assert_outcomes(passed=1, errors=1)
-    write(program, tests.format("raise RuntimeError"))
-    program.runpytest().assert_outcomes(failed=1)
+    write(program, tests.format("raise RuntimeError('mine')"))
+    result = program.runpytest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E * RuntimeError: mine"])
+    result.stdout.no_fnmatch_line("E * kimi_agent.RpcError*")
 
 
 @pytest.mark.parametrize(

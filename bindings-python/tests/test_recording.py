@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support import DEADLINE, open_session, program
 
-from kimi_agent import InvalidOption, create_session, open_agent, sync
+from kimi_agent import ExternalTool, InvalidOption, create_session, open_agent, sync
 from kimi_agent.testing import replayed_agent, scripted_agent
 
 Entry = dict[str, Any]
@@ -115,10 +115,7 @@ async def test_secrets_are_masked(tmp_path: Path, script: Any, groups: list[str]
 
 
 async def test_token_of_tools_is_masked(tmp_path: Path) -> None:
-    def add(a: int, b: int) -> int:
-        """Adds two numbers."""
-        return a + b
-
+    add = ExternalTool("add", "Adds", {"type": "object"}, lambda numbers: str(numbers["a"] + numbers["b"]))
     played, file = tmp_path / "played.jsonl", tmp_path / "run.jsonl"
     # An agent that takes tools over HTTP.
     played.write_text((RECORDINGS / "acp.jsonl").read_text().replace('"http":false', '"http":true'))
