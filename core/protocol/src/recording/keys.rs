@@ -47,12 +47,14 @@ const SHORTEST_KEY: usize = 16;
 const SHORTEST_TOKEN: usize = 8;
 const JWT: &[u8] = b"eyJ";
 const BEARER: &[u8] = b"bearer ";
-/// What follows is a name and a password in Base64.
+/// The scheme in front of a name and a password in Base64.
 const BASIC: &[u8] = b"basic ";
 /// The beginning of the part of a URL with a name and a password, in both spellings of JSON.
 const AUTHORITY: [&[u8]; 2] = [b"//", b"\\/\\/"];
 /// The longest name and the longest password that are searched for in a URL.
 const LONGEST_OF_URL: usize = 256;
+/// The text after the `@` in the name of an image of a container: the text in front of it is a tag, not a password.
+pub(super) const DIGEST: &str = "sha256:";
 const PEM_BEGIN: &[u8] = b"-----BEGIN ";
 const PEM_END: &[u8] = b"-----END ";
 const PEM_KEY: &[u8] = b"PRIVATE KEY-----";
@@ -124,8 +126,12 @@ pub(super) fn growing(before: Option<u8>, text: &[u8]) -> Option<Option<usize>> 
     if is_begun(PEM_BEGIN) || is_scheme(BEARER) || is_scheme(BASIC) {
         return Some(None);
     }
-    if let Some(Password::Begun(password)) = password_of_url(before, text) {
-        return Some(password);
+    match password_of_url(before, text) {
+        Some(Password::Begun(password)) => return Some(password),
+        Some(Password::Whole(password)) if DIGEST.as_bytes().starts_with(&text[password.end + 1..]) => {
+            return Some(Some(password.start));
+        }
+        _ => {}
     }
     if let Some(rest) = text.strip_prefix(PEM_BEGIN) {
         let Some(end) = memchr::memmem::find(rest, b"-----") else { return Some(None) };
@@ -174,9 +180,11 @@ fn is_of_base64(byte: u8) -> bool {
 
 /// Returns the range of the token in a text that begins with this scheme.
 fn token_after(scheme: &[u8], text: &[u8], is_of: fn(u8) -> bool) -> Option<Range<usize>> {
-    let (begin, token) = text.split_at_checked(scheme.len()).filter(|(_, token)| !token.is_empty())?;
+    // The scheme first: a long text has many places where one may be, and few where one is.
+    let is_after = |(begin, token): &(&[u8], &[u8])| begin.eq_ignore_ascii_case(scheme) && !token.is_empty();
+    let (_, token) = text.split_at_checked(scheme.len()).filter(is_after)?;
     let length = token.iter().position(|byte| !is_of(*byte)).unwrap_or(token.len());
-    begin.eq_ignore_ascii_case(scheme).then(|| scheme.len()..scheme.len() + length)
+    Some(scheme.len()..scheme.len() + length)
 }
 
 /// Returns the name and the password of a text in Base64, as HTTP sends them.
@@ -232,7 +240,10 @@ fn password_of_url(before: Option<u8>, text: &[u8]) -> Option<Password> {
         None => return None,
     };
     match text.get(end) {
-        Some(b'@') => (end > start).then_some(Password::Whole(start..end)),
+        Some(b'@') => {
+            let is_tag = text[end + 1..].starts_with(DIGEST.as_bytes());
+            (end > start && !is_tag).then_some(Password::Whole(start..end))
+        }
         None | Some(b'"') => {
             let is_port = text[start..end].iter().all(u8::is_ascii_digit);
             Some(Password::Begun((!is_port).then_some(start)))

@@ -673,10 +673,12 @@ fn before(text: &[u8], at: usize) -> Option<u8> {
         let number = std::str::from_utf8(digits).ok().and_then(|digits| u32::from_str_radix(digits, 16).ok())?;
         return u8::try_from(number).ok().filter(u8::is_ascii);
     }
-    let parameters = rest.iter().rev().take_while(|byte| matches!(byte, b'0'..=b'9' | b';')).count();
-    let is_colour = *byte == b'm'
-        && rest[..rest.len() - parameters].last_chunk::<7>().is_some_and(|found| found.eq_ignore_ascii_case(ESCAPE));
-    Some(*byte).filter(|_| !is_colour)
+    let is_colour = || {
+        let parameters = rest.iter().rev().take_while(|byte| matches!(byte, b'0'..=b'9' | b';')).count();
+        rest[..rest.len() - parameters].last_chunk::<7>().is_some_and(|found| found.eq_ignore_ascii_case(ESCAPE))
+    };
+    // The parameters are measured only behind an `m`: a long number has many places.
+    Some(*byte).filter(|byte| *byte != b'm' || !is_colour())
 }
 
 /// Returns whether no character is around a place in a text.

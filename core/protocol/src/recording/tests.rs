@@ -101,6 +101,9 @@ fn keys_are_masked() {
             "http://localhost:8080/@scope https://ada@a.example //x: y@z ssh://git@a.example:x",
         ),
         ("https://sk-abcdefghijklmnop:canary@a.example", "https://***:***@a.example"),
+        ("redis://:canary@db", "redis://:***@db"),
+        ("docker://alpine:3.19@sha256:51b67269", "docker://alpine:3.19@sha256:51b67269"),
+        ("https://ada:canary@sha", "https://ada:***@sha"),
         (jwt, "***"),
         ("eyJ is not a token", "eyJ is not a token"),
         (
@@ -151,6 +154,20 @@ fn windows_paths_become_placeholders() {
         ("/d/Users/Ada/app d:/Users/Ada/app", "/d/Users/Ada/app d:/Users/Ada/app"),
     ] {
         assert_eq!(shown(&redactor, &format!(r#"{{"a":"{text}"}}"#)), format!(r#"{{"a":"{expected}"}}"#));
+    }
+}
+
+/// A time that grows with the square of the length would be minutes.
+#[test]
+fn long_lines_are_searched_once() {
+    let redactor = redactor(&["123456"], &[]);
+    for filler in ["ab/h+/tBa/be+bA4", "1234123412341234"] {
+        let filler = filler.repeat(1 << 18);
+        let line = format!(r#"{{"a":"{filler} /home/ada/src/app/a.rs {filler}"}}"#);
+        let expected = format!(r#"{{"a":"{filler} {{{{work_dir}}}}/a.rs {filler}"}}"#);
+        assert!(shown(&redactor, &line) == expected);
+        let scan = redactor.scan(line.as_bytes(), 0, Some(&[]));
+        assert!(scan.matches.len() == 1);
     }
 }
 
