@@ -90,13 +90,13 @@ pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<Range<usize>> {
         return (dots >= 2 && end >= SHORTEST_KEY).then_some(0..end);
     }
     PREFIXES.iter().find(|prefix| text.starts_with(prefix.as_bytes()))?;
-    let end = text.iter().position(|byte| !is_of_word(*byte)).unwrap_or(text.len());
+    let end = text.iter().position(|byte| !is_of_name(*byte)).unwrap_or(text.len());
     (end >= SHORTEST_KEY).then_some(0..end)
 }
 
 /// Returns whether a secret may follow this byte: it is not a part of a longer word.
 pub(super) fn may_follow(before: Option<u8>) -> bool {
-    !before.is_some_and(is_of_word)
+    !before.is_some_and(is_of_name)
 }
 
 /// Returns whether a line may have a secret here, or the beginning of one at the end of a text.
@@ -147,7 +147,7 @@ pub(super) fn growing(before: Option<u8>, text: &[u8]) -> Option<Option<usize>> 
         return (token.end == text.len()).then_some(is_token.then_some(token.start));
     }
     let tokens = [(JWT, is_of_token as fn(u8) -> bool)];
-    let words = PREFIXES.iter().map(|prefix| (prefix.as_bytes(), is_of_word as fn(u8) -> bool));
+    let words = PREFIXES.iter().map(|prefix| (prefix.as_bytes(), is_of_name as fn(u8) -> bool));
     let state = |(prefix, is_of): (&[u8], fn(u8) -> bool)| match text.strip_prefix(prefix) {
         Some([]) => Some(None),
         Some(rest) => goes_on(rest, is_of).then_some(Some(0)),
@@ -166,16 +166,17 @@ fn private_key(text: &[u8]) -> Option<Range<usize>> {
     Some(line_end..end)
 }
 
-fn is_of_word(byte: u8) -> bool {
+/// Returns whether a byte is a part of names: a letter, a digit, `_` or `-`.
+pub(super) fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
 fn is_of_token(byte: u8) -> bool {
-    is_of_word(byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=')
+    is_of_name(byte) || matches!(byte, b'.' | b'~' | b'+' | b'/' | b'=')
 }
 
 fn is_of_base64(byte: u8) -> bool {
-    is_of_word(byte) || matches!(byte, b'+' | b'/' | b'=')
+    is_of_name(byte) || matches!(byte, b'+' | b'/' | b'=')
 }
 
 /// Returns the range of the token in a text that begins with this scheme.

@@ -1,11 +1,15 @@
 //! The forms of directories that agents put into names of folders, ids and URLs.
 
+use super::spellings::percent_encoded;
+
 /// The placeholder for the name that Kimi Code gives the folders of a working directory.
 pub(super) const FOLDER_PLACEHOLDER: &str = "{{work_dir:id}}";
 /// The placeholder for the beginning of a placeholder that the text itself has.
 pub(super) const LITERAL_PLACEHOLDER: &str = "{{literal}}";
-/// The characters of a path that URLs of files keep, besides letters, digits and `-._~/`. Some languages encode them, too.
-pub(super) const KEPT_IN_URLS: &str = "!$&'()*+,;=:@";
+/// The characters of a path that URLs of files keep, besides letters, digits and `-._~`.
+pub(super) const KEPT_IN_URLS: &str = "/!$&'()*+,;=:@";
+/// The same for languages that encode more characters.
+pub(super) const SLASH: &str = "/";
 
 /// Returns a path as agents put it into names of folders: each character but letters and digits is a `-`.
 pub(super) fn slug(path: &str) -> String {
@@ -35,18 +39,9 @@ pub(super) fn folder_id(path: &str) -> String {
     format!("{}{:012x}", folder_name(path), digest >> 16)
 }
 
-/// Returns a path as in a URL. Besides letters, digits and `-._~/`, the characters in `kept` are not encoded.
-pub(super) fn percent_encoded(path: &str, kept: &str) -> String {
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'\\' => out.push('/'),
-            b'-' | b'.' | b'_' | b'~' | b'/' => out.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+/// Returns a path as in a URL, with slashes. Besides letters, digits and `-._~`, the characters in `kept` are not encoded.
+pub(super) fn path_in_url(path: &str, kept: &str) -> String {
+    percent_encoded(&path.replace('\\', "/"), kept)
 }
 
 /// Returns the drive of a path of Windows, and the path below it with slashes.
@@ -69,7 +64,7 @@ pub(super) fn drive_forms(path: &str) -> Vec<(String, &'static str)> {
     for letter in [letter.to_ascii_lowercase(), letter.to_ascii_uppercase()] {
         let spelled = format!("{letter}:{rest}");
         forms.push((spelled.replace('/', "\\"), ""));
-        for encoded in [percent_encoded(&spelled, ""), percent_encoded(&spelled, KEPT_IN_URLS)] {
+        for encoded in [path_in_url(&spelled, SLASH), path_in_url(&spelled, KEPT_IN_URLS)] {
             if encoded.contains('%') {
                 forms.push((encoded.replacen("%3A", "%3a", 1), ":url"));
                 forms.push((encoded, ":url"));

@@ -5,13 +5,20 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::keys::name_with_password;
-use super::redact::MASK;
+use super::keys::{DIGEST, is_of_name, name_with_password};
+use super::redact::{MASK, SHORTEST};
 
-/// Words in the name of an argument, a variable or a parameter whose value is a secret.
-const SECRET_NAMES: [&str; 8] = ["credential", "key", "passphrase", "passwd", "password", "pwd", "secret", "token"];
-/// Words in the name of a member with headers of HTTP.
-const HEADER_NAMES: [&str; 2] = ["header", "auth"];
+/// Parts of the name of an argument, a variable or a parameter whose value is a secret.
+const SECRET_PARTS: [&str; 5] = ["credential", "passphrase", "passwd", "password", "secret"];
+/// The ends of words in such a name.
+const SECRET_ENDS: [&str; 3] = ["key", "token", "pwd"];
+/// The words in front of `key` if the key is not a secret.
+const ORDINARY_KEYS: [&str; 9] =
+    ["cache", "foreign", "group", "hot", "order", "partition", "primary", "public", "sort"];
+/// The words in the names of numbers that are not secrets.
+const COUNTS: [&str; 9] = ["budget", "count", "length", "limit", "max", "min", "num", "size", "tokens"];
+/// The ends of words in the name of a member with headers of HTTP.
+const HEADER_ENDS: [&str; 4] = ["auth", "authentication", "authorization", "header"];
 /// The words in front of a token in a header.
 const SCHEMES: [&str; 9] = ["api-key", "apikey", "basic", "bearer", "bot", "digest", "key", "negotiate", "token"];
 /// Values that are common in ordinary text, although their names are those of secrets.
@@ -20,8 +27,8 @@ const ORDINARY: [&str; 12] = [
     "required", "secret",
 ];
 const QUOTES: [char; 2] = ['"', '\''];
-/// Shorter parts are too common.
-const SHORTEST: usize = 6;
+/// The characters around a token that are not a part of it.
+const AROUND_TOKENS: [char; 15] = ['"', '\'', '`', ',', ';', '.', ':', '!', '?', '(', ')', '[', ']', '{', '}'];
 /// The shortest value with letters and digits that is a secret under any name.
 const SHORTEST_RANDOM: usize = 16;
 /// The shortest part of the path of a URL, and the shortest name in a URL, that can be a token.
@@ -49,7 +56,7 @@ impl SecretTexts {
             Value::Array(list) => list.iter().for_each(|value| self.add_member(value, is_header)),
             Value::Object(map) => {
                 for (name, value) in map {
-                    self.add_member(value, is_header || contains_any(name, &HEADER_NAMES));
+                    self.add_member(value, is_header || is_header_name(name));
                 }
             }
             _ => {}
@@ -106,10 +113,14 @@ impl SecretTexts {
         let words: Vec<&str> = text.split_whitespace().collect();
         for pair in words.windows(2) {
             let scheme = pair[0].rsplit([':', '"', '\'', '=']).next().unwrap_or_default().to_ascii_lowercase();
-            let token = pair[1].trim_matches(['"', '\'', ',', ';']);
-            let is_scheme = SCHEMES.contains(&&*scheme);
-            let is_token = if is_scheme { is_header || !is_word(token) } else { is_header && words.len() == 2 };
-            if !is_token || !is_scheme && (is_word(token) || !scheme.bytes().all(is_of_name)) || !is_long(token) {
+            let token = pair[1].trim_matches(AROUND_TOKENS);
+            let is_token = match (SCHEMES.contains(&&*scheme), is_header) {
+                (true, true) => true,
+                (true, false) => has_letters_and_digits(token),
+                (false, true) => words.len() == 2 && !is_word(token) && scheme.bytes().all(is_of_name),
+                (false, false) => false,
+            };
+            if !is_token || !is_long(token) {
                 continue;
             }
             self.0.push(token.to_owned());
@@ -135,12 +146,13 @@ impl SecretTexts {
         }
     }
 
-    /// Adds the password of a URL, the values of its query, and the parts of its path that look like tokens. `url` is
-    /// without its scheme.
+    /// Adds the password of a URL, and the values of its query and the parts of its path that are secrets. `url` is without
+    /// its scheme.
     fn add_parts_of_url(&mut self, url: &str) {
         let (url, query) = url.split('#').next().and_then(|url| url.split_once('?')).unwrap_or((url, ""));
         let (authority, path) = url.split_once('/').unwrap_or((url, ""));
-        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        let user =
+            authority.rsplit_once('@').filter(|(_, host)| !host.starts_with(DIGEST)).map_or("", |(user, _)| user);
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         if password != name && is_long(password) && !is_ordinary(password) {
             self.add_decoded(password);
@@ -149,7 +161,7 @@ impl SecretTexts {
             self.add_decoded(part);
         }
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            let is_secret = is_secret_value(name, value) || !is_word(value) && value.bytes().any(is_letter);
+            let is_secret = is_secret_value(name, value) || is_random(value);
             if is_secret && is_long(value) && !is_ordinary(value) {
                 self.add_decoded(value);
             }
@@ -196,15 +208,52 @@ fn secret_of(arguments: &[String], at: usize) -> Option<std::ops::Range<usize>> 
     (is_name && !argument.is_empty() && !argument.starts_with('-')).then_some(0..argument.len())
 }
 
-/// Returns whether the value of this name is a secret. Counts of tokens are not.
+/// Returns whether the value of this name is a secret. Numbers with the name of a count are not.
 fn is_secret_value(name: &str, value: &str) -> bool {
-    let is_count = || value.bytes().all(|byte| byte.is_ascii_digit()) && contains_any(name, &["tokens"]);
-    contains_any(name, &SECRET_NAMES) && !is_count()
+    let words = words_of(name);
+    let is_count =
+        || value.bytes().all(|byte| byte.is_ascii_digit()) && words.iter().any(|word| COUNTS.contains(&&**word));
+    has_secret_word(&words) && !is_count()
 }
 
-fn contains_any(name: &str, words: &[&str]) -> bool {
-    let name = name.to_ascii_lowercase();
-    words.iter().any(|word| name.contains(word))
+fn has_secret_word(words: &[String]) -> bool {
+    let is_secret = |(at, word): (usize, &String)| {
+        let singular = word.strip_suffix('s').unwrap_or(word);
+        let Some(front) = SECRET_ENDS.iter().find_map(|end| singular.strip_suffix(end)) else {
+            return SECRET_PARTS.iter().any(|part| word.contains(part));
+        };
+        // `sort-key` and `sortkey`.
+        let before = if front.is_empty() { at.checked_sub(1).map_or("", |before| &words[before]) } else { front };
+        !singular.ends_with("key") || !ORDINARY_KEYS.contains(&before)
+    };
+    words.iter().enumerate().any(is_secret)
+}
+
+/// Returns whether a member of this name has headers of HTTP.
+fn is_header_name(name: &str) -> bool {
+    let is_header = |word: &String| {
+        let singular = word.strip_suffix('s').unwrap_or(word);
+        HEADER_ENDS.iter().any(|end| singular.ends_with(end))
+    };
+    words_of(name).iter().any(is_header)
+}
+
+/// Returns the words of a name in small letters, without numbers at their ends: `api` and `key` for `API_KEY_2` and `apiKey2`.
+fn words_of(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let letters: Vec<char> = name.chars().collect();
+    for (at, letter) in letters.iter().enumerate() {
+        let is_after_small = at > 0 && !letters[at - 1].is_uppercase();
+        let is_before_small = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
+        if !letter.is_alphanumeric() || letter.is_uppercase() && (is_after_small || is_before_small) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| letter.is_alphanumeric()) {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    let words = words.iter().map(|word| word.trim_end_matches(|letter: char| letter.is_ascii_digit()));
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn is_long(text: &str) -> bool {
@@ -227,14 +276,12 @@ fn is_word(text: &str) -> bool {
 /// Returns whether a text is like a token: letters and digits without spaces, slashes and dots.
 fn is_random(text: &str) -> bool {
     let is_of_token = |byte: u8| is_of_name(byte) || matches!(byte, b'+' | b'%' | b'=' | b'~');
-    text.len() >= SHORTEST_RANDOM
-        && text.bytes().all(is_of_token)
-        && text.bytes().any(is_letter)
-        && text.bytes().any(|byte| byte.is_ascii_digit())
+    text.len() >= SHORTEST_RANDOM && text.bytes().all(is_of_token) && has_letters_and_digits(text)
 }
 
-fn is_of_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+/// Returns whether a text has letters and digits. Few words of a language have.
+fn has_letters_and_digits(text: &str) -> bool {
+    text.bytes().any(is_letter) && text.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -267,7 +314,13 @@ mod tests {
             ("postgres://ada:canary-1@db/app", &["canary-1"]),
             ("postgres://ada:canary%2F1@db/app", &["canary%2F1", "canary/1"]),
             ("https://a.example/mcp?token=canary&mode=production#x", &["canary"]),
-            ("https://a.example/mcp?q=canary-1", &["canary-1"]),
+            ("https://a.example/mcp?q=canary-0123456789", &["canary-0123456789"]),
+            ("Use the token canary-1.", &["canary-1"]),
+            ("accessToken=canary", &["canary"]),
+            ("OPENAI_KEY_2=canary", &["canary"]),
+            ("APIKeys=canary", &["canary"]),
+            ("PGPASSWORD=canary", &["canary"]),
+            ("authtoken=canary", &["canary"]),
             ("--session=0123456789abcdef", &["0123456789abcdef"]),
             ("https://a.example/s/0123456789abcdefghij/mcp", &["0123456789abcdefghij"]),
             (r#"{"a": {"key": "canary"}}"#, &["canary"]),
@@ -290,10 +343,20 @@ mod tests {
             "https://a.example:8080/mcp/server?mode=production&version=2024-11-05",
             "postgres://postgres:postgres@localhost/app",
             "ssh://git@example.com/a.git",
+            "Name the key features.",
+            "the token limit: 131072",
+            "You are a basic assistant.",
+            "a token (JavaScript)",
+            "https://a.example/mcp?mode=read-only&transport=streamable-http&model=kimi-k2",
+            "sort-key=created_at",
+            "https://a.example/?sortKey=created_at&primary_key=number",
+            "--tokenizer=bert-base",
+            "--token-limit=131072",
+            "docker://alpine:3.19.20260101@sha256:51b67269",
         ] {
             assert_eq!(parts(text, false), <[&str; 0]>::default(), "{text}");
         }
-        for text in ["text/html; charset=utf-8", "my client"] {
+        for text in ["text/html; charset=utf-8", "my client", "my client."] {
             assert_eq!(parts(text, true), <[&str; 0]>::default(), "{text}");
         }
     }
@@ -304,6 +367,17 @@ mod tests {
         texts.add_value(&json!({"headers": [{"name": "Authorization", "value": "Token canaryword"}], "n": 123456}));
         let texts: Vec<_> = texts.into_texts().collect();
         assert!(texts.contains(&"canaryword".into()) && texts.contains(&"123456".into()), "{texts:?}");
+        for (name, is_header) in [
+            ("headers", true),
+            ("httpHeaders", true),
+            ("http_header", true),
+            ("Proxy-Authorization", true),
+            ("oauth2", true),
+            ("author", false),
+            ("authors", false),
+        ] {
+            assert_eq!(is_header_name(name), is_header, "{name}");
+        }
     }
 
     #[test]
@@ -320,12 +394,20 @@ mod tests {
             "--max-tokens",
             "131072",
             "--model=kimi-k2-0905-preview",
+            "--tokenizer",
+            "bert-base",
+            "--token-limit",
+            "131072",
+            "--sort-key",
+            "created_at",
+            "--append-system-prompt",
+            "Name the key features.",
             "-c",
             "KEY='canary-3' agent --api-key canary-4",
         ]);
         let masked = masked_arguments(&given);
         assert_eq!(
-            masked[..9],
+            masked[..18],
             arguments(&[
                 "agent",
                 "--api-key",
@@ -336,6 +418,15 @@ mod tests {
                 "PASSWORD=***",
                 "--max-tokens",
                 "131072",
+                "--model=kimi-k2-0905-preview",
+                "--tokenizer",
+                "bert-base",
+                "--token-limit",
+                "131072",
+                "--sort-key",
+                "created_at",
+                "--append-system-prompt",
+                "Name the key features.",
             ])
         );
         let mut texts = SecretTexts::default();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::names::{
-    FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, ascii_slug, folder_id, percent_encoded, posix, slug,
+    FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, ascii_slug, folder_id, path_in_url, posix, slug,
 };
 
 /// The names of placeholders, each with a directory of this machine.
@@ -61,7 +61,7 @@ impl Places {
             fill(&format!("{{{{{name}}}}}"), &|| path.to_owned());
             fill(&format!("{{{{{name}:slug}}}}"), &|| slug(path));
             fill(&format!("{{{{{name}:ascii-slug}}}}"), &|| ascii_slug(path));
-            fill(&format!("{{{{{name}:url}}}}"), &|| percent_encoded(path, KEPT_IN_URLS));
+            fill(&format!("{{{{{name}:url}}}}"), &|| path_in_url(path, KEPT_IN_URLS));
             fill(&format!("{{{{{name}:posix}}}}"), &|| posix(path));
             if *name == "work_dir" {
                 fill(FOLDER_PLACEHOLDER, &|| folder_id(path));

@@ -7,14 +7,15 @@ use std::ops::Range;
 use regex_lite::Regex;
 use serde::de::IgnoredAny;
 
-use super::keys;
+use super::keys::{self, is_of_name};
 use super::names::{
-    FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, ascii_slug, drive_forms, folder_name, percent_encoded, slug,
+    FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, SLASH, ascii_slug, drive_forms, folder_name, path_in_url,
+    slug,
 };
 use super::spellings::encoded;
 
 /// Shorter secrets, such as `true` or `kimi`, are too common.
-const SHORTEST: usize = 6;
+pub(super) const SHORTEST: usize = 6;
 /// Shorter beginnings of secrets are not replaced by themselves.
 const SHORTEST_PART: usize = 4;
 /// The beginning of a command to a terminal.
@@ -258,7 +259,7 @@ impl Redactor {
         redactor
     }
 
-    /// Sorts the literals, so that few of them are compared with a text. The first of equal ones stays.
+    /// Sorts the literals, so that few of them are compared with a text. Of equal literals, the first is kept.
     fn sort(&mut self) {
         let first = |literal: &Literal| literal.text.first().copied().unwrap_or_default();
         self.literals.sort_by(|one, other| {
@@ -290,7 +291,7 @@ impl Redactor {
         if path.contains('\\') {
             self.add(&path.replace('\\', "/"), &placeholder(""), Kind::Path);
         }
-        for encoded in [percent_encoded(path, ""), percent_encoded(path, KEPT_IN_URLS)] {
+        for encoded in [path_in_url(path, SLASH), path_in_url(path, KEPT_IN_URLS)] {
             if encoded.contains('%') {
                 self.add(&encoded, &placeholder(":url"), Kind::Path);
             }
@@ -649,10 +650,6 @@ fn replaced(text: &[u8], matches: &[Match<'_>]) -> Vec<u8> {
 /// Returns whether a text is like the names of members and methods.
 fn is_plain_word(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'/' | b'$'))
-}
-
-fn is_of_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
 /// Returns the number of hexadecimal digits at the beginning of a text.

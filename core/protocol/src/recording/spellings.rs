@@ -30,7 +30,8 @@ pub(super) fn encoded(secret: &str) -> Vec<String> {
     forms
 }
 
-fn percent_encoded(text: &str, kept: &str) -> String {
+/// Returns a text with percent-encoding. Letters, digits, `-._~` and the characters in `kept` are not encoded.
+pub(super) fn percent_encoded(text: &str, kept: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         let is_kept = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
