@@ -32,25 +32,11 @@ pub(super) enum Job {
     Entry {
         time: f64,
         entry: Box<Entry>,
-        /// The size of its line, roughly.
+        /// The size in memory, roughly.
         size: usize,
     },
     /// Reports that everything before it is written.
     Complete(oneshot::Sender<()>),
-}
-
-/// Counts the bytes that are written.
-struct Size(usize);
-
-impl Write for Size {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A line between the SDK and the agent. The queue has its bytes.
@@ -64,10 +50,9 @@ pub(super) struct Message {
 
 impl Job {
     pub(super) fn of_entry(time: f64, entry: Entry) -> Self {
-        let mut size = Size(0);
-        // The entries are maps with text as keys, so they cannot fail to be encoded.
-        serde_json::to_writer(&mut size, &entry).ok();
-        Self::Entry { time, entry: Box::new(entry), size: size.0 }
+        // The thread of the session does not encode it.
+        let size = size_of::<Entry>() + entry.text_length();
+        Self::Entry { time, entry: Box::new(entry), size }
     }
 
     /// Returns whether it is written although too much waits. It is small, and a recording without it is of no use: the

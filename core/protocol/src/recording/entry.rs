@@ -52,6 +52,45 @@ pub enum Entry {
     Unknown,
 }
 
+impl Entry {
+    /// Returns the length of its texts, which is roughly that of its line. It encodes nothing.
+    pub fn text_length(&self) -> usize {
+        let of_error = |error: &Option<ErrorText>| error.as_ref().map_or(0, |error| error.message.len());
+        match self {
+            Self::Message(entry) => {
+                entry.message.as_ref().map_or(0, |message| message.get().len()) + of_text(entry.line.as_ref())
+            }
+            Self::Call(entry) => of_map(&entry.arguments),
+            Self::Decision(entry) => of_value(entry.answer.as_ref()) + of_text(entry.error.as_ref()),
+            Self::Policy(entry) => entry.tool_call.arguments.as_ref().map_or(0, of_map),
+            Self::ToolCall(entry) => of_value(entry.arguments.as_ref()),
+            Self::ToolResult(entry) => of_value(entry.result.as_ref()),
+            Self::Turn(entry) => entry.result.as_ref().map_or(0, |result| result.get().len()) + of_error(&entry.error),
+            Self::End(entry) => of_error(&entry.error),
+            Self::Header(_) | Self::Opened(_) | Self::Records(_) | Self::Gap(_) | Self::Unknown => 0,
+        }
+    }
+}
+
+fn of_text(text: Option<&String>) -> usize {
+    text.map_or(0, String::len)
+}
+
+/// Returns the length of a value as text, without escapes.
+fn of_value(value: Option<&Value>) -> usize {
+    match value {
+        Some(Value::String(text)) => text.len() + 2,
+        Some(Value::Array(list)) => list.iter().map(|value| of_value(Some(value)) + 1).sum::<usize>() + 2,
+        Some(Value::Object(map)) => of_map(map),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_)) => 4,
+        None => 0,
+    }
+}
+
+fn of_map(map: &Map<String, Value>) -> usize {
+    map.iter().map(|(name, value)| name.len() + of_value(Some(value)) + 4).sum::<usize>() + 2
+}
+
 /// The beginning of a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HeaderEntry {

@@ -370,3 +370,18 @@ fn entries_keep_their_own_words() {
     let Entry::Call(call) = &recording.entries[0].entry else { panic!("{:?}", recording.entries) };
     assert_eq!((call.call, &call.arguments["input"]), (CallKind::Prompt, &json!("a ***")));
 }
+
+#[test]
+fn text_length_is_roughly_length_of_line() {
+    for line in [
+        r#"{"time":1,"type":"tool_result","id":"1","result":{"output":["abcdefghij","abcdefghij"],"n":1}}"#,
+        r#"{"time":1,"type":"tool_call","id":"1","name":"t","arguments":{"a":"abcdefghij","b":{"c":"abcdefghij"}}}"#,
+        r#"{"time":1,"type":"turn","turn":1,"result":{"text":"abcdefghij abcdefghij"}}"#,
+        r#"{"time":1,"type":"decision","request":"1","kind":"question","by":"handler","answer":"abcdefghij abcdefghij","duration":1}"#,
+        r#"{"time":1,"type":"end","reason":"failed","error":{"code":"c","message":"abcdefghij abcdefghij"}}"#,
+    ] {
+        let entries = Recording::read(&format!("{HEADER}\n{line}\n")).unwrap().entries;
+        let length = entries[0].entry.text_length();
+        assert!((20..=line.len()).contains(&length), "{length} {line}");
+    }
+}
