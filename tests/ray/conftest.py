@@ -25,6 +25,11 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bindings-python/tests
 pytest.register_assert_rewrite("complete_program")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs the examples first. Ray prints a message about a killed node much later, which would be in their output."""
+    items.sort(key=lambda item: item.path.name != "test_examples.py")
+
+
 def provider_for(spans: Path) -> Callable[[], None]:
     """Returns a function that sets a provider of OpenTelemetry in a worker. It appends each span to a file."""
 
