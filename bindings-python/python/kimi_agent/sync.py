@@ -452,6 +452,8 @@ class Session(Prompter[T_co]):
 
         Raises:
             Timeout: The agent still runs five seconds after SIGKILL, for example because it runs as another user.
+            RpcError: The agent compares the program with a recording, and the program has left out something. Only the
+                first call raises it.
 
         >>> session = create_session(work_dir=".")
         >>> session.close()
