@@ -169,6 +169,12 @@ fn check_names(py: Python<'_>, names: Vec<String>) -> PyResult<()> {
     bridge::check_names(names.iter().map(String::as_str), bridge::Naming::Snake).map_err(|error| raise(py, &error))
 }
 
+/// The names of the options of a session that are paths of files or directories.
+#[pyfunction]
+fn path_options() -> Vec<&'static str> {
+    bridge::path_options().collect()
+}
+
 /// Raises the error for an option whose value has no form as JSON.
 #[pyfunction]
 fn wrong_type(py: Python<'_>, option: &str, got: &str) -> PyResult<()> {
@@ -277,6 +283,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_names, module)?)?;
     module.add_function(wrap_pyfunction!(check_script, module)?)?;
     module.add_function(wrap_pyfunction!(open_cassette, module)?)?;
+    module.add_function(wrap_pyfunction!(path_options, module)?)?;
     module.add_function(wrap_pyfunction!(wrong_type, module)?)?;
     module.add_function(wrap_pyfunction!(set_wire_log, module)?)?;
     module.add_function(wrap_pyfunction!(telemetry_names, module)?)?;

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from support import HANGING, LOOKUP, children, eventually
 
 from kimi_agent import AgentExited, ExternalTool, InvalidOption, Retry, SessionClosed, SpawnError, run_batch
-from kimi_agent.ray import ActorPool, _actors, map_prompts
+from kimi_agent.ray import ActorPool, map_prompts
 from kimi_agent.ray._actors import JobActor, _Actor, _lost, pool_for
 from kimi_agent.ray._data import PromptRows
 from kimi_agent.ray._worker import Worker
@@ -160,7 +160,7 @@ async def test_repeated_call_waits_for_the_same_attempt(tmp_path: Path) -> None:
     first, second = await asyncio.gather(*calls)
     assert first is second
     # The answer can also be lost when the attempt has ended. Then the job runs again.
-    results = [first, await other, await actor.run({"prompt": "Hi"}, "a")]
+    results = [first, await other, await actor.run({"prompt": "Hi"}, "a", 1)]
     await actor.close()
     assert [result["result"]["text"] for result in results] == ["Hi", "Hello", "Hi"]
 
@@ -234,7 +234,7 @@ class FakeActor:
             job.set_result({"status": "finished"})
         self.jobs = {}
 
-    def _run(self, job: Any, key: str) -> asyncio.Future[dict[str, Any]]:
+    def _run(self, job: Any, key: str, repeats: int) -> asyncio.Future[dict[str, Any]]:
         assert key not in self.jobs
         self.jobs[key] = asyncio.get_running_loop().create_future()
         return self.jobs[key]
@@ -325,10 +325,16 @@ async def test_actor_that_cannot_start_fails_its_jobs(monkeypatch: pytest.Monkey
     await pool.close()
 
 
-async def test_jobs_of_actor_that_cannot_start_run_on_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_actors, "_START_DELAY", 0.1)
+async def test_failed_start_leaves_jobs_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRay(monkeypatch)
     pool = ActorPool((1, 2), sessions=1)
+
+    async def end_pause() -> None:
+        assert pool._pause is not None
+        pool._pause.cancel()
+        pool._end_pause()
+        await _rounds()
+
     await pool.open({})
     await _rounds()
     fake.failure = fake.RayError("no package")
@@ -340,12 +346,11 @@ async def test_jobs_of_actor_that_cannot_start_run_on_others(monkeypatch: pytest
         assert (sorted(first.jobs), len(fake.actors)) == ([key], 2)
         first.end_jobs()
         await _rounds()
-    assert await eventually(lambda: len(fake.actors) == 3)
-    await _rounds()
+    await end_pause()
+    assert len(fake.actors) == 3
     assert (sorted(first.jobs), pool._actors[0].handle, len(pool._actors)) == (["c"], first, 1)
     fake.failure = None
-    assert await eventually(lambda: len(fake.actors) == 4)
-    await _rounds()
+    await end_pause()
     assert sorted(fake.actors[3].jobs) == ["d"]
     for actor in fake.actors:
         actor.end_jobs()
@@ -403,7 +408,7 @@ async def test_other_error_of_ray_fails_job(monkeypatch: pytest.MonkeyPatch) -> 
     await pool.close()
 
 
-async def test_cancelled_wait_for_actor_takes_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_wait_keeps_session_free(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRay(monkeypatch)
     pool = ActorPool(1, sessions=1)
     await pool.open({})

@@ -16,10 +16,10 @@ TABLE = Path(__file__).resolve().parent.parent / "real" / "releases.json"
 
 
 KIMI_CODE = "kimi-code-"
-"""What the names of releases of Kimi Code begin with."""
+"""The beginning of the names of Kimi Code's releases."""
 
 SERVER = "kimi-code-web-"
-"""What the names of releases begin with that are played over Kimi Code's own server."""
+"""The beginning of the names of releases that are played over Kimi Code's own server."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _row(version: str) -> dict[str, Any]:
 
 
 def release(version: str) -> Release:
-    """What is known of a release."""
+    """Returns the entry of a release."""
     row = _row(version)
     lacks = row.get("lacks", [])
     is_kimi_code = version.startswith(KIMI_CODE)

@@ -27,7 +27,7 @@ def case(**changes: Any) -> Scenario:
 
 
 class Release(unittest.TestCase):
-    def test_newer_kimi_code_is_like_the_last_known_one(self) -> None:
+    def test_unknown_release_of_kimi_code(self) -> None:
         for newest in releases.newest_kimi_code("99.0.0"):
             known, found = releases.release(newest.replace("99.0.0", "2.1.0")), releases.release(newest)
             self.assertEqual((found.wire, found.missing, found.server), (known.wire, known.missing, known.server))

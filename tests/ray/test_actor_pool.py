@@ -117,7 +117,7 @@ def test_lost_actor_is_started_again(gate: Gate) -> None:
     run(test())
 
 
-def test_jobs_of_actor_without_machine_run_on_others(cluster: Cluster, gate: Gate) -> None:
+def test_lost_actor_without_machine(cluster: Cluster, gate: Gate) -> None:
     options = gate.options
     nodes = [cluster.add_node(num_cpus=1, resources={"place": 1}) for _ in range(2)]
 

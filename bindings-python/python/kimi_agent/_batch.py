@@ -257,8 +257,9 @@ class _BatchHandlers(Handlers):
             await asyncio.shield(self._opened)
             request = {**request, "job": for_other_machines(request["job"])}
             job.finish(await self._runner.run_job(request), None)
-        except asyncio.CancelledError:
-            job.finish(None, "cancelled")
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            # Before Python 3.11, Ctrl-C ends the tasks of the jobs before the program can cancel the batch.
+            job.finish({"status": "cancelled"}, None)
             raise
         except BaseException as failure:
             job.finish(None, f"{type(failure).__name__}: {failure}")

@@ -30,6 +30,7 @@ __all__ = [
     "image_bytes",
     "image_file",
     "open_cassette",
+    "path_options",
     "printable",
     "read_policy",
     "run_command",
@@ -251,6 +252,9 @@ def check_policy(policy: Mapping[str, Any], call: Any, work_dir: str) -> dict[st
 
 def check_names(names: list[str]) -> None:
     """Raises for the first name that is no option."""
+
+def path_options() -> list[str]:
+    """The names of the options of a session that are paths of files or directories."""
 
 def wrong_type(option: str, got: str) -> None:
     """Raises the error for an option whose value has no form as JSON; `got` says what it is."""

@@ -6,11 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from . import _native
 from ._policy import Policy
 
 __all__ = ["for_other_machines"]
-
-_PATHS = ("work_dir", "config_file", "agent_file", "skills_dir", "record")
 
 
 def for_other_machines(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def for_other_machines(options: Mapping[str, Any]) -> dict[str, Any]:
         InvalidOption: The file of a policy cannot be read, or a rule is wrong.
     """
     found = dict(options)
-    for name in _PATHS:
+    for name in _native.path_options():
         if _is_path(found.get(name)):
             found[name] = os.path.abspath(found[name])
     if _is_path(found.get("policy")):

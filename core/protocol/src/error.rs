@@ -377,7 +377,8 @@ fn http_status(error: &RpcError) -> Option<u16> {
     of_data.and_then(|status| u16::try_from(status).ok()).or_else(|| quoted_status(&error.message))
 }
 
-fn quoted_status(message: &str) -> Option<u16> {
+/// Returns the HTTP status in a message such as `Error code: 429 - {…}`.
+pub fn quoted_status(message: &str) -> Option<u16> {
     let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().ok()

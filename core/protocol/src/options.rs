@@ -607,6 +607,12 @@ pub const PROMPT_OPTIONS: &[OptionInfo] = &[
     ),
 ];
 
+/// Returns the names of the options of a session that are paths of files or directories.
+pub fn path_options() -> impl Iterator<Item = &'static str> {
+    let is_path = |option: &&OptionInfo| matches!(option.kind, Kind::Directory | Kind::File | Kind::Recording);
+    OPTIONS.iter().filter(is_path).map(|option| option.name)
+}
+
 /// Returns the option with this name, in the caller's spelling.
 pub fn find(options: &'static [OptionInfo], given: &str, naming: Naming) -> Option<&'static OptionInfo> {
     options.iter().find(|option| naming.name(option.name) == given)

@@ -14,7 +14,7 @@ export interface Inline {
   text: string;
 }
 
-/** A fence and the text after it. A line with further backticks is no fence, but text with code. */
+/** A fence and the text after it. A line of text can begin like a fence; it then has further backticks. */
 const FENCE = /^ {0,3}(?:(`{3,})([^`]*)|(~{3,})([^\n]*))$/;
 
 /** Splits a text into code between fences, headings, and the text between them. Only the marks are left out. */

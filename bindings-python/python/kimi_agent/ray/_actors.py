@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -147,7 +147,7 @@ class ActorPool:
             except errors.RayError as error:
                 return _lost(error)
             try:
-                return await self._call(actor, request)
+                return await self._call(actor, request, repeats)
             except errors.RayTaskError:
                 # The actor runs. Its call raised an exception, and would raise it again.
                 raise
@@ -163,8 +163,8 @@ class ActorPool:
                 self._release(actor)
             repeats += 1
 
-    async def _call(self, actor: _Actor, request: dict[str, Any]) -> dict[str, Any]:
-        reference = actor.handle.run.remote(request["job"], _key_of_attempt(request))
+    async def _call(self, actor: _Actor, request: dict[str, Any], repeats: int) -> dict[str, Any]:
+        reference = actor.handle.run.remote(request["job"], _key_of_attempt(request), repeats)
         try:
             found: dict[str, Any] = await reference
         except asyncio.CancelledError:
@@ -266,14 +266,13 @@ class ActorPool:
 
     def _delay_start(self) -> None:
         """Starts no actor for some seconds. A start takes resources of the cluster, and can fail again."""
-
-        def end() -> None:
-            self._pause = None
-            self._assign()
-
         if self._pause is not None:
             self._pause.cancel()
-        self._pause = asyncio.get_running_loop().call_later(_START_DELAY, end)
+        self._pause = asyncio.get_running_loop().call_later(_START_DELAY, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        self._assign()
 
     def _remove(self, actor: _Actor) -> None:
         if actor in self._actors:
@@ -370,22 +369,19 @@ class JobActor:
         # The batch in the calling program retries.
         self._worker = Worker(options, sessions, 1, trace)
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
-        # How often each key has begun.
-        self._begun: Counter[str] = Counter()
 
     async def check(self) -> None:
         """Does nothing. The answer shows that this actor runs."""
 
-    async def run(self, job: Mapping[str, Any], key: str) -> dict[str, Any]:
-        """Makes one attempt of a job. A call for a key that runs waits for the same attempt.
+    async def run(self, job: Mapping[str, Any], key: str, repeats: int = 0) -> dict[str, Any]:
+        """Makes one attempt of a job, which the pool has repeated so often. A call for a key that runs waits for it.
 
         The first call can have reached this actor although the pool has lost its answer.
         """
         running = self._running.get(key)
         if running is None:
-            self._begun[key] += 1
             # The worker accepts each key once.
-            name = key if self._begun[key] == 1 else f"{key}\0again-{self._begun[key]}"
+            name = f"{key}\0again-{repeats}" if repeats else key
             running = self._running[key] = asyncio.ensure_future(self._attempt(job, name))
             running.add_done_callback(lambda _: self._running.pop(key))
         return await running

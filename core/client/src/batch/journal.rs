@@ -262,6 +262,8 @@ fn try_open_alone(path: &Path) -> io::Result<Option<File>> {
 fn try_open_alone(path: &Path) -> io::Result<Option<File>> {
     use std::os::windows::fs::OpenOptionsExt as _;
 
+    // https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-createfilew, and its errors:
+    // https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-
     const SHARE_READ: u32 = 1;
     const SHARE_DELETE: u32 = 4;
     const SHARING_VIOLATION: i32 = 32;

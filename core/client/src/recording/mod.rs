@@ -151,7 +151,7 @@ impl SessionOptions {
         }
     }
 
-    /// Returns the program and its arguments, without those that the SDK adds. It is empty if there is no program.
+    /// Returns the program and its arguments, without the arguments of the SDK. The list is empty without a program.
     fn command_words(&self) -> Vec<String> {
         let Ok((program, args)) = self.program() else { return Vec::new() };
         let words = std::iter::once(program.into_os_string()).chain(args);

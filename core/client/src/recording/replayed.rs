@@ -25,7 +25,7 @@ pub(crate) struct Replayed {
     dialect: Dialect,
     /// The agent's own records of turns.
     pub(crate) reports: BTreeMap<TurnKey, Option<TurnReport>>,
-    /// What the program has left out, in the words of the agent, until it is reported.
+    /// The agent's report about something that the program has left out. `close()` takes it.
     left_out: Mutex<Option<String>>,
 }
 

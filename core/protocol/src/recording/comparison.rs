@@ -16,7 +16,7 @@ pub struct Difference {
     pub pointer: String,
     /// The value in the recording. `None` if the recording has no value there.
     pub expected: Option<Value>,
-    /// The other value. `None` if there is none.
+    /// The other value. `None` if the place has no other value.
     pub got: Option<Value>,
 }
 

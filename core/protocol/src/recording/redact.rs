@@ -8,10 +8,12 @@ use regex_lite::Regex;
 use serde::de::IgnoredAny;
 
 use super::keys::{self, is_of_name};
+use super::literals::{Kind, Literal, Literals};
 use super::names::{
     FOLDER_PLACEHOLDER, KEPT_IN_URLS, LITERAL_PLACEHOLDER, SLASH, ascii_slug, drive_forms, folder_name, path_in_url,
     slug,
 };
+use super::pairs::Pairs;
 use super::spellings::encoded;
 
 /// Shorter secrets, such as `true` or `kimi`, are too common.
@@ -86,23 +88,6 @@ const LITERAL: u8 = 1;
 /// A key begins with the byte.
 const KEY: u8 = 2;
 
-struct Literal {
-    text: Box<[u8]>,
-    replacement: Box<str>,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Secret,
-    /// A path, or its form in names of folders, which is not a part of a longer name.
-    Path,
-    /// The whole name of a folder between separators. A shorter condition would find it in ordinary text.
-    Folder,
-    /// The beginning of a text that looks like a placeholder.
-    Placeholder,
-}
-
 /// A place in a text where something is replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Match<'a> {
@@ -126,10 +111,7 @@ pub(super) struct Scan<'a> {
 
 /// Replaces secrets and directories in lines of JSON.
 pub struct Redactor {
-    /// In the order of their first bytes, and the longest first of those with the same one.
-    literals: Vec<Literal>,
-    /// For each first byte, the index of the first literal with this byte or a later one.
-    starts: Box<[usize; 257]>,
+    literals: Literals,
     /// Whether something begins with this byte: [`LITERAL`], [`KEY`], or both.
     begins: [u8; 256],
     pairs: Pairs,
@@ -138,61 +120,9 @@ pub struct Redactor {
     patterns: Vec<Regex>,
 }
 
-/// The pairs of bytes with which something begins. All first bytes share eight bits: a pair in which the two bytes have a
-/// bit in common may be one of them.
-struct Pairs {
-    first: [u8; 256],
-    second: [u8; 256],
-}
-
-impl Pairs {
-    const NONE: Self = Self { first: [0; 256], second: [0; 256] };
-
-    /// Adds the pair that a text begins with, and the pair for a text that ends after its first byte.
-    fn add(&mut self, text: &[u8]) {
-        self.add_whole(text);
-        // No text ends between a backslash and a quotation mark.
-        if let [first, rest @ ..] = text
-            && (*first != b'\\' || rest.is_empty())
-        {
-            self.second[usize::from(b'"')] |= 1 << (first % 8);
-        }
-    }
-
-    /// Adds the pair that a text begins with. The text is only found as a whole.
-    fn add_whole(&mut self, text: &[u8]) {
-        let [first, rest @ ..] = text else { return };
-        let bit = 1 << (first % 8);
-        self.first[usize::from(*first)] |= bit;
-        match rest {
-            [] => self.second.iter_mut().for_each(|bits| *bits |= bit),
-            [second, ..] => self.second[usize::from(*second)] |= bit,
-        }
-    }
-
-    /// Returns whether one of the pairs may be at a place in a text, or the first byte of one at its end.
-    fn may_be_at(&self, text: &[u8], at: usize) -> bool {
-        let first = self.first[usize::from(text[at])];
-        first != 0 && text.get(at + 1).is_none_or(|second| first & self.second[usize::from(*second)] != 0)
-    }
-
-    /// Returns whether `begins` is true for a place in a line, from `start` on, where one of the pairs may be, or for its
-    /// last byte.
-    fn any(&self, line: &[u8], start: usize, mut begins: impl FnMut(usize) -> bool) -> bool {
-        let mut before = 0;
-        for (at, byte) in line[start..].iter().enumerate() {
-            if before & self.second[usize::from(*byte)] != 0 && begins(start + at - 1) {
-                return true;
-            }
-            before = self.first[usize::from(*byte)];
-        }
-        before != 0 && begins(line.len() - 1)
-    }
-}
-
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} literals, {} patterns)", self.literals.len(), self.patterns.len())
+        write!(f, "Redactor({} literals, {} patterns)", self.literals.iter().len(), self.patterns.len())
     }
 }
 
@@ -218,8 +148,7 @@ impl Redactor {
 
     fn made<'a>(places: &[Place], secrets: impl IntoIterator<Item = Cow<'a, str>>, patterns: Vec<Regex>) -> Self {
         let mut redactor = Self {
-            literals: Vec::new(),
-            starts: Box::new([0; 257]),
+            literals: Literals::default(),
             begins: [0; 256],
             pairs: Pairs::NONE,
             folder_names: Vec::new(),
@@ -232,16 +161,16 @@ impl Redactor {
         if !places.is_empty() {
             for name in places.iter().map(|place| place.name).chain(["literal"]) {
                 let replacement = format!("{LITERAL_PLACEHOLDER}{name}");
-                redactor.add(&format!("{{{{{name}"), &replacement, Kind::Placeholder);
+                redactor.literals.add(&format!("{{{{{name}"), &replacement, Kind::Placeholder);
             }
         }
         for secret in secrets {
             if secret.len() >= SHORTEST {
-                redactor.add(&secret, MASK, Kind::Secret);
-                encoded(&secret).iter().for_each(|form| redactor.add(form, MASK, Kind::Secret));
+                redactor.literals.add(&secret, MASK, Kind::Secret);
+                encoded(&secret).iter().for_each(|form| redactor.literals.add(form, MASK, Kind::Secret));
             }
         }
-        redactor.sort();
+        redactor.literals.sort();
         let texts = redactor.literals.iter().map(|literal| (&literal.text, literal.kind));
         for (text, kind) in texts.chain(redactor.folder_names.iter().map(|name| (name, Kind::Folder))) {
             if let Some(first) = text.first() {
@@ -259,25 +188,6 @@ impl Redactor {
         redactor
     }
 
-    /// Sorts the literals, so that few of them are compared with a text. Of equal literals, the first is kept.
-    fn sort(&mut self) {
-        let first = |literal: &Literal| literal.text.first().copied().unwrap_or_default();
-        self.literals.sort_by(|one, other| {
-            let lengths = other.text.len().cmp(&one.text.len());
-            first(one).cmp(&first(other)).then(lengths).then_with(|| one.text.cmp(&other.text))
-        });
-        self.literals.dedup_by(|next, one| next.text == one.text);
-        for (byte, start) in self.starts.iter_mut().enumerate() {
-            *start = self.literals.partition_point(|literal| usize::from(first(literal)) < byte);
-        }
-    }
-
-    /// Returns the literals that begin with a byte, the longest first.
-    fn literals_of(&self, first: u8) -> &[Literal] {
-        let first = usize::from(first);
-        &self.literals[self.starts[first]..self.starts[first + 1]]
-    }
-
     fn add_place(&mut self, name: &str, path: &str) {
         let path = path.trim_end_matches(['/', '\\']);
         if path.len() < 2 {
@@ -285,45 +195,26 @@ impl Redactor {
         }
         let placeholder = |form: &str| format!("{{{{{name}{form}}}}}");
         for (text, form) in drive_forms(path) {
-            self.add(&text, &placeholder(form), Kind::Path);
+            self.literals.add(&text, &placeholder(form), Kind::Path);
         }
-        self.add(path, &placeholder(""), Kind::Path);
+        self.literals.add(path, &placeholder(""), Kind::Path);
         if path.contains('\\') {
-            self.add(&path.replace('\\', "/"), &placeholder(""), Kind::Path);
+            self.literals.add(&path.replace('\\', "/"), &placeholder(""), Kind::Path);
         }
         for encoded in [path_in_url(path, SLASH), path_in_url(path, KEPT_IN_URLS)] {
             if encoded.contains('%') {
-                self.add(&encoded, &placeholder(":url"), Kind::Path);
+                self.literals.add(&encoded, &placeholder(":url"), Kind::Path);
             }
         }
         let (slug, ascii) = (slug(path), ascii_slug(path));
         // `-tmp` is also an argument, and the end of other names.
         let kind = if slug.matches('-').count() >= 2 { Kind::Path } else { Kind::Folder };
         if ascii != slug {
-            self.add(&ascii, &placeholder(":ascii-slug"), kind);
+            self.literals.add(&ascii, &placeholder(":ascii-slug"), kind);
         }
-        self.add(&slug, &placeholder(":slug"), kind);
+        self.literals.add(&slug, &placeholder(":slug"), kind);
         if name == WORK_DIR {
             self.folder_names.push(folder_name(path).into_bytes().into());
-        }
-    }
-
-    /// Adds a text in the ways in which JSON spells it, also as text in a text.
-    fn add(&mut self, text: &str, replacement: &str, kind: Kind) {
-        let once = escaped(text);
-        let spelled = |text: &str| {
-            let html = text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-            [escaped_ascii(text, false), escaped_ascii(text, true), text.replace('/', "\\/"), html]
-        };
-        let mut forms: Vec<String> = spelled(&once).into_iter().chain([once]).collect();
-        let twice: Vec<String> = forms.iter().map(|form| escaped(form)).collect();
-        forms.extend(twice.iter().map(|form| escaped_ascii(form, false)));
-        forms.extend(twice.into_iter().chain([text.to_owned()]));
-        forms.sort();
-        forms.dedup();
-        for form in forms {
-            let (text, replacement) = (form.into_bytes().into(), replacement.into());
-            self.literals.push(Literal { text, replacement, kind });
         }
     }
 
@@ -400,7 +291,7 @@ impl Redactor {
             first = first.min(at);
             let rest = &line[at..];
             let is_beginning = known & LITERAL != 0
-                && (self.literals_of(line[at]).iter().any(|literal| match literal.kind {
+                && (self.literals.of(line[at]).iter().any(|literal| match literal.kind {
                     Kind::Placeholder => rest.starts_with(&literal.text),
                     _ => begins(&literal.text, rest),
                 }) || self.folder_names.iter().any(|name| begins(name, rest)))
@@ -425,7 +316,7 @@ impl Redactor {
                 line[digit..range.end].iter().position(|byte| !is_of_number(byte)).map_or(range.end, |n| digit + n);
             let start = if line[at..digit].ends_with(b"-") { digit - 1 } else { digit };
             let is_number = |text: &[u8]| {
-                let mut literals = self.literals_of(text[0]).iter();
+                let mut literals = self.literals.of(text[0]).iter();
                 literals.any(|literal| literal.kind == Kind::Secret && *literal.text == *text)
             };
             let is_secret = is_number(&line[start..end]) || is_number(&line[digit..end]);
@@ -547,7 +438,7 @@ impl Redactor {
                 && !(is_json && escape_around(text, at + end).is_some())
         };
         let key = keys::find(before, rest).filter(|key| !key.is_empty());
-        if let Some(literal) = self.literals_of(text[at]).iter().find(fits) {
+        if let Some(literal) = self.literals.of(text[at]).iter().find(fits) {
             let length = literal.text.len();
             // The secret can be the beginning of a key.
             let longer = key.filter(|key| key.end > length);
@@ -570,7 +461,7 @@ impl Redactor {
         let is_of_secret = |literal: &Literal| {
             literal.kind == Kind::Secret && text.len() < literal.text.len() && literal.text.starts_with(text)
         };
-        let literals = text.first().map_or(&[][..], |first| self.literals_of(*first));
+        let literals = text.first().map_or(&[][..], |first| self.literals.of(*first));
         if literals.iter().any(is_of_secret) {
             return Some(Growth { is_secret: true, part: (text.len() >= SHORTEST_PART).then_some(0) });
         }
@@ -594,27 +485,6 @@ struct Growth {
     is_secret: bool,
     /// The offset of a part of the secret that is long enough to be replaced by itself.
     part: Option<usize>,
-}
-
-impl Literal {
-    fn may_follow(&self, before: Option<u8>) -> bool {
-        match self.kind {
-            Kind::Secret | Kind::Placeholder => true,
-            Kind::Folder => before.is_some_and(|byte| matches!(byte, b'/' | b'\\')),
-            Kind::Path => self.text[0] == b'-' || before.is_none_or(|byte| !is_of_name(byte) && byte != b'.'),
-        }
-    }
-
-    /// Returns whether the text ends in front of `after`: `/home/u` is a part of `/home/user`.
-    fn may_end(&self, after: &[u8]) -> bool {
-        match (self.kind, after) {
-            (Kind::Secret, _) | (_, []) => true,
-            (Kind::Placeholder, [next, ..]) => matches!(next, b'}' | b':'),
-            (Kind::Folder, [next, ..]) => matches!(next, b'/' | b'\\'),
-            (Kind::Path, [b'.', next, ..]) => !is_of_name(*next),
-            (Kind::Path, [next, ..]) => !is_of_name(*next) || self.text[0] == b'-' && *next == b'-',
-        }
-    }
 }
 
 /// Makes one match of matches that overlap.
@@ -732,25 +602,4 @@ pub(super) fn end_of_text(line: &[u8], mut at: usize) -> usize {
         }
     }
     line.len()
-}
-
-fn escaped(text: &str) -> String {
-    let json = serde_json::to_string(text).unwrap_or_default();
-    json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_owned()
-}
-
-/// Escapes everything that is not ASCII, as Python does, or with capital letters.
-fn escaped_ascii(text: &str, is_upper: bool) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_ascii() {
-            out.push(letter);
-            continue;
-        }
-        let mut units = [0; 2];
-        for unit in letter.encode_utf16(&mut units) {
-            out.push_str(&if is_upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") });
-        }
-    }
-    out
 }

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use kimi_agent_protocol::error::quoted_status;
 use serde_json::{Map, Value, json};
 
 use crate::messages::{Content, ContentPart};
@@ -130,12 +131,6 @@ pub(super) fn error(failure: &Failure) -> Value {
     }
     error["retryable"] = json!(false);
     error
-}
-
-/// Returns the HTTP status in a message such as `Error code: 429 - {…}`.
-fn quoted_status(message: &str) -> Option<u16> {
-    let text = message.split_once("Error code: ").or_else(|| message.split_once("status code "))?.1;
-    text.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Returns the time in milliseconds since 1970.

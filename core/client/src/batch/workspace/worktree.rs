@@ -294,7 +294,7 @@ impl Worktree {
             return Err("it contains a new repository, or a submodule with changes".to_owned());
         }
         // Without a repository in its folder, git does not look into a submodule.
-        if let Some(path) = self.submodules().find(|path| has_files(path) && !path.join(".git").exists()) {
+        if let Some(path) = self.submodules().iter().find(|path| has_files(path) && !path.join(".git").exists()) {
             let shown = path.display();
             return Err(format!("it contains files in a submodule that is not checked out, {shown}"));
         }
@@ -310,13 +310,12 @@ impl Worktree {
     }
 
     /// Returns the folders of the submodules.
-    fn submodules(&self) -> impl Iterator<Item = PathBuf> {
+    fn submodules(&self) -> Vec<PathBuf> {
         let top = self.place.run(&["rev-parse", "--show-toplevel"]).map(PathBuf::from).unwrap_or_default();
         // The paths of `.gitmodules` are quoted if they have special characters, so they are read between zeros.
         let args = ["config", "--file", ".gitmodules", "--null", "--get-regexp", r"^submodule\..*\.path$"];
         let listed = git::run(&top, &args).unwrap_or_default();
-        let paths: Vec<_> = listed.split('\0').filter_map(|entry| entry.split_once('\n')).collect();
-        paths.into_iter().map(|(_, path)| top.join(path)).collect::<Vec<_>>().into_iter()
+        listed.split('\0').filter_map(|entry| entry.split_once('\n')).map(|(_, path)| top.join(path)).collect()
     }
 
     fn read_diff(&self, config: &[&str]) -> std::result::Result<Vec<u8>, String> {
