@@ -38,8 +38,8 @@ impl RecordsSource {
 
 /// The records of a session's turns.
 pub(super) struct Records {
-    /// `None` while they are being read, or if they are not needed.
-    source: Option<Box<RecordsSource>>,
+    /// `None` while they are being read, or if they cannot be read.
+    source: Option<RecordsSource>,
     reading: Option<(TurnKey, Reading)>,
     /// The agent's id of the session.
     pub(super) session: Option<String>,
@@ -54,8 +54,8 @@ pub(super) struct RecordsRead {
 }
 
 impl Records {
-    pub(super) fn new(source: Option<RecordsSource>) -> Self {
-        Self { source: source.map(Box::new), reading: None, session: None, began: 0 }
+    pub(super) fn new(source: RecordsSource) -> Self {
+        Self { source: Some(source), reading: None, session: None, began: 0 }
     }
 
     pub(super) fn turn_begins(&mut self) {
@@ -78,7 +78,7 @@ impl Records {
         let (source, report) = ready!(reading.as_mut().poll(cx));
         let turn = *turn;
         self.reading = None;
-        self.source = source.map(Box::new);
+        self.source = source;
         Poll::Ready(RecordsRead { turn, report })
     }
 }

@@ -87,7 +87,8 @@ pub(super) struct SessionDriver {
     pub(super) closing: Closing,
     opened: Option<oneshot::Sender<Result<Handshake>>>,
     tools_server: Option<(ToolsServer, CallReceiver)>,
-    records: Records,
+    /// The reader of the agent's records of turns, if they are read.
+    records: Option<Box<Records>>,
     recording: Option<Arc<RecordingFile>>,
     /// Whether the process is shared. If so, log records need the session's span.
     is_shared: bool,
@@ -117,7 +118,7 @@ impl SessionDriver {
             closing: Closing::new(setup.close_timeout),
             opened: Some(setup.opened),
             tools_server: setup.tools_server,
-            records: Records::new(setup.records),
+            records: setup.records.map(|source| Box::new(Records::new(source))),
             recording: setup.recording,
             is_shared,
         });
@@ -183,7 +184,9 @@ impl SessionDriver {
         if let Poll::Ready(handled) = self.handlers.poll_next(cx) {
             return Poll::Ready(SessionEvent::Handled(handled));
         }
-        if let Poll::Ready(read) = self.records.poll(cx) {
+        if let Some(records) = &mut self.records
+            && let Poll::Ready(read) = records.poll(cx)
+        {
             return Poll::Ready(SessionEvent::Records(read));
         }
         let has_capacity = !self.flow.is_blocked();
@@ -234,7 +237,7 @@ impl SessionDriver {
                 if let Some(span) = span {
                     self.connection.trace_turn(turn, *span);
                 }
-                self.records.turn_begins();
+                self.turn_begins();
                 let output = output.map(|output| {
                     if let Some(check) = output.check {
                         self.checks.insert(turn, check);
@@ -328,12 +331,20 @@ impl SessionDriver {
         }
     }
 
+    fn turn_begins(&mut self) {
+        if let Some(records) = &mut self.records {
+            records.turn_begins();
+        }
+    }
+
     fn deliver_output(&mut self, output: Output, io: &Io) {
         match output {
             Output::Opened(outcome) => {
                 let outcome = outcome.map_err(|error| io.with_stderr(error));
                 let failed = outcome.is_err();
-                self.records.session = outcome.as_ref().ok().and_then(|handshake| handshake.session_id.clone());
+                if let (Some(records), Ok(handshake)) = (&mut self.records, &outcome) {
+                    records.session.clone_from(&handshake.session_id);
+                }
                 let opened = self.opened.take();
                 let left = opened.is_none_or(|opened| opened.send(outcome.map(|handshake| *handshake)).is_err());
                 if failed || left {
@@ -382,13 +393,13 @@ impl SessionDriver {
                     self.handlers.check(key, served, check(value));
                 }
             }
-            Output::PromptSent { .. } => self.records.turn_begins(),
+            Output::PromptSent { .. } => self.turn_begins(),
             Output::Withdrawn(key) => {
                 self.handlers.withdraw(key);
                 self.tool_callers.remove(&key);
             }
             Output::ReadRecords { turn } => {
-                if !self.records.begin(turn) {
+                if !self.records.as_mut().is_some_and(|records| records.begin(turn)) {
                     self.connection.handle_records(turn, None, now());
                 }
             }
