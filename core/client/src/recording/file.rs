@@ -201,9 +201,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of a recording in a folder: the time and the id of the session.
+/// Returns the name of a recording in a folder: the time in UTC with milliseconds, and the id of the session. So names sort by
+/// time.
 fn file_name(id: &str) -> String {
-    let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace([':', '-'], "");
+    let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string().replace([':', '-'], "");
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     let id: String = id.chars().filter(|letter| is_plain(*letter)).take(100).collect();
     format!("{time}-{id}.jsonl")

@@ -217,7 +217,7 @@ fn pattern_problem(patterns: &[String], (at, reason): (usize, String)) -> String
 }
 
 /// Returns whether a path means a folder: it exists, or its name ends with a slash.
-fn is_folder(path: &Path) -> bool {
+pub(crate) fn is_folder(path: &Path) -> bool {
     path.as_os_str().to_string_lossy().ends_with(std::path::is_separator) || path.is_dir()
 }
 

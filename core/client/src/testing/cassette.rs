@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{ReplayMode, replayed_agent};
 use crate::error::{Error, invalid_option};
-use crate::recording::add_cassette;
+use crate::recording::{add_cassette, is_folder};
 use crate::{AgentOptions, Executable, Result, SessionOptions};
 
 /// The environment variable with the mode.
@@ -219,7 +219,7 @@ impl Cassette {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for the option `cassette` if the mode is [`CassetteMode::None`] and the file is missing
-    /// or incomplete, or if the directory cannot be written. For the option `mode` if `KIMI_RECORD` is not a mode. A file
+    /// or incomplete, if the path is a directory, or if its directory cannot be written. For the option `mode` if `KIMI_RECORD` is not a mode. A file
     /// that is not a recording fails the start of the session, for the option `executable`.
     ///
     /// ```
@@ -333,6 +333,9 @@ impl<'a> Request<'a> {
     }
 
     fn records(&self, mode: CassetteMode) -> Result<bool> {
+        if is_folder(self.path) {
+            return Err(self.invalid("is a directory; a cassette is a file"));
+        }
         if matches!(mode, CassetteMode::All | CassetteMode::Rewrite) {
             return Ok(true);
         }
@@ -536,7 +539,12 @@ mod tests {
         let deep = folder.path().join("a").join("b").join("tape.jsonl");
         assert!(open(&deep, "rewrite").1 && deep.parent().unwrap().is_dir());
         let (_folder, plain) = file(Some(""));
-        for (path, problem) in [(plain.join("tape.jsonl"), "can't be written: "), (PathBuf::new(), "an empty text")] {
+        for (path, problem) in [
+            (plain.join("tape.jsonl"), "can't be written: "),
+            (PathBuf::new(), "an empty text"),
+            (folder.path().to_owned(), "is a directory; a cassette is a file"),
+            (folder.path().join("new/"), "is a directory; a cassette is a file"),
+        ] {
             let error = open_cassette(&path, Some("all"), None, None).unwrap_err().to_string();
             assert!(error.starts_with("invalid option `cassette`: ") && error.contains(problem), "{error}");
         }

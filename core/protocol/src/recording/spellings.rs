@@ -1,11 +1,12 @@
-//! The forms in which a secret is sent or shown besides its own text: percent-encoded, and in Base64.
+//! The forms in which a secret is sent or shown besides its own text: percent-encoded, also as forms of HTML are, and in
+//! Base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 /// The sets of characters that percent-encoding keeps, besides letters, digits and `-._~`: none, those of JavaScript's
-/// `encodeURIComponent`, that of Python's `quote`, and those of whole URLs.
-const KEPT: [&str; 4] = ["", "!'()*", "/", "/?:@!$&'()*+,;="];
+/// `URLSearchParams` and `encodeURIComponent`, that of Python's `quote`, and those of whole URLs.
+const KEPT: [&str; 5] = ["", "*", "!'()*", "/", "/?:@!$&'()*+,;="];
 
 /// Returns the encoded forms of a secret, without the secret itself. Numbers have none.
 pub(super) fn encoded(secret: &str) -> Vec<String> {
@@ -20,9 +21,13 @@ pub(super) fn encoded(secret: &str) -> Vec<String> {
     let mut forms: Vec<String> = padded.into_iter().chain(bare).collect();
     for kept in KEPT {
         let form = percent_encoded(secret, kept);
-        if form.contains('%') {
-            forms.push(with_small_digits(&form));
-            forms.push(form);
+        // Forms of HTML have `+` for a space. JavaScript's `URLSearchParams` encodes `~`, too.
+        let of_html = form.replace("%20", "+");
+        for form in [of_html.replace('~', "%7E"), of_html, form] {
+            if form != secret {
+                forms.push(with_small_digits(&form));
+                forms.push(form);
+            }
         }
     }
     forms.sort();
@@ -65,12 +70,15 @@ mod tests {
             "p%C3%A4%2Fss%20w%C3%B6rd%3F%3E",
             "p%c3%a4%2fss%20w%c3%b6rd%3f%3e",
             "p%C3%A4/ss%20w%C3%B6rd%3F%3E",
+            "p%C3%A4%2Fss+w%C3%B6rd%3F%3E",
+            "p%c3%a4%2fss+w%c3%b6rd%3f%3e",
             "cMOkL3NzIHfDtnJkPz4=",
             "cMOkL3NzIHfDtnJkPz4",
             "cMOkL3NzIHfDtnJkPz4K",
         ] {
             assert!(forms.iter().any(|one| one == form), "{form}: {forms:?}");
         }
+        assert!(encoded("a b*c~").contains(&"a+b*c%7E".to_owned()));
         assert_eq!(encoded("canary"), ["Y2FuYXJ5", "Y2FuYXJ5Cg", "Y2FuYXJ5Cg=="]);
         assert!(encoded("131072").is_empty());
     }
