@@ -238,9 +238,14 @@ def play_over(
     return plays
 
 
-def traceable(scenarios: list[Scenario]) -> list[Scenario]:
+def traceable(scenarios: list[Scenario], chosen: argparse.Namespace, report: Report) -> list[Scenario]:
     """The scenarios whose spans can be compared, with the languages that do not play them."""
     declared = json.loads((TESTS / "harness/telemetry.json").read_text("utf-8"))
+    if not chosen.only:
+        names = [one.name for one in scenarios]
+        needless = [name for name in declared["races"] if name not in names]
+        needless += [one for one in declared["skip"] if not any(re.fullmatch(one, name) for name in names)]
+        report.declared([f"telemetry.json: `{one}` matches no scenario" for one in needless])
     comparable = [one for one in scenarios if one.name not in declared["races"]]
     for pattern, skips in declared["skip"].items():
         comparable = [one.skipping(skips) if re.fullmatch(pattern, one.name) else one for one in comparable]
@@ -295,7 +300,7 @@ def main() -> int:
             over = WEB if chosen.web else ACP if chosen.acp else None
             plays = play_cassettes(over, chosen, scenarios, commands, scratch, report)
         elif chosen.telemetry:
-            scenarios = traceable(scenarios)
+            scenarios = traceable(scenarios, chosen, report)
             plays = play.play_scripted(scenarios, commands, scratch, say, telemetry=True)
             for one in plays:
                 report.add_traced(one)
