@@ -21,7 +21,7 @@ def for_other_machines(options: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(options)
     for name in _native.path_options():
         if _is_path(found.get(name)):
-            found[name] = os.path.abspath(found[name])
+            found[name] = _absolute(found[name])
     if _is_path(found.get("policy")):
         found["policy"] = Policy.load(found["policy"]).to_payload()
     executable = found.get("executable")
@@ -37,6 +37,11 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, (str, os.PathLike)) and bool(os.fspath(value))
 
 
+def _absolute(path: Any) -> Any:
+    # Windows would add a drive to an absolute path of Linux.
+    return path if os.fsdecode(path).startswith("/") else os.path.abspath(path)
+
+
 def _program(program: Any) -> Any:
     """Returns the absolute path of a program. A name without a directory is searched on `PATH` there."""
-    return os.path.abspath(program) if os.path.dirname(program) else program
+    return _absolute(program) if os.path.dirname(program) else program

@@ -32,6 +32,7 @@ use tokio::runtime::Handle;
 
 pub use kimi_agent_protocol::budget::parse_budget;
 pub use kimi_agent_protocol::output::{parse_output, parse_violations};
+use kimi_agent_protocol::recording::Redactor;
 use kimi_agent_protocol::telemetry::{SpanStart, TraceContext};
 
 use crate::batch::{self, Batch, BatchOptions, Job};
@@ -63,6 +64,14 @@ pub fn replay_channel(replay: &Replay) -> &Arc<EventChannel> {
 /// [`Error::InvalidOption`] names the option.
 pub fn limits(prompt: &PromptOptions) -> Result<TurnLimits> {
     prompt.limits()
+}
+
+/// Returns what replaces the secrets of a session.
+///
+/// # Errors
+/// [`Error::InvalidOption`] if a pattern of `redact` is not a regular expression.
+pub fn secrets_redactor(options: &SessionOptions) -> Result<Redactor> {
+    options.secrets_redactor()
 }
 
 /// Closes an agent in the background.

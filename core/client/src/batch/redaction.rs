@@ -1,7 +1,7 @@
 //! The replacement of secrets in a result. Words and numbers of the format stay, so that the result can be read again.
 
-use kimi_agent_protocol::recording::{MASK, Redactor};
-use serde_json::{Value, json};
+use kimi_agent_protocol::recording::Redactor;
+use serde_json::Value;
 
 /// Fields with words and numbers of the format.
 const OF_FORMAT: [&str; 8] = ["status", "type", "code", "counter", "option", "handler", "by", "usage"];
@@ -11,7 +11,7 @@ const FOREIGN: [&str; 2] = ["data", "arguments"];
 /// Replaces the secrets in the result of a job.
 pub(super) fn redact(redactor: &Redactor, result: &mut Value) {
     if let Some(output) = result.pointer_mut("/result/output") {
-        *output = redacted(redactor, output);
+        *output = redactor.redacted_value(output);
     }
     redact_field(redactor, "", result);
 }
@@ -21,26 +21,18 @@ fn redact_field(redactor: &Redactor, name: &str, value: &mut Value) {
         return;
     }
     match value {
-        _ if FOREIGN.contains(&name) => *value = redacted(redactor, value),
-        Value::String(_) => *value = redacted(redactor, value),
+        _ if FOREIGN.contains(&name) => *value = redactor.redacted_value(value),
+        Value::String(_) => *value = redactor.redacted_value(value),
         Value::Array(items) => items.iter_mut().for_each(|item| redact_field(redactor, "", item)),
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| redact_field(redactor, name, value)),
         _ => {}
     }
 }
 
-/// Returns the value with all secrets replaced, also in names and numbers.
-fn redacted(redactor: &Redactor, value: &Value) -> Value {
-    // The redactor reads lines with a list or an object.
-    let line = json!([value]).to_string();
-    match serde_json::from_slice::<[Value; 1]>(&redactor.redacted(line.as_bytes())) {
-        Ok([value]) => value,
-        Err(_) => MASK.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -185,7 +185,7 @@ impl RecordingFile {
         let (sender, done) = oneshot::channel();
         self.push(self.attempt.load(Ordering::Acquire), Job::Complete(sender));
         if tokio::time::timeout(COMPLETE_TIMEOUT, done).await.is_err() {
-            tracing::warn!(path = %self.path.display(), "the recording is not complete yet: its disk is too slow");
+            tracing::warn!(path = %self.path.display(), "the recording is not complete yet: the disk or the search for secrets is slow");
         }
     }
 }

@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use clap::Args;
 use kimi_agent_client::SessionOptions;
+use kimi_agent_client::host::secrets_redactor;
 use kimi_agent_files::{PrivateDir, known_folders};
-use kimi_agent_protocol::recording::{Places, Recording};
+use kimi_agent_protocol::recording::{Places, Recording, Redactor};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -122,9 +123,10 @@ async fn compare(
     let folder = folder.map_err(|error| Failure::Because(format!("no temporary folder can be made: {error}")))?;
     let record = record_path(arguments, folder.path())?;
     let options = RecordedAnswers::of(&recording, &places).answering(options, &recording).record(&record);
+    let redactor = secrets_redactor(&options)?;
     let failure = played(options, &recording, &places, interrupts).await?;
     let played = inspect::read(&record)?.recording;
-    report.differences = compared(&expected, &observed::turns(&played), arguments.text);
+    report.differences = compared(&expected, &observed::turns(&played), arguments.text, &redactor);
     report.is_same = report.differences.is_empty() && failure.is_none();
     report.error = failure.map(|error| Failure::Sdk(error).to_json());
     Ok(())
@@ -171,10 +173,15 @@ async fn played(
 }
 
 /// Returns the differences of all turns.
-fn compared(expected: &BTreeMap<u64, Observed>, got: &BTreeMap<u64, Observed>, with_text: bool) -> Vec<Difference> {
+fn compared(
+    expected: &BTreeMap<u64, Observed>,
+    got: &BTreeMap<u64, Observed>,
+    with_text: bool,
+    redactor: &Redactor,
+) -> Vec<Difference> {
     let missing = Observed::default();
     let pairs = expected.iter().map(|(turn, expected)| (*turn, expected, got.get(turn).unwrap_or(&missing)));
-    pairs.flat_map(|(turn, expected, got)| expected.differences(turn, got, with_text)).collect()
+    pairs.flat_map(|(turn, expected, got)| expected.differences(turn, got, with_text, redactor)).collect()
 }
 
 fn show(report: &Report, console: &Console) {

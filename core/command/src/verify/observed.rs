@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kimi_agent_protocol::messages::{ContentPart, Event, ToolCallInfo, ToolKind};
-use kimi_agent_protocol::recording::{Entry, Recording, is_same};
+use kimi_agent_protocol::recording::{Entry, Recording, Redactor, difference};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -87,8 +87,15 @@ impl Observed {
         }
     }
 
-    /// Returns the differences of a turn that should be like this one.
-    pub(super) fn differences(&self, turn: u64, got: &Self, with_text: bool) -> Vec<Difference> {
+    /// Returns the differences of a turn that should be like this one. `redactor` has the secrets of its session, which the
+    /// recording of this turn may not know.
+    pub(super) fn differences(
+        &self,
+        turn: u64,
+        got: &Self,
+        with_text: bool,
+        redactor: &Redactor,
+    ) -> Vec<Difference> {
         let list = |values: &[Value]| Value::from(values.to_vec());
         let shape = |turn: &Self| Value::from(turn.shape.clone());
         let mut pairs = vec![
@@ -101,8 +108,8 @@ impl Observed {
         if with_text {
             pairs.push(("text", self.text.clone().into(), got.text.clone().into()));
         }
-        // Secrets of one recording can be unknown to the other one.
-        let different = pairs.into_iter().filter(|(_, expected, got)| !is_same(expected, got));
+        let pairs = pairs.into_iter().map(|(subject, expected, got)| (subject, redactor.redacted_value(&expected), got));
+        let different = pairs.filter(|(_, expected, got)| difference(expected, got).is_some());
         different.map(|(subject, expected, got)| Difference { turn, subject, expected, got }).collect()
     }
 }
@@ -159,6 +166,10 @@ mod tests {
 
     const RECORDING: &str = include_str!("../../../../tests/recordings/wire.jsonl");
 
+    fn no_secrets() -> Redactor {
+        Redactor::of_places(&[])
+    }
+
     #[test]
     fn turn_has_calls_with_approvals() {
         let turns = turns(&Recording::read(RECORDING).unwrap());
@@ -174,10 +185,10 @@ mod tests {
         let one = Observed { text: "a".to_owned(), ..Observed::default() };
         let other = Observed { text: "b".to_owned(), status: Some("cancelled".to_owned()), ..Observed::default() };
         let subjects = |with_text| -> Vec<_> {
-            one.differences(1, &other, with_text).iter().map(|difference| difference.subject).collect()
+            one.differences(1, &other, with_text, &no_secrets()).iter().map(|difference| difference.subject).collect()
         };
         assert_eq!((subjects(false), subjects(true)), (vec!["status"], vec!["status", "text"]));
-        assert!(one.differences(1, &one, true).is_empty());
+        assert!(one.differences(1, &one, true, &no_secrets()).is_empty());
     }
 
     #[test]
@@ -188,8 +199,11 @@ mod tests {
             ..Observed::default()
         };
         let (masked, clear) = (turn("***"), turn("canary-1"));
-        assert!(masked.differences(1, &clear, true).is_empty());
-        assert!(clear.differences(1, &masked, true).is_empty());
-        assert_eq!(turn("canary-2").differences(1, &clear, true).len(), 2);
+        let secrets = Redactor::new(&[], ["canary-1".into()], &[]).unwrap();
+        assert!(masked.differences(1, &clear, true, &no_secrets()).is_empty());
+        assert!(clear.differences(1, &masked, true, &secrets).is_empty());
+        assert_eq!(turn("canary-2").differences(1, &clear, true, &no_secrets()).len(), 2);
+        // Markdown has `***`, too.
+        assert_eq!(clear.differences(1, &masked, true, &no_secrets()).len(), 2);
     }
 }

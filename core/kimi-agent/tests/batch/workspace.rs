@@ -318,12 +318,19 @@ async fn changes_in_submodule_are_kept() {
 #[cfg(unix)]
 #[tokio::test]
 async fn files_in_missing_submodule_are_kept() {
-    let (_folders, repository) = repository_with_submodule();
-    let result = result_after("echo mine > vendor/s.txt", json!([{"text": "x"}]), &repository).await;
-    assert_eq!((result.status, result.diff), (JobStatus::Finished, None));
-    let kept = result.workspace.unwrap();
-    assert_eq!(fs::read_to_string(kept.join("vendor/s.txt")).unwrap(), "mine\n");
-    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    // A clone in a repository is a submodule that `.gitmodules` does not name.
+    for is_named in [true, false] {
+        let (_folders, repository) = repository_with_submodule();
+        if !is_named {
+            git(&repository, &["rm", "--quiet", ".gitmodules"]);
+            git(&repository, &["commit", "--quiet", "-m", "x"]);
+        }
+        let result = result_after("echo mine > vendor/s.txt", json!([{"text": "x"}]), &repository).await;
+        assert_eq!((result.status, result.diff), (JobStatus::Finished, None), "{is_named}");
+        let kept = result.workspace.unwrap();
+        assert_eq!(fs::read_to_string(kept.join("vendor/s.txt")).unwrap(), "mine\n");
+        fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    }
 }
 
 #[cfg(unix)]

@@ -85,7 +85,7 @@ pub(super) fn find(before: Option<u8>, text: &[u8]) -> Option<Range<usize>> {
         return (token.len() >= SHORTEST_TOKEN).then_some(token);
     }
     if text.starts_with(JWT) {
-        let end = text.iter().position(|byte| !is_of_token(*byte)).unwrap_or(text.len());
+        let end = text.iter().position(|byte| !is_of_jwt(*byte)).unwrap_or(text.len());
         let dots = text[..end].iter().filter(|byte| **byte == b'.').count();
         return (dots >= 2 && end >= SHORTEST_KEY).then_some(0..end);
     }
@@ -128,7 +128,10 @@ pub(super) fn growing(before: Option<u8>, text: &[u8]) -> Option<Option<usize>> 
     }
     match password_of_url(before, text) {
         Some(Password::Begun(password)) => return Some(password),
-        Some(Password::Whole(password)) if DIGEST.as_bytes().starts_with(&text[password.end + 1..]) => {
+        // Another `@` can follow.
+        Some(Password::Whole(password))
+            if text.len() - password.start < LONGEST_OF_URL && end_of_authority(text, password.start).is_none() =>
+        {
             return Some(Some(password.start));
         }
         _ => {}
@@ -146,7 +149,7 @@ pub(super) fn growing(before: Option<u8>, text: &[u8]) -> Option<Option<usize>> 
         let is_token = is_name_with_password(&text[token.clone()]);
         return (token.end == text.len()).then_some(is_token.then_some(token.start));
     }
-    let tokens = [(JWT, is_of_token as fn(u8) -> bool)];
+    let tokens = [(JWT, is_of_jwt as fn(u8) -> bool)];
     let words = PREFIXES.iter().map(|prefix| (prefix.as_bytes(), is_of_name as fn(u8) -> bool));
     let state = |(prefix, is_of): (&[u8], fn(u8) -> bool)| match text.strip_prefix(prefix) {
         Some([]) => Some(None),
@@ -169,6 +172,11 @@ fn private_key(text: &[u8]) -> Option<Range<usize>> {
 /// Returns whether a byte is a part of names: a letter, a digit, `_` or `-`.
 pub(super) fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// A run of these bytes has few places where a token can begin, so that each byte is read once.
+fn is_of_jwt(byte: u8) -> bool {
+    is_of_name(byte) || byte == b'.'
 }
 
 fn is_of_token(byte: u8) -> bool {
@@ -221,34 +229,41 @@ fn password_of_url(before: Option<u8>, text: &[u8]) -> Option<Password> {
         let is_begun = AUTHORITY.iter().any(|slashes| slashes.starts_with(&text[..end]));
         return is_begun.then_some(Password::Begun(None));
     };
-    let part = |start: usize| {
-        let is_end = |byte: &u8| byte.is_ascii_whitespace() || b":/?#@\\\"'<>`".contains(byte);
-        let length = text[start..].iter().take(LONGEST_OF_URL).position(is_end);
-        length.map(|length| start + length)
-    };
     let is_at_end = |start: usize| text.len() - start < LONGEST_OF_URL;
     let start = slashes.len();
-    let Some(colon) = part(start) else { return is_at_end(start).then_some(Password::Begun(None)) };
-    match text[colon] {
+    let is_end_of_name = |byte: &u8| matches!(byte, b':' | b'@') || ends_authority(byte);
+    let Some(length) = text[start..].iter().take(LONGEST_OF_URL).position(is_end_of_name) else {
+        return is_at_end(start).then_some(Password::Begun(None));
+    };
+    match text[start + length] {
         b':' => {}
         b'"' => return Some(Password::Begun(None)),
         _ => return None,
     }
-    let start = colon + 1;
-    let end = match part(start) {
-        Some(end) => end,
-        None if is_at_end(start) => text.len(),
-        None => return None,
-    };
-    match text.get(end) {
-        Some(b'@') => {
-            let is_tag = text[end + 1..].starts_with(DIGEST.as_bytes());
-            (end > start && !is_tag).then_some(Password::Whole(start..end))
-        }
-        None | Some(b'"') => {
-            let is_port = text[start..end].iter().all(u8::is_ascii_digit);
+    let start = start + length + 1;
+    let end = end_of_authority(text, start);
+    let authority = &text[start..end.unwrap_or(text.len().min(start + LONGEST_OF_URL))];
+    // A password can contain `@`. The name of a host cannot.
+    if let Some(length) = memchr::memrchr(b'@', authority) {
+        let is_tag = authority[length + 1..].starts_with(DIGEST.as_bytes());
+        return (length > 0 && !is_tag).then_some(Password::Whole(start..start + length));
+    }
+    match end {
+        None if !is_at_end(start) => None,
+        Some(end) if text[end] != b'"' => None,
+        _ => {
+            let is_port = authority.iter().all(u8::is_ascii_digit);
             Some(Password::Begun((!is_port).then_some(start)))
         }
-        Some(_) => None,
     }
+}
+
+/// Returns the index of the byte that ends the name, password and host of a URL. `None` if the text ends before it, or if it is
+/// too far away.
+fn end_of_authority(text: &[u8], start: usize) -> Option<usize> {
+    text[start..].iter().take(LONGEST_OF_URL).position(ends_authority).map(|length| start + length)
+}
+
+fn ends_authority(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || b"/?#\\\"'<>`".contains(byte)
 }

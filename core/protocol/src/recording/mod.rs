@@ -27,7 +27,7 @@ use std::time::Instant;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 
-pub use comparison::{Difference, difference, is_same};
+pub use comparison::{Difference, difference};
 pub use entry::{
     AgentName, CallEntry, CallKind, Decider, DecisionEntry, EndEntry, EndReason, Entry, ErrorText, GapEntry,
     HeaderEntry, MessageEntry, OpenedEntry, PolicyEntry, RecordsEntry, SdkName, Side, TimedEntry, ToolCallEntry,

@@ -12,6 +12,8 @@ use super::redact::{MASK, SHORTEST};
 const SECRET_PARTS: [&str; 5] = ["credential", "passphrase", "passwd", "password", "secret"];
 /// The ends of words in such a name.
 const SECRET_ENDS: [&str; 3] = ["key", "token", "pwd"];
+/// The last words of names whose value says where the secret is.
+const PLACES: [&str; 7] = ["dir", "directory", "env", "file", "name", "path", "url"];
 /// The words in front of `key` if the key is not a secret.
 const ORDINARY_KEYS: [&str; 9] =
     ["cache", "foreign", "group", "hot", "order", "partition", "primary", "public", "sort"];
@@ -75,9 +77,7 @@ impl SecretTexts {
             self.0.push(trimmed.to_owned());
         }
         self.add_parts(trimmed, is_header, is_random);
-        if trimmed.starts_with(['{', '['])
-            && let Ok(value) = serde_json::from_str::<Value>(trimmed)
-        {
+        if let Some(value) = json_of(trimmed) {
             self.add_member(&value, is_header);
         }
     }
@@ -86,6 +86,9 @@ impl SecretTexts {
     pub fn add_arguments(&mut self, arguments: &[String]) {
         for (at, argument) in arguments.iter().enumerate() {
             self.add_parts(argument, false, |_| false);
+            if let Some(value) = json_of(argument) {
+                self.add_named("", &value, false);
+            }
             // A command for a shell is one argument.
             let words: Vec<String> =
                 argument.split_whitespace().map(|word| word.trim_matches(QUOTES).to_owned()).collect();
@@ -95,6 +98,22 @@ impl SecretTexts {
                     places.filter_map(|at| secret_of(words, at).map(|secret| words[at][secret].trim_matches(QUOTES)));
                 self.0.extend(secrets.filter(|secret| is_long(secret) && !is_ordinary(secret)).map(str::to_owned));
             }
+        }
+    }
+
+    /// Adds the texts and numbers of an argument in JSON whose names are those of secrets.
+    fn add_named(&mut self, name: &str, value: &Value, is_header: bool) {
+        match value {
+            Value::String(text) if is_secret_value(name, text) => self.add_with(text, is_header),
+            Value::String(text) => self.add_parts(text, is_header, |_| false),
+            Value::Number(number) if is_secret_value(name, &number.to_string()) => self.0.push(number.to_string()),
+            Value::Array(list) => list.iter().for_each(|value| self.add_named(name, value, is_header)),
+            Value::Object(map) => {
+                for (name, value) in map {
+                    self.add_named(name, value, is_header || is_header_name(name));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -108,13 +127,17 @@ impl SecretTexts {
         }
     }
 
-    /// Adds the tokens after schemes of authentication.
+    /// Adds the tokens after schemes of authentication, and after the names of headers.
     fn add_tokens(&mut self, text: &str, is_header: bool) {
         let words: Vec<&str> = text.split_whitespace().collect();
         for pair in words.windows(2) {
             let scheme = pair[0].rsplit([':', '"', '\'', '=']).next().unwrap_or_default().to_ascii_lowercase();
             let token = pair[1].trim_matches(AROUND_TOKENS);
+            let name = pair[0].trim_matches(QUOTES).strip_suffix(':').filter(|name| name.bytes().all(is_of_name));
+            let is_named = name.is_some_and(|name| is_secret_value(name, token)) && !is_ordinary(token);
             let is_token = match (SCHEMES.contains(&&*scheme), is_header) {
+                // Words of a language can follow the name, too.
+                _ if is_named && (words.len() == 2 || has_letters_and_digits(token)) => true,
                 (true, true) => true,
                 (true, false) => has_letters_and_digits(token),
                 (false, true) => words.len() == 2 && !is_word(token) && scheme.bytes().all(is_of_name),
@@ -190,30 +213,68 @@ impl SecretTexts {
 pub fn masked_arguments(arguments: &[String]) -> Vec<String> {
     let masked = |at: usize| {
         let argument = &arguments[at];
-        secret_of(arguments, at)
-            .map_or_else(|| argument.clone(), |secret| format!("{}{MASK}", &argument[..secret.start]))
+        if let Some(secret) = secret_of(arguments, at) {
+            return format!("{}{MASK}", &argument[..secret.start]);
+        }
+        if let Some(mut value) = json_of(argument)
+            && mask_named("", &mut value) > 0
+        {
+            return value.to_string();
+        }
+        argument.clone()
     };
     (0..arguments.len()).map(masked).collect()
 }
 
-/// Returns the part of an argument that is a secret according to its name: after `=`, or after the argument before.
+/// Masks the texts and numbers whose names are those of secrets. Returns their number.
+fn mask_named(name: &str, value: &mut Value) -> usize {
+    let is_secret = match value {
+        Value::Array(list) => return list.iter_mut().map(|value| mask_named(name, value)).sum(),
+        Value::Object(map) => return map.iter_mut().map(|(name, value)| mask_named(name, value)).sum(),
+        Value::String(text) => !text.is_empty() && is_secret_value(name, text),
+        Value::Number(number) => is_secret_value(name, &number.to_string()),
+        _ => false,
+    };
+    if is_secret {
+        *value = MASK.into();
+    }
+    usize::from(is_secret)
+}
+
+/// Returns the value of a text that is a list or an object in JSON.
+fn json_of(text: &str) -> Option<Value> {
+    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// Returns the part of an argument that is a secret according to its name: after `=`, after `:`, or after the argument
+/// before.
 fn secret_of(arguments: &[String], at: usize) -> Option<std::ops::Range<usize>> {
     let argument = arguments.get(at)?;
     if let Some((name, value)) = argument.split_once('=').filter(|(name, _)| name.bytes().all(is_of_name)) {
         let is_secret = !value.is_empty() && is_secret_value(name, value);
         return is_secret.then_some(name.len() + 1..argument.len());
     }
+    if let Some((name, value)) = argument.split_once(':').filter(|(name, _)| name.bytes().all(is_of_name)) {
+        let token = value.trim_start();
+        let is_token = !token.is_empty() && !token.contains(char::is_whitespace);
+        // `Name: value` is a header. `secrets:read` is not a secret.
+        let is_header = token.len() < value.len() || has_letters_and_digits(token);
+        let is_secret = is_token && is_header && is_secret_value(name, token);
+        return is_secret.then_some(argument.len() - token.len()..argument.len());
+    }
     let name = at.checked_sub(1).and_then(|before| arguments.get(before))?;
     let is_name = name.starts_with('-') && name.bytes().all(is_of_name) && is_secret_value(name, argument);
     (is_name && !argument.is_empty() && !argument.starts_with('-')).then_some(0..argument.len())
 }
 
-/// Returns whether the value of this name is a secret. Numbers with the name of a count are not.
+/// Returns whether the value of this name is a secret. The place of a secret is not, nor is a number with the name of a
+/// count.
 fn is_secret_value(name: &str, value: &str) -> bool {
     let words = words_of(name);
+    let is_place = words.last().is_some_and(|word| PLACES.contains(&&**word));
     let is_count =
         || value.bytes().all(|byte| byte.is_ascii_digit()) && words.iter().any(|word| COUNTS.contains(&&**word));
-    has_secret_word(&words) && !is_count()
+    has_secret_word(&words) && !is_place && !is_count()
 }
 
 fn has_secret_word(words: &[String]) -> bool {
@@ -316,6 +377,8 @@ mod tests {
             ("https://a.example/mcp?token=canary&mode=production#x", &["canary"]),
             ("https://a.example/mcp?q=canary-0123456789", &["canary-0123456789"]),
             ("Use the token canary-1.", &["canary-1"]),
+            ("X-Api-Key: canary", &["canary"]),
+            ("Accept: text/html X-Api-Key: canary-1", &["canary-1"]),
             ("accessToken=canary", &["canary"]),
             ("OPENAI_KEY_2=canary", &["canary"]),
             ("APIKeys=canary", &["canary"]),
@@ -344,6 +407,8 @@ mod tests {
             "postgres://postgres:postgres@localhost/app",
             "ssh://git@example.com/a.git",
             "Name the key features.",
+            "The secret: always listen.",
+            "TOKEN_FILE=/run/secrets/token-1",
             "the token limit: 131072",
             "You are a basic assistant.",
             "a token (JavaScript)",
@@ -402,16 +467,29 @@ mod tests {
             ("created_at", ""),
             ("--append-system-prompt", ""),
             ("Name the key features.", ""),
+            ("--header", ""),
+            ("X-Api-Key: canary-5", "X-Api-Key: ***"),
+            ("--scope", ""),
+            ("secrets:read-all", ""),
+            ("--api-key-env", ""),
+            ("OPENAI_API_KEY", ""),
+            ("--token-file=/run/secrets/token-1", ""),
+            ("--mcp-config", ""),
+            (
+                r#"{"a":{"env":{"API_KEY":"canary-6","MODE":"fast-mode"},"headers":{"Authorization":"Token canary-7"}}}"#,
+                r#"{"a":{"env":{"API_KEY":"***","MODE":"fast-mode"},"headers":{"Authorization":"Token canary-7"}}}"#,
+            ),
         ];
         let mut given = arguments.map(|(argument, _)| argument.to_owned()).to_vec();
         let expected = arguments.map(|(argument, masked)| if masked.is_empty() { argument } else { masked });
         assert_eq!(masked_arguments(&given), expected);
         given.extend(["-c", "KEY='canary-3' agent --api-key canary-4"].map(str::to_owned));
+        given.extend(["-c", "curl -H 'X-Api-Key: canary-8' https://a.example"].map(str::to_owned));
         let mut texts = SecretTexts::default();
         texts.add_arguments(&given);
         let mut found: Vec<_> = texts.into_texts().filter(|text| !text.contains(' ')).collect();
         found.sort();
         found.dedup();
-        assert_eq!(found, ["canary-1", "canary-2", "canary-3", "canary-4"]);
+        assert_eq!(found, [1, 2, 3, 4, 5, 6, 7, 8].map(|number| format!("canary-{number}")));
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use regex_lite::Regex;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::keys::{self, is_of_name};
 use super::literals::{Kind, Literal, Literals};
@@ -224,6 +225,16 @@ impl Redactor {
         if self.clean_from(line, 0, false).is_some() { Cow::Borrowed(line) } else { self.redacted_match(line) }
     }
 
+    /// Returns a value with the secrets and directories replaced, also in names and numbers.
+    pub fn redacted_value(&self, value: &Value) -> Value {
+        // Lines have a list or an object.
+        let line = Value::from(vec![value.clone()]).to_string();
+        match serde_json::from_slice::<[Value; 1]>(&self.redacted(line.as_bytes())) {
+            Ok([value]) => value,
+            Err(_) => MASK.into(),
+        }
+    }
+
     /// Does the same for a line in which something may match.
     pub(super) fn redacted_match<'a>(&self, line: &'a [u8]) -> Cow<'a, [u8]> {
         // A line of a log can begin like JSON.
@@ -358,8 +369,17 @@ impl Redactor {
         }
         let has_patterns_matched = !scan.matches.is_empty();
         let mut at = start;
+        // No match begins within an escape. To search for its beginning at each place would read many backslashes again.
+        let mut escape_end = match escape_around(text, start) {
+            Some(begin) if is_json => end_of_escape(text, begin),
+            _ => start,
+        };
         while at < text.len() {
-            if !self.pairs.may_be_at(text, at) || is_json && escape_around(text, at).is_some() {
+            let is_in_escape = at < escape_end;
+            if is_json && !is_in_escape && text[at] == b'\\' {
+                escape_end = end_of_escape(text, at);
+            }
+            if is_in_escape || !self.pairs.may_be_at(text, at) {
                 at += 1;
                 continue;
             }
@@ -374,6 +394,7 @@ impl Redactor {
             if let Some((range, replacement)) = self.match_at(text, at, ends, is_json) {
                 let found = Match { begin: at, range, replacement };
                 at = self.push_with_earlier(&mut scan.matches, found, text, ends, is_json);
+                escape_end = at;
                 continue;
             }
             if let Some(part) = growth.and_then(|growth| growth.part) {
@@ -567,6 +588,12 @@ pub(super) fn escape_around(text: &[u8], at: usize) -> Option<usize> {
     (2..=digits + 2).filter_map(|back| at.checked_sub(back)).find(|start| text[start + 1] == b'u' && is_escape(*start))
 }
 
+/// Returns the end of the escape that begins here.
+fn end_of_escape(text: &[u8], start: usize) -> usize {
+    let length = if text.get(start + 1) == Some(&b'u') { 6 } else { 2 };
+    text.len().min(start + length)
+}
+
 /// Extends the match of a pattern to the escapes that it begins or ends within, also if two escapes are one character.
 /// The rest of one would not be JSON.
 fn with_whole_escapes(found: &mut Match<'_>, text: &[u8]) {
@@ -575,8 +602,7 @@ fn with_whole_escapes(found: &mut Match<'_>, text: &[u8]) {
         range.start = start;
     }
     if let Some(start) = escape_around(text, range.end) {
-        let length = if text[start + 1] == b'u' { 6 } else { 2 };
-        range.end = text.len().min(start + length);
+        range.end = end_of_escape(text, start);
     }
     if is_surrogate(&text[range.start..], b"cdef") && is_surrogate(&text[range.start.saturating_sub(6)..], b"89ab") {
         range.start -= 6;

@@ -102,6 +102,8 @@ fn keys_are_masked() {
         ),
         ("https://sk-abcdefghijklmnop:canary@a.example", "https://***:***@a.example"),
         ("redis://:canary@db", "redis://:***@db"),
+        ("postgres://ada:c@n:ry@db/app", "postgres://ada:***@db/app"),
+        ("https://ada:canary@a.example/@scope", "https://ada:***@a.example/@scope"),
         ("docker://alpine:3.19@sha256:51b67269", "docker://alpine:3.19@sha256:51b67269"),
         ("https://ada:canary@sha", "https://ada:***@sha"),
         (jwt, "***"),
@@ -160,8 +162,8 @@ fn windows_paths_become_placeholders() {
 /// A time that grows with the square of the length would be minutes.
 #[test]
 fn long_lines_are_searched_once() {
-    let redactor = redactor(&["123456"], &[]);
-    for filler in ["ab/h+/tBa/be+bA4", "1234123412341234"] {
+    let redactor = redactor(&["123456", "äpfel-geheim"], &[]);
+    for filler in ["ab/h+/tBa/be+bA4", "1234123412341234", "/eyJhIjoxfQ==eyJ", r"\\\\\\\\"] {
         let filler = filler.repeat(1 << 15);
         let line = format!(r#"{{"a":"{filler} /home/ada/src/app/a.rs {filler}"}}"#);
         let expected = format!(r#"{{"a":"{filler} {{{{work_dir}}}}/a.rs {filler}"}}"#);

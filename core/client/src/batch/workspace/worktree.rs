@@ -25,6 +25,8 @@ const LOCKS: &str = "kimi-agent";
 const LOCK: &str = ".lock";
 /// The most branches that one call of git deletes.
 const MAX_BRANCHES: usize = 100;
+/// The mode of a submodule in git's index.
+const MODE_OF_SUBMODULE: &str = "160000";
 /// The largest diff of a result, in bytes.
 const MAX_DIFF: u64 = 64 << 20;
 
@@ -232,7 +234,7 @@ fn remove_worktree(top: &Path, path: &Path) {
 
 /// Returns whether the new version in a line of `git diff --raw` is a submodule.
 fn has_submodule(line: &str) -> bool {
-    line.split(' ').nth(1) == Some("160000")
+    line.split(' ').nth(1) == Some(MODE_OF_SUBMODULE)
 }
 
 /// Returns whether a folder exists and is not empty.
@@ -294,7 +296,7 @@ impl Worktree {
             return Err("it contains a new repository, or a submodule with changes".to_owned());
         }
         // Without a repository in its folder, git does not look into a submodule.
-        if let Some(path) = self.submodules().iter().find(|path| has_files(path) && !path.join(".git").exists()) {
+        if let Some(path) = self.submodules()?.iter().find(|path| has_files(path) && !path.join(".git").exists()) {
             let shown = path.display();
             return Err(format!("it contains files in a submodule that is not checked out, {shown}"));
         }
@@ -309,13 +311,15 @@ impl Worktree {
         String::from_utf8(diff).map_err(|_| "it contains text that is not UTF-8".to_owned())
     }
 
-    /// Returns the folders of the submodules.
-    fn submodules(&self) -> Vec<PathBuf> {
-        let top = self.place.run(&["rev-parse", "--show-toplevel"]).map(PathBuf::from).unwrap_or_default();
-        // The paths of `.gitmodules` are quoted if they have special characters, so they are read between zeros.
-        let args = ["config", "--file", ".gitmodules", "--null", "--get-regexp", r"^submodule\..*\.path$"];
-        let listed = git::run(&top, &args).unwrap_or_default();
-        listed.split('\0').filter_map(|entry| entry.split_once('\n')).map(|(_, path)| top.join(path)).collect()
+    /// Returns the folders of the submodules, also of those that `.gitmodules` does not name.
+    ///
+    /// # Errors
+    /// Returns the text of git.
+    fn submodules(&self) -> std::result::Result<Vec<PathBuf>, String> {
+        // Paths with special characters are quoted, unless zeros end them.
+        let listed = self.place.run(&["ls-files", "--stage", "-z"])?;
+        let entries = listed.split('\0').filter(|entry| entry.starts_with(MODE_OF_SUBMODULE));
+        Ok(entries.filter_map(|entry| entry.split_once('\t')).map(|(_, path)| self.place.path.join(path)).collect())
     }
 
     fn read_diff(&self, config: &[&str]) -> std::result::Result<Vec<u8>, String> {
