@@ -218,7 +218,9 @@ impl Driver {
             Ok(identity) => identity,
             Err(error) => return self.end_source(Some(error)),
         };
-        if let Some(result) = self.recall(&hash).await {
+        if let Some(result) = self.recall(&hash).await
+            && !self.lacks_output(&job, &result)
+        {
             self.scheduler.handle_known();
             // Those in the journal have no secrets, or are of an earlier run.
             return self.deliver(JobResult { key, prompt: job.prompt, data: job.data, ..result });
@@ -283,6 +285,16 @@ impl Driver {
         let (journal, hash) = (Arc::clone(self.journal.as_ref()?), *hash);
         let index = self.scheduler.next_job();
         blocking(move || Ok(lock(&journal).find(&hash, index))).await.ok().flatten()
+    }
+
+    /// Returns whether a result of an earlier run has no value, although the option `output` has been set since.
+    fn lacks_output(&self, job: &Job, result: &JobResult) -> bool {
+        let is_absent = result.result.as_ref().is_some_and(|result| result.output.is_none());
+        let lacks = result.status == JobStatus::Finished && is_absent && job.has_output(&self.context.options);
+        if lacks {
+            tracing::warn!(key = result.key, "a result in the journal has no value of `output`; its job runs again");
+        }
+        lacks
     }
 
     fn spawn(&mut self, id: JobId, task: Task) {

@@ -135,11 +135,14 @@ impl Job {
         };
         // First, so that the result of a job with a mistake has them.
         self.data = fields.remove("data").unwrap_or_default();
-        match fields.remove("key") {
-            None | Some(Value::Null) => {}
-            Some(Value::String(key)) => self.key = Some(key),
-            Some(other) => return Err(invalid_option("key", format!("expected text, got {}", kind_of(&other)))),
-        }
+        let key = match fields.remove("key") {
+            None | Some(Value::Null) => Ok(()),
+            Some(Value::String(key)) => {
+                self.key = Some(key);
+                Ok(())
+            }
+            Some(other) => Err(invalid_option("key", format!("expected text, got {}", kind_of(&other)))),
+        };
         let Some(prompt) = fields.remove("prompt") else {
             // The name of the prompt can be misspelled.
             if let Some(problem) = fields.keys().find_map(|name| name_problem(name, self.naming)) {
@@ -148,6 +151,7 @@ impl Job {
             return Err(invalid_option("prompt", "the job has none; expected an object with a `prompt`"));
         };
         self.prompt = parse_content(prompt)?;
+        key?;
         let work_dir = self.naming.name("work_dir");
         match fields.remove(&work_dir) {
             None | Some(Value::Null) => {}
@@ -273,6 +277,11 @@ impl Job {
             object.insert("work_dir".to_owned(), text.into());
         }
         Ok(Value::Object(object))
+    }
+
+    /// Returns whether its result has a value, according to the option `output` of the job or of the batch.
+    pub(super) fn has_output(&self, base: &SessionOptions) -> bool {
+        self.options.get("output").map_or(base.output.is_some(), |output| !output.is_null())
     }
 
     /// Returns whether it needs a process of its own, because it sets an option of the agent.
@@ -428,6 +437,7 @@ mod tests {
         assert!(problem(json!(5)).contains("got a number"));
         assert!(problem(json!({})).contains("`prompt`"));
         assert!(problem(json!({"prompt": "p", "key": 5})).contains("`key`"));
+        assert_eq!(Job::from_json(json!({"prompt": "p", "key": 5})).prompt, "p".into());
         assert!(problem(json!({"prompt": "p", "modle": "m"})).contains("did you mean `model`"));
         assert!(problem(json!({"prompt": "p", "record": "r/"})).contains("set it for the batch"));
         assert!(problem(json!({"prompt": "p", "telemetry": true})).contains("set it for the batch"));

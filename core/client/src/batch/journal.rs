@@ -189,8 +189,7 @@ fn check_format(path: &Path, format: Option<String>) -> Result<()> {
 }
 
 fn foreign(path: &Path) -> crate::Error {
-    let reason = format!("{} exists and is not the journal of a batch; choose another path", path.display());
-    invalid_option("journal", reason)
+    invalid_option("journal", format!("{} is not the journal of a batch; choose another path", path.display()))
 }
 
 fn unread(error: io::Error) -> crate::Error {

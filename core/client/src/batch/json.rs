@@ -47,7 +47,7 @@ pub fn take_batch_options(map: &mut Map<String, Value>, naming: Naming) -> Resul
         options = options.retry(field.retry(value)?);
     }
     if let Some((field, value)) = take("journal") {
-        options = options.journal(field.text(value)?);
+        options = options.journal(field.path(value)?);
     }
     if let Some((field, value)) = take("workspace") {
         options = options.workspace(field.workspace(value)?);
@@ -98,9 +98,12 @@ impl Field {
         self.wrong(format!("expected {expected}, got {got}"))
     }
 
-    fn text(&self, value: Value) -> Result<String> {
+    fn path(&self, value: Value) -> Result<String> {
         match value {
-            Value::String(text) if !text.is_empty() => Ok(text),
+            Value::String(text) if text.is_empty() => {
+                Err(self.wrong("it is empty; leave it out to have no journal".to_owned()))
+            }
+            Value::String(text) => Ok(text),
             other => Err(self.expected("a path", &other)),
         }
     }
@@ -197,7 +200,7 @@ mod tests {
             (json!({"workspace": "clone"}), "got \"clone\""),
             (json!({"concurency": 8}), "did you mean `concurrency`"),
             (json!({"modle": "m"}), "did you mean `model`"),
-            (json!({"journal": ""}), "`journal`: expected a path"),
+            (json!({"journal": ""}), "`journal`: it is empty"),
             (json!({"timeout": -1}), "`timeout`: expected a number of seconds"),
             (json!({"job_timeout": 1, "turn_timeout": 2}), "leave one of the two out"),
             (json!({"job_timeout": "1"}), "`job_timeout`: expected a number of seconds"),

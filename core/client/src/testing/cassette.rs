@@ -391,7 +391,7 @@ fn file_of(name: &Path) -> PathBuf {
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Missing,
-    /// A recording of a session that could not be opened, for example because the executable is not an agent.
+    /// A recording of a session that was not opened, for example because the executable is not an agent. It can be empty.
     Unopened,
     /// A recording without its end: the program was killed, or has not closed the session yet.
     Incomplete,
@@ -406,7 +406,7 @@ fn state(path: &Path) -> State {
         Err(_) => return State::Usable,
     };
     if is_cut_header(&text) {
-        return State::Incomplete;
+        return State::Unopened;
     }
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let first = lines.next().map(String::from_utf8_lossy);
@@ -416,8 +416,8 @@ fn state(path: &Path) -> State {
     let is_opened = lines.clone().any(|line| is_entry(line, "opened"));
     match lines.next_back() {
         Some(last) if is_entry(last, "end") && is_opened => State::Usable,
-        Some(last) if is_entry(last, "end") => State::Unopened,
-        _ => State::Incomplete,
+        _ if is_opened => State::Incomplete,
+        _ => State::Unopened,
     }
 }
 
@@ -459,27 +459,23 @@ mod tests {
         use CassetteMode::{All, None as Never, Once, Rewrite};
         let complete = format!("{HEADER}\n{OPENED}\n{END}\n");
         let unopened = format!("{HEADER}\n{END}\n");
-        let cut = format!("{HEADER}\n{END}\n{{\"time\":2,");
+        let open = format!("{HEADER}\n{OPENED}\n");
+        let cut = format!("{HEADER}\n{OPENED}\n{END}\n{{\"time\":2,");
+        const UNOPENED: &str =
+            "is incomplete, because its session was never opened; record it again with the mode \"once\"";
+        const UNCLOSED: &str =
+            "is incomplete, because its session was never closed; record it again with the mode \"once\"";
         for (content, state_of, once, never) in [
             (None, State::Missing, true, Err("is missing; record it with the mode \"once\"")),
             (Some(&*complete), State::Usable, false, Ok(false)),
-            (
-                Some(HEADER),
-                State::Incomplete,
-                true,
-                Err("is incomplete, because its session was never closed; record it again with the mode \"once\""),
-            ),
-            (
-                Some(&*unopened),
-                State::Unopened,
-                true,
-                Err("is incomplete, because its session was never opened; record it again with the mode \"once\""),
-            ),
-            (Some(&*cut), State::Incomplete, true, Err("is incomplete")),
-            (Some(""), State::Incomplete, true, Err("is incomplete")),
+            (Some(HEADER), State::Unopened, true, Err(UNOPENED)),
+            (Some(&*unopened), State::Unopened, true, Err(UNOPENED)),
+            (Some(&*open), State::Incomplete, true, Err(UNCLOSED)),
+            (Some(&*cut), State::Incomplete, true, Err(UNCLOSED)),
+            (Some(""), State::Unopened, true, Err(UNOPENED)),
             (Some("other\n"), State::Usable, false, Ok(false)),
-            (Some(&HEADER[..HEADER.len() / 2]), State::Incomplete, true, Err("is incomplete")),
-            (Some(r#"{"type":"hea"#), State::Incomplete, true, Err("is incomplete")),
+            (Some(&HEADER[..HEADER.len() / 2]), State::Unopened, true, Err(UNOPENED)),
+            (Some(r#"{"type":"hea"#), State::Unopened, true, Err(UNOPENED)),
             // A file that is not a recording is not replaced.
             (Some("other"), State::Usable, false, Ok(false)),
             (Some(r#"{"type": "other"#), State::Usable, false, Ok(false)),

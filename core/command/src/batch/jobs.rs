@@ -66,12 +66,16 @@ fn count(mut file: impl BufRead) -> io::Result<u64> {
 
 fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
     let mut line = Vec::new();
+    let mut is_first = true;
     for number in 1_u64.. {
         line.clear();
         let job = match file.read_until(b'\n', &mut line) {
             Ok(0) => return,
             Ok(_) if line.trim_ascii().is_empty() => continue,
-            Ok(_) => Ok(parse(&line, number)),
+            Ok(_) if std::mem::take(&mut is_first) && line.trim_ascii().starts_with(b"[") => {
+                Err(wrong("the file begins with a list; expected JSON Lines: each job is a line".to_owned()))
+            }
+            Ok(_) => Ok(parse(line.trim_ascii_end(), number)),
             Err(error) => Err(wrong(format!("line {number} of the jobs cannot be read: {error}"))),
         };
         let is_over = job.is_err();
@@ -85,7 +89,13 @@ fn read_lines(mut file: impl BufRead, jobs: &mpsc::Sender<Result<Job>>) {
 fn parse(line: &[u8], number: u64) -> Job {
     match serde_json::from_slice(line) {
         Ok(value) => Job::from_json(value),
-        Err(error) => unreadable_job(wrong(format!("line {number} of the jobs is not JSON: {error}"))),
+        Err(error) => {
+            let text = error.to_string();
+            // The parser gets only this line.
+            let reason = text.split(" at line ").next().unwrap_or_default();
+            let column = error.column();
+            unreadable_job(wrong(format!("line {number} of the jobs is not JSON: {reason} at column {column}")))
+        }
     }
 }
 

@@ -152,7 +152,8 @@ pub(crate) async fn run(arguments: BatchArguments) -> Result<i32, Failure> {
     })
     .await;
     status.end();
-    if let Some(page) = page {
+    // The page of an earlier batch stays if this one was refused.
+    if let Some(page) = page.filter(|page| ended.is_ok() || !page.is_empty()) {
         page.write()?;
     }
     let outcome = ended?;
@@ -174,14 +175,14 @@ pub(crate) struct ReportArguments {
 pub(crate) fn report(arguments: ReportArguments) -> Result<(), Failure> {
     let journal = &arguments.journal;
     let path = arguments.html.unwrap_or_else(|| journal.with_extension("html"));
-    if inspect::is_same(journal, &path) {
-        return Err(Failure::wrong("--html", format!("{} is the journal", path.display())));
-    }
     let mut page = Page::new(&path);
     read_journal(journal, |result| page.add(&result)).map_err(|error| match error {
         Error::InvalidOption { reason, .. } => Failure::wrong("JOURNAL", reason),
         other => other.into(),
     })?;
+    if inspect::is_same(journal, &path) {
+        return Err(Failure::wrong("--html", format!("{} is the journal", path.display())));
+    }
     if path.as_os_str() == "-" {
         return write_out(page.finished().as_bytes());
     }

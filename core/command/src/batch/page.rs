@@ -55,6 +55,10 @@ impl Page {
         Ok(Self::new(path))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Adds a job.
     pub(super) fn add(&mut self, result: &JobResult) {
         self.rows.push(Row {

@@ -77,7 +77,7 @@ fn failed_job_sets_exit_code() {
     let lines = ran.lines();
     assert_eq!((&lines[0]["status"], &lines[1]["error"]["code"]), (&json!("finished"), &json!("invalid_option")));
     let message = lines[1]["error"]["message"].as_str().unwrap();
-    assert!(message.contains("line 2 of the jobs is not JSON"), "{message}");
+    assert!(message.contains("line 2 of the jobs is not JSON: expected ident at column 2"), "{message}");
     assert!(lines[2]["error"]["message"].as_str().unwrap().contains("did you mean `model`"));
     let line = ran.err.lines().find(|line| line.contains("failed (invalid_option): ") && line.contains("line 2 of"));
     assert!(line.is_some_and(|line| line.ends_with(" tokens")), "{}", ran.err);
@@ -102,16 +102,19 @@ fn journal_resumes_the_batch() {
 fn refused_batch_keeps_results() {
     let folder = Folder::new();
     let (journal, out) = (folder.write("other", "notes\n"), folder.write("out.jsonl", "results\n"));
+    let page = folder.write("report.html", "report\n");
     let agent = agent(json!([[{"text": "x"}]]));
     let once = |arguments: &[&str]| {
-        let all = [&["batch", "-", "-q", "--out", &out], arguments].concat();
+        let all = [&["batch", "-", "-q", "--out", &out, "--html", &page], arguments].concat();
         ran_with(&agent, "\"one\"\n", &all).code
     };
+    let read = |path: &str| fs::read_to_string(path).unwrap();
     assert_ne!(once(&["--journal", &journal]), 0);
-    assert_eq!(fs::read_to_string(&out).unwrap(), "results\n");
+    assert_eq!((&*read(&out), &*read(&page)), ("results\n", "report\n"));
     assert_eq!(once(&[]), 0);
-    let text = fs::read_to_string(&out).unwrap();
+    let text = read(&out);
     assert!(text.starts_with('{') && text.lines().count() == 1, "{text}");
+    assert!(read(&page).starts_with("<!doctype html>"));
 }
 
 #[test]
@@ -163,6 +166,7 @@ fn wrong_reports_are_refused() {
         (["report", "/no/such.jsonl", "--html", "x"], "invalid value of JOURNAL: can't read /no/such.jsonl"),
         (["report", &*jobs, "--html", "x"], "is not the journal of a batch"),
         (["report", &*journal, "--html", &*journal], "is the journal"),
+        (["report", ".", "--html", "x"], "it is not a regular file"),
     ] {
         let ran = reported(&arguments);
         assert!(ran.code == 2 && ran.err.contains(words), "{arguments:?}: {} {}", ran.code, ran.err);
@@ -186,6 +190,14 @@ fn wrong_arguments_are_refused() {
         let ran = ran(&agent, arguments);
         assert!(ran.code == 2 && ran.err.contains(words), "{arguments:?}: {} {}", ran.code, ran.err);
     }
+}
+
+#[test]
+fn list_of_jobs_is_refused() {
+    let agent = agent(json!([[{"text": "x"}]]));
+    let ran = ran_with(&agent, "\n[\n\"one\",\n\"two\"\n]\n", &["batch", "-"]);
+    assert_eq!((ran.code, ran.lines().len()), (2, 0), "{}", ran.err);
+    assert!(ran.err.contains("the file begins with a list; expected JSON Lines"), "{}", ran.err);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use kimi_agent::batch::{Job, JobStatus};
-use kimi_agent::run_batch;
+use kimi_agent::{Output, OutputMode, SessionOptions, run_batch};
 use serde_json::json;
 
 use super::{all, texts, with};
@@ -31,6 +31,21 @@ async fn known_result_has_present_data() {
     let results = all(run_batch([job("s2", 2)], options)).await;
     assert_eq!((&results[0].prompt, &results[0].data), (&"use s2".into(), &json!(2)));
     assert!(results[0].from_journal);
+}
+
+#[tokio::test]
+async fn result_without_value_runs_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (options, agent) = with(json!([[{"text": "{\"n\": 1}"}]]));
+    let options = options.journal(folder.path().join("batch.jsonl"));
+    all(run_batch(["a"], options.clone())).await;
+    let output = Output::new(json!({"type": "object", "required": ["n"]})).mode(OutputMode::Text);
+    let with_output = options.session(SessionOptions::new().executable(&agent).output(output));
+    for is_known in [false, true] {
+        let results = all(run_batch(["a"], with_output.clone())).await;
+        let value = results[0].result.as_ref().and_then(|result| result.output.clone());
+        assert_eq!((value, results[0].from_journal), (Some(json!({"n": 1})), is_known));
+    }
 }
 
 #[tokio::test]

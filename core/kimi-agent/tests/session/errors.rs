@@ -26,6 +26,15 @@ async fn missing_executable_is_spawn_error() {
     assert!(error.to_string().contains("no-such-kimi") && error.to_string().contains("/no/such/dir"), "{error}");
 }
 
+#[tokio::test]
+async fn agent_of_other_protocol_is_handshake_error() {
+    // It refuses the handshake with an answer that has no id.
+    let agent = kimi_agent::testing::scripted_agent(json!([]));
+    let error = failure(SessionOptions::new().executable(&agent).dialect(kimi_agent::Dialect::Acp)).await;
+    assert_eq!(error.code(), "handshake_error");
+    assert!(error.to_string().contains("set `dialect` to \"auto\" if it speaks Wire"), "{error}");
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn non_executable_file_is_spawn_error() {

@@ -169,6 +169,19 @@ impl Connection {
         }
     }
 
+    /// Handles an answer without an id: an agent that speaks another protocol can refuse the handshake in this way.
+    pub(super) fn unassigned(&mut self, outcome: std::result::Result<Json, RpcFailure>, now: Instant) {
+        let is_handshake = |(_, pending): &(&String, &PendingCall)| matches!(pending.call, Call::Initialize(_));
+        let handshake = self.calls.iter().find(is_handshake).map(|(id, _)| id.clone());
+        match (handshake, outcome) {
+            (Some(id), Err(failure)) => self.response(&id, Err(failure), now),
+            (_, Err(RpcFailure { code, message, .. })) => {
+                tracing::warn!(code, message, "the agent could not read a line of this SDK");
+            }
+            (_, Ok(_)) => tracing::warn!("an answer of the agent has no id; it is ignored"),
+        }
+    }
+
     /// Adds a hint to an error of the agent.
     pub(super) fn advised(&self, error: Error) -> Error {
         let Error::Rpc(mut error) = error else { return error };

@@ -421,9 +421,7 @@ impl Connection {
                 self.emit(Event::Unknown(event), line.len());
             }
             Incoming::Response { id: Some(id), outcome } => self.response(&id, outcome, now),
-            Incoming::Response { id: None, outcome } => {
-                tracing::warn!(?outcome, "the agent could not read a line of this SDK");
-            }
+            Incoming::Response { id: None, outcome } => self.unassigned(outcome, now),
             Incoming::Fatal(error) => {
                 self.outputs.push_back(Output::FatalError(error.clone()));
                 self.close(&error);

@@ -273,6 +273,10 @@ impl Endpoint {
         }
         let (request, params) = match message {
             Message::Response { id: Some(id), outcome } => return self.route_answer(id, outcome.as_ref()),
+            // An agent that speaks another protocol can refuse the handshake in this way.
+            Message::Response { id: None, outcome: Err(failure) } if matches!(self.asked, Asked::By(..)) => {
+                return self.handshake_answered(Err(failure));
+            }
             // A connection logs invalid messages.
             Message::Response { id: None, .. } | Message::Invalid(_) => return self.oldest(None),
             Message::Request { id, params, .. } => (Some(*id), *params),

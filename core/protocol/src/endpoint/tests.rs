@@ -89,13 +89,15 @@ fn handshake_is_shared_by_connections() {
 
 #[test]
 fn refused_handshake_is_asked_again() {
-    let mut endpoint = Endpoint::default();
-    (0..2).for_each(|key| endpoint.attach(key));
-    endpoint.join_handshake(0);
-    endpoint.join_handshake(1);
-    let refusal = json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -32603, "message": "no"}});
-    assert_eq!(hear(&mut endpoint, &refusal), heard(Route::Handshake(vec![0, 1])));
-    assert!(matches!(endpoint.join_handshake(2), HandshakeRole::Ask));
+    for id in [json!(0), json!(null)] {
+        let mut endpoint = Endpoint::default();
+        (0..2).for_each(|key| endpoint.attach(key));
+        endpoint.join_handshake(0);
+        endpoint.join_handshake(1);
+        let refusal = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": "no"}});
+        assert_eq!(hear(&mut endpoint, &refusal), heard(Route::Handshake(vec![0, 1])));
+        assert!(matches!(endpoint.join_handshake(2), HandshakeRole::Ask));
+    }
 }
 
 #[test]
